@@ -1,0 +1,1 @@
+"""Verification: cocotb testbenches on Verilator, drivers, scoreboards and the regression."""
