@@ -1,0 +1,53 @@
+# Every target does its own set-up in .venv/ first; nothing has to be exported or activated.
+
+VARIANT ?= max
+PRESET ?=
+ARGS ?=
+JOBS ?= 2
+PYTHON ?=
+
+PY := .venv/bin/python
+BOOTSTRAP = PYTHON='$(PYTHON)' scripts/bootstrap
+
+.DEFAULT_GOAL := help
+.PHONY: help setup verilog test lint format regression bench lock clean distclean
+
+help: ## Show this list
+	@echo 'Targets:'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	  awk -F'@' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+verilog: ## Generate Verilog (VARIANT=max|efficient|low|baseline, PRESET=, ARGS=)
+	@$(BOOTSTRAP) generate
+	$(PY) -m rtl_gen --variant $(VARIANT) $(if $(PRESET),--preset $(PRESET)) $(ARGS)
+
+test: lint ## Run formatter check, linter and all fast tests (ARGS= for pytest, JOBS=2)
+	@$(PY) -m pytest -n $(JOBS) $(ARGS)
+
+lint: setup ## Check format and style
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+
+format: setup ## Format all Python files
+	@$(PY) -m ruff check --fix --exit-zero .
+	@$(PY) -m ruff format .
+
+regression: setup ## Run the long simulations (ARGS= for python -m verif)
+	$(PY) -m verif run all $(ARGS)
+
+bench: setup ## Measure utilisation, area, clock frequency and simulation speed
+	$(PY) -m verif bench $(ARGS)
+	$(PY) -m synth column
+
+setup: ## Create or update .venv/ with everything
+	@$(BOOTSTRAP) full
+
+lock: setup ## Write constraints.txt from what is installed
+	@scripts/lock > build/constraints.txt && mv build/constraints.txt constraints.txt
+
+clean: ## Remove build products
+	rm -rf build .pytest_cache .ruff_cache .hypothesis
+	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+distclean: clean ## Remove .venv/ too
+	rm -rf .venv adagp.egg-info
