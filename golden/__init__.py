@@ -1,0 +1,1 @@
+"""Reference models: what the hardware must compute, written without looking at it."""

@@ -1,0 +1,1 @@
+"""Synthesizable blocks of the accelerator, as Amaranth components."""
