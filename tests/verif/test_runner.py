@@ -199,7 +199,9 @@ def test_what_is_not_a_pass(design, bench, tmp_path, testcase, reason):
 
 def test_skipped_tests_are_not_a_pass(design, tmp_path):
     bench = tmp_path / "small_fifo_skipped.py"
-    bench.write_text("import cocotb\n\n\n@cocotb.test(skip=True)\nasync def later(dut): ...\n")
+    bench.write_text(
+        "import cocotb\nfrom cocotb.triggers import Timer\n\n\n@cocotb.test(skip=True)\nasync def later(dut): ...\n"
+    )
     result = runner.run(design, str(bench), directory=tmp_path / "run", check=False)
     assert result.reason == "no test ran"
     assert [test.status for test in result.tests] == ["skipped"]
@@ -276,3 +278,29 @@ def test_same_seed_same_stimulus(design, bench, tmp_path):
     chosen = random.Random(0).randrange(1000)
     assert simulated(chosen) == simulated(chosen)
     assert len({simulated(seed) for seed in range(1, 5)}) > 1
+
+
+def test_design_of_several_cpp_files(bench, tmp_path, text):
+    """Needs settings that the simulator's makefile leaves blank."""
+    build = runner.build(text, toplevel="small_fifo", extra_args=["--output-split", "100"])
+    assert len(list(build.directory.glob("Vtop___024root__*.cpp"))) > 2
+    assert run(build, bench, tmp_path, "order_is_kept").passed
+
+
+def test_inner_signal_on_request(tmp_path):
+    text = """
+        module inner(input clk, output [3:0] y);
+            reg [3:0] state = 5; always @(posedge clk) state <= state + 1; assign y = ~state;
+        endmodule
+        module m(input clk, output [3:0] y); inner u (.clk(clk), .y(y)); endmodule
+    """
+    bench = tmp_path / "inner_bench.py"
+    bench.write_text(
+        "import cocotb\nfrom cocotb.triggers import Timer\n\n\n@cocotb.test()\nasync def state(dut):\n"
+        "    await Timer(1, unit='ns')\n    assert int(dut.u.state.value) == 5\n"
+    )
+    visible = 'public_flat_rd -module "inner" -var "state"'
+    build = runner.build(text, toplevel="m", configuration=visible)
+    assert runner.run(build, str(bench), directory=tmp_path / "seen").passed
+    hidden = runner.build(text, toplevel="m")
+    assert not runner.run(hidden, str(bench), directory=tmp_path / "not", check=False).passed
