@@ -1,4 +1,4 @@
-"""Error codes that the machine reports; registers, documentation and drivers take them from here."""
+"""Error codes of the machine; registers, documentation and drivers take them from here."""
 
 import enum
 

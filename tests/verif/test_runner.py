@@ -199,9 +199,7 @@ def test_what_is_not_a_pass(design, bench, tmp_path, testcase, reason):
 
 def test_skipped_tests_are_not_a_pass(design, tmp_path):
     bench = tmp_path / "small_fifo_skipped.py"
-    bench.write_text(
-        "import cocotb\nfrom cocotb.triggers import Timer\n\n\n@cocotb.test(skip=True)\nasync def later(dut): ...\n"
-    )
+    bench.write_text("import cocotb\n\n\n@cocotb.test(skip=True)\nasync def later(dut): ...\n")
     result = runner.run(design, str(bench), directory=tmp_path / "run", check=False)
     assert result.reason == "no test ran"
     assert [test.status for test in result.tests] == ["skipped"]
@@ -296,7 +294,8 @@ def test_inner_signal_on_request(tmp_path):
     """
     bench = tmp_path / "inner_bench.py"
     bench.write_text(
-        "import cocotb\nfrom cocotb.triggers import Timer\n\n\n@cocotb.test()\nasync def state(dut):\n"
+        "import cocotb\nfrom cocotb.triggers import Timer\n\n\n"
+        "@cocotb.test()\nasync def state(dut):\n"
         "    await Timer(1, unit='ns')\n    assert int(dut.u.state.value) == 5\n"
     )
     visible = 'public_flat_rd -module "inner" -var "state"'
