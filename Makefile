@@ -43,7 +43,7 @@ setup: ## Create or update .venv/ with everything
 	@$(BOOTSTRAP) full
 
 lock: setup ## Write constraints.txt from what is installed
-	@scripts/lock > build/constraints.txt && mv build/constraints.txt constraints.txt
+	@mkdir -p build && scripts/lock > build/constraints.txt && mv build/constraints.txt constraints.txt
 
 clean: ## Remove build products
 	rm -rf build .pytest_cache .ruff_cache .hypothesis
