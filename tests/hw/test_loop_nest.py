@@ -75,7 +75,7 @@ def load(ctx, nest, counts, tracks):
 
 
 def random_matmul(rng, limit):
-    counts = {loop: rng.choice((1, 1, 2, 3, rng.randint(1, limit))) for loop in MATMUL}
+    counts = {loop: rng.choice((1, 2, 3, rng.randint(1, limit))) for loop in MATMUL}
     far = 1 << 23
 
     def strides(loops, low, high):
@@ -189,7 +189,7 @@ def test_matmul_walks(pace, seed):
 
     async def testbench(ctx):
         for _ in range(12):
-            counts, tracks = random_matmul(rng, 4)
+            counts, tracks = random_matmul(rng, 5)
             await walk(ctx, nest, counts, tracks, rng=rng, pace=pace)
             await ctx.tick()
             for _ in range(3):
