@@ -1,0 +1,249 @@
+"""The one command encoding: hardware, compiler, disassembler and documentation read it.
+
+A program is a list of commands of :data:`COMMAND_BYTES` bytes in DRAM, little-endian, executed
+from the first to ``HALT``. Every command starts with the same header; the fields behind it depend
+on the opcode. Unused bits are zero.
+
+Commands go to queues: each core has a LOAD, a MATMUL, a POST and a STORE queue, which work at the
+same time, each in order. Semaphores order them: a command starts when every semaphore in its
+``wait`` mask is above zero, and takes one from each; when it has finished (its data is in place,
+write responses included) it adds one to each semaphore in its ``signal`` mask.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from amaranth.hdl import signed, unsigned
+from amaranth.lib import data
+
+from .config import BUFFER_ADDRESS_WIDTH
+
+__all__ = [
+    "COMMANDS",
+    "COMMAND_BYTES",
+    "COMMAND_WIDTH",
+    "Field",
+    "Init",
+    "MATMUL_LOOPS",
+    "Opcode",
+    "POST_LOOPS",
+    "Pool",
+    "SEMAPHORE_MASK_WIDTH",
+    "command_layout",
+    "decode",
+    "encode",
+]
+
+COMMAND_WIDTH = 512
+COMMAND_BYTES = COMMAND_WIDTH // 8
+SEMAPHORE_MASK_WIDTH = 32
+
+#: MATMUL's loops, innermost first: the first three walk the output vectors (M), the last three
+#: the K tiles. ``cb`` counts blocks of ``rows`` channels.
+MATMUL_LOOPS = ("wo", "ho", "n", "kw", "kh", "cb")
+#: POST's loops, innermost first: the pooling window inside the channel groups inside the outputs.
+POST_LOOPS = ("pw", "ph", "group", "wo", "ho", "n")
+
+
+class Opcode(enum.IntEnum):
+    """Command codes; 0 is undefined on purpose, so that cleared memory is an error."""
+
+    HALT = 1
+    LOAD = 2
+    STORE = 3
+    MATMUL = 4
+    POST = 5
+
+
+class Init(enum.IntEnum):
+    """Where the first K tile of a MATMUL takes its partial sums from."""
+
+    ZERO = 0
+    BIAS = 1
+    ACCUMULATOR = 2
+
+
+class Pool(enum.IntEnum):
+    """How POST reduces a pooling window."""
+
+    MAX = 0
+    SUM = 1
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a command: ``width`` bits, two's complement if ``signed``.
+
+    ``minimum`` is the least value the hardware accepts; ``enum`` names values.
+    """
+
+    name: str
+    width: int
+    doc: str
+    signed: bool = False
+    minimum: int | None = None
+    enum: type | None = None
+
+    @property
+    def range(self):
+        """Smallest and largest value that can be encoded."""
+        if self.signed:
+            return -(1 << (self.width - 1)), (1 << (self.width - 1)) - 1
+        return self.minimum or 0, (1 << self.width) - 1
+
+
+_A = BUFFER_ADDRESS_WIDTH
+_ADDRESS = f"buffer word address; bit {_A - 1} selects the predictor memory"
+
+HEADER = (
+    Field("opcode", 8, "command code", enum=Opcode),
+    Field("core", 1, "core whose queue takes the command (0 main, 1 predictor)"),
+    Field("wait", SEMAPHORE_MASK_WIDTH, "semaphores to take one from before starting"),
+    Field("signal", SEMAPHORE_MASK_WIDTH, "semaphores to add one to when finished"),
+)
+
+_DMA = (
+    Field("buffer_address", _A, f"first word; words are consecutive; {_ADDRESS}"),
+    Field("dram_address", 32, "byte offset in the memory window; multiple of the granule"),
+    Field("run_bytes", 32, "contiguous bytes per run; multiple of row_bytes", minimum=1),
+    Field("run_count", 16, "number of runs", minimum=1),
+    Field("run_stride", 32, "bytes from one run's start to the next's; multiple of the granule"),
+    Field(
+        "row_bytes",
+        32,
+        "bytes packed into whole buffer words, the last word filled up with zeros (LOAD) or cut "
+        "(STORE); multiple of the granule",
+        minimum=1,
+    ),
+)
+
+_MATMUL = (
+    Field("accumulator_bank", 1, "bank that collects the sums"),
+    Field("init", 2, "partial sums the first K tile starts from", enum=Init),
+    Field("channels", 16, "valid columns; float flags of columns beyond are ignored", minimum=1),
+    Field(
+        "x_address",
+        _A,
+        "word at loop index 0 everywhere, modulo 2**24; never read where coordinates are outside "
+        f"the limits; {_ADDRESS}",
+    ),
+    Field("w_address", _A, f"bias words (if init is BIAS), then C words per K tile; {_ADDRESS}"),
+    Field("accumulator_address", 16, "entry of the first output vector; the rest follow"),
+    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in MATMUL_LOOPS),
+    *(
+        Field(f"{n}_stride", _A, f"words x_address moves per step of loop {n}", signed=True)
+        for n in MATMUL_LOOPS
+    ),
+    Field("h_origin", 16, "row coordinate at index 0 (minus the padding)", signed=True),
+    Field("w_origin", 16, "column coordinate at index 0 (minus the padding)", signed=True),
+    Field("h_limit", 16, "rows in the buffer; a row coordinate outside reads zeros"),
+    Field("w_limit", 16, "columns in the buffer; a column coordinate outside reads zeros"),
+    Field("ho_step", 8, "row coordinate per step of ho (convolution stride)"),
+    Field("wo_step", 8, "column coordinate per step of wo"),
+    Field("kh_step", 8, "row coordinate per step of kh (dilation)"),
+    Field("kw_step", 8, "column coordinate per step of kw"),
+)
+
+_POST = (
+    Field("accumulator_bank", 1, "bank to read"),
+    Field("pool", 1, "reduction over the pooling window", enum=Pool),
+    Field("relu", 1, "negative values become zero before pooling"),
+    Field("wide", 1, "store 32-bit values instead of operands"),
+    Field("accumulator_address", 16, "entry of index 0 everywhere"),
+    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in POST_LOOPS),
+    *(
+        Field(f"{n}_stride", 16, f"entries per step of loop {n}", signed=True)
+        for n in POST_LOOPS
+        if n != "group"
+    ),
+    Field("channels", 16, "valid channels of the tile; lanes beyond are stored as zero"),
+    Field("out_address", _A, f"word of the first output's first group; {_ADDRESS}"),
+    Field("out_group", 8, "position of the first group inside that word, in groups"),
+    Field("out_stride", _A, "words from one output to the next"),
+    Field("scale", 32, "float32 factor; integers: multiplier in bits 0-15, shift in 16-21"),
+)
+
+#: Opcode -> fields behind the header, in order from the least significant bit.
+COMMANDS = {
+    Opcode.HALT: (),
+    Opcode.LOAD: _DMA,
+    Opcode.STORE: _DMA,
+    Opcode.MATMUL: _MATMUL,
+    Opcode.POST: _POST,
+}
+
+
+def _layout(fields):
+    return data.StructLayout(
+        {f.name: signed(f.width) if f.signed else unsigned(f.width) for f in fields}
+    )
+
+
+#: Layout of the header, the low bits of every command.
+HEADER_LAYOUT = _layout(HEADER)
+
+
+def command_layout(opcode):
+    """Layout of the fields behind the header of ``opcode``'s commands."""
+    return _layout(COMMANDS[opcode])
+
+
+for _opcode, _fields in COMMANDS.items():
+    _used = sum(f.width for f in (*HEADER, *_fields))
+    if _used > COMMAND_WIDTH:
+        raise AssertionError(f"{_opcode.name} takes {_used} of {COMMAND_WIDTH} bits")
+
+
+def encode(opcode, **values):
+    """Encode one command into :data:`COMMAND_BYTES` bytes.
+
+    Header fields default to 0; every field of the opcode must be given.
+
+    Raises
+    ------
+    ValueError
+        naming the field, its value and the range, or the field that is missing or unknown.
+    """
+    opcode = Opcode(opcode)
+    values = {"core": 0, "wait": 0, "signal": 0, **values, "opcode": opcode}
+    word = position = 0
+    for field in (*HEADER, *COMMANDS[opcode]):
+        if field.name not in values:
+            raise ValueError(f"{opcode.name} needs field {field.name}")
+        value = int(values.pop(field.name))
+        low, high = field.range
+        if not low <= value <= high:
+            raise ValueError(
+                f"{opcode.name} field {field.name} must be from {low} to {high}, not {value}"
+            )
+        word |= (value & ((1 << field.width) - 1)) << position
+        position += field.width
+    if values:
+        raise ValueError(f"{opcode.name} has no field {', '.join(values)}")
+    return word.to_bytes(COMMAND_BYTES, "little")
+
+
+def decode(command):
+    """Decode :data:`COMMAND_BYTES` bytes into ``(opcode, {field: value})``.
+
+    Raises
+    ------
+    ValueError
+        for a wrong length or an undefined opcode.
+    """
+    if len(command) != COMMAND_BYTES:
+        raise ValueError(f"a command has {COMMAND_BYTES} bytes, not {len(command)}")
+    word = int.from_bytes(command, "little")
+    code = word & 0xFF
+    if code not in set(Opcode):
+        raise ValueError(f"undefined command {code:#04x}")
+    opcode = Opcode(code)
+    values, position = {}, 0
+    for field in (*HEADER, *COMMANDS[opcode]):
+        value = (word >> position) & ((1 << field.width) - 1)
+        if field.signed and value >> (field.width - 1):
+            value -= 1 << field.width
+        values[field.name] = value
+        position += field.width
+    del values["opcode"]
+    return opcode, values

@@ -1,0 +1,383 @@
+"""The one configuration object: every size of the accelerator, validated on construction.
+
+Everything else (Verilog, manifest, C header, documentation, compiler, drivers, models) is derived
+from an :class:`AdaGPConfig`. A *variant* is a choice of cores and memories, nothing else; a
+*preset* is a named set of sizes.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from math import gcd
+
+from .formats import FORMATS
+
+__all__ = ["AdaGPConfig", "ConfigError", "CoreConfig", "PRESETS", "VARIANTS", "make_config"]
+
+#: Variant name -> (has a predictor memory, has a predictor core). Paper, section 4.2.
+VARIANTS = {
+    "baseline": (False, False),
+    "low": (False, False),
+    "efficient": (True, False),
+    "max": (True, True),
+}
+
+#: Width in bits of the buffer address field in commands; its top bit selects the memory.
+BUFFER_ADDRESS_WIDTH = 24
+
+_AXI_DATA_WIDTHS = (32, 64, 128, 256, 512)
+
+
+class ConfigError(ValueError):
+    """One or more configuration fields are wrong.
+
+    ``problems`` lists one message for every bad field; the exception text joins them.
+    """
+
+    def __init__(self, problems):
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreConfig:
+    """Sizes of one core, derived from :class:`AdaGPConfig`; not constructed by users.
+
+    Members
+    -------
+    index : position of the core (0: main, 1: predictor)
+    rows, columns : PE array size; a buffer word of this core holds one operand per row
+    operand_width : bits of one operand
+    post_lanes : channels that post-processing handles per cycle
+    accumulator_depth : vectors of ``columns`` accumulators in each of the two banks
+    memories : ids of the memories this core's ports reach (0 global buffer, 1 predictor memory)
+    """
+
+    index: int
+    rows: int
+    columns: int
+    operand_width: int
+    post_lanes: int
+    accumulator_depth: int
+    memories: tuple
+
+    @property
+    def word_width(self):
+        """Bits of a buffer word: one operand per row."""
+        return self.rows * self.operand_width
+
+    @property
+    def word_bytes(self):
+        return self.word_width // 8
+
+    @property
+    def group_width(self):
+        """Bits of a group: ``post_lanes`` operands, the unit of buffer write enables."""
+        return self.post_lanes * self.operand_width
+
+    @property
+    def groups_per_word(self):
+        return self.rows // self.post_lanes
+
+    @property
+    def groups_per_vector(self):
+        """Groups in one accumulator vector, i.e. cycles to post-process it."""
+        return self.columns // self.post_lanes
+
+    @property
+    def chunks_per_wide(self):
+        """Buffer groups that ``post_lanes`` 32-bit values take."""
+        return 32 // self.operand_width
+
+    @property
+    def bias_words(self):
+        """Buffer words that hold ``columns`` 32-bit biases in front of the weight tiles."""
+        return -(-self.columns * 32 // self.word_width)
+
+    @property
+    def pes(self):
+        return self.rows * self.columns
+
+
+def _field(default, doc, *, minimum=None, maximum=None, choices=None):
+    return dataclasses.field(
+        default=default,
+        metadata={"doc": doc, "minimum": minimum, "maximum": maximum, "choices": choices},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaGPConfig:
+    """Sizes and choices of one accelerator.
+
+    All fields are checked on construction.
+
+    Raises
+    ------
+    ConfigError
+        naming every field that is wrong, its value and what is allowed.
+    """
+
+    variant: str = _field("max", "which cores and memories exist", choices=tuple(VARIANTS))
+    operand_format: str = _field(
+        "bf16", "number format of activations and weights", choices=tuple(FORMATS)
+    )
+    rows: int = _field(12, "rows of the main PE array", minimum=1, maximum=256)
+    columns: int = _field(15, "columns of the main PE array", minimum=1, maximum=256)
+    predictor_rows: int = _field(8, "rows of the predictor PE array (max)", minimum=1, maximum=256)
+    predictor_columns: int = _field(
+        10, "columns of the predictor PE array (max)", minimum=1, maximum=256
+    )
+    post_lanes: int = _field(
+        0,
+        "channels post-processed per cycle in the main core; divides rows and columns; "
+        "0 chooses the largest such number up to 4",
+        minimum=0,
+        maximum=256,
+    )
+    predictor_post_lanes: int = _field(
+        0, "the same for the predictor core (max)", minimum=0, maximum=256
+    )
+    accumulator_depth: int = _field(
+        512, "output vectors in each of the two accumulator banks", minimum=16, maximum=1 << 16
+    )
+    predictor_accumulator_depth: int = _field(
+        256, "the same for the predictor core (max)", minimum=16, maximum=1 << 16
+    )
+    buffer_banks: int = _field(4, "banks of the global buffer", minimum=1, maximum=16)
+    buffer_bank_depth: int = _field(
+        4096, "words in each bank of the global buffer", minimum=16, maximum=1 << 20
+    )
+    predictor_memory_depth: int = _field(
+        8192, "words of the predictor memory (efficient, max)", minimum=16, maximum=1 << 20
+    )
+    axi_data_width: int = _field(
+        256, "bits of the AXI4 data bus", minimum=32, maximum=512, choices=_AXI_DATA_WIDTHS
+    )
+    axi_address_width: int = _field(40, "bits of an AXI4 address", minimum=32, maximum=64)
+    axi_burst_beats: int = _field(16, "longest AXI4 burst in beats", minimum=1, maximum=256)
+    axi_outstanding_reads: int = _field(
+        8, "read bursts a DMA channel may have in flight", minimum=1, maximum=64
+    )
+    command_queue_depth: int = _field(4, "commands each queue holds", minimum=1, maximum=64)
+    semaphores: int = _field(
+        16, "token counters that order the queues of one core", minimum=4, maximum=16
+    )
+
+    def __post_init__(self):
+        problems = _check_fields(self)
+        if not problems:
+            problems = _check_together(self)
+        if problems:
+            raise ConfigError(problems)
+
+    # Derived ----------------
+
+    @property
+    def format(self):
+        """The operand's :class:`~hw.formats.FloatFormat` or :class:`~hw.formats.IntFormat`."""
+        return FORMATS[self.operand_format]
+
+    @property
+    def has_predictor_memory(self):
+        return VARIANTS[self.variant][0]
+
+    @property
+    def has_predictor_core(self):
+        return VARIANTS[self.variant][1]
+
+    @property
+    def cores(self):
+        """The cores this variant has: a tuple of one or two :class:`CoreConfig`."""
+        width = self.format.width
+        main = CoreConfig(
+            index=0,
+            rows=self.rows,
+            columns=self.columns,
+            operand_width=width,
+            post_lanes=self.post_lanes or _auto_lanes(self.rows, self.columns),
+            accumulator_depth=self.accumulator_depth,
+            memories=(0, 1) if self.has_predictor_memory and not self.has_predictor_core else (0,),
+        )
+        if not self.has_predictor_core:
+            return (main,)
+        predictor = CoreConfig(
+            index=1,
+            rows=self.predictor_rows,
+            columns=self.predictor_columns,
+            operand_width=width,
+            post_lanes=self.predictor_post_lanes
+            or _auto_lanes(self.predictor_rows, self.predictor_columns),
+            accumulator_depth=self.predictor_accumulator_depth,
+            memories=(1,),
+        )
+        return (main, predictor)
+
+    @property
+    def pes(self):
+        """Multiply-accumulate units in all cores."""
+        return sum(core.pes for core in self.cores)
+
+    @property
+    def memory_banks(self):
+        """Memory id -> tuple of bank depths in words."""
+        banks = {0: (self.buffer_bank_depth,) * self.buffer_banks}
+        if self.has_predictor_memory:
+            banks[1] = (self.predictor_memory_depth,)
+        return banks
+
+    @property
+    def memory_depth(self):
+        """Memory id -> words."""
+        return {memory: sum(banks) for memory, banks in self.memory_banks.items()}
+
+    @property
+    def memory_core(self):
+        """Memory id -> the :class:`CoreConfig` whose word it holds."""
+        return {memory: core for core in self.cores for memory in core.memories}
+
+    @property
+    def beat_bytes(self):
+        return self.axi_data_width // 8
+
+    @property
+    def granule_bytes(self):
+        """Alignment in bytes of every DRAM address, run, row and stride in a program.
+
+        The largest unit that divides an AXI beat and the words of all cores.
+        """
+        return gcd(self.beat_bytes, *(core.word_bytes for core in self.cores))
+
+    @property
+    def semaphore_count(self):
+        return self.semaphores * len(self.cores)
+
+    def as_dict(self):
+        """Every field, in declaration order."""
+        return dataclasses.asdict(self)
+
+    @property
+    def hash(self):
+        """Twelve hexadecimal digits that identify the configuration."""
+        text = json.dumps(self.as_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _auto_lanes(rows, columns):
+    common = gcd(rows, columns)
+    return max(lanes for lanes in range(1, min(4, common) + 1) if common % lanes == 0)
+
+
+def _check_fields(config):
+    problems = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        meta = field.metadata
+        if field.type is int and (isinstance(value, bool) or not isinstance(value, int)):
+            problems.append(f"{field.name} must be an integer, not {value!r}")
+        elif meta["choices"] is not None:
+            if value not in meta["choices"]:
+                allowed = ", ".join(str(choice) for choice in meta["choices"])
+                problems.append(f"{field.name} must be one of {allowed}, not {value!r}")
+        elif not meta["minimum"] <= value <= meta["maximum"]:
+            problems.append(
+                f"{field.name} must be an integer from {meta['minimum']} to {meta['maximum']}, "
+                f"not {value!r}"
+            )
+    return problems
+
+
+def _check_together(config):
+    problems = []
+
+    def check(condition, text):
+        if not condition:
+            problems.append(text)
+
+    for prefix in ("", "predictor_") if config.has_predictor_core else ("",):
+        rows, columns = getattr(config, prefix + "rows"), getattr(config, prefix + "columns")
+        lanes = getattr(config, prefix + "post_lanes")
+        check(
+            lanes == 0 or (rows % lanes == 0 and columns % lanes == 0),
+            f"{prefix}post_lanes must divide {prefix}rows ({rows}) and {prefix}columns "
+            f"({columns}), or be 0, not {lanes!r}",
+        )
+    limit = 1 << (BUFFER_ADDRESS_WIDTH - 1)
+    words = config.buffer_banks * config.buffer_bank_depth
+    check(
+        words <= limit,
+        f"buffer_banks times buffer_bank_depth must be at most {limit} words, not {words}",
+    )
+    check(
+        config.buffer_bank_depth & (config.buffer_bank_depth - 1) == 0,
+        f"buffer_bank_depth must be a power of two, not {config.buffer_bank_depth!r}",
+    )
+    beats = 4096 // config.beat_bytes
+    check(
+        config.axi_burst_beats <= beats,
+        f"axi_burst_beats must be at most {beats} at axi_data_width {config.axi_data_width} "
+        f"(a burst stays within 4 KiB), not {config.axi_burst_beats!r}",
+    )
+    return problems
+
+
+#: Preset name -> (one line about it, fields that differ from the defaults).
+PRESETS = {
+    "tiny": (
+        "4 x 4 PEs and 4 x 4 for the predictor; for tests, simulates fast",
+        {
+            "rows": 4,
+            "columns": 4,
+            "predictor_rows": 4,
+            "predictor_columns": 4,
+            "accumulator_depth": 128,
+            "predictor_accumulator_depth": 128,
+            "buffer_banks": 4,
+            "buffer_bank_depth": 512,
+            "predictor_memory_depth": 2048,
+            "axi_data_width": 64,
+            "axi_address_width": 32,
+        },
+    ),
+    "ulx3s": (
+        "8 x 8 PEs and 4 x 8 for the predictor; fits an ECP5-85",
+        {
+            "rows": 8,
+            "columns": 8,
+            "predictor_rows": 4,
+            "predictor_columns": 8,
+            "accumulator_depth": 256,
+            "predictor_accumulator_depth": 128,
+            "buffer_banks": 4,
+            "buffer_bank_depth": 1024,
+            "predictor_memory_depth": 2048,
+            "axi_data_width": 64,
+            "axi_address_width": 32,
+        },
+    ),
+    "paper": (
+        "12 x 15 PEs and 8 x 10 for the predictor, as in the paper (section 6.1)",
+        {},
+    ),
+}
+
+
+def make_config(*, variant="max", preset="paper", **fields):
+    """Build a configuration from a preset and single fields that override it.
+
+    Raises
+    ------
+    ConfigError
+        for an unknown preset or field, or for any wrong value.
+    """
+    problems = []
+    if preset not in PRESETS:
+        problems.append(f"preset must be one of {', '.join(PRESETS)}, not {preset!r}")
+    known = [field.name for field in dataclasses.fields(AdaGPConfig)]
+    for name in fields:
+        if name not in known:
+            problems.append(f"unknown field {name!r}; fields are {', '.join(known)}")
+    if problems:
+        raise ConfigError(problems)
+    return AdaGPConfig(**{"variant": variant, **PRESETS[preset][1], **fields})

@@ -1,0 +1,167 @@
+"""Command fetch: reads the program from DRAM ahead of its execution."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from .bus import RESP_DECERR, RESP_OKAY, ErrorSignature, ReadChannelSignature
+from .commands import COMMAND_BYTES, COMMAND_WIDTH
+from .errors import ErrorCode
+
+__all__ = ["CommandFetch"]
+
+#: Commands requested ahead of the one that is being dispatched.
+AHEAD = 4
+
+
+class CommandFetch(wiring.Component):
+    """Streams the commands of a program, one burst per command, :data:`AHEAD` in flight.
+
+    The program lies at ``program_address`` in the memory window, aligned to
+    :data:`~hw.commands.COMMAND_BYTES`. Every requested beat has a place reserved, so the read
+    channel is never held up. Throughput: one command per ``512 / axi_data_width`` cycles, at least
+    2. Idle after reset.
+
+    Members
+    -------
+    start : In(1), begin with the first command; the fetch must be idle
+    stop : In(1), request nothing more and drop what arrives
+    memory_base, memory_size, program_address, program_size : In, bytes, stable while running
+    read : ``Out(ReadChannelSignature(config))``
+    command : ``Out(stream of 512 bits)``; ``address``: Out, its DRAM address
+    busy : Out(1), a burst is outstanding
+    error : ``Out(ErrorSignature())``: ``UNALIGNED_ADDRESS``, ``MEMORY_WINDOW``, ``READ_SLVERR``,
+        ``READ_DECERR``, ``PROGRAM_END`` (when the consumer wants a command behind the last one)
+    """
+
+    def __init__(self, config):
+        self.config = config
+        width = config.axi_address_width
+        super().__init__(
+            {
+                "start": In(1),
+                "stop": In(1),
+                "memory_base": In(width),
+                "memory_size": In(32),
+                "program_address": In(32),
+                "program_size": In(32),
+                "read": Out(ReadChannelSignature(config)),
+                "command": Out(stream.Signature(COMMAND_WIDTH)),
+                "address": Out(width),
+                "busy": Out(1),
+                "error": Out(ErrorSignature()),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        beats = COMMAND_WIDTH // config.axi_data_width
+        m.submodules.fifo = fifo = SyncFIFO(width=config.axi_data_width, depth=AHEAD * beats)
+
+        running = Signal()
+        offset, end, limit = Signal(33), Signal(33), Signal(33)
+        room = Signal(range(AHEAD + 1), init=AHEAD)
+        outstanding = Signal(range(AHEAD + 1))
+        requested, received = Signal(), Signal()
+        request = self.read.request
+        m.d.comb += [
+            requested.eq(request.valid & request.ready),
+            received.eq(self.read.data.valid & self.read.data.ready & self.read.data.payload.last),
+            self.busy.eq((outstanding != 0) | request.valid),
+        ]
+        m.d.sync += outstanding.eq(outstanding + requested - received)
+
+        # Requests ----------------
+        failed = Signal()
+        m.d.sync += self.error.valid.eq(0)
+
+        def fail(code, address):
+            return [
+                self.error.valid.eq(1),
+                self.error.code.eq(code),
+                self.error.address.eq(address),
+                failed.eq(1),
+                running.eq(0),
+            ]
+
+        first = Signal(config.axi_address_width)
+        starting = Signal()
+        with m.If(self.start):
+            m.d.sync += [
+                first.eq(self.memory_base + self.program_address),
+                offset.eq(self.program_address),
+                end.eq(self.program_address + self.program_size),
+                starting.eq(1),
+                failed.eq(0),
+            ]
+        with m.If(starting):
+            m.d.sync += [starting.eq(0), limit.eq(self.memory_size), self.address.eq(first)]
+            with m.If(first[: COMMAND_BYTES.bit_length() - 1].any()):
+                m.d.sync += fail(ErrorCode.UNALIGNED_ADDRESS, first)
+            with m.Elif(end > self.memory_size):
+                m.d.sync += fail(ErrorCode.MEMORY_WINDOW, self.memory_base + end)
+            with m.Else():
+                m.d.sync += running.eq(1)
+
+        target = Signal(config.axi_address_width)
+        more = Signal()
+        m.d.sync += [target.eq(self.memory_base + offset), more.eq(offset + COMMAND_BYTES <= end)]
+        fresh = Signal()  # target and more belong to offset
+        m.d.sync += fresh.eq(~starting & ~self.start & ~requested)
+        m.d.comb += [
+            request.payload.address.eq(target),
+            request.payload.length.eq(beats - 1),
+            request.valid.eq(running & fresh & more & (room != 0)),
+        ]
+        with m.If(requested):
+            m.d.sync += offset.eq(offset + COMMAND_BYTES)
+
+        # Data ----------------
+        beat = self.read.data
+        m.d.comb += [
+            beat.ready.eq(1),
+            fifo.w_data.eq(beat.payload.data),
+            fifo.w_en.eq(beat.valid & running),
+        ]
+        burst_address = Signal(config.axi_address_width)
+        with m.If(starting):
+            m.d.sync += burst_address.eq(first)
+        with m.If(received):
+            m.d.sync += burst_address.eq(burst_address + COMMAND_BYTES)
+        with m.If(beat.valid & (beat.payload.resp != RESP_OKAY) & running):
+            m.d.sync += fail(
+                Mux(
+                    beat.payload.resp == RESP_DECERR,
+                    int(ErrorCode.READ_DECERR),
+                    int(ErrorCode.READ_SLVERR),
+                ),
+                burst_address,
+            )
+
+        # Commands: beats shift in from the top until one is whole.
+        words = Signal(COMMAND_WIDTH)
+        count = Signal(range(beats + 1))
+        taken = Signal()
+        m.d.comb += [
+            self.command.payload.eq(words),
+            self.command.valid.eq((count == beats) & running),
+            taken.eq(self.command.valid & self.command.ready),
+            fifo.r_en.eq(count != beats),
+        ]
+        m.d.sync += room.eq(room - requested + taken)
+        with m.If(fifo.r_en & fifo.r_rdy):
+            m.d.sync += [
+                words.eq(Cat(words, fifo.r_data)[config.axi_data_width :]),
+                count.eq(count + 1),
+            ]
+        with m.If(taken):
+            m.d.sync += [count.eq(0), self.address.eq(self.address + COMMAND_BYTES)]
+        at_end = running & fresh & ~more & (room == AHEAD) & (outstanding == 0)
+        with m.If(at_end & self.command.ready):
+            m.d.sync += fail(ErrorCode.PROGRAM_END, self.address)
+
+        with m.If(self.stop):
+            m.d.sync += running.eq(0)
+        return m
