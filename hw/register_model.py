@@ -66,7 +66,8 @@ class Register:
 
     @property
     def writable(self):
-        return any(field.access.writable for field in self.fields)
+        """Whether a write is accepted; one to a register without any field has no effect."""
+        return not self.fields or any(field.access.writable for field in self.fields)
 
     @property
     def reset(self):
