@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Signal
 
-__all__ = ["delay"]
+__all__ = ["delay", "register"]
 
 
 def delay(m, value, cycles, *, name="delayed"):
@@ -12,3 +12,11 @@ def delay(m, value, cycles, *, name="delayed"):
         m.d.sync += register.eq(value)
         value = register
     return value
+
+
+def register(m, value, *, name):
+    """``value`` as it was one cycle ago, in flip-flops without reset: for the data of a
+    pipeline whose validity is kept elsewhere."""
+    result = Signal(value.shape(), name=name, reset_less=True)
+    m.d.sync += result.eq(value)
+    return result

@@ -1,0 +1,84 @@
+"""Float32 multiplier."""
+
+from amaranth.hdl import Cat, Const, Module, Mux
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .float_pack import FloatPacker, classify
+from .pipeline import delay, register
+
+__all__ = ["FloatMultiplier"]
+
+
+class FloatMultiplier(wiring.Component):
+    """``o = a * b`` in float32, rounded once, nearest, ties to even.
+
+    Subnormal operands count as zeros with their sign, results below the smallest normal number
+    (after rounding) become zeros with their sign. NaN is canonical. One product per cycle, without
+    handshake: ``o`` and ``flags`` belong to the operands of :attr:`LATENCY` cycles before.
+
+    The significands are multiplied in four pieces of at most 18 x 18 bits, each followed by a
+    register, the size of the multipliers of common FPGAs.
+
+    Attributes
+    ----------
+    LATENCY : int
+        5 cycles.
+
+    Members
+    -------
+    a, b : In(32)
+    o : Out(32)
+    flags : Out(4) -- invalid, overflow, underflow, inexact from bit 0 up
+    """
+
+    LATENCY = 3 + FloatPacker.LATENCY
+
+    a: In(32)
+    b: In(32)
+    o: Out(32)
+    flags: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.packer = packer = FloatPacker()
+        a, b = classify(self.a), classify(self.b)
+
+        # Cycle 1: partial products, sum of exponents, special cases.
+        a_low, a_high = self.a[:18], Cat(self.a[18:23], Const(1))
+        b_low, b_high = self.b[:18], Cat(self.b[18:23], Const(1))
+        low = register(m, a_low * b_low, name="low")
+        middle_a = register(m, a_high * b_low, name="middle_a")
+        middle_b = register(m, a_low * b_high, name="middle_b")
+        high = register(m, a_high * b_high, name="high")
+        exponent_sum = register(m, self.a[23:31] + self.b[23:31], name="exponent_sum")
+        sign = self.a[31] ^ self.b[31]
+        zero = a.zero | b.zero
+        infinite = a.infinite | b.infinite
+        invalid = zero & infinite
+        special = Cat(sign, zero, infinite, a.nan | b.nan | invalid, invalid & ~a.nan & ~b.nan)
+
+        # Cycle 2: the two middle products together.
+        middle = register(m, middle_a + middle_b, name="middle")
+        outer = register(m, Cat(low[18:], high), name="outer")
+        sticky = register(m, low[:18].any(), name="sticky")
+        exponent = register(m, (exponent_sum - 127).as_signed(), name="exponent")
+
+        # Cycle 3: bits 18 and up of the product. It is below 4; its leading bit is bit 29 or 28.
+        product = register(m, (outer + middle)[:30], name="product")
+        sticky = register(m, sticky, name="sticky_product")
+        exponent_low = register(m, exponent, name="exponent_low")
+        exponent_high = register(m, (exponent + 1)[:10].as_signed(), name="exponent_high")
+
+        two = product[29]
+        m.d.comb += [
+            packer.significand.eq(Mux(two, product[5:30], product[4:29])),
+            packer.sticky.eq(sticky | product[:4].any() | (two & product[4])),
+            packer.exponent.eq(Mux(two, exponent_high, exponent_low)),
+            Cat(packer.sign, packer.zero, packer.infinite, packer.nan, packer.invalid).eq(
+                delay(m, special, 3, name="special")
+            ),
+            self.o.eq(packer.o),
+            self.flags.eq(packer.flags),
+        ]
+        return m
