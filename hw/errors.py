@@ -20,47 +20,15 @@ class ErrorCode(enum.IntEnum):
 
     NONE = 0, "no error"
     UNDEFINED_COMMAND = 1, "undefined opcode; address: the command's DRAM address"
-    ILLEGAL_FIELD = (
-        2,
-        "a field outside its range, such as a zero count, or run_bytes that row_bytes does not "
-        "divide; address: the DRAM address of the command or of its data",
-    )
-    UNALIGNED_ADDRESS = (
-        3,
-        "a DRAM address, run length, run stride or row length that is not a multiple of the "
-        "granule; address: the DRAM address",
-    )
+    ILLEGAL_FIELD = 2, "a field outside its range; address: the DRAM address the command names"
+    UNALIGNED_ADDRESS = 3, "not a multiple of the granule; address: the command's DRAM address"
     MEMORY_WINDOW = 4, "an access outside the memory window; address: the DRAM address"
-    BUFFER_ADDRESS = (
-        5,
-        "a buffer access past the end of the memory; address: the word address",
-    )
+    BUFFER_ADDRESS = 5, "a buffer access past the end of the memory; address: the word address"
     ACCUMULATOR_ADDRESS = 6, "an accumulator access past the end; address: the entry"
-    READ_SLVERR = (
-        7,
-        "a slave error answered a read; address: the DRAM address of the burst",
-    )
-    READ_DECERR = (
-        8,
-        "a decode error answered a read; address: the DRAM address of the burst",
-    )
-    WRITE_SLVERR = (
-        9,
-        "a slave error answered a write; address: the DRAM address of the burst",
-    )
-    WRITE_DECERR = (
-        10,
-        "a decode error answered a write; address: the DRAM address of the burst",
-    )
-    SEMAPHORE_OVERFLOW = (
-        11,
-        "a signal to a semaphore at its maximum; address: the semaphore",
-    )
-    DEADLOCK = (
-        12,
-        "no unit can make progress: every waiting command's semaphores are empty",
-    )
-    PROGRAM_END = (
-        13,
-        "the program ended without a HALT command; address: behind the last command",
-    )
+    READ_SLVERR = 7, "a slave error answered a read; address: the DRAM address of the burst"
+    READ_DECERR = 8, "a decode error answered a read; address: the DRAM address of the burst"
+    WRITE_SLVERR = 9, "a slave error answered a write; address: the DRAM address of the burst"
+    WRITE_DECERR = 10, "a decode error answered a write; address: the DRAM address of the burst"
+    SEMAPHORE_OVERFLOW = 11, "a signal to a semaphore at its maximum; address: the semaphore"
+    DEADLOCK = 12, "no unit can make progress: every waiting command's semaphores are empty"
+    PROGRAM_END = 13, "the program ended without a HALT command; address: behind the last command"
