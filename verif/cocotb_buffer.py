@@ -1,0 +1,204 @@
+"""cocotb benches of the on-chip operand memory, compared with a Python model in every cycle."""
+
+import os
+from collections import deque
+
+import cocotb
+
+from hw.bus import BUFFER_READ_LATENCY
+from hw.config import BUFFER_ADDRESS_WIDTH
+from verif import cocotb_support as support
+
+_PREDICTOR = 1 << (BUFFER_ADDRESS_WIDTH - 1)
+
+
+class Model:
+    """Contents and rules of :class:`hw.buffer.Buffer`."""
+
+    def __init__(self, config, core):
+        self.core = core
+        self.config = config
+        self.words = {}
+
+    def bank(self, address):
+        """Bank of ``address``, None outside."""
+        if address & _PREDICTOR:
+            inside = (
+                1 in self.core.memories
+                and address - _PREDICTOR < self.config.predictor_memory_depth
+            )
+            return "predictor" if inside else None
+        number = address // self.config.buffer_bank_depth
+        inside = 0 in self.core.memories and number < self.config.buffer_banks
+        return number if inside else None
+
+    def ready(self, requests):
+        """Which of ``requests`` (address or None, by port) are accepted in this cycle."""
+        taken, ready = set(), []
+        for address in requests:
+            bank = None if address is None else self.bank(address)
+            ready.append(bank is None or bank not in taken)
+            if bank is not None:
+                taken.add(bank)
+        return ready
+
+    def write(self, address, value, enable):
+        width = self.core.group_width
+        mask = sum(((1 << width) - 1) << (group * width) for group in _bits(enable))
+        old = self.words.get(address, (0, 0))
+        known = old[1] | mask
+        self.words[address] = ((old[0] & ~mask) | (value & mask), known)
+
+    def read(self, address):
+        """Value, and the mask of bits that have been written."""
+        return self.words.get(address, (0, 0))
+
+
+def _bits(value):
+    return [index for index in range(value.bit_length()) if value >> index & 1]
+
+
+def _core(config):
+    return config.cores[int(os.environ["ADAGP_CORE"])]
+
+
+def _ports(dut, kind):
+    ports = []
+    while hasattr(dut, f"{kind}__{len(ports)}__valid"):
+        prefix = f"{kind}__{len(ports)}__"
+        names = ("valid", "ready", "address", "data", "enable")
+        ports.append({n: getattr(dut, prefix + n) for n in names if hasattr(dut, prefix + n)})
+    return ports
+
+
+def _addresses(config, core, rng):
+    """A few addresses in each bank, the edges among them, so that ports often meet."""
+    chosen = []
+    if 0 in core.memories:
+        depth = config.buffer_bank_depth
+        for bank in range(config.buffer_banks):
+            chosen += [bank * depth, (bank + 1) * depth - 1]
+            chosen += [bank * depth + rng.randrange(depth) for _ in range(4)]
+    if 1 in core.memories:
+        depth = config.predictor_memory_depth
+        chosen += [_PREDICTOR, _PREDICTOR + depth - 1]
+        chosen += [_PREDICTOR + rng.randrange(depth) for _ in range(4)]
+    return chosen
+
+
+def _outside(config, core):
+    """Addresses that no bank of this core has."""
+    outside = [_PREDICTOR + config.predictor_memory_depth, (1 << BUFFER_ADDRESS_WIDTH) - 1]
+    outside += [config.buffer_banks * config.buffer_bank_depth, _PREDICTOR - 1]
+    if 0 not in core.memories:
+        outside.append(0)
+    if 1 not in core.memories:
+        outside.append(_PREDICTOR)
+    return outside
+
+
+async def _traffic(dut, *, cycles, density, outside_share, name):
+    """Random requests on all ports; checks grants, data, latency and reports in every cycle."""
+    config = support.configuration()
+    core = _core(config)
+    rng = support.generator(f"{name} {density} {outside_share}")
+    model = Model(config, core)
+    reads, writes = _ports(dut, "read"), _ports(dut, "write")
+    assert reads and writes, "the bench found no ports"
+    good, bad = _addresses(config, core, rng), _outside(config, core)
+    await support.start(dut)
+
+    requests = [None] * (len(reads) + len(writes))
+    payloads = [(0, 0)] * len(writes)
+    due = [deque([None] * BUFFER_READ_LATENCY) for _ in reads]
+    missing, checked, conflicts = {}, 0, 0
+    for cycle in range(cycles):
+        for index, request in enumerate(requests):
+            if request is None and rng.random() < density:
+                outside = rng.random() < outside_share
+                requests[index] = rng.choice(bad if outside else good)
+                if index >= len(reads):
+                    payloads[index - len(reads)] = (
+                        rng.getrandbits(core.word_width),
+                        rng.getrandbits(core.groups_per_word),
+                    )
+        for port, request in zip([*reads, *writes], requests, strict=True):
+            port["valid"].value = request is not None
+            port["address"].value = request or 0
+        for port, (value, enable) in zip(writes, payloads, strict=True):
+            port["data"].value = value
+            port["enable"].value = enable
+        await support.settle()
+
+        place = f"cycle {cycle}, seed {os.environ['ADAGP_SEED']}"
+        outside = int(dut.outside_read.value) | int(dut.outside_write.value) << len(reads)
+        assert outside == sum(1 << port for port in missing), (
+            f"{place}: ports outside {outside:#b}, expected {missing}"
+        )
+        if missing:
+            address = int(dut.outside_address.value)
+            assert address in missing.values(), f"{place}: {address:#x}, expected {missing}"
+
+        for index, queue in enumerate(due):
+            expected = queue.popleft()
+            if expected is not None:
+                actual = int(reads[index]["data"].value)
+                value, known, address = expected
+                checked += known != 0
+                assert actual & known == value & known, (
+                    f"{place}: read port {index}, word {address:#x}: expected "
+                    f"{value & known:#x}, got {actual & known:#x}"
+                )
+
+        expected_ready = [
+            *model.ready(requests[: len(reads)]),
+            *model.ready(requests[len(reads) :]),
+        ]
+        missing, written = {}, set()
+        accepted = []
+        for index, port in enumerate([*reads, *writes]):
+            if requests[index] is None:
+                accepted.append(False)
+                continue
+            ready = bool(int(port["ready"].value))
+            assert ready == expected_ready[index], (
+                f"{place}: port {index} ready {ready}, requests {requests}"
+            )
+            conflicts += not ready
+            accepted.append(ready)
+            if model.bank(requests[index]) is None:
+                missing[index] = requests[index]
+        for index in range(len(writes)):
+            if accepted[len(reads) + index]:
+                written.add(requests[len(reads) + index])
+        for index in range(len(reads)):
+            if not accepted[index]:
+                due[index].append(None)
+            elif requests[index] in written or model.bank(requests[index]) is None:
+                due[index].append(None)  # which of both values it returns is left open
+            else:
+                due[index].append((*model.read(requests[index]), requests[index]))
+        for index, (value, enable) in enumerate(payloads):
+            address = requests[len(reads) + index]
+            if accepted[len(reads) + index] and model.bank(address) is not None:
+                model.write(address, value, enable)
+        requests = [
+            None if done else request for request, done in zip(requests, accepted, strict=True)
+        ]
+        await support.next_cycle(dut)
+    assert checked > cycles / 50, f"only {checked} reads of written words in {cycles} cycles"
+    if density > 0.5:
+        assert conflicts > cycles / 20, f"only {conflicts} conflicts in {cycles} cycles"
+
+
+@cocotb.test()
+@cocotb.parametrize(density=[0.15, 0.6, 1.0])
+async def random_traffic(dut, density):
+    """Every port at random, from mostly idle to always asking."""
+    await _traffic(dut, cycles=1500, density=density, outside_share=0.0, name="traffic")
+
+
+@cocotb.test()
+async def accesses_outside(dut):
+    """Addresses outside are accepted, dropped and reported; the others go on undisturbed."""
+    await _traffic(dut, cycles=1500, density=0.5, outside_share=0.1, name="outside")
