@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .bus import ACCUMULATOR_READ_LATENCY, AccumulatorReadSignature, ErrorSignature
-from .errors import ErrorCode
+from .bus import ACCUMULATOR_READ_LATENCY, AccumulatorReadSignature
+from .ram import add_ram
 
 __all__ = ["AccumulatorMemory"]
 
@@ -19,8 +18,7 @@ class AccumulatorMemory(wiring.Component):
     :data:`~hw.bus.ACCUMULATOR_READ_LATENCY` cycles. A vector written in one cycle is read from
     the next cycle on. Contents are undefined after reset and survive it.
 
-    An entry outside the memory is reported on ``error`` (code ``ACCUMULATOR_ADDRESS``, the entry)
-    and not written.
+    An entry outside the memory is not written, and reported in the next cycle.
 
     Members
     -------
@@ -30,7 +28,7 @@ class AccumulatorMemory(wiring.Component):
     psum : Out(32 * columns), two cycles after ``array_read_en``
     write : ``en``, ``bank``, ``address``, ``data`` In
     post : ``In(AccumulatorReadSignature(core))``
-    error : ``Out(ErrorSignature())``
+    outside_write, outside_post, outside_address : Out
     """
 
     def __init__(self, core):
@@ -50,7 +48,9 @@ class AccumulatorMemory(wiring.Component):
                 "write_address": In(16),
                 "write_data": In(width),
                 "post": In(AccumulatorReadSignature(core)),
-                "error": Out(ErrorSignature()),
+                "outside_write": Out(1),
+                "outside_post": Out(1),
+                "outside_address": Out(16),
             }
         )
 
@@ -59,22 +59,21 @@ class AccumulatorMemory(wiring.Component):
         depth = self.core.accumulator_depth
         outputs = []
         for bank in range(2):
-            memory = Memory(shape=32 * self.core.columns, depth=depth, init=[])
-            m.submodules[f"bank{bank}"] = memory
-            reader = memory.read_port(domain="sync")
-            writer = memory.write_port()
+            ram = add_ram(
+                m, platform, name=f"bank{bank}", width=32 * self.core.columns, depth=depth
+            )
             by_array = Signal(name=f"by_array{bank}")
             m.d.comb += [
                 by_array.eq(self.read_en & (self.read_bank == bank)),
-                reader.addr.eq(Mux(by_array, self.read_address, self.post.address)),
-                reader.en.eq(by_array | (self.post.valid & (self.post.bank == bank))),
-                writer.addr.eq(self.write_address),
-                writer.data.eq(self.write_data),
-                writer.en.eq(
+                ram.read_address.eq(Mux(by_array, self.read_address, self.post.address)),
+                ram.read_en.eq(by_array | (self.post.valid & (self.post.bank == bank))),
+                ram.write_address.eq(self.write_address),
+                ram.write_data.eq(self.write_data),
+                ram.write_en.eq(
                     self.write_en & (self.write_bank == bank) & (self.write_address < depth)
                 ),
             ]
-            outputs.append(reader.data)
+            outputs.append(ram.read_data)
         m.d.comb += self.post.ready.eq(~(self.read_en & (self.read_bank == self.post.bank)))
 
         array_bank, post_bank = Signal(), Signal()
@@ -88,10 +87,10 @@ class AccumulatorMemory(wiring.Component):
         post_outside = self.post.valid & (self.post.address >= depth)
         write_outside = self.write_en & (self.write_address >= depth)
         m.d.sync += [
-            self.error.valid.eq(post_outside | write_outside),
-            self.error.address.eq(Mux(write_outside, self.write_address, self.post.address)),
+            self.outside_post.eq(post_outside),
+            self.outside_write.eq(write_outside),
+            self.outside_address.eq(Mux(write_outside, self.write_address, self.post.address)),
         ]
-        m.d.comb += self.error.code.eq(ErrorCode.ACCUMULATOR_ADDRESS)
         return m
 
 

@@ -5,12 +5,11 @@ The global buffer and the predictor memory are both made of this.
 
 from amaranth.hdl import Array, Cat, Const, Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .bus import BufferReadSignature, BufferWriteSignature, ErrorSignature
+from .bus import BufferReadSignature, BufferWriteSignature
 from .config import BUFFER_ADDRESS_WIDTH
-from .errors import ErrorCode
+from .ram import add_ram
 
 __all__ = ["Buffer"]
 
@@ -24,8 +23,8 @@ class Buffer(wiring.Component):
     are undefined after reset and survive it.
 
     Addresses with bit 23 clear select the global buffer, with bit 23 set the predictor memory. An
-    access outside the banks that exist is accepted and dropped, and reported on ``error`` (code
-    ``BUFFER_ADDRESS``, the word address).
+    access outside the banks that exist is accepted, reads anything or is dropped, and is reported
+    in the next cycle: a bit per port in ``outside`` and the word address.
 
     Parameters
     ----------
@@ -39,7 +38,8 @@ class Buffer(wiring.Component):
     -------
     read : array of ``In(BufferReadSignature(core))``
     write : array of ``In(BufferWriteSignature(core))``
-    error : ``Out(ErrorSignature())``
+    outside_read, outside_write : Out, one bit per port
+    outside_address : Out
     """
 
     def __init__(self, config, core, *, readers, writers):
@@ -51,7 +51,9 @@ class Buffer(wiring.Component):
             {
                 "read": In(BufferReadSignature(core)).array(readers),
                 "write": In(BufferWriteSignature(core)).array(writers),
-                "error": Out(ErrorSignature()),
+                "outside_read": Out(readers),
+                "outside_write": Out(writers),
+                "outside_address": Out(BUFFER_ADDRESS_WIDTH),
             }
         )
 
@@ -84,26 +86,30 @@ class Buffer(wiring.Component):
         read_grants = [[] for _ in reads]
         write_grants = [[] for _ in writes]
         for bank, depth in enumerate(depths):
-            memory = Memory(shape=self.core.word_width, depth=depth, init=[])
-            m.submodules[f"bank{bank}"] = memory
-            reader = memory.read_port(domain="sync")
-            writer = memory.write_port(granularity=self.core.group_width)
-            outputs.append(reader.data)
+            ram = add_ram(
+                m,
+                platform,
+                name=f"bank{bank}",
+                width=self.core.word_width,
+                depth=depth,
+                granularity=self.core.group_width,
+            )
+            outputs.append(ram.read_data)
 
             taken = Const(0)
             for port, hits, grants in zip(reads, read_hits, read_grants, strict=True):
                 grants.append(hits[bank] & ~taken)
                 with m.If(port.valid & grants[-1]):
-                    m.d.comb += [reader.addr.eq(port.address), reader.en.eq(1)]
+                    m.d.comb += [ram.read_address.eq(port.address), ram.read_en.eq(1)]
                 taken = taken | (port.valid & hits[bank])
             taken = Const(0)
             for port, hits, grants in zip(writes, write_hits, write_grants, strict=True):
                 grants.append(hits[bank] & ~taken)
                 with m.If(port.valid & grants[-1]):
                     m.d.comb += [
-                        writer.addr.eq(port.address),
-                        writer.data.eq(port.data),
-                        writer.en.eq(port.enable),
+                        ram.write_address.eq(port.address),
+                        ram.write_data.eq(port.data),
+                        ram.write_en.eq(port.enable),
                     ]
                 taken = taken | (port.valid & hits[bank])
 
@@ -111,10 +117,10 @@ class Buffer(wiring.Component):
         for port, hit, grants in zip(ports, hits, read_grants + write_grants, strict=True):
             m.d.comb += port.ready.eq(Cat(grants).any() | ~hit.any())
             with m.If(port.valid & ~hit.any()):
-                m.d.sync += self.error.address.eq(port.address)
-        missing = Cat(port.valid & ~hit.any() for port, hit in zip(ports, hits, strict=True))
-        m.d.sync += self.error.valid.eq(missing.any())
-        m.d.comb += self.error.code.eq(ErrorCode.BUFFER_ADDRESS)
+                m.d.sync += self.outside_address.eq(port.address)
+        m.d.sync += Cat(self.outside_read, self.outside_write).eq(
+            Cat(port.valid & ~hit.any() for port, hit in zip(ports, hits, strict=True))
+        )
 
         for index, port in enumerate(reads):
             select = Signal(range(max(len(depths), 2)), name=f"read{index}_select")

@@ -16,6 +16,7 @@ __all__ = [
     "BUFFER_READ_LATENCY",
     "BufferReadSignature",
     "BufferWriteSignature",
+    "ErrorReportSignature",
     "ErrorSignature",
     "ReadChannelSignature",
     "WriteChannelSignature",
@@ -207,3 +208,10 @@ class ErrorSignature(wiring.Signature):
 
     def __init__(self):
         super().__init__({"valid": Out(1), "code": Out(8), "address": Out(64)})
+
+
+class ErrorReportSignature(wiring.Signature):
+    """Report of an error with the unit it comes from: ``valid`` for one cycle."""
+
+    def __init__(self):
+        super().__init__({"valid": Out(1), "code": Out(8), "unit": Out(8), "address": Out(64)})

@@ -42,7 +42,8 @@ class MatmulEngine(wiring.Component):
     weights : ``Out(stream)`` of ``weight_command_layout``, to the :class:`WeightLoader`
     tile_loaded : In(1); ``tile_used``, ``bias_used``: Out(1)
     read : ``Out(BufferReadSignature(core))``, the vectors
-    x, x_valid, x_bank : Out, to the array
+    x, x_valid, x_swap : Out, to the array; a swap makes the loaded tile the active one, for this
+        vector and those after it
     read_en, read_bank, read_address, init_zero, init_bias : Out, to the accumulators
     write_bank, write_address : Out, for the sums that leave the array in this cycle
     write_channels : Out, valid columns of those sums
@@ -64,7 +65,7 @@ class MatmulEngine(wiring.Component):
                 "read": Out(BufferReadSignature(core)),
                 "x": Out(core.word_width),
                 "x_valid": Out(1),
-                "x_bank": Out(1),
+                "x_swap": Out(1),
                 "read_en": Out(1),
                 "read_bank": Out(1),
                 "read_address": Out(16),
@@ -202,8 +203,12 @@ class MatmulEngine(wiring.Component):
             m.d.sync += has_step.eq(0)
 
         # Interlocks ----------------
-        tiles = Signal(2)
-        m.d.sync += tiles.eq(tiles + self.tile_loaded - (issue & step.tile_end))
+        loaded = Signal()
+        with m.If(self.tile_loaded):
+            m.d.sync += loaded.eq(1)
+        with m.Elif(self.tile_used):
+            m.d.sync += loaded.eq(0)
+        has_weights = ~step.tile_start | loaded
         distance = self.hazard_cycles
         settle, vectors = Signal(range(distance + 1)), Signal(range(distance + 1))
         with m.If(settle != 0):
@@ -220,21 +225,18 @@ class MatmulEngine(wiring.Component):
         hazard = step.tile_start & step.reads_sums & (settle != 0)
         go = Signal()
         m.d.comb += [
-            go.eq(has_step & (tiles != 0) & ~hazard),
+            go.eq(has_step & has_weights & ~hazard),
             self.read.valid.eq(go & ~step.padding),
             self.read.address.eq(step.address),
             issue.eq(go & (step.padding | self.read.ready)),
         ]
 
         # Behind the issue: fixed delays ----------------
-        x_bank = Signal()
-        with m.If(issue & step.tile_end):
-            m.d.sync += x_bank.eq(~x_bank)
         at_array = BUFFER_READ_LATENCY
         padding = delay(m, step.padding, at_array, name="padding")
         m.d.comb += [
             self.x_valid.eq(delay(m, issue, at_array, name="x_valid")),
-            self.x_bank.eq(delay(m, x_bank, at_array, name="x_bank")),
+            self.x_swap.eq(delay(m, self.tile_used, at_array, name="x_swap")),
             self.x.eq(Mux(padding, 0, self.read.data)),
         ]
         at_read = self._psum_read_delay
@@ -269,19 +271,18 @@ class MatmulEngine(wiring.Component):
         ]
         m.d.sync += self.done.eq(writes.final)
 
-        # A tile's registers are free once its last vector has passed the array's multipliers, and
-        # the biases once the last vector of the first tile has read them; both are at most
-        # ``at_write`` cycles after the issue, and nobody is in a hurry.
+        # The biases are free once the last vector of the first tile has read them: ``at_write``
+        # cycles after its issue at the latest, and nobody is in a hurry.
         m.d.comb += [
-            self.tile_used.eq(delay(m, issue & step.tile_end, at_write, name="tile_used")),
+            self.tile_used.eq(issue & step.tile_start),
             self.bias_used.eq(delay(m, issue & step.bias_end, at_write, name="bias_used")),
         ]
 
         m.d.comb += [
             self.vector.eq(issue),
             self.tile.eq(issue & step.tile_end),
-            self.stall_weights.eq(has_step & (tiles == 0)),
-            self.stall_hazard.eq(has_step & (tiles != 0) & hazard),
+            self.stall_weights.eq(has_step & ~has_weights),
+            self.stall_hazard.eq(has_step & has_weights & hazard),
             self.stall_buffer.eq(go & ~issue),
             self.stall_command.eq(~has_step),
         ]

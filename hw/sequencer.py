@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bus import ErrorSignature
+from .bus import ErrorReportSignature
 from .commands import (
     COMMAND_WIDTH,
     COMMANDS,
@@ -15,6 +15,7 @@ from .commands import (
 )
 from .errors import ErrorCode
 from .queue import queue_entry_layout
+from .registers import Unit
 
 __all__ = ["DEADLOCK_CYCLES", "QUEUE_OPCODES", "Sequencer"]
 
@@ -38,39 +39,32 @@ class Sequencer(wiring.Component):
     Parameters
     ----------
     config : AdaGPConfig
-    units : list of int
-        unit number that is reported with the error of each port of ``errors``
-    own_unit : int
-        unit number of the sequencer's own errors
+    sources : int
+        ports that report errors
 
     Members
     -------
-    start : In(1); ignored while ``busy``
-    busy : Out(1), from the start to the end
-    ended : Out(1), pulse at the end; the error outputs are then valid
-    error_code, error_unit, error_address : Out; code 0 without an error
+    start : In(1); ignored during a run
+    finish : Out(1), pulse at the end
+    error : ``Out(ErrorReportSignature())``, one cycle for the first error of a run
     clear, stop : Out(1); ``begin``: Out(1), pulse after ``clear``: start fetching
     command : ``In(stream of 512 bits)``; ``address``: In(64), its DRAM address
     push : array of Out streams, core after core in the order of :data:`QUEUE_OPCODES`
     empty, blocked : In, one bit per queue
-    errors : array of ``In(ErrorSignature())``
+    errors : array of ``In(ErrorReportSignature())``; a lower number goes first
     bus_busy : In(1), a bus master has something outstanding
     dispatched : Out(1), event
     """
 
-    def __init__(self, config, *, units, own_unit):
+    def __init__(self, config, *, sources):
         self.config = config
-        self.units = list(units)
-        self.own_unit = own_unit
+        self.sources = sources
         self.queues = [(core.index, opcode) for core in config.cores for opcode in QUEUE_OPCODES]
         super().__init__(
             {
                 "start": In(1),
-                "busy": Out(1),
-                "ended": Out(1),
-                "error_code": Out(8),
-                "error_unit": Out(8),
-                "error_address": Out(64),
+                "finish": Out(1),
+                "error": Out(ErrorReportSignature()),
                 "clear": Out(1),
                 "stop": Out(1),
                 "begin": Out(1),
@@ -78,7 +72,7 @@ class Sequencer(wiring.Component):
                 "address": In(config.axi_address_width),
                 "empty": In(len(self.queues)),
                 "blocked": In(len(self.queues)),
-                "errors": In(ErrorSignature()).array(len(self.units)),
+                "errors": In(ErrorReportSignature()).array(self.sources),
                 "bus_busy": In(1),
                 "dispatched": Out(1),
                 **{
@@ -90,7 +84,7 @@ class Sequencer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        own = Signal(ErrorSignature().members["code"].shape)  # code of an error found here
+        own = Signal.like(self.error.code)  # code of an error found here
         found = Signal()
         running = Signal()
 
@@ -161,51 +155,46 @@ class Sequencer(wiring.Component):
                 m.d.comb += [found.eq(1), own.eq(ErrorCode.DEADLOCK)]
 
         # States ----------------
-        error = Signal()
+        failed = Signal()
         quiet = Signal(2)
+        errors = [self.errors[number] for number in range(self.sources)]
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(self.start):
-                    m.d.sync += [
-                        self.error_code.eq(ErrorCode.NONE),
-                        self.error_unit.eq(0),
-                        self.error_address.eq(0),
-                        error.eq(0),
-                        checked.eq(0),
-                    ]
+                    m.d.sync += [failed.eq(0), checked.eq(0)]
                     m.next = "CLEAR"
             with m.State("CLEAR"):
-                m.d.comb += [self.busy.eq(1), self.clear.eq(1)]
-                with m.If(error):
+                m.d.comb += self.clear.eq(1)
+                with m.If(failed):
                     m.next = "END"
                 with m.Else():
                     m.next = "BEGIN"
             with m.State("BEGIN"):
-                m.d.comb += [self.busy.eq(1), self.begin.eq(1)]
+                m.d.comb += self.begin.eq(1)
                 m.next = "RUN"
             with m.State("RUN"):
-                m.d.comb += [self.busy.eq(1), running.eq(1)]
+                m.d.comb += running.eq(1)
                 with m.If(finish):
                     m.next = "END"
-                with m.If(found):
-                    m.d.sync += [
-                        self.error_code.eq(own),
-                        self.error_unit.eq(self.own_unit),
-                        self.error_address.eq(self.address),
-                    ]
-                for unit, port in reversed(list(zip(self.units, self._errors(), strict=True))):
+                m.d.comb += [
+                    self.error.valid.eq(found | Cat(port.valid for port in errors).any()),
+                    self.error.code.eq(own),
+                    self.error.unit.eq(Unit.SEQUENCER),
+                    self.error.address.eq(self.address),
+                ]
+                for port in reversed(errors):
                     with m.If(port.valid):
-                        m.d.sync += [
-                            self.error_code.eq(port.code),
-                            self.error_unit.eq(unit),
-                            self.error_address.eq(port.address),
+                        m.d.comb += [
+                            self.error.code.eq(port.code),
+                            self.error.unit.eq(port.unit),
+                            self.error.address.eq(port.address),
                         ]
-                with m.If(found | Cat(port.valid for port in self._errors()).any()):
-                    m.d.sync += [error.eq(1), quiet.eq(0)]
+                with m.If(self.error.valid):
+                    m.d.sync += [failed.eq(1), quiet.eq(0)]
                     m.next = "STOP"
             with m.State("STOP"):
-                # A request may be under way to the bus for a cycle: look twice.
-                m.d.comb += [self.busy.eq(1), self.stop.eq(1)]
+                # A request may be under way to the bus: look for a few cycles.
+                m.d.comb += self.stop.eq(1)
                 with m.If(self.bus_busy):
                     m.d.sync += quiet.eq(0)
                 with m.Elif(quiet.all()):
@@ -213,15 +202,12 @@ class Sequencer(wiring.Component):
                 with m.Else():
                     m.d.sync += quiet.eq(quiet + 1)
             with m.State("END"):
-                m.d.comb += [self.busy.eq(1), self.ended.eq(1)]
+                m.d.comb += self.finish.eq(1)
                 m.next = "IDLE"
         return m
 
     def _push(self, number):
         return getattr(self, f"push{number}")
-
-    def _errors(self):
-        return [self.errors[number] for number in range(len(self.units))]
 
     def _checks(self, header, body):
         """Whether the opcode is undefined here, and whether any field is out of range."""

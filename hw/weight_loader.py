@@ -11,9 +11,6 @@ from .pipeline import delay
 
 __all__ = ["WeightLoader", "weight_command_layout"]
 
-#: Weight registers per PE: one tile is used while the next one loads.
-WEIGHT_BANKS = 2
-
 
 def weight_command_layout():
     """What the weight side needs of a MATMUL command."""
@@ -33,9 +30,10 @@ class WeightLoader(wiring.Component):
     -------
     command : ``In(stream of weight_command_layout)``
     read : ``Out(BufferReadSignature(core))``
-    w_valid, w_bank, w_column, w_data : Out, the array's weight port
+    w_valid, w_column, w_data : Out, the array's weight port
     tile_loaded : Out(1), pulse in the cycle in which the last column of a tile is on ``w_data``
-    tile_used : In(1), pulse when the array no longer needs the older tile
+    tile_used : In(1), pulse when the loaded tile becomes the active one; the first column of the
+        next tile follows 3 cycles later at the earliest
     bias : Out(32 * columns), stable from the ``tile_loaded`` that follows it to ``bias_used``
     bias_used : In(1), pulse when the biases of a command that has some are no longer needed
     """
@@ -47,7 +45,6 @@ class WeightLoader(wiring.Component):
                 "command": In(stream.Signature(weight_command_layout())),
                 "read": Out(BufferReadSignature(core)),
                 "w_valid": Out(1),
-                "w_bank": Out(1),
                 "w_column": Out(range(max(core.columns, 2))),
                 "w_data": Out(core.word_width),
                 "tile_loaded": Out(1),
@@ -65,9 +62,11 @@ class WeightLoader(wiring.Component):
         for loop in ("kw", "kh", "cb"):
             m.d.comb += nest.count[loop].eq(command[loop])
 
-        free = Signal(range(WEIGHT_BANKS + 1), init=WEIGHT_BANKS)
-        take = Signal()
-        m.d.sync += free.eq(free + self.tile_used - take)
+        free, take = Signal(init=1), Signal()
+        with m.If(take):
+            m.d.sync += free.eq(0)
+        with m.Elif(self.tile_used):
+            m.d.sync += free.eq(1)
         bias_held = Signal()
         with m.If(self.bias_used):
             m.d.sync += bias_held.eq(0)
@@ -75,7 +74,6 @@ class WeightLoader(wiring.Component):
         # Requests: at most one per cycle, each with a tag that its data meets two cycles later.
         address = Signal(BUFFER_ADDRESS_WIDTH)
         word = Signal(range(max(core.columns, core.bias_words, 2)))
-        bank = Signal()
         accept, is_bias, last = Signal(), Signal(), Signal()
         m.d.comb += [
             self.read.address.eq(address),
@@ -109,13 +107,13 @@ class WeightLoader(wiring.Component):
                         m.next = "TILE"
             with m.State("TILE"):
                 m.d.comb += [
-                    self.read.valid.eq(nest.valid & ((word != 0) | (free != 0))),
+                    self.read.valid.eq(nest.valid & ((word != 0) | free)),
                     take.eq(accept & (word == 0)),
                     last.eq(word == core.columns - 1),
                     nest.next.eq(accept & last),
                 ]
                 with m.If(accept & last):
-                    m.d.sync += [word.eq(0), bank.eq(~bank)]
+                    m.d.sync += word.eq(0)
                     with m.If(nest.final):
                         m.next = "IDLE"
 
@@ -124,7 +122,6 @@ class WeightLoader(wiring.Component):
 
         m.d.comb += [
             self.w_valid.eq(arrives(accept & ~is_bias)),
-            self.w_bank.eq(arrives(bank)),
             self.w_column.eq(arrives(word)),
             self.w_data.eq(self.read.data),
             self.tile_loaded.eq(arrives(accept & ~is_bias & last)),

@@ -1,0 +1,150 @@
+"""The whole accelerator: registers, sequencer, cores, and their way to memory."""
+
+from amaranth.hdl import Cat, Module, ResetInserter
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .axi_mux import ReadMux, WriteMux, axi_id_width, connect_axi_half
+from .bus import AXI4LiteSignature, AXI4Signature
+from .core import CORE_EVENTS, Core
+from .fetch import CommandFetch
+from .queue import Semaphores
+from .register_file import RegisterFile
+from .registers import ADDRESS_WIDTH, Unit
+from .sequencer import QUEUE_OPCODES, Sequencer
+from .shared import add_shared
+
+__all__ = ["Accelerator"]
+
+
+class Accelerator(wiring.Component):
+    """The top of every variant.
+
+    The host sets the memory window and the program's place through the registers and writes
+    CONTROL.START; commands are then fetched and executed until HALT or the first error, and the
+    interrupt rises. See docs/architecture.md.
+
+    One clock ``clk``; reset ``rst``, active high, synchronous. After reset all registers have
+    their documented values, nothing runs, and no bus request is out.
+
+    Members
+    -------
+    s_axil : AXI4-Lite slave, 12 address bits, the registers
+    m_axi : AXI4 master, the memory
+    irq : interrupt, level, active high
+    """
+
+    def __init__(self, config):
+        self.config = config
+        super().__init__(
+            {
+                "s_axil": In(AXI4LiteSignature(address_width=ADDRESS_WIDTH)),
+                "m_axi": Out(
+                    AXI4Signature(
+                        address_width=config.axi_address_width,
+                        data_width=config.axi_data_width,
+                        id_width=axi_id_width(1 + len(config.cores)),
+                    )
+                ),
+                "irq": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        cores = config.cores
+        queues = len(cores) * len(QUEUE_OPCODES)
+
+        m.submodules.registers = registers = RegisterFile(config)
+        connect(m, flipped(self.s_axil), registers.bus)
+        m.d.comb += self.irq.eq(registers.irq)
+
+        m.submodules.sequencer = sequencer = Sequencer(config, sources=2 + len(cores))
+        clear = sequencer.clear
+        fetch = CommandFetch(config)
+        m.submodules.fetch = ResetInserter(clear)(fetch)
+        semaphores = Semaphores(count=config.semaphore_count, queues=queues)
+        m.submodules.semaphores = ResetInserter(clear)(semaphores)
+
+        m.d.comb += [
+            sequencer.start.eq(registers.start),
+            registers.finish.eq(sequencer.finish),
+            fetch.start.eq(sequencer.begin),
+            fetch.stop.eq(sequencer.stop),
+            fetch.memory_base.eq(registers.mem_base),
+            fetch.memory_size.eq(registers.mem_size),
+            fetch.program_address.eq(registers.program_address),
+            fetch.program_size.eq(registers.program_size),
+            sequencer.address.eq(fetch.address),
+            registers.events.commands.eq(sequencer.dispatched),
+        ]
+        connect(m, sequencer.error, registers.error)
+        connect(m, fetch.command, sequencer.command)
+
+        # Errors: fetch, semaphores, cores
+        for number, (port, unit) in enumerate(
+            ((fetch.error, Unit.FETCH), (semaphores.error, Unit.SEQUENCER))
+        ):
+            m.d.comb += [
+                sequencer.errors[number].valid.eq(port.valid),
+                sequencer.errors[number].code.eq(port.code),
+                sequencer.errors[number].unit.eq(unit),
+                sequencer.errors[number].address.eq(port.address),
+            ]
+
+        m.submodules.read_mux = read_mux = ReadMux(config, 1 + len(cores))
+        m.submodules.write_mux = write_mux = WriteMux(config, len(cores))
+        connect(m, fetch.read, read_mux.requesters[0])
+
+        busy = [fetch.busy]
+        for core_config in cores:
+            index = core_config.index
+            core = add_shared(
+                m,
+                platform,
+                Core(config, core_config),
+                name=f"core{index}",
+                module_name=f"adagp_core{index}",
+                clear=clear,
+            )
+            for queue in range(len(QUEUE_OPCODES)):
+                number = index * len(QUEUE_OPCODES) + queue
+                connect(m, getattr(sequencer, f"push{number}"), getattr(core, f"push{queue}"))
+                connect(m, core.take[queue], semaphores.take[number])
+                connect(m, core.give[queue], semaphores.give[number])
+                m.d.comb += [
+                    sequencer.empty[number].eq(core.empty[queue]),
+                    sequencer.blocked[number].eq(core.blocked[queue]),
+                ]
+            m.d.comb += [
+                core.memory_base.eq(registers.mem_base),
+                core.memory_size.eq(registers.mem_size),
+                core.stop.eq(sequencer.stop),
+                getattr(registers, f"core{index}_flags").eq(core.flags),
+            ]
+            for event in CORE_EVENTS:
+                m.d.comb += getattr(registers.events, f"core{index}_{event}").eq(
+                    getattr(core, event)
+                )
+            connect(m, core.error, sequencer.errors[2 + index])
+            connect(m, core.read, read_mux.requesters[1 + index])
+            connect(m, core.write, write_mux.requesters[index])
+            busy.append(core.bus_busy)
+        m.d.comb += sequencer.bus_busy.eq(Cat(busy).any())
+
+        # Bus
+        axi = self.m_axi
+        connect_axi_half(m, read_mux.axi, axi)
+        connect_axi_half(m, write_mux.axi, axi)
+        m.d.comb += [
+            registers.events.read_beats.eq(axi.rvalid & axi.rready),
+            registers.events.read_stall.eq(axi.arvalid & ~axi.arready),
+            registers.events.write_beats.eq(axi.wvalid & axi.wready),
+            registers.events.write_stall.eq(
+                (axi.awvalid & ~axi.awready) | (axi.wvalid & ~axi.wready)
+            ),
+        ]
+        with m.If(axi.wvalid & axi.wready):
+            m.d.comb += registers.events.write_bytes.eq(sum(axi.wstrb))
+        return m

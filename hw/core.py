@@ -1,0 +1,220 @@
+"""One core: PE array, accumulators, buffer, post-processing, DMA channels and their queues."""
+
+from amaranth.hdl import Cat, Module, Mux
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .accumulator import AccumulatorMemory
+from .array import PEArray
+from .buffer import Buffer
+from .bus import (
+    ErrorReportSignature,
+    ReadChannelSignature,
+    WriteChannelSignature,
+)
+from .dma_load import LoadEngine
+from .dma_store import StoreEngine
+from .errors import ErrorCode
+from .matmul import MatmulEngine
+from .post import PostEngine
+from .queue import CommandQueue, queue_entry_layout
+from .registers import Unit
+from .sequencer import QUEUE_OPCODES
+from .weight_loader import WeightLoader
+
+__all__ = ["CORE_EVENTS", "Core"]
+
+#: Events that a core reports to the performance counters.
+CORE_EVENTS = (
+    "vectors",
+    "tiles",
+    "stall_weights",
+    "stall_buffer",
+    "stall_hazard",
+    "stall_command",
+    "post_busy",
+    "post_stall",
+    "load_busy",
+    "store_busy",
+)
+
+_READERS = ("weights", "x", "store")
+_WRITERS = ("load", "post")
+
+
+class Core(wiring.Component):
+    """A PE array with everything that keeps it fed; ``max`` has two instances of this class.
+
+    LOAD fills the buffer from DRAM, MATMUL streams it through the array into the accumulators,
+    POST turns sums into operands in the buffer, STORE writes them to DRAM; the four work at the
+    same time. Weights are read before vectors before stores where they meet in a buffer bank;
+    loads are written before post-processed results.
+
+    Reset and the sequencer's clear make all queues empty and all engines idle; buffer and
+    accumulator contents survive.
+
+    Members
+    -------
+    push0 ... push3 : ``In(stream of queue_entry_layout)``, in the order of ``QUEUE_OPCODES``
+    take, give : arrays of ``Out(stream of masks)``, to the semaphores
+    empty, blocked : Out, one bit per queue
+    memory_base, memory_size : In, memory window in bytes
+    stop : In(1), no new bus requests
+    read, write : bus channels
+    bus_busy : Out(1), something is outstanding on the bus
+    error : ``Out(ErrorReportSignature())``
+    flags : Out(4), float flags raised in this cycle
+    events : Out, one bit per member of ``CORE_EVENTS``
+    """
+
+    def __init__(self, config, core):
+        self.config = config
+        self.core = core
+        masks = stream.Signature(config.semaphore_count)
+        super().__init__(
+            {
+                **{
+                    f"push{n}": In(stream.Signature(queue_entry_layout(config, opcode)))
+                    for n, opcode in enumerate(QUEUE_OPCODES)
+                },
+                "take": Out(masks).array(len(QUEUE_OPCODES)),
+                "give": Out(masks).array(len(QUEUE_OPCODES)),
+                "empty": Out(len(QUEUE_OPCODES)),
+                "blocked": Out(len(QUEUE_OPCODES)),
+                "memory_base": In(config.axi_address_width),
+                "memory_size": In(32),
+                "stop": In(1),
+                "read": Out(ReadChannelSignature(config)),
+                "write": Out(WriteChannelSignature(config)),
+                "bus_busy": Out(1),
+                "error": Out(ErrorReportSignature()),
+                "flags": Out(4),
+                **{event: Out(1) for event in CORE_EVENTS},
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config, core = self.config, self.core
+
+        m.submodules.array = array = PEArray(config.format, core.rows, core.columns)
+        m.submodules.accumulators = accumulators = AccumulatorMemory(core)
+        m.submodules.buffer = buffer = Buffer(
+            config, core, readers=len(_READERS), writers=len(_WRITERS)
+        )
+        m.submodules.load = load = LoadEngine(config, core)
+        m.submodules.matmul = matmul = MatmulEngine(
+            core, array_latency=array.LATENCY, psum_offset=array.PSUM_OFFSET
+        )
+        m.submodules.weights = weights = WeightLoader(core)
+        m.submodules.post = post = PostEngine(config, core)
+        m.submodules.store = store = StoreEngine(config, core)
+
+        engines = (load, matmul, post, store)
+        for number, (opcode, engine) in enumerate(zip(QUEUE_OPCODES, engines, strict=True)):
+            queue = CommandQueue(config, opcode)
+            m.submodules[f"{opcode.name.lower()}_queue"] = queue
+            connect(m, flipped(getattr(self, f"push{number}")), queue.push)
+            connect(m, queue.take, flipped(self.take[number]))
+            connect(m, queue.give, flipped(self.give[number]))
+            connect(m, queue.command, engine.command)
+            m.d.comb += [
+                queue.done.eq(engine.done),
+                self.empty[number].eq(queue.empty),
+                self.blocked[number].eq(queue.blocked),
+            ]
+
+        for engine in (load, store):
+            m.d.comb += [
+                engine.memory_base.eq(self.memory_base),
+                engine.memory_size.eq(self.memory_size),
+            ]
+        for engine in (load, store, post):
+            m.d.comb += engine.stop.eq(self.stop)
+        m.d.comb += self.bus_busy.eq(load.busy | store.busy)
+        connect(m, load.read, flipped(self.read))
+        connect(m, store.write, flipped(self.write))
+
+        # Memory ports
+        connect(m, weights.read, buffer.read[_READERS.index("weights")])
+        connect(m, matmul.read, buffer.read[_READERS.index("x")])
+        connect(m, store.read, buffer.read[_READERS.index("store")])
+        connect(m, load.write, buffer.write[_WRITERS.index("load")])
+        connect(m, post.write, buffer.write[_WRITERS.index("post")])
+        connect(m, post.accumulator, accumulators.post)
+
+        # Array
+        connect(m, matmul.weights, weights.command)
+        m.d.comb += [
+            matmul.tile_loaded.eq(weights.tile_loaded),
+            weights.tile_used.eq(matmul.tile_used),
+            weights.bias_used.eq(matmul.bias_used),
+            accumulators.bias.eq(weights.bias),
+            array.w_valid.eq(weights.w_valid),
+            array.w_column.eq(weights.w_column),
+            array.w_data.eq(weights.w_data),
+            array.x.eq(matmul.x),
+            array.x_valid.eq(matmul.x_valid),
+            array.swap.eq(matmul.x_swap),
+            accumulators.read_en.eq(matmul.read_en),
+            accumulators.read_bank.eq(matmul.read_bank),
+            accumulators.read_address.eq(matmul.read_address),
+            accumulators.init_zero.eq(matmul.init_zero),
+            accumulators.init_bias.eq(matmul.init_bias),
+            array.psum.eq(accumulators.psum),
+            accumulators.write_en.eq(array.o_valid),
+            accumulators.write_bank.eq(matmul.write_bank),
+            accumulators.write_address.eq(matmul.write_address),
+            accumulators.write_data.eq(array.o),
+            array.lane_enable.eq(
+                Cat(matmul.write_channels > column for column in range(core.columns))
+            ),
+        ]
+        array_flags = Mux(array.o_valid, array.o_flags.as_value(), 0)
+        m.d.sync += self.flags.eq(array_flags | post.flags)
+
+        # Errors, in the cycle after they are found
+        reads, writes = buffer.outside_read, buffer.outside_write
+        base = 4 * core.index + Unit.CORE0_LOAD
+        sources = [
+            (load.error.valid, load.error.code, load.error.address, 0),
+            (store.error.valid, store.error.code, store.error.address, 3),
+            (post.error.valid, post.error.code, post.error.address, 2),
+        ]
+        for port, offset in (("weights", 1), ("x", 1), ("store", 3)):
+            sources.append(
+                (reads[_READERS.index(port)], ErrorCode.BUFFER_ADDRESS,
+                 buffer.outside_address, offset)
+            )  # fmt: skip
+        for port, offset in (("load", 0), ("post", 2)):
+            sources.append(
+                (writes[_WRITERS.index(port)], ErrorCode.BUFFER_ADDRESS,
+                 buffer.outside_address, offset)
+            )  # fmt: skip
+        for valid, offset in ((accumulators.outside_write, 1), (accumulators.outside_post, 2)):
+            sources.append(
+                (valid, ErrorCode.ACCUMULATOR_ADDRESS, accumulators.outside_address, offset)
+            )
+        m.d.sync += self.error.valid.eq(0)
+        for valid, code, address, offset in reversed(sources):
+            with m.If(valid):
+                m.d.sync += [
+                    self.error.valid.eq(1),
+                    self.error.code.eq(code),
+                    self.error.unit.eq(base + offset),
+                    self.error.address.eq(address),
+                ]
+
+        m.d.comb += [
+            self.vectors.eq(matmul.vector),
+            self.tiles.eq(matmul.tile),
+            self.stall_weights.eq(matmul.stall_weights),
+            self.stall_buffer.eq(matmul.stall_buffer),
+            self.stall_hazard.eq(matmul.stall_hazard),
+            self.stall_command.eq(matmul.stall_command),
+            self.post_busy.eq(post.busy),
+            self.post_stall.eq(post.stall),
+            self.load_busy.eq(load.busy),
+            self.store_busy.eq(store.busy),
+        ]
+        return m

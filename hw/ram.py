@@ -1,0 +1,97 @@
+"""Block RAM with one read and one write port."""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .shared import add_shared
+
+__all__ = ["BlockRam", "add_ram"]
+
+# Amaranth gives every memory an initial value, word by word: megabytes of text for the sizes here.
+# This is the same memory without one, in the form that synthesis tools infer block RAM from.
+_VERILOG = """\
+module {name}(clk, rst, read_en, read_address, read_data, write_en, write_address, write_data);
+  input clk;
+  input rst;
+  input read_en;
+  input [{address}:0] read_address;
+  output reg [{data}:0] read_data;
+  input [{enable}:0] write_en;
+  input [{address}:0] write_address;
+  input [{data}:0] write_data;
+  reg [{data}:0] mem [{last}:0];
+  always @(posedge clk)
+    if (read_en) read_data <= mem[read_address];
+  always @(posedge clk) begin
+{writes}
+  end
+endmodule
+"""
+
+
+class BlockRam(wiring.Component):
+    """``depth`` words of ``width`` bits; bit i of ``write_en`` writes the i-th ``granularity``
+    bits. Read latency 1 cycle; a read in the cycle of a write to the same word gives the old one.
+    Contents are undefined after reset (zero in Amaranth's simulator) and survive it.
+    """
+
+    def __init__(self, *, width, depth, granularity=None):
+        self.width = width
+        self.depth = depth
+        self.granularity = granularity or width
+        address = max(1, (depth - 1).bit_length())
+        super().__init__(
+            {
+                "read_en": In(1),
+                "read_address": In(address),
+                "read_data": Out(width),
+                "write_en": In(width // self.granularity),
+                "write_address": In(address),
+                "write_data": In(width),
+            }
+        )
+
+    @property
+    def module_name(self):
+        return f"adagp_ram_{self.depth}x{self.width}_{self.granularity}"
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=self.width, depth=self.depth, init=[])
+        read = memory.read_port()
+        write = memory.write_port(granularity=self.granularity)
+        m.d.comb += [
+            read.en.eq(self.read_en),
+            read.addr.eq(self.read_address),
+            self.read_data.eq(read.data),
+            write.en.eq(self.write_en),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+        ]
+        return m
+
+    def verilog(self, name):
+        """The same memory in Verilog, without an initial value."""
+        slices = [
+            (index, f"[{start + self.granularity - 1}:{start}]")
+            for index, start in enumerate(range(0, self.width, self.granularity))
+        ]
+        return _VERILOG.format(
+            name=name,
+            address=len(self.read_address) - 1,
+            data=self.width - 1,
+            enable=len(self.write_en) - 1,
+            last=self.depth - 1,
+            writes="\n".join(
+                f"    if (write_en[{index}]) mem[write_address]{bits} <= write_data{bits};"
+                for index, bits in slices
+            ),
+        )
+
+
+def add_ram(m, platform, *, name, width, depth, granularity=None):
+    """Add a :class:`BlockRam` to ``m``, emitted once per size, and return it."""
+    ram = BlockRam(width=width, depth=depth, granularity=granularity)
+    return add_shared(m, platform, ram, name=name, module_name=ram.module_name)
