@@ -7,7 +7,9 @@ variant without infinities. Subnormal codes are read as zero and never produced.
 
 from dataclasses import dataclass
 
-__all__ = ["FLOAT32", "FORMATS", "FloatFormat", "IntFormat", "format_by_name"]
+from amaranth.lib import data
+
+__all__ = ["FLAGS_LAYOUT", "FLOAT32", "FORMATS", "FloatFormat", "IntFormat", "format_by_name"]
 
 
 def _check(field, value, low, high):
@@ -99,6 +101,9 @@ class IntFormat:
         _check_name(self.name)
         _check("Integer width", self.width, 2, 12)
 
+
+#: Exceptions of one result, lowest bit first.
+FLAGS_LAYOUT = data.StructLayout({"invalid": 1, "overflow": 1, "underflow": 1, "inexact": 1})
 
 #: Format of partial sums and results of float arrays.
 FLOAT32 = FloatFormat(name="float32", exponent_bits=8, mantissa_bits=23)

@@ -1,0 +1,235 @@
+"""Float column of the array: R products and a partial sum, added at once, rounded once."""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .decoder import exponent_layout, significand_layout
+from .formats import FLAGS_LAYOUT, FloatFormat
+from .partial_sum import PartialSum
+from .pe import WINDOW_BITS, FloatPE, grid_width
+from .rounding import SumRounder
+from .shared import add_shared
+from .trees import delay, reduce_pairs, tree_depth
+
+__all__ = ["DotProductColumn"]
+
+_PSUM_OFFSET = 78  # grid exponent of float32 exponent code 1 is 1 - 78
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloatTiming:
+    """Cycle counts of a float column with ``rows`` products, from its ``x_exponent``."""
+
+    rows: int
+
+    @property
+    def top_delay(self) -> int:
+        """From the products' grid exponents to the largest of all: two levels per cycle, psum."""
+        return -(-tree_depth(self.rows) // 2) + 1
+
+    @property
+    def skew(self) -> int:
+        return self.top_delay + 2
+
+    @property
+    def psum_offset(self) -> int:
+        return self.top_delay - 1
+
+    @property
+    def adder_levels(self) -> list[int]:
+        """Nodes entering each level of the adder tree; psum joins the first odd one."""
+        levels, nodes, joined = [], self.rows, False
+        while nodes > 1 or not joined:
+            if nodes % 2 and not joined:
+                nodes, joined = nodes + 1, True
+            levels.append(nodes)
+            nodes = -(-nodes // 2)
+        return levels
+
+    @property
+    def latency(self) -> int:
+        levels = len(self.adder_levels)
+        return 1 + self.top_delay + FloatPE.LATENCY + levels + SumRounder.LATENCY
+
+
+class DotProductColumn(wiring.Component):
+    """Fused dot product of float operands with a float32 partial sum.
+
+    Operands arrive decoded (:class:`~hw.decoder.OperandDecoder`), the significands ``SKEW`` cycles
+    after the exponents. Numerics: docs/numerics.md. Throughput: one result per cycle. Nothing is
+    reset; results are meaningless until weights have been swapped in.
+
+    Members
+    -------
+    x_exponent, w_exponent : In, one per row
+    x_nan : In, some operand of the vector is NaN; with ``x_exponent``
+    w_nan : In, some weight of the column is NaN; with ``w_exponent``
+    x_significand, w_significand : In, one per row
+    load_exponent, load_significand : In
+        Take the weights on the bus into the waiting registers of this column.
+    swap_exponent, swap_significand : In
+        Make the waiting weights the active ones, from the next cycle on.
+    psum : In, float32, ``PSUM_OFFSET`` cycles after ``x_exponent``
+    o, flags : Out, float32 and its exceptions, ``LATENCY`` cycles after ``x_exponent``
+
+    Raises
+    ------
+    ValueError : the products of the format do not fit the alignment window
+    """
+
+    def __init__(self, fmt: FloatFormat, rows: int):
+        if 2 * fmt.significand_bits + 2 > WINDOW_BITS:
+            raise ValueError(
+                f"Mantissa width of an operand must be at most {WINDOW_BITS // 2 - 2}, "
+                f"not {fmt.mantissa_bits}"
+            )
+        self.fmt = fmt
+        self.rows = rows
+        self.timing = FloatTiming(rows=rows)
+        exponents = data.ArrayLayout(exponent_layout(fmt), rows)
+        significands = data.ArrayLayout(significand_layout(fmt), rows)
+        super().__init__(
+            {
+                "x_exponent": In(exponents),
+                "x_nan": In(1),
+                "x_significand": In(significands),
+                "w_exponent": In(exponents),
+                "w_nan": In(1),
+                "w_significand": In(significands),
+                "load_exponent": In(1),
+                "load_significand": In(1),
+                "swap_exponent": In(1),
+                "swap_significand": In(1),
+                "psum": In(32),
+                "o": Out(32),
+                "flags": Out(FLAGS_LAYOUT),
+            }
+        )
+
+    @property
+    def SKEW(self) -> int:
+        """Cycles from the exponents of a vector to its significands."""
+        return self.timing.skew
+
+    @property
+    def PSUM_OFFSET(self) -> int:
+        """Cycles from ``x_exponent`` to ``psum``."""
+        return self.timing.psum_offset
+
+    @property
+    def LATENCY(self) -> int:
+        """Cycles from ``x_exponent`` to ``o``."""
+        return self.timing.latency
+
+    def elaborate(self, platform):
+        m = Module()
+        fmt, rows = self.fmt, self.rows
+        lanes = []
+        for row in range(rows):
+            pe = FloatPE(fmt, top_delay=self.timing.top_delay)
+            module_name = f"adagp_pe_{fmt.name}_d{self.timing.top_delay}"
+            lanes.append(add_shared(m, platform, pe, name=f"pe{row}", module_name=module_name))
+            m.d.comb += [
+                pe.x_exponent.eq(self.x_exponent[row]),
+                pe.w_exponent.eq(self.w_exponent[row]),
+                pe.x_significand.eq(self.x_significand[row]),
+                pe.w_significand.eq(self.w_significand[row]),
+                pe.load_exponent.eq(self.load_exponent),
+                pe.load_significand.eq(self.load_significand),
+                pe.swap_exponent.eq(self.swap_exponent),
+                pe.swap_significand.eq(self.swap_significand),
+            ]
+
+        # Grid of the window: two levels of comparison per cycle, then the partial sum.
+        product_base = max(0, 65 - fmt.bias)
+        psum_base = max(0, fmt.bias - 65)
+        grids = [pe.grid for pe in lanes]
+        for level in range(tree_depth(rows)):
+            grids = reduce_pairs(grids, lambda a, b: Mux(a > b, a, b))
+            if level % 2 == 1 or level == tree_depth(rows) - 1:
+                grids = [delay(m, g, 1, name=f"grid_{level}_{i}") for i, g in enumerate(grids)]
+        some = delay(
+            m, Cat(pe.nonzero for pe in lanes).any(), self.timing.top_delay - 1, name="some"
+        )
+
+        addend = PartialSum(grid_base=psum_base, width=grid_width(fmt))
+        m.submodules.addend = addend
+        window = Signal(grid_width(fmt), reset_less=True)
+        products = Signal(grid_width(fmt))
+        m.d.comb += [
+            products.eq(Mux(some, grids[0] + product_base, 0) if product_base else grids[0]),
+            addend.psum.eq(self.psum),
+            addend.window.eq(window),
+        ]
+        m.d.sync += window.eq(Mux(products > addend.grid, products, addend.grid))
+        for pe in lanes:
+            m.d.comb += pe.top.eq(window - product_base)
+
+        # Adder tree. The partial sum joins the first level with an odd number of nodes.
+        terms = [(pe.term, 1) for pe in lanes]
+        extra = 0
+        for level, count in enumerate(self.timing.adder_levels):
+            carry = Const(0, 1)
+            if count > len(terms):
+                last, size = terms.pop()
+                value = delay(m, addend.term, level, name="addend")
+                carry = delay(m, addend.carry, level, name="addend_carry")
+                joined = Signal(signed(WINDOW_BITS + 1 + size.bit_length()))
+                m.d.comb += joined.eq(
+                    (Cat(Const(1, 1), last).as_signed() + Cat(carry, value).as_signed()) >> 1
+                )
+                pairs, tail = terms, [(joined, size + 1)]
+            else:
+                pairs, tail = terms, []
+            sums = (
+                [
+                    (a + b, size_a + size_b)
+                    for (a, size_a), (b, size_b) in zip(pairs[::2], pairs[1::2], strict=False)
+                ]
+                + pairs[len(pairs) // 2 * 2 :]
+                + tail
+            )
+            terms = []
+            for index, (value, size) in enumerate(sums):
+                shape = signed(WINDOW_BITS + 1 + (size - 1).bit_length())
+                node = Signal(shape, name=f"sum_{level}_{index}", reset_less=True)
+                m.d.sync += node.eq(value)
+                terms.append((node, size))
+            extra = level + 1
+        total = terms[0][0]
+
+        # Special values and cut bits travel beside the tree.
+        def any_of(name, values):
+            return delay(m, Cat(values).any(), extra, name=name)
+
+        w_nan = [Signal(name=f"w_nan_{n}", reset_less=True) for n in ("waiting", "active")]
+        with m.If(self.load_exponent):
+            m.d.sync += w_nan[0].eq(self.w_nan)
+        with m.If(self.swap_exponent):
+            m.d.sync += w_nan[1].eq(w_nan[0])
+        nan_delay = 1 + self.timing.top_delay + FloatPE.LATENCY
+        nan = delay(m, self.x_nan | w_nan[1], nan_delay, name="nan")
+        rounder = SumRounder(
+            total_width=len(total),
+            grid_width=len(window),
+            grid_offset=_PSUM_OFFSET + psum_base,
+        )
+        m.submodules.rounder = rounder
+        m.d.comb += [
+            rounder.total.eq(total),
+            rounder.grid.eq(delay(m, window, FloatPE.LATENCY + extra, name="window")),
+            rounder.lost.eq(any_of("lost", [addend.lost, *(pe.lost for pe in lanes)])),
+            rounder.nan.eq(any_of("nan_sum", [nan, addend.nan])),
+            rounder.plus_infinity.eq(
+                any_of("plus", [addend.plus_infinity, *(pe.plus_infinity for pe in lanes)])
+            ),
+            rounder.minus_infinity.eq(
+                any_of("minus", [addend.minus_infinity, *(pe.minus_infinity for pe in lanes)])
+            ),
+            self.o.eq(rounder.o),
+            self.flags.eq(rounder.flags),
+        ]
+        return m

@@ -1,0 +1,91 @@
+"""Operand decoder: one per array row and operand kind, shared by all columns."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .formats import FloatFormat
+
+__all__ = ["OperandDecoder", "exponent_layout", "significand_layout"]
+
+
+def exponent_layout(fmt: FloatFormat) -> data.StructLayout:
+    """Part of a decoded operand that finds the alignment.
+
+    Members
+    -------
+    grid : exponent code divided by two (radix-4 exponent)
+    zero : the operand is zero or subnormal
+    """
+    return data.StructLayout({"grid": unsigned(max(1, fmt.exponent_bits - 1)), "zero": 1})
+
+
+def significand_layout(fmt: FloatFormat) -> data.StructLayout:
+    """Part of a decoded operand that is multiplied.
+
+    Members
+    -------
+    value : signed significand, shifted left by the lowest bit of the exponent code, so that the
+        operand is ``value * 4**grid`` times a constant; 1.0 with its sign for an infinity
+    zero : as in :func:`exponent_layout`
+    infinite : the operand is an infinity
+    """
+    return data.StructLayout({"value": signed(fmt.significand_bits + 2), "zero": 1, "infinite": 1})
+
+
+class OperandDecoder(wiring.Component):
+    """Splits a float code into a radix-4 exponent and a signed significand.
+
+    The significand is decoded ``skew`` cycles after the exponent: the column needs it only when the
+    alignment is known. Throughput: one operand per cycle. No reset: outputs follow the input.
+
+    Members
+    -------
+    code : operand, any cycle
+    exponent, nan : valid 1 cycle after ``code``
+    significand : valid ``1 + skew`` cycles after ``code``
+    """
+
+    def __init__(self, fmt: FloatFormat, *, skew: int):
+        self._fmt = fmt
+        self._skew = skew
+        super().__init__(
+            {
+                "code": In(fmt.width),
+                "exponent": Out(exponent_layout(fmt)),
+                "nan": Out(1),
+                "significand": Out(significand_layout(fmt)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        fmt = self._fmt
+        exponent = self.code[fmt.mantissa_bits : -1]
+        code = self.code
+        early = Signal.like(self.exponent, reset_less=True)
+        nan = Signal(reset_less=True)
+        m.d.sync += [
+            early.grid.eq(exponent[1:]),
+            early.zero.eq(exponent == 0),
+            nan.eq((exponent == fmt.exponent_max) & code[: fmt.mantissa_bits].any()),
+        ]
+        m.d.comb += [self.exponent.eq(early), self.nan.eq(nan)]
+
+        for index in range(self._skew):
+            delayed = Signal(fmt.width, name=f"code_{index}", reset_less=True)
+            m.d.sync += delayed.eq(code)
+            code = delayed
+        exponent, mantissa = code[fmt.mantissa_bits : -1], code[: fmt.mantissa_bits]
+        zero = exponent == 0
+        infinite = exponent == fmt.exponent_max
+        magnitude = Cat(mantissa, Const(1, 1))
+        value = Mux(code[-1], -magnitude, magnitude)
+        late = Signal.like(self.significand, reset_less=True)
+        m.d.sync += [
+            late.value.eq(Mux(zero, 0, Mux(exponent[0], value << 1, value))),
+            late.zero.eq(zero),
+            late.infinite.eq(infinite),
+        ]
+        m.d.comb += self.significand.eq(late)
+        return m
