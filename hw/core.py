@@ -1,6 +1,6 @@
 """One core: PE array, accumulators, buffer, post-processing, DMA channels and their queues."""
 
-from amaranth.hdl import Cat, Module, Mux
+from amaranth.hdl import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -151,11 +151,12 @@ class Core(wiring.Component):
             weights.bias_used.eq(matmul.bias_used),
             accumulators.bias.eq(weights.bias),
             array.w_valid.eq(weights.w_valid),
+            array.w_bank.eq(weights.w_bank),
             array.w_column.eq(weights.w_column),
             array.w_data.eq(weights.w_data),
             array.x.eq(matmul.x),
             array.x_valid.eq(matmul.x_valid),
-            array.swap.eq(matmul.x_swap),
+            array.weight_bank.eq(matmul.x_bank),
             accumulators.read_en.eq(matmul.read_en),
             accumulators.read_bank.eq(matmul.read_bank),
             accumulators.read_address.eq(matmul.read_address),
@@ -166,12 +167,9 @@ class Core(wiring.Component):
             accumulators.write_bank.eq(matmul.write_bank),
             accumulators.write_address.eq(matmul.write_address),
             accumulators.write_data.eq(array.o),
-            array.lane_enable.eq(
-                Cat(matmul.write_channels > column for column in range(core.columns))
-            ),
+            array.lane_enable.eq(Cat(matmul.x_channels > column for column in range(core.columns))),
         ]
-        array_flags = Mux(array.o_valid, array.o_flags.as_value(), 0)
-        m.d.sync += self.flags.eq(array_flags | post.flags)
+        m.d.sync += self.flags.eq(array.o_flags.as_value() | post.flags)
 
         # Errors, in the cycle after they are found
         reads, writes = buffer.outside_read, buffer.outside_write

@@ -42,11 +42,9 @@ class MatmulEngine(wiring.Component):
     weights : ``Out(stream)`` of ``weight_command_layout``, to the :class:`WeightLoader`
     tile_loaded : In(1); ``tile_used``, ``bias_used``: Out(1)
     read : ``Out(BufferReadSignature(core))``, the vectors
-    x, x_valid, x_swap : Out, to the array; a swap makes the loaded tile the active one, for this
-        vector and those after it
+    x, x_valid, x_bank, x_channels : Out, to the array; weight banks take turns, tile by tile
     read_en, read_bank, read_address, init_zero, init_bias : Out, to the accumulators
     write_bank, write_address : Out, for the sums that leave the array in this cycle
-    write_channels : Out, valid columns of those sums
     vector, tile, stall_weights, stall_hazard, stall_buffer, stall_command : Out(1), events
     """
 
@@ -65,7 +63,8 @@ class MatmulEngine(wiring.Component):
                 "read": Out(BufferReadSignature(core)),
                 "x": Out(core.word_width),
                 "x_valid": Out(1),
-                "x_swap": Out(1),
+                "x_bank": Out(1),
+                "x_channels": Out(range(core.columns + 1)),
                 "read_en": Out(1),
                 "read_bank": Out(1),
                 "read_address": Out(16),
@@ -73,7 +72,6 @@ class MatmulEngine(wiring.Component):
                 "init_bias": Out(1),
                 "write_bank": Out(1),
                 "write_address": Out(16),
-                "write_channels": Out(range(core.columns + 1)),
                 "vector": Out(1),
                 "tile": Out(1),
                 "stall_weights": Out(1),
@@ -232,11 +230,15 @@ class MatmulEngine(wiring.Component):
         ]
 
         # Behind the issue: fixed delays ----------------
+        bank = Signal(init=1)
+        with m.If(self.tile_used):
+            m.d.sync += bank.eq(~bank)
         at_array = BUFFER_READ_LATENCY
         padding = delay(m, step.padding, at_array, name="padding")
         m.d.comb += [
             self.x_valid.eq(delay(m, issue, at_array, name="x_valid")),
-            self.x_swap.eq(delay(m, self.tile_used, at_array, name="x_swap")),
+            self.x_bank.eq(delay(m, bank ^ step.tile_start, at_array, name="x_bank")),
+            self.x_channels.eq(delay(m, step.channels, at_array, name="x_channels")),
             self.x.eq(Mux(padding, 0, self.read.data)),
         ]
         at_read = self._psum_read_delay
@@ -253,21 +255,16 @@ class MatmulEngine(wiring.Component):
         m.d.sync += [self.init_zero.eq(reads.init_zero), self.init_bias.eq(reads.init_bias)]
 
         at_write = at_array + self.array_latency
-        written = data.StructLayout(
-            {"entry": 16, "bank": 1, "channels": range(self.core.columns + 1), "final": 1}
-        )
-        remaining = Signal(written)
+        remaining = Signal(data.StructLayout({"entry": 16, "bank": 1, "final": 1}))
         m.d.comb += [
             remaining.entry.eq(reads.entry),
             remaining.bank.eq(reads.bank),
-            remaining.channels.eq(reads.channels),
             remaining.final.eq(reads.final & reads_valid),
         ]
         writes = delay(m, remaining, at_write - at_read, name="write_tag")
         m.d.comb += [
             self.write_bank.eq(writes.bank),
             self.write_address.eq(writes.entry),
-            self.write_channels.eq(writes.channels),
         ]
         m.d.sync += self.done.eq(writes.final)
 

@@ -5,22 +5,21 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .axi_lite import AXI4LiteTarget
-from .bus import RESP_DECERR, RESP_OKAY, RESP_SLVERR, AXI4LiteSignature
+from .bus import (
+    RESP_DECERR,
+    RESP_OKAY,
+    RESP_SLVERR,
+    AXI4LiteSignature,
+    ErrorReportSignature,
+)
 from .performance import CounterBank, EventSignature
 from .register_model import Access
 from .registers import ADDRESS_WIDTH, COUNTER_BASE, register_map
 
-__all__ = ["ErrorReportSignature", "RegisterFile"]
+__all__ = ["RegisterFile"]
 
 #: Registers that the register file itself works with; all others get a port of their own.
 _OWN = ("CONTROL", "STATUS", "INTERRUPT_STATUS", "INTERRUPT_ENABLE")
-
-
-class ErrorReportSignature(wiring.Signature):
-    """First error of a run: ``valid`` for a cycle with code, unit and address."""
-
-    def __init__(self):
-        super().__init__({"valid": Out(1), "code": Out(8), "unit": Out(8), "address": Out(64)})
 
 
 class RegisterFile(wiring.Component):
@@ -50,7 +49,7 @@ class RegisterFile(wiring.Component):
     start : one cycle
     busy : high during a run
     finish : the run has ended; one cycle, only while ``busy``
-    error : :class:`ErrorReportSignature`
+    error : :class:`~hw.bus.ErrorReportSignature`
     events : one input per event, see :attr:`~hw.register_model.RegisterMap.events`
     mem_base, mem_size, program_address, program_size : registers, stable while ``busy``
     core0_flags [, core1_flags] : 1 sets the sticky flag; bits as in the description

@@ -30,7 +30,7 @@ class WeightLoader(wiring.Component):
     -------
     command : ``In(stream of weight_command_layout)``
     read : ``Out(BufferReadSignature(core))``
-    w_valid, w_column, w_data : Out, the array's weight port
+    w_valid, w_bank, w_column, w_data : Out, the array's weight port; banks take turns
     tile_loaded : Out(1), pulse in the cycle in which the last column of a tile is on ``w_data``
     tile_used : In(1), pulse when the loaded tile becomes the active one; the first column of the
         next tile follows 3 cycles later at the earliest
@@ -45,6 +45,7 @@ class WeightLoader(wiring.Component):
                 "command": In(stream.Signature(weight_command_layout())),
                 "read": Out(BufferReadSignature(core)),
                 "w_valid": Out(1),
+                "w_bank": Out(1),
                 "w_column": Out(range(max(core.columns, 2))),
                 "w_data": Out(core.word_width),
                 "tile_loaded": Out(1),
@@ -74,6 +75,7 @@ class WeightLoader(wiring.Component):
         # Requests: at most one per cycle, each with a tag that its data meets two cycles later.
         address = Signal(BUFFER_ADDRESS_WIDTH)
         word = Signal(range(max(core.columns, core.bias_words, 2)))
+        bank = Signal()
         accept, is_bias, last = Signal(), Signal(), Signal()
         m.d.comb += [
             self.read.address.eq(address),
@@ -113,7 +115,7 @@ class WeightLoader(wiring.Component):
                     nest.next.eq(accept & last),
                 ]
                 with m.If(accept & last):
-                    m.d.sync += word.eq(0)
+                    m.d.sync += [word.eq(0), bank.eq(~bank)]
                     with m.If(nest.final):
                         m.next = "IDLE"
 
@@ -122,6 +124,7 @@ class WeightLoader(wiring.Component):
 
         m.d.comb += [
             self.w_valid.eq(arrives(accept & ~is_bias)),
+            self.w_bank.eq(arrives(bank)),
             self.w_column.eq(arrives(word)),
             self.w_data.eq(self.read.data),
             self.tile_loaded.eq(arrives(accept & ~is_bias & last)),
