@@ -46,28 +46,40 @@ def quantize(
     -------
     parameters : one :class:`StageParameters` per stage
     scales : real value of one integer unit of the network's input, then of each stage's output
+
+    Raises
+    ------
+    ValueError
+        naming the layer, if a value is not finite or a factor out of range.
     """
     x = torch.from_numpy(np.ascontiguousarray(np.moveaxis(np.asarray(images, np.float32), 3, 1)))
-    parameters, scales = [], [_tensor_scale(x, fmt)]
+    parameters, scales = [], [_tensor_scale(x, fmt, "The input")]
     for stage in stages:
         with torch.no_grad():
             x = stage.reference(x.reshape(len(x), *stage.input_shape))
         identity = stage.module is None
         weights = real_weights(stage)
-        weight_scale = 1.0 if identity else _tensor_scale(weights, fmt)
+        weight_scale = (
+            1.0 if identity else _tensor_scale(weights, fmt, f"The weight of layer {stage.name}")
+        )
         sums_scale = scales[-1] * weight_scale
         pool = stage.pool
         window = pool.kernel[0] * pool.kernel[1] if pool and pool.kind == "average" else 1
         if stage.wide:
             output_scale = sums_scale / window
         else:
-            output_scale = scales[-1] if identity else _tensor_scale(x, fmt)
+            output_scale = (
+                scales[-1]
+                if identity
+                else _tensor_scale(x, fmt, f"The output of layer {stage.name}")
+            )
+        factor = 1.0 if stage.wide else sums_scale / output_scale / window
         bias = None if identity else stage.module.bias
         parameters.append(
             StageParameters(
                 weights_bits=encode(fmt, weights / weight_scale),
                 bias_bits=None if bias is None else _int32_bits(bias, sums_scale),
-                scale_field=scale_field(1.0 if stage.wide else sums_scale / output_scale / window),
+                scale_field=_scale_field(factor, stage),
             )
         )
         scales.append(output_scale)
@@ -90,14 +102,21 @@ def scale_field(factor: float) -> int:
         multiplier = round(math.ldexp(factor, shift))
     if shift < 0:
         raise ValueError(f"A scale factor must be below 2**{MULTIPLIER_BITS}, not {factor!r}")
-    while shift and multiplier % 2 == 0 and multiplier:
-        multiplier, shift = multiplier // 2, shift - 1
     return multiplier | shift << MULTIPLIER_BITS
 
 
-def _tensor_scale(values, fmt):
+def _tensor_scale(values, fmt, what):
     largest = float(abs(values).max())
+    if not math.isfinite(largest):
+        raise ValueError(f"{what} cannot be quantised: it is not finite")
     return (largest or 1.0) / fmt.maximum
+
+
+def _scale_field(factor, stage):
+    try:
+        return scale_field(factor)
+    except ValueError as error:
+        raise ValueError(f"Layer {stage.name} cannot be quantised: {error}") from None
 
 
 def _int32_bits(bias, scale):

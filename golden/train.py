@@ -156,11 +156,11 @@ def write_weights(path, model, record):
 def read_weights(path, record):
     """Weights written with an equal ``record``, as a state dictionary; None without such a file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if file["record"].item() != json.dumps(record, sort_keys=True):
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if arrays["record"].item() != json.dumps(record, sort_keys=True):
                 return None
-            return {key: torch.from_numpy(file[key]) for key in file.files if key != "record"}
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+            return {key: torch.from_numpy(arrays[key]) for key in arrays.files if key != "record"}
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
         return None
 
 
