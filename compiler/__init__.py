@@ -1,0 +1,47 @@
+"""Compiler: a ``torch.nn.Sequential`` into a command stream, a DRAM image and a memory map."""
+
+from .lower import compile_network
+from .memory import Tensor
+from .program import CompiledProgram, ProgramError, StageInfo
+from .stages import CompileError
+
+__all__ = ["CompileError", "CompiledProgram", "ProgramError", "StageInfo", "Tensor", "compile"]
+
+
+def compile(model, config, input_shape, *, placement=None, parameters=None, predictor_memory=None):
+    """Compile ``model`` for ``config``.
+
+    Parameters
+    ----------
+    model : torch.nn.Sequential
+        of Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d and Flatten, may be nested
+    config : AdaGPConfig
+    input_shape : tuple
+        (N, C, H, W), or (N, F) for a network that begins with a linear layer
+    placement : str, list or None
+        which core computes what, see :func:`compiler.placement.place`
+    parameters : list or None
+        numbers of every stage instead of the model's own, and required for integer formats: an
+        object or dictionary with ``weights_bits`` (Co, C, Kh, Kw) operand codes, ``bias_bits``
+        (Co,) float32 or int32 bits, or None, and ``scale_field``, the command field
+    predictor_memory : list or None
+        indices of stages whose weights core 0 keeps in the predictor memory; None: those of the
+        last stage where core 0 reaches one (variant ``efficient``)
+
+    Returns
+    -------
+    CompiledProgram
+
+    Raises
+    ------
+    CompileError
+        naming the layer, why it cannot be compiled and what can.
+    """
+    return compile_network(
+        model,
+        config,
+        input_shape,
+        placement=placement,
+        parameters=parameters,
+        predictor_memory=predictor_memory,
+    )

@@ -1,0 +1,280 @@
+"""What each command does, without time: memories and the effects of LOAD, STORE, MATMUL and POST.
+
+Built on :mod:`golden.numerics` and :mod:`golden.post`. Memories know which bytes have been written;
+reading others is an error, as is any address out of range.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from golden.formats import format_by_name
+from golden.numerics import column_dot
+from golden.post import post
+from hw.commands import Init, Opcode, Pool
+from hw.config import BUFFER_ADDRESS_WIDTH
+
+__all__ = ["Access", "FunctionalError", "Machine"]
+
+_ADDRESSES = 1 << BUFFER_ADDRESS_WIDTH
+
+
+class FunctionalError(Exception):
+    """A program did what it must not; the text says which command, what and where."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Elements that a command reads and writes: (memory name, index array) each."""
+
+    reads: list = field(default_factory=list)
+    writes: list = field(default_factory=list)
+
+
+class _Memory:
+    """Named array of ``uint8 (entries, bytes of an entry)`` and which of its bytes are written."""
+
+    def __init__(self, name, entries, entry_bytes, data=None):
+        self.name = name
+        shape = (entries, entry_bytes)
+        self.data = np.zeros(shape, np.uint8) if data is None else data.reshape(shape)
+        self.written = np.full(shape, data is not None)
+        self.entries = entries
+
+    def check(self, index):
+        """Raise unless all of ``index`` is inside."""
+        index = np.asarray(index)
+        if index.size and (index.min() < 0 or index.max() >= self.entries):
+            wrong = index[(index < 0) | (index >= self.entries)].flat[0]
+            raise FunctionalError(f"{self.name} has {self.entries} entries, none at {wrong:#x}")
+
+    def read(self, index):
+        written = self.written[index]
+        if not written.all():
+            place = tuple(np.argwhere(~written)[0])
+            entry = np.asarray(index)[place[:-1]]
+            raise FunctionalError(
+                f"{self.name} entry {int(entry):#x} byte {place[-1]} is read but was never written"
+            )
+        return self.data[index]
+
+    def write(self, index, values):
+        self.data[index] = values
+        self.written[index] = True
+
+
+class Machine:
+    """The memories of one accelerator.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    memory : bytearray
+        the DRAM window; changed in place
+    unwritten : iterable of (offset, size)
+        bytes of it that must not be read before they are written
+    """
+
+    def __init__(self, config, memory, unwritten=()):
+        self.config = config
+        self.format = format_by_name(config.operand_format)
+        self.dtype = np.dtype(f"<u{self.format.width // 8}")
+        self.flags = 0
+        data = np.frombuffer(memory, np.uint8)
+        self.memories = {"dram": _Memory("DRAM", len(memory), 1, data)}
+        for offset, size in unwritten:
+            self.memories["dram"].written[offset : offset + size] = False
+        for number, depth in config.memory_depth.items():
+            core = config.memory_core[number]
+            name = f"memory {number}"
+            # Bytes are the unit: a group of lanes is written by itself.
+            self.memories[name] = _Memory(name, depth * core.word_bytes, 1)
+        for core in config.cores:
+            for bank in range(2):
+                name = f"core {core.index} accumulator bank {bank}"
+                self.memories[name] = _Memory(name, core.accumulator_depth, 4 * core.columns)
+
+    def access(self, opcode, fields):
+        """What the command reads and writes; raises :class:`FunctionalError`."""
+        return getattr(self, f"_{opcode.name.lower()}_access")(fields)
+
+    def execute(self, opcode, fields):
+        """Do what the command does; raises :class:`FunctionalError`."""
+        getattr(self, f"_{opcode.name.lower()}")(fields)
+
+    # Addresses -------------------------------------------------------------------------------
+
+    def _core(self, fields):
+        return self.config.cores[fields["core"]]
+
+    def _words(self, core, address):
+        """(memory name, byte indices (..., word_bytes)) of buffer words at ``address``."""
+        address = np.asarray(address, np.int64) % _ADDRESSES
+        numbers = np.unique(address >> (BUFFER_ADDRESS_WIDTH - 1))
+        if len(numbers) != 1:
+            raise FunctionalError("one access reaches both memories")
+        number = int(numbers[0])
+        if number not in core.memories:
+            raise FunctionalError(
+                f"core {core.index} does not reach memory {number} (address "
+                f"{int(address.flat[0]):#x})"
+            )
+        word = address % (_ADDRESSES // 2)
+        depth = self.config.memory_depth[number]
+        if word.max() >= depth:
+            raise FunctionalError(
+                f"memory {number} has {depth} words, none at {int(word.max()):#x}"
+            )
+        return f"memory {number}", word[..., None] * core.word_bytes + np.arange(core.word_bytes)
+
+    def _bytes(self, name, index):
+        return self.memories[name].read(index)[..., 0]
+
+    # LOAD and STORE --------------------------------------------------------------------------
+
+    def _transfer(self, fields):
+        """DRAM bytes (rows, row_bytes), and (memory, buffer bytes (rows, words * word_bytes))."""
+        core = self._core(fields)
+        unit = self.config.granule_bytes
+        names = ["dram_address", "run_bytes", "row_bytes"]
+        for name in names if fields["run_count"] == 1 else [*names, "run_stride"]:
+            if fields[name] % unit:
+                raise FunctionalError(f"{name} {fields[name]} is no multiple of {unit}")
+        if fields["run_bytes"] % fields["row_bytes"]:
+            raise FunctionalError("run_bytes is no multiple of row_bytes")
+        start = fields["dram_address"] + np.arange(fields["run_count"]) * fields["run_stride"]
+        dram = (start[:, None] + np.arange(fields["run_bytes"])).reshape(-1, fields["row_bytes"])
+        self.memories["dram"].check(dram)
+        row_words = -(-fields["row_bytes"] // core.word_bytes)
+        address = fields["buffer_address"] + np.arange(len(dram) * row_words)
+        name, index = self._words(core, address)
+        return dram, name, index.reshape(len(dram), -1)
+
+    def _load_access(self, fields):
+        dram, name, index = self._transfer(fields)
+        return Access([("dram", dram)], [(name, index)])
+
+    def _load(self, fields):
+        dram, name, index = self._transfer(fields)
+        rows = np.zeros(index.shape, np.uint8)
+        rows[:, : dram.shape[1]] = self._bytes("dram", dram)
+        self.memories[name].write(index, rows[..., None])
+
+    def _store_access(self, fields):
+        dram, name, index = self._transfer(fields)
+        return Access([(name, index)], [("dram", dram)])
+
+    def _store(self, fields):
+        dram, name, index = self._transfer(fields)
+        rows = self._bytes(name, index[:, : dram.shape[1]])
+        self.memories["dram"].write(dram, rows[..., None])
+
+    # MATMUL ----------------------------------------------------------------------------------
+
+    def _accumulator(self, fields):
+        return f"core {fields['core']} accumulator bank {fields['accumulator_bank']}"
+
+    def _grid(self, fields, loops):
+        """Index arrays of nested loops, outermost first, flattened."""
+        counts = [fields[f"{loop}_count"] for loop in loops]
+        return dict(zip(loops, np.indices(counts).reshape(len(loops), -1), strict=True))
+
+    def _matmul_plan(self, fields):
+        """Entries; per K tile (memory, byte indices (M', word), mask (M,)); weights and bias."""
+        core = self._core(fields)
+        outer = self._grid(fields, ("cb", "kh", "kw"))
+        inner = self._grid(fields, ("n", "ho", "wo"))
+        entries = fields["accumulator_address"] + np.arange(len(inner["n"]))
+        self.memories[self._accumulator(fields)].check(entries)
+        base = sum(inner[loop] * fields[f"{loop}_stride"] for loop in inner) + fields["x_address"]
+        row = fields["h_origin"] + inner["ho"] * fields["ho_step"]
+        column = fields["w_origin"] + inner["wo"] * fields["wo_step"]
+        tiles = []
+        for cb, kh, kw in zip(*outer.values(), strict=True):
+            h, w = row + kh * fields["kh_step"], column + kw * fields["kw_step"]
+            inside = (h >= 0) & (h < fields["h_limit"]) & (w >= 0) & (w < fields["w_limit"])
+            step = cb * fields["cb_stride"] + kh * fields["kh_stride"] + kw * fields["kw_stride"]
+            name, index = None, None
+            if inside.any():
+                name, index = self._words(core, (base + step)[inside])
+            tiles.append((inside, name, index))
+        skip = core.bias_words if fields["init"] == Init.BIAS else 0
+        words = fields["w_address"] + np.arange(skip + len(tiles) * core.columns)
+        w_name, w_index = self._words(core, words)
+        return entries, tiles, w_name, w_index, skip
+
+    def _matmul_access(self, fields):
+        entries, tiles, w_name, w_index, _ = self._matmul_plan(fields)
+        reads = [(name, np.unique(index)) for _, name, index in tiles if name is not None]
+        return Access([*reads, (w_name, w_index)], [(self._accumulator(fields), entries)])
+
+    def _matmul(self, fields):
+        core = self._core(fields)
+        entries, tiles, w_name, w_index, skip = self._matmul_plan(fields)
+        memory = self.memories[self._accumulator(fields)]
+        words = self._bytes(w_name, w_index)
+        shape = (len(entries), core.columns)
+        if fields["init"] == Init.ACCUMULATOR:
+            sums = memory.read(entries).view("<u4")
+        elif fields["init"] == Init.BIAS:
+            bias = words[:skip].reshape(-1)[: 4 * core.columns].copy().view("<u4")
+            sums = np.broadcast_to(bias, shape)
+        else:
+            sums = np.zeros(shape, np.uint32)
+        for tile, (inside, name, index) in enumerate(tiles):
+            x = np.zeros((len(entries), core.rows), self.dtype)
+            if name is not None:
+                x[inside] = self._bytes(name, index).view(self.dtype)
+            first = skip + tile * core.columns
+            w = words[first : first + core.columns].view(self.dtype).T
+            sums, flags = column_dot(self.format, x, w, sums)
+            self._flag(flags[:, : fields["channels"]])
+        memory.write(entries, sums.astype("<u4").view(np.uint8).reshape(len(entries), -1))
+
+    def _flag(self, flags):
+        self.flags |= int(np.bitwise_or.reduce(flags, axis=None)) if flags.size else 0
+
+    # POST ------------------------------------------------------------------------------------
+
+    def _post_plan(self, fields):
+        """Entries (outputs, window), memory, byte indices (outputs, bytes of an output)."""
+        core = self._core(fields)
+        outputs = self._grid(fields, ("n", "ho", "wo"))
+        window = self._grid(fields, ("ph", "pw"))
+        first = sum(outputs[loop] * fields[f"{loop}_stride"] for loop in outputs)
+        inside = sum(window[loop] * fields[f"{loop}_stride"] for loop in window)
+        entries = fields["accumulator_address"] + first[:, None] + inside
+        self.memories[self._accumulator(fields)].check(entries)
+        item = 4 if fields["wide"] else self.dtype.itemsize
+        size = fields["group_count"] * core.post_lanes * item
+        skip = fields["out_group"] * core.group_width // 8
+        word_count = -(-(skip + size) // core.word_bytes)
+        words = fields["out_address"] + np.arange(len(entries))[:, None] * fields["out_stride"]
+        name, index = self._words(core, words + np.arange(word_count))
+        return entries, name, index.reshape(len(entries), -1)[:, skip : skip + size]
+
+    def _post_access(self, fields):
+        entries, name, index = self._post_plan(fields)
+        return Access([(self._accumulator(fields), np.unique(entries))], [(name, index)])
+
+    def _post(self, fields):
+        core = self._core(fields)
+        entries, name, index = self._post_plan(fields)
+        lanes = fields["group_count"] * core.post_lanes
+        valid = min(fields["channels"], lanes, core.columns)
+        sums = self.memories[self._accumulator(fields)].read(entries).view("<u4")
+        result, flags = post(
+            self.format,
+            sums[..., :valid],
+            relu=bool(fields["relu"]),
+            pool="sum" if fields["pool"] == Pool.SUM else "max",
+            scale=fields["scale"],
+            wide=bool(fields["wide"]),
+        )
+        self._flag(flags)
+        full = np.zeros((len(entries), lanes), "<u4" if fields["wide"] else self.dtype)
+        full[:, :valid] = result
+        self.memories[name].write(index, full.view(np.uint8)[..., None])
+
+
+assert {Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.POST, Opcode.HALT} == set(Opcode)

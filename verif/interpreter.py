@@ -1,0 +1,210 @@
+"""Functional model of the command stream: queues and semaphores, in any order they allow.
+
+The interpreter has no notion of time. At every step it picks at random, from a seed, one of the
+things that hardware could do next: put a command into its queue, start the head of a queue, finish
+a running command. Each seed also prefers some queues to others, so that over a few seeds every
+queue is once far ahead and once far behind. What a command touches is watched from its start to
+its end: another command that writes it meanwhile, or reads what is being written, is a race, and
+an error even if the values come out right.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hw.commands import COMMAND_BYTES, Opcode, decode
+
+from .functional import Access, FunctionalError, Machine
+
+__all__ = ["FunctionalError", "InterpreterResult", "interpret"]
+
+#: Largest value of a semaphore.
+SEMAPHORE_MAX = 15
+_PREFERENCES = (0.02, 0.2, 1.0, 5.0, 50.0)
+
+
+@dataclass(frozen=True)
+class InterpreterResult:
+    """``flags`` raised, ``semaphores`` left above zero (number -> tokens), ``commands`` executed,
+    ``overlap``: most commands that ran at the same time."""
+
+    flags: int
+    semaphores: dict
+    commands: int
+    overlap: int
+
+
+@dataclass
+class _Running:
+    index: int
+    opcode: Opcode
+    fields: dict
+    access: Access
+
+
+class _Watch:
+    """Counts readers and writers of every element of every memory."""
+
+    def __init__(self, machine):
+        self.counts = {
+            name: (np.zeros(memory.entries, np.int16), np.zeros(memory.entries, np.int16))
+            for name, memory in machine.memories.items()
+        }
+
+    def begin(self, access):
+        for name, index in access.reads:
+            if self.counts[name][1][index].any():
+                return f"it reads {name} while another command writes there"
+        for name, index in access.writes:
+            if self.counts[name][0][index].any():
+                return f"it writes {name} while another command reads there"
+            if self.counts[name][1][index].any():
+                return f"it writes {name} while another command writes there"
+        self._add(access, 1)
+        return None
+
+    def end(self, access):
+        self._add(access, -1)
+
+    def _add(self, access, step):
+        for kind, part in ((0, access.reads), (1, access.writes)):
+            for name, index in part:
+                np.add.at(self.counts[name][kind], index, step)
+
+
+def interpret(config, commands, memory, *, seed=0, unwritten=()):
+    """Execute ``commands`` on ``memory``.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    commands : bytes
+        the command stream, up to HALT
+    memory : bytearray
+        the memory window, changed in place
+    seed : int
+        of the order
+    unwritten : iterable of (offset, size)
+        parts of ``memory`` that must be written before they are read
+
+    Returns
+    -------
+    InterpreterResult
+
+    Raises
+    ------
+    FunctionalError
+        for an undefined command, an address out of range or unaligned, something read that was
+        never written, a race, a semaphore above 15, a deadlock, or a missing HALT.
+    """
+    return _Interpreter(config, commands, memory, seed, unwritten).run()
+
+
+class _Interpreter:
+    def __init__(self, config, commands, memory, seed, unwritten):
+        self.config = config
+        self.commands = commands
+        self.machine = Machine(config, memory, unwritten)
+        self.watch = _Watch(self.machine)
+        self.random = np.random.default_rng(seed)
+        self.preference = {}
+        self.semaphores = [0] * config.semaphore_count
+        self.queues = {
+            (core.index, opcode): []
+            for core in config.cores
+            for opcode in Opcode
+            if opcode is not Opcode.HALT
+        }
+        self.running = {}
+        self.position = 0
+        self.halted = False
+        self.overlap = 0
+
+    def run(self):
+        while not (self.halted and not self.running and not any(self.queues.values())):
+            choices = list(self._choices())
+            if not choices:
+                waiting = [f"{q[0][0]} ({k[1].name})" for k, q in self.queues.items() if q]
+                raise FunctionalError(f"deadlock: waiting commands {', '.join(waiting)}")
+            weights = np.array([self._weight(choice) for choice in choices])
+            pick = self.random.choice(len(choices), p=weights / weights.sum())
+            kind, key = choices[pick]
+            getattr(self, f"_{kind}")(key)
+        left = {number: count for number, count in enumerate(self.semaphores) if count}
+        return InterpreterResult(self.machine.flags, left, self.position, self.overlap)
+
+    def _weight(self, choice):
+        if choice not in self.preference:
+            self.preference[choice] = self.random.choice(_PREFERENCES)
+        return self.preference[choice]
+
+    def _choices(self):
+        """What could happen next, as (kind, queue)."""
+        if not self.halted:
+            opcode, fields = self._next()
+            key = (fields.get("core"), opcode)
+            if opcode is Opcode.HALT:
+                yield "dispatch", None
+            elif len(self.queues[key]) < self.config.command_queue_depth:
+                yield "dispatch", key
+        for key, queue in self.queues.items():
+            if key in self.running:
+                yield "finish", key
+            elif queue and all(self.semaphores[n] for n in _bits(queue[0][2]["wait"])):
+                yield "start", key
+
+    def _next(self):
+        start = self.position * COMMAND_BYTES
+        raw = self.commands[start : start + COMMAND_BYTES]
+        try:
+            if not raw:
+                raise ValueError("the program ends without HALT")
+            opcode, fields = decode(bytes(raw))
+        except ValueError as error:
+            raise FunctionalError(f"command {self.position}: {error}") from error
+        used = fields["wait"] | fields["signal"]
+        if used >> self.config.semaphore_count or fields["core"] >= len(self.config.cores):
+            raise FunctionalError(f"command {self.position}: no such core or semaphore")
+        return opcode, fields
+
+    def _dispatch(self, key):
+        opcode, fields = self._next()
+        if key is None:
+            self.halted = True
+        else:
+            self.queues[key].append((self.position, opcode, fields))
+        self.position += 1
+
+    def _start(self, key):
+        index, opcode, fields = self.queues[key].pop(0)
+        for number in _bits(fields["wait"]):
+            self.semaphores[number] -= 1
+        try:
+            access = self.machine.access(opcode, fields)
+        except FunctionalError as error:
+            raise FunctionalError(f"command {index} ({opcode.name}): {error}") from error
+        race = self.watch.begin(access)
+        if race:
+            others = ", ".join(f"{r.index} ({r.opcode.name})" for r in self.running.values())
+            raise FunctionalError(f"command {index} ({opcode.name}): {race}; running: {others}")
+        self.running[key] = _Running(index, opcode, fields, access)
+        self.overlap = max(self.overlap, len(self.running))
+
+    def _finish(self, key):
+        done = self.running.pop(key)
+        try:
+            self.machine.execute(done.opcode, done.fields)
+        except FunctionalError as error:
+            raise FunctionalError(f"command {done.index} ({done.opcode.name}): {error}") from error
+        self.watch.end(done.access)
+        for number in _bits(done.fields["signal"]):
+            self.semaphores[number] += 1
+            if self.semaphores[number] > SEMAPHORE_MAX:
+                raise FunctionalError(
+                    f"command {done.index} ({done.opcode.name}): semaphore {number} exceeds "
+                    f"{SEMAPHORE_MAX}"
+                )
+
+
+def _bits(mask):
+    return [number for number in range(mask.bit_length()) if mask >> number & 1]
