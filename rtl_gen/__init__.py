@@ -1,0 +1,1 @@
+"""Writes an accelerator as files: Verilog, manifest, C header, register documentation."""
