@@ -1,0 +1,173 @@
+"""The whole accelerator in Verilator: emit, build, run programs, get the memory back."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hw.accelerator import Accelerator
+from hw.axi_mux import axi_id_width
+from hw.config import AdaGPConfig
+from hw.shared import emit_verilog
+from rtl_gen.ports import top_ports
+from verif import runner
+from verif.record import BASE, RunRecord
+
+__all__ = ["Outcome", "Run", "Simulator", "build", "emit", "run"]
+
+#: Least size of the simulated memory: programs that fit share one build.
+MINIMUM_MEMORY_BYTES = 1 << 20
+
+_RTL = Path(__file__).parent / "rtl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulator:
+    """A compiled accelerator with ``memory_bytes`` of memory.
+
+    Members
+    -------
+    emission_seconds : time to make the Verilog
+    verilog_bytes : its size
+    """
+
+    config: AdaGPConfig
+    design: runner.Build
+    memory_bytes: int
+    emission_seconds: float
+    verilog_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One program: ``image`` is the whole memory window, with the program at offset ``program``."""
+
+    image: bytes
+    program_size: int
+    program: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One finished run.
+
+    Members
+    -------
+    record : what the registers say
+    memory : the memory window afterwards
+    written : for each beat of it the simulation cycle of the last write, 0 if there was none
+    """
+
+    record: RunRecord
+    memory: bytes
+    written: np.ndarray
+
+
+def emit(config: AdaGPConfig) -> tuple[str, str]:
+    """Name of the top module and Verilog text, as ``python -m rtl_gen`` writes it."""
+    name = f"adagp_{config.variant}"
+    accelerator = Accelerator(config)
+    return name, emit_verilog(accelerator, name=name, ports=top_ports(accelerator))
+
+
+def build(config: AdaGPConfig, *, memory_bytes: int = 0, waves: bool = False) -> Simulator:
+    """Emit and compile the accelerator with a memory of at least ``memory_bytes``."""
+    size = max(MINIMUM_MEMORY_BYTES, 1 << (memory_bytes - 1).bit_length())
+    begin = time.perf_counter()
+    name, text = emit(config)
+    seconds = time.perf_counter() - begin
+    design = runner.build(
+        {f"{name}.v": text},
+        toplevel="adagp_sim",
+        files=[_RTL / "axi_ram.v", _RTL / "adagp_sim.v"],
+        parameters={
+            "DATA_WIDTH": config.axi_data_width,
+            "ADDRESS_WIDTH": config.axi_address_width,
+            "ID_WIDTH": axi_id_width(1 + len(config.cores)),
+            "SIZE_BYTES": size,
+        },
+        defines={"ADAGP_TOP": name},
+        waves=waves,
+    )
+    return Simulator(
+        config=config,
+        design=design,
+        memory_bytes=size,
+        emission_seconds=seconds,
+        verilog_bytes=len(text),
+    )
+
+
+def run(
+    simulator: Simulator,
+    runs: list[Run],
+    *,
+    seed: int = runner.DEFAULT_SEED,
+    stall_share: float = 0.0,
+    latency: int = 0,
+    waves: bool = False,
+    timeout_cycles: int = 50_000_000,
+    base: int = BASE,
+    directory: str | Path | None = None,
+) -> tuple[list[Outcome], runner.Result]:
+    """Run programs one after the other, without a reset in between.
+
+    Parameters
+    ----------
+    stall_share, latency : pauses of the memory, see :meth:`verif.harness.Harness.stalls`
+    timeout_cycles : of each run
+    base : start of the memory window
+
+    Raises
+    ------
+    SimulationFailed
+        no interrupt came, or the simulation broke off. A run that the accelerator ends with an
+        error is an outcome, not an exception.
+    """
+    largest = base + max(len(run.image) for run in runs)
+    if largest > simulator.memory_bytes:
+        raise ValueError(f"{largest} bytes do not fit into {simulator.memory_bytes} of memory")
+    images, entries = {}, []
+    for item in runs:
+        name = next((n for n, data in images.items() if data is item.image), None)
+        if name is None:
+            name = f"image{len(images)}.bin"
+            images[name] = item.image
+        entries.append(
+            {
+                "image": name,
+                "size": len(item.image),
+                "program": item.program,
+                "program_size": item.program_size,
+            }
+        )
+    job = {
+        "config": simulator.config.as_dict(),
+        "base": base,
+        "stall_share": stall_share,
+        "latency": latency,
+        "seed": seed,
+        "timeout_cycles": timeout_cycles,
+        "runs": entries,
+    }
+    result = runner.run(
+        simulator.design,
+        "verif.cocotb_accelerator",
+        testcase="run_programs",
+        seed=seed,
+        files={"job.json": json.dumps(job), **images},
+        waves=waves,
+        directory=directory,
+    )
+    records = json.loads((result.directory / "records.json").read_text())
+    outcomes = [
+        Outcome(
+            record=RunRecord(**record),
+            memory=(result.directory / f"memory{index}.bin").read_bytes(),
+            written=np.load(result.directory / f"written{index}.npy"),
+        )
+        for index, record in enumerate(records)
+    ]
+    return outcomes, result
