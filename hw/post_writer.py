@@ -1,0 +1,161 @@
+"""Collects post-processed results and writes them to the buffer."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from .bus import BufferWriteSignature
+from .config import BUFFER_ADDRESS_WIDTH
+
+__all__ = ["PostWriter"]
+
+
+class PostWriter(wiring.Component):
+    """Gives out places for results, takes the results, and writes each where it belongs.
+
+    A result is ``post_lanes`` values. Before its elements are read, a place is reserved
+    (``reserve``, only with ``room``); so nothing is lost however long the buffer stalls. Results
+    arrive in the order of their reservations. A narrow result is one group of the buffer, a wide
+    one ``chunks_per_wide`` groups, least significant first. Groups go to consecutive positions,
+    from ``out_group`` of the word at ``out_address``; an output starts ``out_stride`` words after
+    the one before.
+
+    One group per cycle; :attr:`LATENCY` cycles from a result to its first write.
+
+    Parameters
+    ----------
+    core : CoreConfig
+
+    Attributes
+    ----------
+    DEPTH : int
+        Results that may be reserved and not written: enough for one result per cycle through
+        the longest pipeline that works at that rate.
+
+    Members
+    -------
+    start : In(1) -- begin at ``out_address`` and ``out_group``
+    out_address, out_group, out_stride, wide : In -- fields of the command, constant while in use
+    room : Out(1)
+    reserve : In(1)
+    reserve_last : In(1) -- the result is the last one of its output
+    reserve_final : In(1) -- it is the last one of the command
+    valid : In(1), data : In(32 * post_lanes) -- a result; narrow values in the low bits of each 32
+    clear : In(1) -- forget everything; ``write.valid`` is low from the next cycle on
+    write : Out(BufferWriteSignature(core))
+    done : Out(1) -- the last write of the command is accepted in this cycle
+    """
+
+    LATENCY = 2
+    DEPTH = 16
+
+    def __init__(self, core):
+        self._core = core
+        super().__init__(
+            {
+                "start": In(1),
+                "out_address": In(BUFFER_ADDRESS_WIDTH),
+                "out_group": In(8),
+                "out_stride": In(BUFFER_ADDRESS_WIDTH),
+                "wide": In(1),
+                "room": Out(1),
+                "reserve": In(1),
+                "reserve_last": In(1),
+                "reserve_final": In(1),
+                "valid": In(1),
+                "data": In(32 * core.post_lanes),
+                "clear": In(1),
+                "write": Out(BufferWriteSignature(core)),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        core = self._core
+        m.submodules.places = places = ResetInserter(self.clear)(
+            SyncFIFO(width=2, depth=self.DEPTH)
+        )
+        m.submodules.results = results = ResetInserter(self.clear)(
+            SyncFIFO(width=len(self.data), depth=self.DEPTH)
+        )
+        m.d.comb += [
+            self.room.eq(places.w_rdy),
+            places.w_en.eq(self.reserve),
+            places.w_data.eq(Cat(self.reserve_last, self.reserve_final)),
+            results.w_en.eq(self.valid),
+            results.w_data.eq(self.data),
+        ]
+        last, final = places.r_data
+
+        # Slices of the result at the head.
+        chunks = core.chunks_per_wide
+        chunk = Signal(range(chunks))
+        whole = Signal()
+        narrow = Cat(
+            results.r_data[32 * lane : 32 * lane + core.operand_width]
+            for lane in range(core.post_lanes)
+        )
+        slices = [
+            results.r_data[core.group_width * index : core.group_width * (index + 1)]
+            for index in range(chunks)
+        ]
+        group = Signal(core.group_width)
+        with m.Switch(Cat(self.wide, chunk)):
+            for index in range(chunks):
+                with m.Case(2 * index + 1):
+                    m.d.comb += group.eq(slices[index])
+            with m.Default():
+                m.d.comb += group.eq(narrow)
+        m.d.comb += whole.eq(~self.wide | (chunk == chunks - 1))
+
+        # The write register.
+        slots = core.groups_per_word
+        slot = Signal(range(slots))
+        address = Signal(BUFFER_ADDRESS_WIDTH, reset_less=True)
+        origin = Signal(BUFFER_ADDRESS_WIDTH, reset_less=True)
+        following = Signal(BUFFER_ADDRESS_WIDTH)
+        write = self.write
+        out_valid, out_final, load = Signal(), Signal(), Signal()
+        out_address = Signal(BUFFER_ADDRESS_WIDTH, reset_less=True)
+        out_group = Signal(core.group_width, reset_less=True)
+        out_enable = Signal(slots, reset_less=True)
+        m.d.comb += [
+            load.eq(results.r_rdy & (~out_valid | write.ready)),
+            following.eq(origin + self.out_stride),
+            results.r_en.eq(load & whole),
+            places.r_en.eq(load & whole),
+            write.valid.eq(out_valid),
+            write.address.eq(out_address),
+            write.data.eq(out_group.replicate(slots)),
+            write.enable.eq(out_enable),
+            self.done.eq(out_valid & out_final & write.ready),
+        ]
+        with m.If(load):
+            m.d.sync += [
+                out_valid.eq(1),
+                out_final.eq(final & whole),
+                out_address.eq(address),
+                out_group.eq(group),
+                out_enable.eq(Const(1) << slot),
+                chunk.eq(Mux(whole, 0, chunk + 1)),
+            ]
+            with m.If(whole & last):
+                m.d.sync += [origin.eq(following), address.eq(following), slot.eq(self.out_group)]
+            with m.Elif(slot == slots - 1):
+                m.d.sync += [address.eq(address + 1), slot.eq(0)]
+            with m.Else():
+                m.d.sync += slot.eq(slot + 1)
+        with m.Elif(write.ready):
+            m.d.sync += out_valid.eq(0)
+        with m.If(self.start):
+            m.d.sync += [
+                origin.eq(self.out_address),
+                address.eq(self.out_address),
+                slot.eq(self.out_group),
+                chunk.eq(0),
+            ]
+        with m.If(self.clear):
+            m.d.sync += out_valid.eq(0)
+        return m
