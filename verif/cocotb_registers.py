@@ -70,6 +70,19 @@ class Bench:
         response = await self.master.write(offset, value.to_bytes(4, "little"))
         assert response.resp == expected, f"write {name}: {response.resp!r}, not {expected!r}"
 
+    async def raw_write(self, name, value, strobe):
+        """A write whose data is not zero where the strobe is."""
+        channels = self.master.write_if
+        address, data = (
+            channels.aw_channel._transaction_obj(),
+            channels.w_channel._transaction_obj(),
+        )
+        address.awaddr, data.wdata, data.wstrb = MAP[name].offset, value, strobe
+        await channels.w_channel.send(data)
+        await channels.aw_channel.send(address)
+        response = await channels.b_channel.recv()
+        assert int(response.bresp) == AxiResp.OKAY
+
     async def read(self, name, expected=AxiResp.OKAY):
         offset = MAP[name].offset if isinstance(name, str) else name
         response = await self.master.read(offset, 4)
@@ -137,10 +150,14 @@ async def byte_strobes(dut):
     await tb.expect("MEM_SIZE", 0x1122AA44)
     await tb.master.write(offset + 2, b"\xbb\xcc")
     await tb.expect("MEM_SIZE", 0xCCBBAA44)
+    await tb.raw_write("MEM_SIZE", 0x99999999, 0b1000)
+    await tb.expect("MEM_SIZE", 0x99BBAA44)
     await tb.pulse(core0_flags=15)
-    await tb.master.write(MAP["CORE0_FLAGS"].offset + 1, b"\xff")
+    await tb.raw_write("CORE0_FLAGS", 0xFFFFFFFF, 0b1110)
     await tb.expect("CORE0_FLAGS", 15)
-    await tb.master.write(MAP["CONTROL"].offset + 1, b"\xff")
+    await tb.raw_write("CORE0_FLAGS", 0xFFFFFFFF, 0b0001)
+    await tb.expect("CORE0_FLAGS", 0)
+    await tb.raw_write("CONTROL", 0xFFFFFFFF, 0b1110)
     await tb.cycles(2)
     assert not dut.busy.value, "a strobe for another byte started a run"
 
@@ -328,10 +345,12 @@ async def interrupts_and_errors(dut):
     await tb.expect("INTERRUPT_STATUS", 1)
 
     # Outside a run, nothing counts as an error or as an end.
+    await tb.write("INTERRUPT_STATUS", 3)
     await tb.pulse(error_valid=1, error_code=3)
     await tb.pulse(finish=1)
     await tb.expect("STATUS", 2)
     await tb.expect("ERROR_CODE", 0)
+    await tb.expect("INTERRUPT_STATUS", 0)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
