@@ -1,11 +1,9 @@
 """One core: PE array, accumulators, buffer, post-processing, DMA channels and their queues."""
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .accumulator import AccumulatorMemory
-from .array import PEArray
 from .buffer import Buffer
 from .bus import (
     ErrorReportSignature,
@@ -15,28 +13,16 @@ from .bus import (
 from .dma_load import LoadEngine
 from .dma_store import StoreEngine
 from .errors import ErrorCode
-from .matmul import MatmulEngine
+from .matrix_unit import MATMUL_EVENTS, MatrixUnit
 from .post import PostEngine
 from .queue import CommandQueue, queue_entry_layout
 from .registers import Unit
 from .sequencer import QUEUE_OPCODES
-from .weight_loader import WeightLoader
 
 __all__ = ["CORE_EVENTS", "Core"]
 
 #: Events that a core reports to the performance counters.
-CORE_EVENTS = (
-    "vectors",
-    "tiles",
-    "stall_weights",
-    "stall_buffer",
-    "stall_hazard",
-    "stall_command",
-    "post_busy",
-    "post_stall",
-    "load_busy",
-    "store_busy",
-)
+CORE_EVENTS = (*MATMUL_EVENTS, "post_busy", "post_stall", "load_busy", "store_busy")
 
 _READERS = ("weights", "x", "store")
 _WRITERS = ("load", "post")
@@ -97,20 +83,15 @@ class Core(wiring.Component):
         m = Module()
         config, core = self.config, self.core
 
-        m.submodules.array = array = PEArray(config.format, core.rows, core.columns)
-        m.submodules.accumulators = accumulators = AccumulatorMemory(core)
         m.submodules.buffer = buffer = Buffer(
             config, core, readers=len(_READERS), writers=len(_WRITERS)
         )
         m.submodules.load = load = LoadEngine(config, core)
-        m.submodules.matmul = matmul = MatmulEngine(
-            core, array_latency=array.LATENCY, psum_offset=array.PSUM_OFFSET
-        )
-        m.submodules.weights = weights = WeightLoader(core)
+        m.submodules.matrix = matrix = MatrixUnit(config, core)
         m.submodules.post = post = PostEngine(config, core)
         m.submodules.store = store = StoreEngine(config, core)
 
-        engines = (load, matmul, post, store)
+        engines = (load, matrix, post, store)
         for number, (opcode, engine) in enumerate(zip(QUEUE_OPCODES, engines, strict=True)):
             queue = CommandQueue(config, opcode)
             m.submodules[f"{opcode.name.lower()}_queue"] = queue
@@ -136,40 +117,14 @@ class Core(wiring.Component):
         connect(m, store.write, flipped(self.write))
 
         # Memory ports
-        connect(m, weights.read, buffer.read[_READERS.index("weights")])
-        connect(m, matmul.read, buffer.read[_READERS.index("x")])
+        connect(m, matrix.w_read, buffer.read[_READERS.index("weights")])
+        connect(m, matrix.x_read, buffer.read[_READERS.index("x")])
         connect(m, store.read, buffer.read[_READERS.index("store")])
         connect(m, load.write, buffer.write[_WRITERS.index("load")])
         connect(m, post.write, buffer.write[_WRITERS.index("post")])
-        connect(m, post.accumulator, accumulators.post)
+        connect(m, post.accumulator, matrix.sums)
 
-        # Array
-        connect(m, matmul.weights, weights.command)
-        m.d.comb += [
-            matmul.tile_loaded.eq(weights.tile_loaded),
-            weights.tile_used.eq(matmul.tile_used),
-            weights.bias_used.eq(matmul.bias_used),
-            accumulators.bias.eq(weights.bias),
-            array.w_valid.eq(weights.w_valid),
-            array.w_bank.eq(weights.w_bank),
-            array.w_column.eq(weights.w_column),
-            array.w_data.eq(weights.w_data),
-            array.x.eq(matmul.x),
-            array.x_valid.eq(matmul.x_valid),
-            array.weight_bank.eq(matmul.x_bank),
-            accumulators.read_en.eq(matmul.read_en),
-            accumulators.read_bank.eq(matmul.read_bank),
-            accumulators.read_address.eq(matmul.read_address),
-            accumulators.init_zero.eq(matmul.init_zero),
-            accumulators.init_bias.eq(matmul.init_bias),
-            array.psum.eq(accumulators.psum),
-            accumulators.write_en.eq(array.o_valid),
-            accumulators.write_bank.eq(matmul.write_bank),
-            accumulators.write_address.eq(matmul.write_address),
-            accumulators.write_data.eq(array.o),
-            array.lane_enable.eq(Cat(matmul.x_channels > column for column in range(core.columns))),
-        ]
-        m.d.sync += self.flags.eq(array.o_flags.as_value() | post.flags)
+        m.d.sync += self.flags.eq(matrix.flags | post.flags)
 
         # Errors, in the cycle after they are found
         reads, writes = buffer.outside_read, buffer.outside_write
@@ -189,10 +144,8 @@ class Core(wiring.Component):
                 (writes[_WRITERS.index(port)], ErrorCode.BUFFER_ADDRESS,
                  buffer.outside_address, offset)
             )  # fmt: skip
-        for valid, offset in ((accumulators.outside_write, 1), (accumulators.outside_post, 2)):
-            sources.append(
-                (valid, ErrorCode.ACCUMULATOR_ADDRESS, accumulators.outside_address, offset)
-            )
+        for valid, offset in ((matrix.outside_write, 1), (matrix.outside_read, 2)):
+            sources.append((valid, ErrorCode.ACCUMULATOR_ADDRESS, matrix.outside_address, offset))
         m.d.sync += self.error.valid.eq(0)
         for valid, code, address, offset in reversed(sources):
             with m.If(valid):
@@ -204,12 +157,7 @@ class Core(wiring.Component):
                 ]
 
         m.d.comb += [
-            self.vectors.eq(matmul.vector),
-            self.tiles.eq(matmul.tile),
-            self.stall_weights.eq(matmul.stall_weights),
-            self.stall_buffer.eq(matmul.stall_buffer),
-            self.stall_hazard.eq(matmul.stall_hazard),
-            self.stall_command.eq(matmul.stall_command),
+            *(getattr(self, event).eq(getattr(matrix, event)) for event in MATMUL_EVENTS),
             self.post_busy.eq(post.busy),
             self.post_stall.eq(post.stall),
             self.load_busy.eq(load.busy),

@@ -45,7 +45,7 @@ class MatmulEngine(wiring.Component):
     x, x_valid, x_bank, x_channels : Out, to the array; weight banks take turns, tile by tile
     read_en, read_bank, read_address, init_zero, init_bias : Out, to the accumulators
     write_bank, write_address : Out, for the sums that leave the array in this cycle
-    vector, tile, stall_weights, stall_hazard, stall_buffer, stall_command : Out(1), events
+    vectors, tiles, stall_weights, stall_hazard, stall_buffer, stall_command : Out(1), events
     """
 
     def __init__(self, core, *, array_latency, psum_offset):
@@ -72,8 +72,8 @@ class MatmulEngine(wiring.Component):
                 "init_bias": Out(1),
                 "write_bank": Out(1),
                 "write_address": Out(16),
-                "vector": Out(1),
-                "tile": Out(1),
+                "vectors": Out(1),
+                "tiles": Out(1),
                 "stall_weights": Out(1),
                 "stall_hazard": Out(1),
                 "stall_buffer": Out(1),
@@ -276,8 +276,8 @@ class MatmulEngine(wiring.Component):
         ]
 
         m.d.comb += [
-            self.vector.eq(issue),
-            self.tile.eq(issue & step.tile_end),
+            self.vectors.eq(issue),
+            self.tiles.eq(issue & step.tile_end),
             self.stall_weights.eq(has_step & ~has_weights),
             self.stall_hazard.eq(has_step & has_weights & hazard),
             self.stall_buffer.eq(go & ~issue),

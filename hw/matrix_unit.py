@@ -1,0 +1,106 @@
+"""The multiplying half of a core: PE array, accumulators, and what controls them."""
+
+from amaranth.hdl import Cat, Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .accumulator import AccumulatorMemory
+from .array import PEArray
+from .bus import AccumulatorReadSignature, BufferReadSignature
+from .commands import Opcode, command_layout
+from .matmul import MatmulEngine
+from .weight_loader import WeightLoader
+
+__all__ = ["MATMUL_EVENTS", "MatrixUnit"]
+
+#: Events of the MATMUL engine that are counted.
+MATMUL_EVENTS = (
+    "vectors",
+    "tiles",
+    "stall_weights",
+    "stall_buffer",
+    "stall_hazard",
+    "stall_command",
+)
+
+
+class MatrixUnit(wiring.Component):
+    """Executes MATMUL commands on a PE array and holds the sums for post-processing.
+
+    Timing and interlocks: :class:`~hw.matmul.MatmulEngine`. Reset drops all work; the sums
+    survive it.
+
+    Members
+    -------
+    command : ``In(stream of MATMUL)``; ``done``: Out(1), the sums are in the accumulators
+    x_read, w_read : ``Out(BufferReadSignature(core))``, vectors and weights
+    sums : ``In(AccumulatorReadSignature(core))``
+    flags : Out(4), float flags raised in this cycle
+    outside_write, outside_read, outside_address : Out, an accumulator entry that does not exist
+    vectors, tiles, stall_weights, stall_buffer, stall_hazard, stall_command : Out(1), events
+    """
+
+    def __init__(self, config, core):
+        self.config = config
+        self.core = core
+        super().__init__(
+            {
+                "command": In(stream.Signature(command_layout(Opcode.MATMUL))),
+                "done": Out(1),
+                "x_read": Out(BufferReadSignature(core)),
+                "w_read": Out(BufferReadSignature(core)),
+                "sums": In(AccumulatorReadSignature(core)),
+                "flags": Out(4),
+                "outside_write": Out(1),
+                "outside_read": Out(1),
+                "outside_address": Out(16),
+                **{event: Out(1) for event in MATMUL_EVENTS},
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        core = self.core
+        m.submodules.array = array = PEArray(self.config.format, core.rows, core.columns)
+        m.submodules.accumulators = accumulators = AccumulatorMemory(core)
+        m.submodules.matmul = matmul = MatmulEngine(
+            core, array_latency=array.LATENCY, psum_offset=array.PSUM_OFFSET
+        )
+        m.submodules.weights = weights = WeightLoader(core)
+
+        connect(m, flipped(self.command), matmul.command)
+        connect(m, matmul.weights, weights.command)
+        connect(m, matmul.read, flipped(self.x_read))
+        connect(m, weights.read, flipped(self.w_read))
+        connect(m, flipped(self.sums), accumulators.post)
+        m.d.comb += [
+            self.done.eq(matmul.done),
+            matmul.tile_loaded.eq(weights.tile_loaded),
+            weights.tile_used.eq(matmul.tile_used),
+            weights.bias_used.eq(matmul.bias_used),
+            array.w_valid.eq(weights.w_valid),
+            array.w_bank.eq(weights.w_bank),
+            array.w_column.eq(weights.w_column),
+            array.w_data.eq(weights.w_data),
+            array.x.eq(matmul.x),
+            array.x_valid.eq(matmul.x_valid),
+            array.weight_bank.eq(matmul.x_bank),
+            array.lane_enable.eq(Cat(matmul.x_channels > c for c in range(core.columns))),
+            array.psum.eq(accumulators.psum),
+            accumulators.bias.eq(weights.bias),
+            accumulators.read_en.eq(matmul.read_en),
+            accumulators.read_bank.eq(matmul.read_bank),
+            accumulators.read_address.eq(matmul.read_address),
+            accumulators.init_zero.eq(matmul.init_zero),
+            accumulators.init_bias.eq(matmul.init_bias),
+            accumulators.write_en.eq(array.o_valid),
+            accumulators.write_bank.eq(matmul.write_bank),
+            accumulators.write_address.eq(matmul.write_address),
+            accumulators.write_data.eq(array.o),
+            self.flags.eq(array.o_flags.as_value()),
+            self.outside_write.eq(accumulators.outside_write),
+            self.outside_read.eq(accumulators.outside_post),
+            self.outside_address.eq(accumulators.outside_address),
+            *(getattr(self, event).eq(getattr(matmul, event)) for event in MATMUL_EVENTS),
+        ]
+        return m
