@@ -136,7 +136,7 @@ class StoreEngine(wiring.Component):
     Words of the next command are read, and its bursts requested, while the beats of the current
     one leave.
 
-    Throughput: one beat per cycle, at most one word per cycle; two idle cycles per run.
+    Throughput: one beat per cycle, at most one word per cycle; one idle cycle per run.
     The first burst is requested 5 cycles after the command; a beat is offered
     ``BUFFER_READ_LATENCY`` + 2 cycles after the read of its last word.
 
@@ -219,46 +219,53 @@ class StoreEngine(wiring.Component):
             reader.read.data.eq(self.read.data),
         ]
 
-        # Bursts: one queue for those whose beats are due, one for those without a response.
-        beats_layout = data.StructLayout({"length": 8, "offset": range(beat_granules), "first": 1})
+        # Bursts: a queue of those whose beats are due, one of those without a response.
         response_layout = data.StructLayout({"address": config.axi_address_width, "final": 1})
-        m.submodules.due = due = SyncFIFO(width=beats_layout.size, depth=OUTSTANDING_WRITES)
+        m.submodules.due = due = SyncFIFO(width=8, depth=OUTSTANDING_WRITES)
         m.submodules.pending = pending = SyncFIFO(
             width=response_layout.size, depth=OUTSTANDING_WRITES
         )
         planned = planner.o.payload
-        due_in = data.View(beats_layout, due.w_data)
         pending_in = data.View(response_layout, pending.w_data)
         m.d.comb += [
             self.write.request.payload.address.eq(planned.address),
             self.write.request.payload.length.eq(planned.length),
             self.write.request.valid.eq(planner.o.valid & pending.w_rdy),
             planner.o.ready.eq(self.write.request.ready & pending.w_rdy),
-            due_in.length.eq(planned.length),
-            due_in.offset.eq(planned.offset),
-            due_in.first.eq(planned.first),
+            due.w_data.eq(planned.length),
             pending_in.address.eq(planned.address),
             pending_in.final.eq(planned.final),
             due.w_en.eq(planner.o.valid & planner.o.ready),
             pending.w_en.eq(due.w_en),
         ]
 
+        # Where each run begins in its first beat.
+        if beat_granules == 1:
+            m.d.comb += unpacker.offset.valid.eq(1)
+        else:
+            m.submodules.offsets = offsets = SyncFIFO(
+                width=len(planned.offset), depth=OUTSTANDING_WRITES
+            )
+            m.d.comb += [
+                offsets.w_data.eq(planned.offset),
+                offsets.w_en.eq(due.w_en & planned.first),
+                unpacker.offset.payload.eq(offsets.r_data),
+                unpacker.offset.valid.eq(offsets.r_rdy),
+                offsets.r_en.eq(unpacker.offset.ready),
+            ]
+
         # Beats.
-        burst = data.View(beats_layout, due.r_data)
         beat = self.write.data.payload
         sent = Signal(8)  # beats of this burst
-        placed = Signal()  # the unpacker knows this burst's offset
         blank = Signal()  # send beats without strobes
         m.d.comb += [
             unpacker.i.payload.eq(reader.o.payload),
             unpacker.i.valid.eq(reader.o.valid),
             reader.o.ready.eq(unpacker.i.ready),
-            unpacker.offset.payload.eq(burst.offset),
-            unpacker.offset.valid.eq(due.r_rdy & burst.first & ~placed),
             self.write.data.valid.eq(due.r_rdy & (unpacker.o.valid | blank)),
             unpacker.o.ready.eq(due.r_rdy & self.write.data.ready),
             beat.data.eq(unpacker.o.payload.data),
-            beat.last.eq(sent == burst.length),
+            beat.last.eq(sent == due.r_data),
             self.beat.eq(self.write.data.valid & self.write.data.ready),
             due.r_en.eq(self.beat & beat.last),
         ]
@@ -269,12 +276,10 @@ class StoreEngine(wiring.Component):
         # A beat on offer when the halt comes keeps its payload until it is taken.
         with m.If(halt & (~self.write.data.valid | self.write.data.ready)):
             m.d.sync += blank.eq(1)
-        with m.If(unpacker.offset.valid & unpacker.offset.ready):
-            m.d.sync += placed.eq(1)
         with m.If(self.beat):
             m.d.sync += sent.eq(sent + 1)
             with m.If(beat.last):
-                m.d.sync += [sent.eq(0), placed.eq(0)]
+                m.d.sync += sent.eq(0)
 
         # Responses.
         response = data.View(response_layout, pending.r_data)

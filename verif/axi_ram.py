@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["AXI_RAM", "SimMemory", "wrapper_verilog"]
+__all__ = ["AXI_RAM", "SimMemory", "component_ports", "wrapper_verilog"]
 
 AXI_RAM = Path(__file__).parent / "rtl" / "axi_ram.v"
 """Verilog source; give it to ``runner.build(files=[AXI_RAM])``."""
@@ -58,6 +58,24 @@ def _control_ports(address_width, data_width):
         ("output", "write_beats", 32),
         ("output", "protocol_errors", 32),
     ]
+
+
+def component_ports(component, *, without):
+    """The ports of an Amaranth component for :func:`wrapper_verilog`.
+
+    Names are those that :func:`verif.runner.verilog` gives; the ones that begin with ``without``,
+    the AXI port's, are left out.
+    """
+    from amaranth.hdl import Value
+    from amaranth.lib.wiring import Flow
+
+    ports = []
+    for path, member, value in component.signature.flatten(component):
+        name = "__".join(map(str, path))
+        if not name.startswith(without):
+            way = "output" if member.flow is Flow.Out else "input"
+            ports.append((way, name, len(Value.cast(value))))
+    return ports
 
 
 def wrapper_verilog(

@@ -1,11 +1,13 @@
 """LoadEngine, StoreEngine and the AXI multiplexers on Verilator; see verif/cocotb_dma.py."""
 
 import json
+import re
 
 import pytest
 
 from hw.config import make_config
 from verif import runner
+from verif.axi_ram import AXI_RAM, component_ports, wrapper_verilog
 from verif.dma_bench import DmaBench
 
 _SMALL = {"variant": "baseline", "axi_address_width": 32}
@@ -46,3 +48,29 @@ def test_dma(name, seed):
         build, "verif.cocotb_dma", seed=seed, extra_env={"DMA_CONFIG": json.dumps(fields)}
     )
     print(f"seed {seed}, built in {build.seconds:.1f} s, ran in {result.seconds:.1f} s")
+
+
+def test_throughput(seed):
+    fields = {"variant": "max"}
+    config = make_config(**fields)
+    bench = DmaBench(config)
+    text = runner.verilog(bench, name="dma_bench")
+    wrapper = wrapper_verilog(
+        name="dma_with_ram",
+        design="dma_bench",
+        ports=component_ports(bench, without="axi__"),
+        axi_prefix="axi__",
+        address_width=config.axi_address_width,
+        data_width=config.axi_data_width,
+        id_width=1,
+        size_bytes=1 << 18,
+    )
+    build = runner.build(
+        {"dma_bench.v": text, "wrapper.v": wrapper}, toplevel="dma_with_ram", files=[AXI_RAM]
+    )
+    result = runner.run(
+        build, "verif.cocotb_dma_speed", seed=seed, extra_env={"DMA_CONFIG": json.dumps(fields)}
+    )
+    lines = re.findall(r"(?:load|store), .* extra cycles per run", result.log)
+    assert len(lines) == 8
+    print(f"seed {seed}", *lines, sep="\n")
