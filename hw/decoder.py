@@ -83,7 +83,7 @@ class OperandDecoder(wiring.Component):
         value = Mux(code[-1], -magnitude, magnitude)
         late = Signal.like(self.significand, reset_less=True)
         m.d.sync += [
-            late.value.eq(Mux(zero, 0, Mux(exponent[0], value << 1, value))),
+            late.value.eq(Mux(zero, 0, Mux(exponent[0], value.shift_left(1), value))),
             late.zero.eq(zero),
             late.infinite.eq(infinite),
         ]

@@ -57,7 +57,7 @@ class PartialSum(wiring.Component):
         grid = stage(Mux(absent, 0, ((exponent + 1) >> 1) + self._grid_base), "grid")
         m.d.comb += self.grid.eq(grid)
         magnitude = Cat(Const(0, 6), mantissa, Const(1, 1))
-        magnitude = Mux(exponent[0], magnitude >> 1, magnitude)
+        magnitude = Mux(exponent[0], magnitude.shift_right(1), magnitude)
         value = stage(Mux(absent, 0, magnitude), "value_1")
         sign = stage(self.psum[31], "sign_1")
         special = stage(exponent == 0xFF, "special")
@@ -85,7 +85,7 @@ class PartialSum(wiring.Component):
             for bit in bits:
                 amount = 2 << bit
                 lost = lost | (distance[bit] & value[:amount].any())
-                value = Mux(distance[bit], value >> amount, value)[:WINDOW_BITS]
+                value = Mux(distance[bit], value.shift_right(amount), value)[:WINDOW_BITS]
             if cycle == 6:
                 value = Mux(far, 0, value ^ sign.replicate(WINDOW_BITS))
                 lost, sign = lost | (far & present), sign & ~far

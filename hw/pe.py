@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .decoder import exponent_layout, significand_layout
 from .formats import FloatFormat, IntFormat
+from .multiplier import RegisteredMultiplier
 
 __all__ = ["DROP_DISTANCE", "WINDOW_BITS", "FloatPE", "IntegerPE", "grid_width"]
 
@@ -144,15 +145,14 @@ class FloatPE(wiring.Component):
         m.d.comb += difference.eq(self.top - grid)
         m.d.sync += [distance.eq(difference), far.eq(difference[4:].any())]
 
-        # Shifts before the multiplier.
+        # Shifts before the multiplier, then the product.
         factors = {}
         for side, half in (("x", self.x_significand), ("w", active["significand"])):
             value = half.value
             for bit in plan.before[side]:
                 # As wide as the shifted value: the sign extends into the unshifted one.
-                value = Mux(distance[bit], value, value << (2 << bit))
-            factors[side] = Signal(value.shape(), name=f"factor_{side}", reset_less=True)
-            m.d.sync += factors[side].eq(value)
+                value = Mux(distance[bit], value, value.shift_left(2 << bit))
+            factors[side] = value
         x, w = self.x_significand, active["significand"]
         infinite = Signal(reset_less=True)
         undefined = Signal(reset_less=True)
@@ -165,9 +165,11 @@ class FloatPE(wiring.Component):
         late = [Signal(reset_less=True, name=f"after_{bit}") for bit in plan.after]
         m.d.sync += [late[i].eq(distance[bit]) for i, bit in enumerate(plan.after)]
 
-        # Product.
-        product = Signal(len(factors["x"]) + len(factors["w"]), reset_less=True)
-        m.d.sync += product.eq(factors["x"] * factors["w"])
+        m.submodules.multiplier = multiplier = RegisteredMultiplier(
+            len(factors["x"]), len(factors["w"])
+        )
+        m.d.comb += [multiplier.a.eq(factors["x"]), multiplier.b.eq(factors["w"])]
+        product = multiplier.o
         infinite, undefined, drop, *late = _delay(m, [infinite, undefined, drop, *late])
 
         # Shifts after the multiplier. Its top bit repeats the sign.
@@ -178,10 +180,10 @@ class FloatPE(wiring.Component):
         for select, bit in zip(late, plan.after, strict=True):
             amount = 2 << bit
             losses.append(select & value[:amount].any())
-            value = Mux(select, value >> amount, value).as_signed()
+            value = Mux(select, value.shift_right(amount), value).as_signed()
         if plan.excess > 0:
             losses.append(value[: plan.excess].any())
-            value = value >> plan.excess
+            value = value.shift_right(plan.excess)
         negative = product[-1]
         term = Signal.like(self.term, reset_less=True)
         lost, plus, minus = (Signal(name=n, reset_less=True) for n in ("cut", "plus", "minus"))

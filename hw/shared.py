@@ -26,7 +26,9 @@ from amaranth.hdl import (
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib.wiring import In
 
-__all__ = ["SharedModules", "add_shared", "emit_verilog"]
+__all__ = ["TECHNOLOGIES", "SharedModules", "add_shared", "emit_verilog"]
+
+TECHNOLOGIES = (None, "ecp5")
 
 _HEADER = re.compile(r"\A/\*.*?\*/\n", re.DOTALL)
 
@@ -36,9 +38,16 @@ class SharedModules:
 
     Components that are given the same module name must be interchangeable; a different class or
     signature under a known name raises ``ValueError``.
+
+    ``technology`` names what the Verilog is for: None for any tool, or "ecp5", which lets components
+    instantiate that family's primitives.
     """
 
-    def __init__(self):
+    def __init__(self, technology: str | None = None):
+        if technology not in TECHNOLOGIES:
+            allowed = ", ".join(map(repr, TECHNOLOGIES))
+            raise ValueError(f"Technology must be one of {allowed}, not {technology!r}")
+        self.technology = technology
         self._components = {}
 
     def add(self, module_name, component):
@@ -78,14 +87,17 @@ def add_shared(m: Module, platform, component, *, name: str, module_name: str, c
     return component
 
 
-def emit_verilog(component, *, name: str, ports: dict | None = None) -> str:
+def emit_verilog(
+    component, *, name: str, ports: dict | None = None, technology: str | None = None
+) -> str:
     """Verilog of ``component`` as module ``name``, followed by the modules it shares.
 
     Every module has the ports ``clk`` and ``rst`` (active high, synchronous) and those of the
     component's signature, with path elements joined by two underscores. ``ports`` replaces the
-    signature's ports of the top module: name -> (signal, direction).
+    signature's ports of the top module: name -> (signal, direction). ``technology``: see
+    :class:`SharedModules`.
     """
-    shared = SharedModules()
+    shared = SharedModules(technology)
     texts = [_convert(component, name, shared, ports)]
     for module_name, child in shared:
         if module_name == name:

@@ -1,0 +1,71 @@
+"""Signed multiplier between two registers, the form that FPGA multiplier blocks have."""
+
+from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["RegisteredMultiplier"]
+
+_ECP5_WIDTH = 18
+
+
+class RegisteredMultiplier(wiring.Component):
+    """``o = a * b``, 2 cycles later: registered operands, registered product.
+
+    Throughput 1 per cycle. The registers are not reset.
+
+    Most tools find both registers inside the FPGA's multiplier block by themselves. Yosys does not
+    for ECP5, which costs a fifth of the clock frequency of an array; elaborated for the technology
+    ``"ecp5"`` (see :func:`hw.shared.emit_verilog`) the block is instantiated with its registers.
+
+    Members
+    -------
+    a, b : In, signed
+    o : Out, signed, as wide as both together
+    """
+
+    LATENCY = 2
+
+    def __init__(self, a_width: int, b_width: int):
+        super().__init__(
+            {
+                "a": In(signed(a_width)),
+                "b": In(signed(b_width)),
+                "o": Out(signed(a_width + b_width)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        fits = max(len(self.a), len(self.b)) <= _ECP5_WIDTH
+        if getattr(platform, "technology", None) == "ecp5" and fits:
+            m.submodules.block = self._ecp5_block()
+            return m
+        a = Signal.like(self.a, name="a_1", reset_less=True)
+        b = Signal.like(self.b, name="b_1", reset_less=True)
+        product = Signal.like(self.o, name="product", reset_less=True)
+        m.d.sync += [a.eq(self.a), b.eq(self.b), product.eq(a * b)]
+        m.d.comb += self.o.eq(product)
+        return m
+
+    def _ecp5_block(self):
+        ports = {
+            "i_CLK0": ClockSignal(),
+            "i_CE0": Const(1, 1),
+            "i_RST0": Const(0, 1),
+            "i_SIGNEDA": Const(1, 1),
+            "i_SIGNEDB": Const(1, 1),
+            "i_SOURCEA": Const(0, 1),
+            "i_SOURCEB": Const(0, 1),
+        }
+        for side, operand in (("A", self.a), ("B", self.b)):
+            for bit in range(_ECP5_WIDTH):
+                ports[f"i_{side}{bit}"] = operand[min(bit, len(operand) - 1)]
+        for bit in range(len(self.o)):
+            ports[f"o_P{bit}"] = self.o[bit]
+        registers = {
+            f"p_REG_{name}_{pin}": f"{pin}0"
+            for name in ("INPUTA", "INPUTB", "OUTPUT")
+            for pin in ("CLK", "CE", "RST")
+        }
+        return Instance("MULT18X18D", **registers, **ports)
