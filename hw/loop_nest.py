@@ -128,6 +128,7 @@ class LoopNest(wiring.Component):
     def elaborate(self, platform):
         m = Module()
 
+        # Only ``valid`` and what leads to it is reset; a start loads everything else.
         # Two stages. Stage A runs one point ahead: it counts, and decides which loop advances
         # next. Stage B adds the strides. Both step together.
         step = Signal()
@@ -138,7 +139,8 @@ class LoopNest(wiring.Component):
         # advance[l]: loop l goes on to its next iteration and the loops inside it start again.
         ends, advance = [], []
         below = Const(1)
-        first, last = Signal.like(self.first), Signal.like(self.last)
+        first = Signal.like(self.first, reset_less=True)
+        last = Signal.like(self.last, reset_less=True)
         for loop in self._loops:
             advance.append(below & ~last[loop])
             below = Signal(name=f"end_{loop}")
@@ -172,22 +174,21 @@ class LoopNest(wiring.Component):
         count = self.count[loop]
         # ahead is the index plus 2: it equals the count in the last iteration but one, whatever
         # the count is, so that ``last`` is ready without subtracting.
-        ahead = Signal(count.shape(), name=f"ahead_{loop}")
-        single = Signal(name=f"single_{loop}")
+        ahead = Signal(count.shape(), name=f"ahead_{loop}", reset_less=True)
+        single = Signal(name=f"single_{loop}", reset_less=True)
         start_value = 2 & ((1 << len(count)) - 1)
-        with m.If(step):
-            with m.If(ends):
-                m.d.sync += [ahead.eq(start_value), first.eq(1), last.eq(single)]
-            with m.Elif(advance):
-                m.d.sync += [ahead.eq(ahead + 1), first.eq(0), last.eq(ahead == count)]
+        # Written so that restarting goes to the reset, advancing to the enable of the flip-flops.
+        is_single = count == 1
         with m.If(self.start):
-            is_single = count == 1
-            m.d.sync += [
-                ahead.eq(start_value),
-                first.eq(1),
-                last.eq(is_single),
-                single.eq(is_single),
-            ]
+            m.d.sync += single.eq(is_single)
+        with m.If(self.start | (step & ends)):
+            m.d.sync += [ahead.eq(start_value), first.eq(1)]
+        with m.Elif(step & advance):
+            m.d.sync += [ahead.eq(ahead + 1), first.eq(0)]
+        with m.If(self.start):
+            m.d.sync += last.eq(is_single)
+        with m.Elif(step & (ends | advance)):
+            m.d.sync += last.eq(Mux(ends, single, ahead == count))
 
     def _follow_affine(self, m, name, track, step, advance):
         """Stage B of one track.
@@ -196,17 +197,20 @@ class LoopNest(wiring.Component):
         new value ``base[l] + stride[l]`` replaces the bases of l and of all loops inside it. A
         loop without stride shares the base of the next loop outside it that has one.
         """
-        value, origin = self.value[name], self.origin[name]
+        value, origin = Signal.like(self.value[name], name=name, reset_less=True), self.origin[name]
+        m.d.comb += self.value[name].eq(value)
         levels = [i for i, loop in enumerate(self._loops) if loop in track.strides]
-        base = {
-            level: value if level == levels[0] else Signal.like(value, name=f"{name}_base{level}")
-            for level in levels
+        base = {levels[0]: value} | {
+            level: Signal.like(value, name=f"{name}_base{level}", reset_less=True)
+            for level in levels[1:]
         }
         # One hot: which base (last: the origin) the next step adds to; which bases it writes.
-        pick = {level: Signal(name=f"{name}_pick{level}") for level in levels}
-        write = {level: Signal(name=f"{name}_write{level}") for level in levels}
-        restart = Signal(name=f"{name}_restart")
-        addend = Signal(value.shape(), name=f"{name}_addend")
+        pick, write = (
+            {level: Signal(name=f"{name}_{what}{level}", reset_less=True) for level in levels}
+            for what in ("pick", "write")
+        )
+        restart = Signal(name=f"{name}_restart", reset_less=True)
+        addend = Signal(value.shape(), name=f"{name}_addend", reset_less=True)
 
         total = Signal.like(value, name=f"{name}_next")
         legs = [Mux(pick[level], Cat(base[level]), 0) for level in levels]
@@ -241,9 +245,10 @@ class LoopNest(wiring.Component):
             m.d.sync += [restart.eq(1), addend.eq(0)]
 
     def _follow_counter(self, m, name, track, step, advance):
-        value, origin = self.value[name], self.origin[name]
+        value, origin = Signal.like(self.value[name], name=name, reset_less=True), self.origin[name]
+        m.d.comb += self.value[name].eq(value)
         through = self._loops.index(track.through)
-        restart = Signal(name=f"{name}_restart")
+        restart = Signal(name=f"{name}_restart", reset_less=True)
         with m.If(step):
             m.d.sync += restart.eq(_any(advance[through + 1 :]))
             m.d.sync += value.eq(Mux(restart, origin, value + 1))

@@ -16,6 +16,7 @@ from .errors import ErrorCode
 from .loop_nest import Affine, LoopNest
 from .post_lane import PostLane
 from .post_writer import PostWriter
+from .shared import add_shared
 
 __all__ = ["PostEngine"]
 
@@ -143,7 +144,13 @@ class PostEngine(wiring.Component):
         # Lanes ----------------
         flags, results = Const(0, 4), []
         for index in range(lanes):
-            m.submodules[f"lane{index}"] = lane = PostLane(self._format)
+            lane = add_shared(
+                m,
+                platform,
+                PostLane(self._format),
+                name=f"lane{index}",
+                module_name=f"adagp_post_lane_{self._format.name}",
+            )
             columns = [
                 read.data.word_select(number * lanes + index, 32)
                 for number in range(core.groups_per_vector)

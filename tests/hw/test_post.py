@@ -12,6 +12,7 @@ from hw.config import make_config
 from hw.formats import FORMATS
 from hw.post import PostEngine
 from hw.post_lane import PostLane
+from hw.shared import emit_verilog
 from verif import runner
 
 #: Rows, columns, lanes: more groups in a vector than in a word and the other way round, one
@@ -41,7 +42,7 @@ def test_engine(size, operand_format, seed):
         "post_lanes": lanes,
     }
     config = make_config(**fields)
-    text = runner.verilog(PostEngine(config, config.cores[0]), name="post")
+    text = emit_verilog(PostEngine(config, config.cores[0]), name="post")
     design = runner.build(text, toplevel="post")
     runner.run(
         design,
