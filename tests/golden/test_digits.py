@@ -51,7 +51,7 @@ def test_size_of_the_network():
 
 @pytest.mark.parametrize("operand_format", ["bf16", "int8"])
 def test_accuracy(model, seed, operand_format):
-    """The task is learnt, and the operand format costs at most one image in a hundred."""
+    """The task is learnt, and the operand format costs at most two images in a hundred."""
     data = digits.load(seed)
     with torch.no_grad():
         reference = model(digits.to_torch(data.test_images)).numpy()
@@ -64,7 +64,7 @@ def test_accuracy(model, seed, operand_format):
     ).forward(data.test_images)
     accuracies = [digits.accuracy(x, data.test_labels) for x in (reference, own.logits)]
     assert accuracies[0] >= 0.97
-    assert abs(accuracies[1] - accuracies[0]) <= 0.01
+    assert abs(accuracies[1] - accuracies[0]) <= 0.02
 
 
 def test_cache_is_read(model, cache, seed):
