@@ -39,6 +39,7 @@ targets:
     tools:
       verilator:
         mode: lint-only
+        verilator_options: [-Wno-fatal]
 """
 
 

@@ -28,8 +28,17 @@ def _listed_files(directory):
         return None
 
 
+def _check_parent(directory):
+    """Raise unless ``directory`` could be made."""
+    parent = next(path for path in directory.parents if path.exists())
+    if not parent.is_dir():
+        raise OutputError(f"output directory {directory}: {parent} is not a directory")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise OutputError(f"output directory {directory}: no permission to write in {parent}")
+
+
 def check_replaceable(directory):
-    """Raise unless ``directory`` does not exist, is empty, or holds only what we wrote.
+    """Raise unless ``directory`` can be made, is empty, or holds only what we wrote.
 
     Raises
     ------
@@ -37,10 +46,12 @@ def check_replaceable(directory):
     """
     try:
         if not directory.exists() and not directory.is_symlink():
+            _check_parent(directory.absolute())
             return
         if not directory.is_dir():
             raise OutputError(f"output directory {directory} is not a directory")
         present = {path.name for path in directory.iterdir()}
+        _check_parent(directory.resolve())
     except OSError as error:
         raise OutputError(f"output directory {directory}: {error.strerror}") from None
     if not present:
