@@ -42,10 +42,9 @@ def matmul_shape(fields):
     return _product(fields, MATMUL_LOOPS[3:]), _product(fields, MATMUL_LOOPS[:3])
 
 
-def _duration(command, config):
+def _duration(command, config, core):
     """(cycles the queue is busy, further cycles until the signal)."""
     fields = command.fields
-    core = config.cores[command.core]
     if command.opcode is Opcode.MATMUL:
         tiles, vectors = matmul_shape(fields)
         # A K tile cannot be shorter than the next one's way into the array.
@@ -74,6 +73,7 @@ class Timeline:
 
     def __init__(self, config, *, shared=True):
         self.config = config
+        self._cores = config.cores
         self.shared = shared
         self.end = START_CYCLES
         self._dispatch, self._free, self._starts = {}, {}, {}
@@ -105,7 +105,7 @@ class Timeline:
             index = self._taken.get(semaphore, 0)
             self._taken[semaphore] = index + 1
             start = max(start, self._tokens[semaphore][index])
-        busy, latency = _duration(command, self.config)
+        busy, latency = _duration(command, self.config, self._cores[command.core])
         self._free[key] = start + busy
         end = start + busy + latency
         self.end = max(self.end, end)

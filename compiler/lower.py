@@ -11,6 +11,7 @@ from .placement import place
 from .planner import plan_run
 from .program import CompiledProgram, StageInfo, encode_commands
 from .run import SEMAPHORES_NEEDED, Run
+from .schedule import RunScheduler
 from .stages import CompileError, stages_of
 from .weights import pack_weights
 
@@ -38,7 +39,7 @@ def compile_network(
         name: Tensor(name=name, offset=offset, **sizes[name]) for name, offset in offsets.items()
     }
     runs = _runs(stages, config, placed, in_predictor, tensors)
-    schedulers = [_plan(config, run, default=predictor_memory is None) for run in runs]
+    schedulers = _plan_all(config, runs, default=predictor_memory is None)
     streams = {core.index: [] for core in config.cores}
     for scheduler in schedulers:
         streams[scheduler.core.index].append(scheduler.commands())
@@ -80,6 +81,23 @@ def _predictor_stages(stages, config, choice):
     if not set(choice) <= {stage.index for stage in stages}:
         raise CompileError(f"predictor_memory must list stages, not {list(choice)}")
     return set(choice)
+
+
+def _plan_all(config, runs, *, default):
+    """Schedulers of all runs; runs that differ only in their images get the same plan."""
+    known, result = {}, []
+    for run in runs:
+        key = (run.stage.index, run.core.index, run.images[1] - run.images[0])
+        if key not in known:
+            known[key] = _plan(config, run, default=default)
+        model = known[key]
+        shift = run.images[0] - model.run.images[0]
+        tiles = tuple(
+            replace(tile, n0=tile.n0 + shift, n1=tile.n1 + shift) for tile in model.plan.tiles
+        )
+        run = replace(run, weights_memory=model.run.weights_memory)
+        result.append(RunScheduler(config, run, replace(model.plan, tiles=tiles)))
+    return result
 
 
 def _plan(config, run, *, default):

@@ -14,8 +14,8 @@ __all__ = ["plan_run"]
 _FRACTIONS = (1, 3 / 4, 1 / 2, 3 / 8, 1 / 4, 3 / 16, 1 / 8, 1 / 16, 1 / 32, 1 / 64)
 #: Slots of the weight ring that are tried, best first.
 _W_SLOTS = (6, 4, 3, 2)
-#: Products above which a plan is not refined further: the start and the end are then a small part.
-_MANY_OPS = 3000
+#: Products that are estimated before the search for a better plan ends.
+_BUDGET = 8000
 #: Most entries a tile can have: strides between entries are signed 16-bit numbers.
 _MOST_VECTORS = 0x7FFF
 #: Estimated cost of two kinds of data sharing a bank.
@@ -36,18 +36,29 @@ def plan_run(config, run):
             f"{run.core.index}: it needs more than {run.core.accumulator_depth} accumulator "
             f"entries or {config.memory_depth[run.core.memories[0]]} buffer words"
         )
-    candidates.sort(key=lambda scheduler: len(scheduler.ops))
-    small = [c for c in candidates if len(c.ops) <= _MANY_OPS] or candidates[:1]
-    ranked = sorted(((_cost(config, c), i) for i, c in enumerate(small)), key=lambda x: x[0])
-    best_cost, best = ranked[0][0], small[ranked[0][1]]
-    if len(best.ops) > _MANY_OPS:
-        return best
-    for _, index in ranked[:3]:
-        for refined in _refinements(config, run, geometry, small[index].plan):
-            cost = _cost(config, refined)
+    candidates.sort(key=lambda scheduler: scheduler.size)
+    if candidates[0].size > _BUDGET:
+        return candidates[0]
+    ranked = []
+    for scheduler, cost in _costs(config, candidates):
+        ranked.append((cost, len(ranked), scheduler))
+    ranked.sort(key=lambda entry: entry[:2])
+    best_cost, _, best = ranked[0]
+    for _, _, scheduler in ranked[:3]:
+        for refined, cost in _costs(config, _refinements(config, run, geometry, scheduler.plan)):
             if cost < best_cost:
                 best_cost, best = cost, refined
     return best
+
+
+def _costs(config, schedulers):
+    """(scheduler, cost) of those that fit the time there is."""
+    spent = 0
+    for scheduler in schedulers:
+        spent += scheduler.size
+        yield scheduler, _cost(config, scheduler)
+        if spent > _BUDGET:
+            return
 
 
 def _cost(config, scheduler):
@@ -178,8 +189,8 @@ def _refinements(config, run, geometry, plan):
             if len(boxes) <= 10 and boxes not in heads:
                 heads.append(boxes)
     splits = [plan.tiles]
-    for first in (0, 2 * columns, 4 * columns, 8 * columns):
-        for last in (0, columns, 2 * columns, 4 * columns):
+    for first in (2 * columns, 4 * columns, 0, 8 * columns):
+        for last in (2 * columns, columns, 4 * columns, 0):
             tiles = list(plan.tiles)
             if first and geometry.vectors(tiles[0]) > first:
                 tiles[:1] = split_tile(geometry, tiles[0], first, small_first=True)

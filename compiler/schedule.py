@@ -53,35 +53,14 @@ class RunScheduler:
         self.group_of = {
             nt: index for index, (begin, end) in enumerate(self.groups) for nt in range(begin, end)
         }
-        self._number()
+        #: About how many MATMULs there are.
+        self.size = len(plan.tiles) * nts * len(plan.boxes)
         self.fits = self._place()
-
-    def _number(self):
-        """Products in order as (tile, column tile, box, x item, w item), and their items."""
-        plan = self.plan
-        self.x_items, self.w_items, self.ops = [], [], []
-        x_known, w_known = {}, {}
-        for t in range(len(plan.tiles)):
-            for nt in range(self.geometry.column_tiles):
-                boxes = plan.boxes
-                if t == nt == 0 and len(boxes) == 1:
-                    boxes = plan.head_boxes
-                for box in boxes:
-                    whole = len(plan.boxes) == 1
-                    x_key = (t, nt, box) if plan.chunk_x else (t,)
-                    w_key = (0 if plan.resident else t, nt, None if whole else box)
-                    op = len(self.ops)
-                    x = _use(self.x_items, x_known, x_key, op)
-                    w = _use(self.w_items, w_known, w_key, op)
-                    self.ops.append((t, nt, box, x, w))
 
     def _x_box(self, item):
         return item.what[2] if self.plan.chunk_x else self.geometry.whole
 
-    def _w_words(self, item):
-        box = item.what[2]
-        if box is None:
-            return self.geometry.weight_words
+    def _w_words(self, box):
         return box.tiles * self.core.columns + (0 if box.first else self.geometry.bias_words)
 
     def chunk(self, group):
@@ -94,18 +73,17 @@ class RunScheduler:
         return first, last, -(-row // self.core.word_bytes)
 
     def _place(self):
-        """Give every item its address; whether they fit."""
+        """Find room for the slots; whether there is any."""
         plan, geometry = self.plan, self.geometry
-        x_slot = max(
-            geometry.slab_words(plan.tiles[item.what[0]], self._x_box(item))
-            for item in self.x_items
-        )
-        w_slot = max(self._w_words(item) for item in self.w_items)
-        out_slot = max(tile.pixels for tile in plan.tiles) * max(
+        x_boxes = plan.boxes if plan.chunk_x else (geometry.whole,)
+        self.x_slot = max(geometry.slab_words(tile, box) for tile in plan.tiles for box in x_boxes)
+        self.w_slot = max(self._w_words(box) for box in plan.boxes)
+        self.out_slot = max(tile.pixels for tile in plan.tiles) * max(
             self.chunk(group)[2] for group in range(len(self.groups))
         )
-        w_size = w_slot * (len(self.w_items) if plan.resident else plan.w_slots)
-        sizes = [x_slot * plan.x_slots, out_slot * plan.out_slots]
+        self.w_slots = geometry.column_tiles if plan.resident else plan.w_slots
+        w_size = self.w_slot * self.w_slots
+        sizes = [self.x_slot * plan.x_slots, self.out_slot * plan.out_slots]
         own = self.core.memories[0]
         shared = self.run.weights_memory == own
         if shared:
@@ -116,17 +94,34 @@ class RunScheduler:
         )
         if placed is None or apart is None:
             return False
-        x_base, self.out_base = placed[0][:2]
-        w_base = placed[0][2] if shared else apart[0][0]
+        self.x_base, self.out_base = placed[0][:2]
+        self.w_base = placed[0][2] if shared else apart[0][0]
         #: No two kinds of data share a bank.
         self.spread = placed[1]
-        for index, item in enumerate(self.x_items):
-            item.address = x_base + index % plan.x_slots * x_slot
-        slots = len(self.w_items) if plan.resident else plan.w_slots
-        for index, item in enumerate(self.w_items):
-            item.address = w_base + index % slots * w_slot
-        self.out_slot = out_slot
         return True
+
+    def _number(self):
+        """Products in order as (tile, column tile, box, x item, w item), and their items."""
+        plan, geometry = self.plan, self.geometry
+        self.x_items, self.w_items, self.ops = [], [], []
+        x_known, w_known = {}, {}
+        for t in range(len(plan.tiles)):
+            for nt in range(geometry.column_tiles):
+                boxes = plan.boxes
+                if t == nt == 0 and len(boxes) == 1:
+                    boxes = plan.head_boxes
+                for box in boxes:
+                    whole = len(plan.boxes) == 1
+                    x_key = (t, nt, box) if plan.chunk_x else (t,)
+                    w_key = (0 if plan.resident else t, nt, geometry.whole if whole else box)
+                    op = len(self.ops)
+                    x = _use(self.x_items, x_known, x_key, op)
+                    w = _use(self.w_items, w_known, w_key, op)
+                    self.ops.append((t, nt, box, x, w))
+        for item in self.x_items:
+            item.address = self.x_base + item.index % plan.x_slots * self.x_slot
+        for item in self.w_items:
+            item.address = self.w_base + item.index % self.w_slots * self.w_slot
 
     # Commands --------------------------------------------------------------------------------
 
@@ -136,6 +131,7 @@ class RunScheduler:
 
     def commands(self):
         """The run's commands, in an order in which they could also run one by one."""
+        self._number()
         loads = sorted([*self._x_loads(), *self._w_loads()], key=lambda load: (load[0], load[1]))
         pending = [command for _, _, commands in loads for command in commands]
         if not self.run.first:
@@ -205,8 +201,8 @@ class RunScheduler:
             tile_bytes = self.run.weights.shape[0] // self.geometry.column_tiles
             base = self.run.weights.offset + item.what[1] * tile_bytes
             earliest = wait = 0
-            if not plan.resident and index >= plan.w_slots:
-                earliest = self.w_items[index - plan.w_slots].last_use + 1
+            if index >= self.w_slots:
+                earliest = self.w_items[index - self.w_slots].last_use + 1
                 wait = self._mask(Semaphore.W_FREE)
             signal = self._mask(Semaphore.W_FULL)
             if index == 0 and head:
@@ -218,8 +214,8 @@ class RunScheduler:
                     place = max(0, position - LOOKAHEAD)
                     yield place, position, self._load(item.address + skip, moves, 0, signal)
                 continue
-            first = item.what[2].first if item.what[2] else 0
-            moves = [self._block(base, self._w_offset(first), self._w_words(item))]
+            first = item.what[2].first
+            moves = [self._block(base, self._w_offset(first), self._w_words(item.what[2]))]
             group = (index - bool(head)) % per_token
             last = group == per_token - 1 or index == len(self.w_items) - 1
             if group == 0:
@@ -257,11 +253,11 @@ class RunScheduler:
             wait |= self._mask(Semaphore.ACC_FREE)
         if x.last_use == op and x.index + plan.x_slots < len(self.x_items):
             signal |= self._mask(Semaphore.X_FREE)
-        if not plan.resident and w.last_use == op and w.index + plan.w_slots < len(self.w_items):
+        if w.last_use == op and w.index + self.w_slots < len(self.w_items):
             signal |= self._mask(Semaphore.W_FREE)
         if last:
             signal |= self._mask(Semaphore.ACC_FULL)
-        skip = self._w_offset(box.first) if w.what[2] is None else 0
+        skip = self._w_offset(box.first) - self._w_offset(w.what[2].first)
         fields = matmul_fields(
             geometry,
             plan.tiles[t],
