@@ -6,8 +6,8 @@ NumPy arrays; nothing is taken from the hardware description.
 A column adds R exact products and one float32 partial sum in a window of ``WINDOW_BITS`` bits:
 
 - Each finite non-zero term is written as N * 4**g with an integer g, the *grid exponent*, and
-  |N| < 2**WINDOW_BITS. For a product g = (ex >> 1) + (ew >> 1) - bias - 13, where ex and ew are the
-  exponent codes of the operands; for the partial sum g = ((e + 1) >> 1) - 78.
+  |N| < 2**WINDOW_BITS. For a product g = (ex >> 1) + (ew >> 1) - bias - 12, where ex and ew are the
+  exponent codes of the operands; for the partial sum g = ((e + 1) >> 1) - 77.
 - The window sits at G, the largest grid exponent of all non-zero terms. Every other term is
   divided by 4**(G - g) and cut to an integer: products round down (towards minus infinity), the
   partial sum rounds towards zero, and a term with G - g >= DROP_DISTANCE becomes zero.
@@ -55,11 +55,11 @@ __all__ = [
     "round_float",
 ]
 
-WINDOW_BITS = 30
+WINDOW_BITS = 28
 DROP_DISTANCE = 16
 
-_PRODUCT_OFFSET = 13
-_PSUM_OFFSET = 78
+_PRODUCT_OFFSET = 12
+_PSUM_OFFSET = 77
 _NO_TERM = -(1 << 20)
 _CHUNK_ELEMENTS = 1 << 16
 
@@ -175,7 +175,7 @@ def dot_error_bound(magnitude, terms: int, rows: int):
 
     ``magnitude`` is the sum of |x * w| over the products plus |start value| (scalar or array, of
     operands as encoded); the products go through the columns ``rows`` at a time. One step cuts at
-    most ``rows`` of its ``rows + 1`` terms by less than 2**-26 of the largest term, rounds by at
+    most ``rows`` of its ``rows + 1`` terms by less than 2**-24 of the largest term, rounds by at
     most 2**-24 of its sum, and may flush a result below 2**-126. No term and no sum exceeds the
     magnitude seen so far plus the error made so far, hence the geometric growth. Holds as long as
     nothing overflows.
@@ -236,7 +236,7 @@ def _column_dot_float(fmt, x, weights, psum):
     products <<= WINDOW_BITS - 2 * fmt.significand_bits - 2
     grids = lanes.grid[:, :, None] + (weights.grid[None, :, :] - np.int32(offset))
     np.copyto(grids, _NO_TERM, where=lanes.nowhere[:, :, None] | weights.nowhere[None, :, :])
-    addend = (mantissa + (1 << 23)) << (5 + (~exponent & 1))
+    addend = (mantissa + (1 << 23)) << (3 + (~exponent & 1))
     addend_grid = ((exponent + 1) >> 1) - _PSUM_OFFSET
     absent = psum_zero | psum_special
     addend = np.where(absent, 0, addend)

@@ -16,7 +16,7 @@ from .trees import delay, reduce_pairs, tree_depth
 
 __all__ = ["DotProductColumn"]
 
-_PSUM_OFFSET = 78  # grid exponent of float32 exponent code 1 is 1 - 78
+_PSUM_OFFSET = 77  # the grid exponent of float32 exponent code 1 is 1 - 77
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,8 @@ class FloatTiming:
 
     @property
     def top_delay(self) -> int:
-        """From the products' grid exponents to the largest of all: two levels per cycle, psum."""
-        return -(-tree_depth(self.rows) // 2) + 1
+        """From the products' grid exponents to the largest of all: a level per cycle, then psum."""
+        return tree_depth(self.rows) + 1
 
     @property
     def skew(self) -> int:
@@ -143,14 +143,13 @@ class DotProductColumn(wiring.Component):
                 pe.swap_significand.eq(self.swap_significand),
             ]
 
-        # Grid of the window: two levels of comparison per cycle, then the partial sum.
+        # Grid of the window: one level of comparison per cycle, then the partial sum.
         product_base = max(0, 65 - fmt.bias)
         psum_base = max(0, fmt.bias - 65)
         grids = [pe.grid for pe in lanes]
         for level in range(tree_depth(rows)):
             grids = reduce_pairs(grids, lambda a, b: Mux(a > b, a, b))
-            if level % 2 == 1 or level == tree_depth(rows) - 1:
-                grids = [delay(m, g, 1, name=f"grid_{level}_{i}") for i, g in enumerate(grids)]
+            grids = [delay(m, g, 1, name=f"grid_{level}_{i}") for i, g in enumerate(grids)]
         some = delay(
             m, Cat(pe.nonzero for pe in lanes).any(), self.timing.top_delay - 1, name="some"
         )

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .formats import FloatFormat
+from .trees import delay
 
 __all__ = ["OperandDecoder", "exponent_layout", "significand_layout"]
 
@@ -61,31 +62,28 @@ class OperandDecoder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         fmt = self._fmt
-        exponent = self.code[fmt.mantissa_bits : -1]
-        code = self.code
+        exponent, mantissa = self.code[fmt.mantissa_bits : -1], self.code[: fmt.mantissa_bits]
+        sign = self.code[-1]
+        zero, special = exponent == 0, exponent == fmt.exponent_max
         early = Signal.like(self.exponent, reset_less=True)
         nan = Signal(reset_less=True)
         m.d.sync += [
             early.grid.eq(exponent[1:]),
-            early.zero.eq(exponent == 0),
-            nan.eq((exponent == fmt.exponent_max) & code[: fmt.mantissa_bits].any()),
+            early.zero.eq(zero),
+            nan.eq(special & mantissa.any()),
         ]
         m.d.comb += [self.exponent.eq(early), self.nan.eq(nan)]
 
-        for index in range(self._skew):
-            delayed = Signal(fmt.width, name=f"code_{index}", reset_less=True)
-            m.d.sync += delayed.eq(code)
-            code = delayed
-        exponent, mantissa = code[fmt.mantissa_bits : -1], code[: fmt.mantissa_bits]
-        zero = exponent == 0
-        infinite = exponent == fmt.exponent_max
+        # Two's complement: a bit flips if any bit below it is set. Cheaper than an adder.
         magnitude = Cat(mantissa, Const(1, 1))
-        value = Mux(code[-1], -magnitude, magnitude)
+        value = Cat(
+            *(bit ^ (sign & magnitude[:i].any()) for i, bit in enumerate(magnitude)), sign
+        ).as_signed()
         late = Signal.like(self.significand, reset_less=True)
         m.d.sync += [
             late.value.eq(Mux(zero, 0, Mux(exponent[0], value.shift_left(1), value))),
             late.zero.eq(zero),
-            late.infinite.eq(infinite),
+            late.infinite.eq(special),
         ]
-        m.d.comb += self.significand.eq(late)
+        m.d.comb += self.significand.eq(delay(m, late, self._skew, name="late"))
         return m

@@ -18,7 +18,7 @@ class PartialSum(wiring.Component):
     Members
     -------
     psum : In, float32 code
-    grid : Out, its grid exponent plus ``grid_base`` + 78, or 0 if it is zero or special; 1 cycle
+    grid : Out, its grid exponent plus ``grid_base`` + 77, or 0 if it is zero or special; 1 cycle
         after ``psum``
     window : In, grid exponent of the window, 2 cycles after ``psum``
     term, carry : Out
@@ -50,13 +50,13 @@ class PartialSum(wiring.Component):
         def stage(value, name):
             return delay(m, value, 1, name=name)
 
-        # Cycle 1: grid exponent; magnitude on the grid (24 bits, 6 zeros, an odd exponent code
+        # Cycle 1: grid exponent; magnitude on the grid (24 bits, 4 zeros, an odd exponent code
         # shifts right by one); special values.
         exponent, mantissa = self.psum[23:31], self.psum[:23]
         absent = (exponent == 0) | (exponent == 0xFF)
         grid = stage(Mux(absent, 0, ((exponent + 1) >> 1) + self._grid_base), "grid")
         m.d.comb += self.grid.eq(grid)
-        magnitude = Cat(Const(0, 6), mantissa, Const(1, 1))
+        magnitude = Cat(Const(0, WINDOW_BITS - 24), mantissa, Const(1, 1))
         magnitude = Mux(exponent[0], magnitude.shift_right(1), magnitude)
         value = stage(Mux(absent, 0, magnitude), "value_1")
         sign = stage(self.psum[31], "sign_1")

@@ -11,7 +11,7 @@ from .multiplier import RegisteredMultiplier
 __all__ = ["DROP_DISTANCE", "WINDOW_BITS", "FloatPE", "IntegerPE", "grid_width"]
 
 #: Magnitude bits of an aligned term; see docs/numerics.md.
-WINDOW_BITS = 30
+WINDOW_BITS = 28
 #: Grid steps (powers of 4) below the largest term at which a term is dropped.
 DROP_DISTANCE = 16
 

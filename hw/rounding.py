@@ -56,36 +56,33 @@ class SumRounder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         width = len(self.total) - 1
-        exponent_shape = signed(len(self.grid) + 3)
+        exponent_shape = signed(len(self.grid) + 2)
 
         def stage(value, name):
             return delay(m, value, 1, name=name)
 
-        # One's complement magnitude.
-        sign = self.total[-1]
-        value = Signal(width)
-        m.d.comb += value.eq(self.total[:-1] ^ sign.replicate(width))
-        # Exponent of the result if no bit has to be shifted.
+        # Leading zeros of the one's complement magnitude: by 32 or 16, then 8, 4, 2 and 1.
+        raw, sign = self.total[:-1], self.total[-1]
         exponent = Signal(exponent_shape)
         m.d.comb += exponent.eq((self.grid << 1) + (width - 1 + 127 - 2 * self._grid_offset))
 
-        def shift_in(value, amount, sign):
+        def shift_in(value, amount, fill):
             amount = min(amount, width)
-            return Cat(sign.replicate(amount), value[: width - amount])
+            return Cat(fill.replicate(amount), value[: width - amount])
 
         def leading(value, amount):
             return ~value[max(0, width - amount) :].any()
 
-        # Leading zeros: by 32 or 16, then 8, 4, 2 and 1.
-        by_32 = stage(leading(value, 32), "by_32") if width >= 32 else Const(0, 1)
-        by_16 = stage(leading(value, 16), "by_16")
-        value, sign, exponent = stage(value, "v0"), stage(sign, "s0"), stage(exponent, "e0")
-        shifted = Signal(width)
-        m.d.comb += shifted.eq(Mux(by_16, shift_in(value, 16, sign), value))
+        magnitude = raw ^ sign.replicate(width)
+        by_32 = stage(leading(magnitude, 32), "by_32") if width >= 32 else Const(0, 1)
+        by_16 = stage(leading(magnitude, 16), "by_16")
+        raw, sign, exponent = stage(raw, "v0"), stage(sign, "s0"), stage(exponent, "e0")
+        shifted = Mux(
+            by_16, shift_in(raw ^ sign.replicate(width), 16, sign), raw ^ sign.replicate(width)
+        )
         if width >= 32:
-            m.d.comb += shifted.eq(
-                Mux(by_32, shift_in(value, 32, sign), Mux(by_16, shift_in(value, 16, sign), value))
-            )
+            # Of a value with 32 leading zeros, ``by_16`` has moved the rest up by 16.
+            shifted = Mux(by_32, shift_in(shifted, 16, sign), shifted)
         zeros = [(by_32, 32), (by_16 & ~by_32, 16)]
         zeros = [(stage(z, f"z{n}"), n) for z, n in zeros]
         by_8 = stage(leading(shifted, 8), "by_8")

@@ -39,8 +39,8 @@ class SharedModules:
     Components that are given the same module name must be interchangeable; a different class or
     signature under a known name raises ``ValueError``.
 
-    ``technology`` names what the Verilog is for: None for any tool, or "ecp5", which lets components
-    instantiate that family's primitives.
+    ``technology`` names what the Verilog is for: None for any tool, or "ecp5", which lets
+    components instantiate that family's primitives.
     """
 
     def __init__(self, technology: str | None = None):

@@ -1,14 +1,11 @@
 """Drives a PEArray in Amaranth's simulator and compares it with golden.numerics."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from amaranth.hdl import Cat
 from amaranth.sim import Simulator
 
 from golden import numerics as nx
-from hw.array import PEArray
 from hw.formats import FORMATS
 
 
@@ -37,7 +34,7 @@ def simulate(array, tiles, *, gaps=None, bank=0):
     results (M, columns) and the flags (M,), and the cycle of every vector and of every result.
     """
     inputs, outputs, loads = [], [], []
-    fmt, rows, columns = array.fmt, array.rows, array.columns
+    fmt, columns = array.fmt, array.columns
     last = len(tiles) - 1
 
     async def bench(ctx):
