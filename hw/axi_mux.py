@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import Flow, In, Out
 
 from .bus import AXI4Signature, ReadChannelSignature, WriteChannelSignature, burst_layout
-from .skid import SkidBuffer
+from .skid import HalfRateRegister, SkidBuffer
 
 __all__ = ["ReadMux", "WriteMux", "axi_id_width", "connect_axi_half"]
 
@@ -80,21 +80,21 @@ def _address_layout(config, id_width):
     return data.StructLayout({"burst": burst_layout(config), "id": id_width})
 
 
-def _drive_address(m, config, axi, channel, skid):
+def _drive_address(m, config, axi, channel, register):
     values = {
-        "id": skid.o.payload.id,
-        "addr": skid.o.payload.burst.address,
-        "len": skid.o.payload.burst.length,
+        "id": register.o.payload.id,
+        "addr": register.o.payload.burst.address,
+        "len": register.o.payload.burst.length,
         "size": config.beat_bytes.bit_length() - 1,
         "burst": _BURST_INCR,
         "lock": 0,
         "cache": _CACHE_MODIFIABLE_BUFFERABLE,
         "prot": 0,
         "qos": 0,
-        "valid": skid.o.valid,
+        "valid": register.o.valid,
     }
     m.d.comb += [getattr(axi, channel + name).eq(value) for name, value in values.items()]
-    m.d.comb += skid.o.ready.eq(getattr(axi, channel + "ready"))
+    m.d.comb += register.o.ready.eq(getattr(axi, channel + "ready"))
 
 
 class ReadMux(wiring.Component):
@@ -102,7 +102,8 @@ class ReadMux(wiring.Component):
 
     The AXI ID is the requester's index; requesters take turns, and the slave may interleave the
     beats of different IDs. A requester that does not take its beat holds up the others. All AXI
-    outputs come from registers. Latency 1 cycle each way, one burst and one beat per cycle.
+    outputs come from registers. Latency 1 cycle each way, one burst every two cycles, one
+    beat per cycle.
 
     Members
     -------
@@ -124,7 +125,9 @@ class ReadMux(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         requesters = [self.requesters[index] for index in range(self.count)]
-        m.submodules.address = address = SkidBuffer(_address_layout(self.config, self.id_width))
+        m.submodules.address = address = HalfRateRegister(
+            _address_layout(self.config, self.id_width)
+        )
         _arbitrate(m, self.config, [channel.request for channel in requesters], address.i)
         _drive_address(m, self.config, self.axi, "ar", address)
 
@@ -164,7 +167,7 @@ class WriteMux(wiring.Component):
     The AXI ID is the requester's index; requesters take turns. Beats follow in the order of the
     requests: a requester that has requested a burst must deliver its beats, or it holds up the
     others. All AXI outputs but ``bready`` come from registers. Latency 1 cycle (responses 0), one
-    burst and one beat per cycle.
+    burst every two cycles, one beat per cycle.
 
     Members
     -------
@@ -187,7 +190,7 @@ class WriteMux(wiring.Component):
         m = Module()
         requesters = [self.requesters[index] for index in range(self.count)]
         layout = _address_layout(self.config, self.id_width)
-        m.submodules.address = address = SkidBuffer(layout)
+        m.submodules.address = address = HalfRateRegister(layout)
         m.submodules.order = order = SyncFIFO(width=self.id_width, depth=WRITE_ORDER_DEPTH)
         granted = stream.Signature(layout).create(path=("granted",))
         grant, taken = _arbitrate(

@@ -190,15 +190,9 @@ class Packer(wiring.Component):
             m.d.sync += position.eq(Mux(run_end, 0, step[:beat_bits]))
             with m.If(run_end):
                 m.d.sync += ending.eq(0)
-            if slot_count > 1 and beat > 1:
-                with m.If(step[beat_bits:].any()):
-                    with m.Switch(used):
-                        for index in range(2, slot_count + 1):
-                            with m.Case(index):
-                                m.d.sync += slots[0].eq(slots[index - 1])
         m.d.sync += level.eq(next_level)
+        beat_in = self.i.payload
         with m.If(self.i.valid & self.i.ready):
-            beat_in = self.i.payload
             begin = Mux(beat_in.first, beat_in.offset, 0)
             m.d.sync += [
                 used.eq(place + 1),
@@ -208,8 +202,23 @@ class Packer(wiring.Component):
             ]
             with m.If(beat_in.first):
                 m.d.sync += position.eq(beat_in.offset)
-            for index, slot in enumerate(slots):
-                with m.If(place == index):
+
+        # Slots: a beat goes to the first free one, what stays moves down to slot 0.
+        moves = Signal()
+        moved = beat_in.data
+        if slot_count > 1 and beat > 1:
+            m.d.comb += moves.eq(emit & (step >= beat))
+            moved = slots[-1]
+            for index in range(2, slot_count):
+                moved = Mux(used == index, slots[index - 1], moved)
+        for index, slot in enumerate(slots):
+            here = Signal(name=f"into_{index}")
+            m.d.comb += here.eq(self.i.valid & self.i.ready & (place == index))
+            if index == 0:
+                with m.If(here | moves):
+                    m.d.sync += slot.eq(Mux(place == 0, beat_in.data, moved))
+            else:
+                with m.If(here):
                     m.d.sync += slot.eq(beat_in.data)
         return m
 

@@ -1,10 +1,41 @@
-"""A stream register that cuts the paths of payload, valid and ready alike."""
+"""Stream registers that cut the paths of payload, valid and ready alike."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["SkidBuffer"]
+__all__ = ["HalfRateRegister", "SkidBuffer"]
+
+
+class HalfRateRegister(wiring.Component):
+    """One-entry stream buffer: every output, ``i.ready`` included, comes from a register.
+
+    Half the registers and none of the multiplexers of a :class:`SkidBuffer`, for streams that
+    need not move in every cycle. Latency 1 cycle, throughput 1 per 2 cycles, empty after reset.
+
+    Parameters
+    ----------
+    shape : shape-castable
+        Payload of both streams.
+    """
+
+    def __init__(self, shape):
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform):
+        m = Module()
+        payload = Signal.like(self.i.payload, name="payload", reset_less=True)
+        valid = Signal()
+        m.d.comb += [
+            self.i.ready.eq(~valid),
+            self.o.valid.eq(valid),
+            self.o.payload.eq(payload),
+        ]
+        with m.If(~valid):
+            m.d.sync += [valid.eq(self.i.valid), payload.eq(self.i.payload)]
+        with m.Elif(self.o.ready):
+            m.d.sync += valid.eq(0)
+        return m
 
 
 class SkidBuffer(wiring.Component):
