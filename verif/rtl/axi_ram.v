@@ -129,7 +129,9 @@ module axi_ram #(
         ar_address[ar_head] + ({{(ADDRESS_WIDTH-8){1'b0}}, r_beat} << SHIFT);
     wire [1:0] r_response = response(r_address);
     wire r_start = ar_in != ar_out && now - ar_time[ar_head] >= {16'b0, read_latency} && !pause_r;
-    assign arready = ar_in - ar_out != QUEUE && !pause_ar;
+    // A difference of its own width: it wraps as the pointers do.
+    wire [QUEUE_BITS:0] ar_used = ar_in - ar_out;
+    assign arready = ar_used != QUEUE && !pause_ar;
     always @(posedge clk) begin
         if (arvalid && arready) begin
             ar_id[ar_in[QUEUE_BITS-1:0]] <= arid;
@@ -179,7 +181,8 @@ module axi_ram #(
     wire [1:0] w_total = w_response > w_worst ? w_response : w_worst;
     wire w_end = w_beat == aw_length[w_head];
     wire b_start = w_out != b_out && now - b_time[b_head] >= {16'b0, write_latency} && !pause_b;
-    assign awready = aw_in - b_out != QUEUE && !pause_aw;
+    wire [QUEUE_BITS:0] aw_used = aw_in - b_out;
+    assign awready = aw_used != QUEUE && !pause_aw;
     assign wready = aw_in != w_out && !pause_w;
     reg [DATA_WIDTH-1:0] merged;
     integer lane;
