@@ -160,7 +160,8 @@ class StoreEngine(wiring.Component):
     read : buffer words
     beat : a beat was sent in this cycle
     error : ``UNALIGNED_ADDRESS``, ``ILLEGAL_FIELD`` (a zero count; a run that ends inside a row,
-        with the buffer word as address), ``MEMORY_WINDOW``, ``WRITE_SLVERR``, ``WRITE_DECERR``
+        with the buffer word as address; the latter goes unseen where a word is one granule, as
+        rows make no difference there), ``MEMORY_WINDOW``, ``WRITE_SLVERR``, ``WRITE_DECERR``
     """
 
     def __init__(self, config, core):

@@ -20,6 +20,7 @@ class ErrorCode(enum.IntEnum):
 
     NONE = 0, "no error"
     UNDEFINED_COMMAND = 1, "undefined opcode; address: the command's DRAM address"
+    # Of a run that ends inside a row, the address is that of the buffer word.
     ILLEGAL_FIELD = 2, "a field outside its range; address: the DRAM address the command names"
     UNALIGNED_ADDRESS = 3, "not a multiple of the granule; address: the command's DRAM address"
     MEMORY_WINDOW = 4, "an access outside the memory window; address: the DRAM address"
