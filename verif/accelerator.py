@@ -7,20 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from hw.accelerator import Accelerator
 from hw.axi_mux import axi_id_width
 from hw.config import AdaGPConfig
-from hw.shared import emit_verilog
-from rtl_gen.ports import top_ports
+from rtl_gen.generate import accelerator_verilog, top_name
 from verif import runner
+from verif.axi_ram import AXI_RAM
 from verif.record import BASE, RunRecord
 
-__all__ = ["Outcome", "Run", "Simulator", "build", "emit", "run"]
+__all__ = ["Outcome", "Run", "Simulator", "build", "run"]
 
 #: Least size of the simulated memory: programs that fit share one build.
 MINIMUM_MEMORY_BYTES = 1 << 20
 
-_RTL = Path(__file__).parent / "rtl"
+_SIMULATED_TOP = Path(__file__).parent / "rtl" / "adagp_sim.v"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,30 +64,24 @@ class Outcome:
     written: np.ndarray
 
 
-def emit(config: AdaGPConfig) -> tuple[str, str]:
-    """Name of the top module and Verilog text, as ``python -m rtl_gen`` writes it."""
-    name = f"adagp_{config.variant}"
-    accelerator = Accelerator(config)
-    return name, emit_verilog(accelerator, name=name, ports=top_ports(accelerator))
-
-
 def build(config: AdaGPConfig, *, memory_bytes: int = 0, waves: bool = False) -> Simulator:
-    """Emit and compile the accelerator with a memory of at least ``memory_bytes``."""
+    """Emit what ``python -m rtl_gen`` writes and compile it with ``memory_bytes`` or more."""
     size = max(MINIMUM_MEMORY_BYTES, 1 << (memory_bytes - 1).bit_length())
     begin = time.perf_counter()
-    name, text = emit(config)
+    name, (text, _ports) = top_name(config), accelerator_verilog(config)
     seconds = time.perf_counter() - begin
+    two = config.has_predictor_core
     design = runner.build(
         {f"{name}.v": text},
         toplevel="adagp_sim",
-        files=[_RTL / "axi_ram.v", _RTL / "adagp_sim.v"],
+        files=[AXI_RAM, _SIMULATED_TOP],
         parameters={
             "DATA_WIDTH": config.axi_data_width,
             "ADDRESS_WIDTH": config.axi_address_width,
             "ID_WIDTH": axi_id_width(1 + len(config.cores)),
             "SIZE_BYTES": size,
         },
-        defines={"ADAGP_TOP": name},
+        defines={"ADAGP_TOP": name} | ({"ADAGP_TWO_CORES": 1} if two else {}),
         waves=waves,
     )
     return Simulator(

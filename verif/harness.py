@@ -4,7 +4,6 @@ Python wakes only for register accesses, the interrupt and the back door; in bet
 runs alone.
 """
 
-import contextlib
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
+from verif.axi_ram import SimMemory
 from verif.driver import Driver
 from verif.record import BASE, RunRecord
 
@@ -92,9 +92,8 @@ class Harness:
         self.config = config
         self.base = base
         self.driver = Driver(config, LiteMaster(dut))
+        self.memory = SimMemory(dut, prefix="")
         dut.external.value = 0
-        self.stalls()
-        self.errors()
         Clock(dut.clk, PERIOD_NS, unit="ns").start()
 
     async def reset(self, cycles: int = 4) -> None:
@@ -112,51 +111,23 @@ class Harness:
     def stalls(self, share: float = 0.0, *, latency: int = 0, seed: int = 1) -> None:
         """Every channel of the memory pauses in ``share`` of the cycles, each burst waits for
         ``latency`` cycles."""
-        for channel in ("aw", "w", "b", "ar", "r"):
-            getattr(self.dut, f"stall_{channel}").value = round(255 * share)
-        self.dut.read_latency.value = latency
-        self.dut.write_latency.value = latency
-        self.dut.seed.value = seed
-
-    def errors(self, *, address: int = 0, size: int = 0, response: int = 0) -> None:
-        """The memory answers bursts in ``size`` bytes from ``address`` with ``response``."""
-        self.dut.error_base.value = address
-        self.dut.error_size.value = size
-        self.dut.error_resp.value = response
+        pause = round(255 * share)
+        self.memory.set_stalls(aw=pause, w=pause, b=pause, ar=pause, r=pause)
+        self.memory.set_latency(read=latency, write=latency)
+        self.memory.set_seed(seed)
 
     # Back door -------------------------------------------------------------------------------
 
     async def load(self, data: bytes, offset: int = 0) -> None:
-        """Write ``data`` at ``offset`` in the memory window; whole beats."""
-        beat = self.config.beat_bytes
-        if offset % beat:
-            raise ValueError(f"offset must be a multiple of {beat}, not {offset}")
-        padded = bytes(data) + bytes(-len(data) % beat)
-        words = np.frombuffer(padded, np.uint8).reshape(-1, beat)
-        Path("memory_in.bin").write_bytes(words[:, ::-1].tobytes())
-        self.dut.load_first.value = (self.base + offset) // beat
-        self.dut.load_count.value = len(words)
-        await self._toggle("load")
+        """Write ``data`` at ``offset`` in the memory window."""
+        await self.memory.load(self.base + offset, data)
 
     async def dump(self, size: int) -> tuple[bytes, np.ndarray]:
         """The first ``size`` bytes of the window, and for each beat the cycle of its last write."""
-        beat = self.config.beat_bytes
-        first, count = self.base // beat, -(-size // beat)
-        self.dut.dump_first.value = first
-        self.dut.dump_last.value = first + count - 1
-        await self._toggle("dump")
-        words = _words("memory_out.hex", count)
-        data = b"".join(bytes.fromhex(word)[::-1] for word in words)
-        written = np.array([int(word, 16) for word in _words("written.hex", count)], np.int64)
-        return data[:size], written
-
-    async def _toggle(self, name):
-        request, done = getattr(self.dut, name), getattr(self.dut, f"{name}_done")
-        target = 1 - int(done.value)
-        request.value = target
-        await self.wait(2)
-        if int(done.value) != target:
-            raise Timeout(f"the memory's back door did not {name}")
+        data = await self.memory.dump(self.base, size)
+        words = Path("written.hex").read_text().split()
+        cycles = [int(word, 16) for word in words if not word.startswith(("@", "/"))]
+        return bytes(data), np.array(cycles, np.int64)
 
     # Runs ------------------------------------------------------------------------------------
 
@@ -195,22 +166,14 @@ class Harness:
             cycles=cycles,
             seconds=seconds,
             protocol_errors=int(self.dut.protocol_errors.value),
+            both_cores=int(self.dut.both_cores.value),
         )
 
     async def run(self, *, size, program, program_size, timeout_cycles) -> RunRecord:
         """Start a program and wait for its end."""
-        with contextlib.suppress(FileNotFoundError):
-            Path("memory_in.bin").unlink()
+        await self.driver.clear_flags()
         await self.start(size=size, program=program, program_size=program_size)
         first, begin = int(self.dut.cycle.value), time.perf_counter()
         await self.interrupt(timeout_cycles)
         seconds = time.perf_counter() - begin
         return await self.record(first, int(self.dut.cycle.value) - first, seconds)
-
-
-def _words(path, count):
-    lines = Path(path).read_text().split("\n")
-    words = [line.strip() for line in lines if line.strip() and line[0] not in "@/"]
-    if len(words) != count:
-        raise AssertionError(f"{path} holds {len(words)} words, not {count}")
-    return words

@@ -22,6 +22,7 @@ class RunRecord:
     cycles : from there to the interrupt, as the test bench saw it
     seconds : wall time of these cycles
     protocol_errors : violations of AXI rules that the memory model has seen since the reset
+    both_cores : cycles of this run in which the arrays of both cores took a vector
     """
 
     done: bool
@@ -35,6 +36,7 @@ class RunRecord:
     cycles: int
     seconds: float
     protocol_errors: int
+    both_cores: int
 
     def as_dict(self):
         """Plain values, for JSON."""

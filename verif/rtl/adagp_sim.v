@@ -5,6 +5,8 @@
 //
 // - cycle counts since the reset; written[word] is the cycle in which a memory word was written
 //   last, dumped to LOG_FILE together with the memory.
+// - both_cores counts the cycles since the last write to CONTROL in which the arrays of both cores
+//   took a vector; zero without ADAGP_TWO_CORES.
 module adagp_sim #(
     parameter DATA_WIDTH = 64,
     parameter ADDRESS_WIDTH = 32,
@@ -17,6 +19,7 @@ module adagp_sim #(
     input external,
     output irq,
     output reg [31:0] cycle,
+    output reg [31:0] both_cores,
 
     input [11:0] s_axil_awaddr,
     input [2:0] s_axil_awprot,
@@ -234,4 +237,12 @@ module adagp_sim #(
         if (ram.wvalid && ram.wready) written[ram.w_address[SHIFT +: INDEX]] <= cycle;
         if (dump != dump_done) $writememh(LOG_FILE, written, dump_first, dump_last);
     end
+
+`ifdef ADAGP_TWO_CORES
+    wire both = accelerator.core0.vectors && accelerator.core1.vectors;
+`else
+    wire both = 0;
+`endif
+    wire start = s_axil_awvalid && s_axil_awready && s_axil_awaddr == 12'h040;
+    always @(posedge clk) both_cores <= rst || start ? 0 : both_cores + {31'b0, both};
 endmodule
