@@ -1,0 +1,148 @@
+"""Command line of the verification: ``python -m verif``."""
+
+import argparse
+import sys
+import time
+
+from rich.console import Console
+from rich.markup import escape
+
+from hw.config import PRESETS, VARIANTS, ConfigError
+from hw.formats import FORMATS
+from rtl_gen.selection import select_config
+from verif import report
+from verif.results import SimulationFailed
+from verif.runner import BuildFailed
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m verif",
+        description="Run the accelerator's RTL in Verilator and compare it bit for bit with the "
+        "golden models.",
+        epilog="Exit status: 0 all right, 1 a mismatch or a failed simulation, 2 wrong input.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser(
+        "run",
+        help="run cases of the regression",
+        description="Run cases of the regression; every program runs twice without a reset in "
+        "between, and everything it stores is compared.",
+    )
+    run.add_argument("cases", nargs="*", metavar="CASE", help="names from --list, or all")
+    run.add_argument("--list", action="store_true", help="list the cases and end")
+    run.add_argument(
+        "--variant", default="all", choices=(*VARIANTS, "all"), help="of digits (default: all)"
+    )
+    run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
+    run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
+    run.add_argument("--images", type=int, default=200, help="of digits (default: 200)")
+    run.add_argument("--format", choices=tuple(FORMATS), help="operand format")
+    _add_settings(run)
+    run.add_argument("--quick", action="store_true", help="fewer and smaller runs of each case")
+    run.add_argument("--stalls", action="store_true", help="the memory pauses and answers late")
+    run.add_argument("--waves", action="store_true", help="leave VCD waveforms for GTKWave")
+
+    bench = commands.add_parser(
+        "bench",
+        help="measure utilisation and simulation speed",
+        description="Measure array utilisation with the RTL's own counters, emission time and "
+        "simulation speed; results are checked bit for bit.",
+    )
+    bench.add_argument("--case", default="all", choices=("conv", "matmul", "all"))
+    bench.add_argument("--variant", default="baseline", choices=tuple(VARIANTS))
+    bench.add_argument("--preset", default="paper", help="default: paper")
+    bench.add_argument("--format", choices=tuple(FORMATS), help="operand format")
+    _add_settings(bench)
+    bench.add_argument("--seed", type=int, default=1)
+    bench.add_argument("--json", metavar="FILE", help="write everything to this file as well")
+    return parser
+
+
+def _add_settings(parser):
+    parser.add_argument(
+        "--set", dest="settings", metavar="KEY=VALUE", action="append", default=[],
+        help="one field of the configuration; may be repeated",
+    )  # fmt: skip
+
+
+def main(arguments=None) -> int:
+    """Run the command line; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    console = Console(soft_wrap=False)
+    try:
+        settings = _settings(options)
+        if options.command == "bench":
+            from verif import bench
+
+            return bench.main(options, settings, console)
+        return _run(options, settings, console)
+    except (ConfigError, ValueError, OSError) as error:
+        print(f"verif: {error}", file=sys.stderr)
+        return 2
+
+
+def _settings(options):
+    """The fields that ``--set`` and ``--format`` give; checks them together with the preset."""
+    settings = list(options.settings)
+    if options.format is not None:
+        settings.append(f"operand_format={options.format}")
+    variant = "max" if options.variant == "all" else options.variant
+    config = select_config(variant=variant, preset=options.preset, settings=settings)
+    names = [setting.partition("=")[0] for setting in settings]
+    return {name: getattr(config, name) for name in names}
+
+
+def _run(options, settings, console):
+    from verif.cases import CASES, Options
+
+    if options.list:
+        for name, case in CASES.items():
+            console.print(f"{name:12}{case.description}", highlight=False)
+        return 0
+    names = list(CASES) if "all" in options.cases else options.cases
+    unknown = [name for name in names if name not in CASES]
+    if unknown or not names:
+        what = f"unknown case {', '.join(unknown)}" if unknown else "no case named"
+        raise ValueError(f"{what}; cases are {', '.join(CASES)}, all")
+    case_options = Options(
+        variants=tuple(VARIANTS) if options.variant == "all" else (options.variant,),
+        preset=options.preset,
+        settings=settings,
+        seed=options.seed,
+        images=options.images,
+        quick=options.quick,
+        stalls=options.stalls,
+        waves=options.waves,
+        report=lambda line: console.print(line, style="dim", highlight=False),
+    )
+    console.print(f"seed {options.seed} (repeat with --seed {options.seed})", highlight=False)
+    begin, steps, failures = time.perf_counter(), [], []
+    for name in names:
+        iterator = CASES[name].run(case_options)
+        while True:
+            with console.status(f"{name}: building and simulating ..."):
+                try:
+                    step = next(iterator, None)
+                except (SimulationFailed, BuildFailed) as error:
+                    failures.append(f"{name}: {error}")
+                    console.print(f"[red]FAIL[/] {name}: {escape(str(error))}", highlight=False)
+                    break
+            if step is None:
+                break
+            steps.append(step)
+            report.print_step(console, step)
+            if not step.execution.passed:
+                failures.append(step.name)
+    if names == ["digits"] and steps:
+        report.print_digits(console, steps)
+    verdict = f"[red]{len(failures)} failed[/]" if failures else "[green]all passed[/]"
+    seconds = time.perf_counter() - begin
+    console.print(f"{len(steps)} simulations, {verdict}, {seconds:.0f} s", highlight=False)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
