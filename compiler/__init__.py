@@ -1,9 +1,8 @@
 """Compiler: a ``torch.nn.Sequential`` into a command stream, a DRAM image and a memory map."""
 
-from .lower import compile_network
+from .errors import CompileError
 from .memory import Tensor
 from .program import CompiledProgram, ProgramError, StageInfo
-from .stages import CompileError
 
 __all__ = ["CompileError", "CompiledProgram", "ProgramError", "StageInfo", "Tensor", "compile"]
 
@@ -37,6 +36,9 @@ def compile(model, config, input_shape, *, placement=None, parameters=None, pred
     CompileError
         naming the layer, why it cannot be compiled and what can.
     """
+    # PyTorch takes seconds to import; whoever only reads programs does without.
+    from .lower import compile_network
+
     return compile_network(
         model,
         config,

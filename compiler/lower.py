@@ -6,13 +6,14 @@ from math import lcm
 from hw.commands import Opcode
 
 from .cost import Command, Timeline, matmul_shape
+from .errors import CompileError
 from .memory import Tensor, round_up
 from .placement import place
 from .planner import plan_run
 from .program import CompiledProgram, StageInfo, encode_commands
 from .run import SEMAPHORES_NEEDED, Run
 from .schedule import RunScheduler
-from .stages import CompileError, stages_of
+from .stages import stages_of
 from .weights import pack_weights
 
 __all__ = ["compile_network"]

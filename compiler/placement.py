@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .stages import CompileError
+from .errors import CompileError
 from .tiling import Geometry
 
 __all__ = ["Placement", "place"]

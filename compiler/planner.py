@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from .cost import estimate
+from .errors import CompileError
 from .run import Plan, Semaphore, group_unit
 from .schedule import RunScheduler
-from .stages import CompileError
 from .tiling import Geometry, k_boxes, split_tile, tile_grid
 
 __all__ = ["plan_run"]

@@ -3,9 +3,12 @@
 import enum
 from dataclasses import dataclass
 from math import gcd
+from typing import TYPE_CHECKING
 
 from .memory import Tensor
-from .stages import Stage
+
+if TYPE_CHECKING:
+    from .stages import Stage
 
 __all__ = ["Plan", "Run", "SEMAPHORES_NEEDED", "Semaphore", "group_unit"]
 
@@ -42,7 +45,7 @@ class Run:
     last : none comes after it
     """
 
-    stage: Stage
+    stage: "Stage"
     core: object
     images: tuple
     source: Tensor

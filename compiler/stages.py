@@ -13,15 +13,12 @@ from torch import nn
 
 from hw.formats import FLOAT32
 
+from .errors import CompileError
 from .weights import codes_of, storage
 
-__all__ = ["CompileError", "Stage", "stages_of"]
+__all__ = ["Stage", "stages_of"]
 
 ALLOWED = "Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d and Flatten"
-
-
-class CompileError(ValueError):
-    """A network that cannot be compiled; the text names the layer, the reason and what can."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,128 @@
+"""Networks into stages: how layers merge, and the message of every layer that is refused."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import compiler
+from compiler.stages import stages_of
+from compiler.weights import codes_of, pack_weights
+from golden.numerics import FLOAT32, FORMATS, decode, encode
+from golden.stages import group_layers
+from hw.config import make_config
+from hw.formats import FORMATS as HW_FORMATS
+
+CONFIG = make_config(variant="baseline", preset="tiny")
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2)],
+        [nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.AvgPool2d(3)],
+        [nn.ReLU(), nn.AvgPool2d(2), nn.ReLU(), nn.ReLU()],
+        [nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), nn.Conv2d(4, 5, 3), nn.Flatten()],
+    ],
+)
+def test_same_stages_as_golden(layers):
+    model = nn.Sequential(*layers)
+    ours, golden = stages_of(model, (2, 3, 8, 8), CONFIG), group_layers(model, (3, 8, 8))
+    assert len(ours) == len(golden)
+    for stage, expected in zip(ours, golden, strict=True):
+        channels, height, width = expected.output_shape
+        assert stage.output_shape == (2, height, width, channels)
+        assert stage.relu == expected.relu
+        assert stage.wide == expected.wide
+        assert {"max": "max", "sum": "average", None: None}[stage.pool] == (
+            expected.pool and expected.pool.kind
+        )
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([nn.Conv2d(3, 6, 3, groups=3)], "layer 0 Conv2d: groups must be 1, not 3"),
+        ([nn.Conv2d(4, 6, 3)], "layer 0 Conv2d: expects 4 input channels but gets 3"),
+        ([nn.Conv2d(3, 6, 3, padding_mode="circular", padding=1)], "padding_mode must be 'zeros'"),
+        ([nn.Conv2d(3, 6, 9)], r"kernel \(9, 9\) is larger than its 8 x 8 input"),
+        ([nn.ReLU(), nn.Sigmoid()], "layer 1 Sigmoid: not supported; allowed are Conv2d, Linear"),
+        ([nn.Linear(8, 2)], "layer 0 Linear: a linear layer needs Flatten before it"),
+        ([nn.Flatten(), nn.Linear(8, 2)], "expects 8 features but gets 192"),
+        ([nn.Flatten(), nn.Conv2d(3, 1, 1)], "layer 1 Conv2d: a convolution cannot follow Flatten"),
+        ([nn.Flatten(), nn.MaxPool2d(2)], "layer 1 MaxPool2d: a pooling layer cannot follow"),
+        ([nn.Flatten(2)], "layer 0 Flatten: Flatten must keep only dimension 0"),
+        ([nn.MaxPool2d(3, padding=1)], "layer 0 MaxPool2d: padding must be 0, not 1"),
+        ([nn.MaxPool2d(2, dilation=2)], "dilation must be 1, not 2"),
+        ([nn.MaxPool2d(2, ceil_mode=True)], "ceil_mode must be False"),
+        ([nn.MaxPool2d(2, return_indices=True)], "return_indices must be False"),
+        ([nn.AvgPool2d(2, divisor_override=3)], "divisor_override must be None"),
+        ([nn.AvgPool2d(9)], r"window \(9, 9\) is larger than its 8 x 8 input"),
+        ([nn.Flatten()], "the model has no layer that computes"),
+    ],
+)
+def test_refused_layers(layers, message):
+    with pytest.raises(compiler.CompileError, match=message):
+        compiler.compile(nn.Sequential(*layers), CONFIG, (2, 3, 8, 8))
+
+
+def test_other_errors():
+    model = nn.Sequential(nn.Conv2d(3, 4, 1))
+    with pytest.raises(compiler.CompileError, match="must be a torch.nn.Sequential, not Conv2d"):
+        compiler.compile(nn.Conv2d(3, 4, 1), CONFIG, (2, 3, 8, 8))
+    with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\)"):
+        compiler.compile(model, CONFIG, (3, 8, 8))
+    with pytest.raises(compiler.CompileError, match="placement 'split' needs two cores"):
+        compiler.compile(model, CONFIG, (2, 3, 8, 8), placement="split")
+    with pytest.raises(compiler.CompileError, match="placement must list a core from 0 to 0"):
+        compiler.compile(model, CONFIG, (2, 3, 8, 8), placement=[1])
+    with pytest.raises(compiler.CompileError, match="does not reach a predictor memory"):
+        compiler.compile(model, CONFIG, (2, 3, 8, 8), predictor_memory=[0])
+    integer = make_config(variant="baseline", preset="tiny", operand_format="int8")
+    with pytest.raises(compiler.CompileError, match="int8 needs parameters, one entry for each"):
+        compiler.compile(model, integer, (2, 3, 8, 8))
+    few = make_config(variant="baseline", preset="tiny", semaphores=6)
+    with pytest.raises(compiler.CompileError, match="semaphores must be at least 10, not 6"):
+        compiler.compile(model, few, (2, 3, 8, 8))
+    pool = nn.Sequential(nn.AvgPool2d(8))
+    shallow = make_config(variant="baseline", preset="tiny", accumulator_depth=16)
+    with pytest.raises(compiler.CompileError, match="layer .*AvgPool2d: not even one output fits"):
+        compiler.compile(pool, shallow, (2, 3, 8, 8))
+
+
+@pytest.mark.parametrize("name", list(HW_FORMATS))
+def test_codes_equal_golden(name, rng):
+    bits = rng.integers(0, 1 << 32, 20_000, dtype=np.uint64).astype(np.uint32)
+    values = bits.view(np.float32)
+    values = np.where(np.isnan(values), np.float32(np.nan), values)
+    narrow = np.ldexp(rng.normal(size=20_000), rng.integers(-30, 20, 20_000)).astype(np.float32)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, 1.5, 2.5, -2.5, 65519.9, 65520.0], np.float32)
+    values = np.concatenate([values, narrow, special, np.float32([np.nan])])
+    if not HW_FORMATS[name].is_float:
+        values = values[np.isfinite(values)]
+    got, expected = codes_of(HW_FORMATS[name], values), encode(FORMATS[name], values)
+    wrong = np.flatnonzero(got != expected)
+    assert not len(wrong), (
+        f"{values[wrong[0]]!r}: expected {expected[wrong[0]]:#x}, not {got[wrong[0]]:#x}"
+    )
+
+
+def test_weight_words():
+    """Every weight is where the array expects it, everything else is zero."""
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Conv2d(5, 7, (2, 3)))
+    config = make_config(variant="baseline", preset="tiny", rows=3, columns=4)
+    core = config.cores[0]
+    (stage,) = stages_of(model, (1, 5, 8, 8), config)
+    packed = pack_weights(stage, core)
+    assert packed.shape[0] == 2
+    bias_bytes = core.bias_words * core.word_bytes
+    bias = np.ascontiguousarray(packed[:, : 4 * core.columns]).view("<u4")
+    np.testing.assert_array_equal(
+        decode(FLOAT32, bias.reshape(-1)[:7]), model[0].bias.detach().double().numpy()
+    )
+    words = np.ascontiguousarray(packed[:, bias_bytes:]).view("<u2").reshape(2, 2, 2, 3, 4, 3)
+    for co, ci, kh, kw in np.ndindex(8, 6, 2, 3):
+        got = words[co // 4, ci // 3, kh, kw, co % 4, ci % 3]
+        expected = stage.weight[co, ci, kh, kw] if co < 7 and ci < 5 else 0
+        assert got == expected, f"weight {(co, ci, kh, kw)}"
