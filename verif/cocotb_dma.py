@@ -161,15 +161,19 @@ async def error_responses(dut):
 async def stopped(dut):
     """``stop`` at any moment: what is under way ends, nothing follows, the next start works."""
     bench = Bench(dut)
+    bench.stalls(0)
+    await bench.reset()
+    length = 8 * config.axi_burst_beats * config.beat_bytes
+    length = -(-length // (2 * WORD)) * 2 * WORD
+    command = plain(dram_address=GRANULE, run_bytes=length, run_stride=length)
     for name in ("load", "store"):
         for _ in range(8):
+            words = [bench.random_bytes(WORD) for _ in rows_of(command)]
+            await bench.poke(0, words)
+            old = bench.random_bytes(MEMORY_BYTES)
+            bench.ram.write(0, old)
             bench.stalls(bench.random.choice([0, 0.3, 0.6]))
-            await bench.reset()
-            length = 8 * config.axi_burst_beats * config.beat_bytes
-            length = -(-length // (2 * WORD)) * 2 * WORD
-            await bench.issue(
-                name, plain(dram_address=GRANULE, run_bytes=length, run_stride=length)
-            )
+            await bench.issue(name, command)
             await ClockCycles(dut.clk, bench.random.randint(1, 60))
             dut.stop.value = 1
             busy = getattr(dut, f"{name}_busy")
@@ -180,5 +184,17 @@ async def stopped(dut):
             assert not dut.axi__awvalid.value, "a write request after the stop"
             assert int(dut.beats.value) == before, "beats after the stop"
             bench.no_error(name)
+            # Every byte is the old one or, if a STORE came so far, the right new one.
+            new = bytearray(old)
+            if name == "store":
+                for start, count, word in rows_of(command):
+                    new[bench.base + start : bench.base + start + count] = words[word][:count]
+            actual = bench.ram.read(0, MEMORY_BYTES)
+            if actual not in (old, bytes(new)):
+                for at, choice in enumerate(zip(actual, old, new, strict=True)):
+                    assert choice[0] in choice[1:], (
+                        f"byte {at:#x}: {choice[0]:#04x}, neither the old {choice[1]:#04x} "
+                        f"nor the new {choice[2]:#04x}"
+                    )
             bench.stalls(0)
             await works(bench, name)
