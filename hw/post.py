@@ -1,7 +1,7 @@
 """POST: reduces accumulators to results and writes them to the buffer."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, signed
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bus import (
@@ -17,6 +17,7 @@ from .loop_nest import Affine, LoopNest
 from .post_lane import PostLane
 from .post_writer import PostWriter
 from .shared import add_shared
+from .skid import SkidBuffer
 
 __all__ = ["PostEngine"]
 
@@ -107,39 +108,54 @@ class PostEngine(wiring.Component):
             nest.start.eq(begin),
             writer.start.eq(begin),
         ]
-        window_first = nest.first.pw & nest.first.ph
-        window_last = nest.last.pw & nest.last.ph
+        # The port's ready does not reach the nest: two steps wait in between.
+        step_layout = data.StructLayout(
+            {
+                "entry": 16,
+                "group": selector,
+                "active": lanes,
+                "window_first": 1,
+                "window_last": 1,
+                "output_last": 1,
+                "final": 1,
+            }
+        )
+        m.submodules.steps = steps = ResetInserter(self.stop)(SkidBuffer(step_layout))
+        m.d.comb += [
+            nest.next.eq(steps.i.ready),
+            steps.i.valid.eq(nest.valid),
+            steps.i.payload.entry.eq(nest.value.entry),
+            steps.i.payload.group.eq(nest.value.group),
+            steps.i.payload.active.eq(Cat(nest.value.remaining > lane for lane in range(lanes))),
+            steps.i.payload.window_first.eq(nest.first.pw & nest.first.ph),
+            steps.i.payload.window_last.eq(nest.last.pw & nest.last.ph),
+            steps.i.payload.output_last.eq(nest.last.group),
+            steps.i.payload.final.eq(nest.final),
+        ]
+        step = steps.o.payload
         paced, accepted = Signal(), Signal()
         read = self.accumulator
         m.d.comb += [
-            read.valid.eq(nest.valid & writer.room & paced),
+            read.valid.eq(steps.o.valid & writer.room & paced),
             read.bank.eq(command.accumulator_bank),
-            read.address.eq(nest.value.entry),
+            read.address.eq(step.entry),
             accepted.eq(read.valid & read.ready),
-            nest.next.eq(accepted),
-            writer.reserve.eq(accepted & window_last),
-            writer.reserve_last.eq(nest.last.group),
-            writer.reserve_final.eq(nest.final),
+            steps.o.ready.eq(accepted),
+            writer.reserve.eq(accepted & step.window_last),
+            writer.reserve_last.eq(step.output_last),
+            writer.reserve_final.eq(step.final),
         ]
         m.d.sync += self.stall.eq(
             (read.valid & ~read.ready) | (self.write.valid & ~self.write.ready)
         )
 
         # What belongs to a read waits for its data.
-        valid = accepted
-        about = Cat(
-            window_first,
-            window_last,
-            *(nest.value.remaining > lane for lane in range(lanes)),
-            nest.value.group,
-        )
+        valid, about = accepted, step
         for stage in range(ACCUMULATOR_READ_LATENCY):
             valid_next = Signal(name=f"valid_{stage + 1}")
-            about_next = Signal(len(about), name=f"about_{stage + 1}", reset_less=True)
+            about_next = Signal(step_layout, name=f"about_{stage + 1}", reset_less=True)
             m.d.sync += [valid_next.eq(valid & ~self.stop), about_next.eq(about)]
             valid, about = valid_next, about_next
-        first, last, *active = about[: 2 + lanes]
-        group = about[2 + lanes :]
 
         # Lanes ----------------
         flags, results = Const(0, 4), []
@@ -155,7 +171,7 @@ class PostEngine(wiring.Component):
                 read.data.word_select(number * lanes + index, 32)
                 for number in range(core.groups_per_vector)
             ]
-            with m.Switch(group):
+            with m.Switch(about.group):
                 for number, column in enumerate(columns):
                     with m.Case(number):
                         m.d.comb += lane.i.eq(column)
@@ -163,9 +179,9 @@ class PostEngine(wiring.Component):
                     m.d.comb += lane.i.eq(columns[0])
             m.d.comb += [
                 lane.valid.eq(valid),
-                lane.first.eq(first),
-                lane.last.eq(last),
-                lane.active.eq(active[index]),
+                lane.first.eq(about.window_first),
+                lane.last.eq(about.window_last),
+                lane.active.eq(about.active[index]),
                 lane.relu.eq(command.relu),
                 lane.sum.eq(command.pool == Pool.SUM),
                 lane.wide.eq(command.wide),
