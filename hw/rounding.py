@@ -142,8 +142,11 @@ class SumRounder(wiring.Component):
         )
         exponent = packed[_FRACTION - 1 :].as_signed()
         special = nan | plus | minus
-        overflow = (exponent >= 255) & ~zero & ~special
-        underflow = (exponent <= 0) & ~zero & ~special
+        # At least 255; at most 0. Spelled out, because comparators would be carry chains.
+        large = ~exponent[-1] & (exponent[8:].any() | exponent[:8].all())
+        small = exponent[-1] | ~exponent.any()
+        overflow = large & ~zero & ~special
+        underflow = small & ~zero & ~special
         is_nan = nan | (plus & minus)
         o, flags = Signal(32, reset_less=True), Signal(FLAGS_LAYOUT, reset_less=True)
         m.d.sync += [

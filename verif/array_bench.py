@@ -27,8 +27,11 @@ class Tile:
     enable: int
 
 
-def simulate(array, tiles, *, gaps=None, bank=0):
+def simulate(array, tiles, *, gaps=None, bank=0, alternate=True, preload=False):
     """Streams ``tiles``, alternating banks; weights of the next load while one streams.
+
+    ``alternate=False`` uses one bank only and loads between the tiles; ``preload`` fills both banks
+    before the first vector.
 
     ``gaps`` is a callable that says in which cycles no vector is presented. Returns, per tile, the
     results (M, columns) and the flags (M,), and the cycle of every vector and of every result.
@@ -60,11 +63,17 @@ def simulate(array, tiles, *, gaps=None, bank=0):
             ctx.set(array.w_valid, 0)
 
         which = bank
-        for column in range(columns):
-            load(tiles[0], column, which)
-            await step()
+        for index in range(1 + (preload and last > 0)):
+            for column in range(columns):
+                load(tiles[index], column, which ^ index)
+                await step()
         for index, tile in enumerate(tiles):
-            following = list(range(columns)) if index < last else []
+            if not alternate and index:
+                for column in range(columns):
+                    load(tile, column, which)
+                    await step()
+            ahead = alternate and index < last and not (preload and index == 0)
+            following = list(range(columns)) if ahead else []
             vector = 0
             while vector < len(tile.x) or following:
                 # The other bank is free once this one has been used.
@@ -81,7 +90,7 @@ def simulate(array, tiles, *, gaps=None, bank=0):
                         load(tiles[index + 1], following.pop(0), which ^ 1)
                     vector += 1
                 await step()
-            which ^= 1
+            which ^= alternate
         for _ in range(array.LATENCY + 2):
             await step()
         loads.extend(taken)
@@ -96,6 +105,22 @@ def simulate(array, tiles, *, gaps=None, bank=0):
         words = np.array([unpack(o, 32, columns) for o, _ in part], dtype=np.uint32)
         results.append((words.reshape(-1, columns), np.array([f for _, f in part])))
     return results, inputs, loads
+
+
+def idle_outputs(array, *, cycles):
+    """Set of (o_valid, o_flags) seen in the cycles after reset without input."""
+    seen = set()
+
+    async def bench(ctx):
+        for _ in range(cycles):
+            seen.add((ctx.get(array.o_valid), ctx.get(array.o_flags.as_value())))
+            await ctx.tick()
+
+    simulator = Simulator(array)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    return seen
 
 
 def expected(fmt_name, tile):
