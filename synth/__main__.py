@@ -1,0 +1,28 @@
+"""Command line of the synthesis reports: ``python -m synth <report>``."""
+
+import argparse
+import sys
+
+from . import column
+from .errors import ToolError
+
+#: Name -> (module with ``add_arguments`` and ``run``, one line of help).
+REPORTS = {"column": (column, "area per multiply-accumulate and Fmax of one column of the array")}
+
+
+def main(arguments=None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m synth", description=__doc__.splitlines()[0])
+    reports = parser.add_subparsers(dest="report", required=True, metavar="report")
+    for name, (module, text) in REPORTS.items():
+        module.add_arguments(reports.add_parser(name, help=text, description=text))
+    parsed = parser.parse_args(arguments)
+    try:
+        REPORTS[parsed.report][0].run(parsed)
+    except (ToolError, OSError) as error:
+        print(f"python -m synth {parsed.report}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

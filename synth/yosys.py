@@ -1,0 +1,83 @@
+"""Synthesis for ECP5 with Yosys."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ToolError
+
+__all__ = ["CellCounts", "synthesize_ecp5"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellCounts:
+    """Cells of a netlist.
+
+    Members
+    -------
+    lut4 : four-input look-up tables, without those of carry chains
+    ccu2c : carry cells, two look-up tables each
+    mult18 : MULT18X18D blocks
+    ff : flip-flops
+    """
+
+    lut4: int
+    ccu2c: int
+    mult18: int
+    ff: int
+
+    @property
+    def lut4eq(self) -> int:
+        """Look-up tables in all: LUT4 + 2 CCU2C."""
+        return self.lut4 + 2 * self.ccu2c
+
+    @classmethod
+    def from_statistics(cls, text: str, top: str) -> "CellCounts":
+        """From what Yosys ``stat -json`` wrote about the flat module ``top``."""
+        try:
+            cells = json.loads(text)["modules"]["\\" + top]["num_cells_by_type"]
+        except (ValueError, KeyError) as error:
+            raise ToolError(f"The cell statistics of {top} cannot be read: {error!r}") from None
+        unknown = [name for name in cells if name.startswith("$") and name != "$scopeinfo"]
+        if unknown:
+            raise ToolError(f"Yosys left cells unmapped: {', '.join(sorted(unknown))}")
+        return cls(
+            lut4=cells.get("LUT4", 0),
+            ccu2c=cells.get("CCU2C", 0),
+            mult18=cells.get("MULT18X18D", 0),
+            ff=cells.get("TRELLIS_FF", 0),
+        )
+
+
+def synthesize_ecp5(verilog: str, *, top: str, name: str, directory: Path) -> CellCounts:
+    """Map module ``top`` of ``verilog`` to ECP5 cells, flattened, with ``synth_ecp5``.
+
+    Writes ``name.v``, ``name.json`` (netlist), ``name.stat`` and ``name.log`` into ``directory``.
+    Raises :class:`ToolError` if Yosys is not installed or fails.
+    """
+    if importlib.util.find_spec("pyosys") is None:
+        raise ToolError("Yosys is not installed: pip install pyosys")
+    (directory / f"{name}.v").write_text(verilog)
+    passes = (
+        f"read_verilog {name}.v",
+        f"synth_ecp5 -top {top} -json {name}.json",
+        f"tee -q -o {name}.stat stat -json",
+    )
+    # A process of its own: Yosys ends the interpreter when it meets an error.
+    program = "from pyosys import libyosys as y\nd = y.Design()\n" + "".join(
+        f"y.run_pass({command!r}, d)\n" for command in passes
+    )
+    (directory / f"{name}.stat").unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=directory, capture_output=True, text=True, check=False
+    )
+    (directory / f"{name}.log").write_text(done.stdout + done.stderr)
+    statistics = directory / f"{name}.stat"
+    if done.returncode or not statistics.exists():
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "?")
+        raise ToolError(f"Yosys failed on {name}: {reason} (log: {directory / name}.log)")
+    return CellCounts.from_statistics(statistics.read_text(), top)
