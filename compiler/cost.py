@@ -50,7 +50,11 @@ def _duration(command, config, core):
         # A K tile cannot be shorter than the next one's way into the array.
         return tiles * max(vectors, core.columns + 1) + COMMAND_CYCLES, MATMUL_LATENCY_CYCLES
     if command.opcode is Opcode.POST:
-        return _product(fields, POST_LOOPS) + COMMAND_CYCLES, POST_LATENCY_CYCLES
+        results = _product(fields, POST_LOOPS[2:])
+        # A wide result leaves as several groups, one in each cycle.
+        groups = core.chunks_per_wide if fields["wide"] else 1
+        window = _product(fields, POST_LOOPS[:2])
+        return results * max(window, groups) + COMMAND_CYCLES, POST_LATENCY_CYCLES
     if command.opcode is Opcode.HALT:
         return 0, 0
     run, count = fields["run_bytes"], fields["run_count"]
