@@ -23,7 +23,7 @@ class MatmulEngine(wiring.Component):
     (``stall_weights``), the accumulators it would add to are still in the pipeline
     (``stall_hazard``; only when a K tile has fewer vectors than :attr:`hazard_cycles`), or the
     buffer serves another client (``stall_buffer``). Between two commands there is a gap of
-    4 cycles. The pipeline behind a vector never stops.
+    3 cycles. The pipeline behind a vector never stops.
 
     The weight side of the next command is accepted as soon as the loader is free, so that its
     first tile loads while the last tile of this one streams.
@@ -116,7 +116,7 @@ class MatmulEngine(wiring.Component):
         # ``pending`` has been given to the weight loader and waits for the vectors' side.
         command, pending = Signal(layout), Signal(layout)
         active, has_pending = Signal(), Signal()
-        accept, begin = Signal(), Signal()
+        accept, begin, continues = Signal(), Signal(), Signal()
         m.d.comb += [
             self.weights.payload.address.eq(self.command.payload.w_address),
             self.weights.payload.bias.eq(self.command.payload.init == Init.BIAS),
@@ -126,10 +126,17 @@ class MatmulEngine(wiring.Component):
             self.weights.valid.eq(self.command.valid & ~has_pending),
             self.command.ready.eq(self.weights.ready & ~has_pending),
             accept.eq(self.command.valid & self.command.ready),
-            begin.eq(has_pending & ~active),
+            begin.eq(has_pending & (~active | (nest.next & nest.final))),
         ]
+        with m.If(nest.next & nest.final):
+            m.d.sync += active.eq(0)
         with m.If(begin):
             m.d.sync += [command.eq(pending), active.eq(1), has_pending.eq(0)]
+            # Adding to the very sums of the command before is like a further K tile of it.
+            m.d.sync += continues.eq(
+                (pending.accumulator_address == command.accumulator_address)
+                & (pending.accumulator_bank == command.accumulator_bank)
+            )
         with m.If(accept):
             m.d.sync += [pending.eq(self.command.payload), has_pending.eq(1)]
         m.d.sync += nest.start.eq(begin)
@@ -161,6 +168,7 @@ class MatmulEngine(wiring.Component):
                     "init_zero": 1,
                     "init_bias": 1,
                     "reads_sums": 1,
+                    "other_sums": 1,
                     "tile_start": 1,
                     "tile_end": 1,
                     "bias_end": 1,
@@ -188,13 +196,12 @@ class MatmulEngine(wiring.Component):
                 step.init_zero.eq(first_tile & (command.init == Init.ZERO)),
                 step.init_bias.eq(first_tile & (command.init == Init.BIAS)),
                 step.reads_sums.eq(~first_tile | (command.init == Init.ACCUMULATOR)),
+                step.other_sums.eq(first_tile & ~continues),
                 step.tile_start.eq(first.wo & first.ho & first.n),
                 step.tile_end.eq(tile_end),
                 step.bias_end.eq(first_tile & tile_end & (command.init == Init.BIAS)),
                 step.final.eq(nest.final),
             ]
-            with m.If(nest.final):
-                m.d.sync += active.eq(0)
         with m.If(nest.next):
             m.d.sync += has_step.eq(1)
         with m.Elif(issue):
@@ -208,19 +215,22 @@ class MatmulEngine(wiring.Component):
             m.d.sync += loaded.eq(0)
         has_weights = ~step.tile_start | loaded
         distance = self.hazard_cycles
-        settle, vectors = Signal(range(distance + 1)), Signal(range(distance + 1))
-        with m.If(settle != 0):
-            m.d.sync += settle.eq(settle - 1)
+        # ``vectors`` counts down from the distance over one tile; what is left at its end is how
+        # long the next tile, which adds to the same sums in the same order, must wait. A command
+        # that adds to other sums waits until the pipeline is empty.
+        vectors, settle, drain = (
+            Signal(range(distance + 1), name=name) for name in ("vectors", "settle", "drain")
+        )
+        left = Mux(step.tile_start, distance, vectors)
+        for counter, start in ((settle, Mux(left == 0, 0, left - 1)), (drain, distance)):
+            with m.If(issue & step.tile_end):
+                m.d.sync += counter.eq(start)
+            with m.Elif(counter != 0):
+                m.d.sync += counter.eq(counter - 1)
         with m.If(issue):
-            # ``vectors`` counts down from the distance over one tile; what is left at its end is
-            # what the next tile must wait for. A new command may use other entries: wait for all.
-            left = Mux(step.tile_start, distance, vectors)
             m.d.sync += vectors.eq(Mux(left == 0, 0, left - 1))
-            with m.If(step.final):
-                m.d.sync += settle.eq(distance)
-            with m.Elif(step.tile_end):
-                m.d.sync += settle.eq(Mux(left == 0, 0, left - 1))
-        hazard = step.tile_start & step.reads_sums & (settle != 0)
+        waits = Mux(step.other_sums, drain, settle) != 0
+        hazard = step.tile_start & step.reads_sums & waits
         go = Signal()
         m.d.comb += [
             go.eq(has_step & has_weights & ~hazard),

@@ -34,6 +34,7 @@ class Bench:
         self.words = self.config.buffer_banks * self.config.buffer_bank_depth
         self.disturbance = np.random.default_rng(seed + 1)
         self.sent = self.finished = 0
+        self.last_sums = 0, 0
         self.payload_mask = (1 << command_layout(Opcode.MATMUL).size) - 1
         self.sums = np.zeros((2, self.core.accumulator_depth, self.core.columns), np.uint32)
 
@@ -76,13 +77,17 @@ class Bench:
             ]
             if reach[1] - reach[0] >= self.words or tiles * core.columns + bias > self.words:
                 continue
+            bank, entry = self.last_sums
+            if rng.random() < 0.6 or entry + vectors > core.accumulator_depth:
+                bank, entry = rng.integers(2), rng.integers(core.accumulator_depth - vectors + 1)
+            self.last_sums = bank, entry
             return {
-                "accumulator_bank": int(rng.integers(2)),
+                "accumulator_bank": int(bank),
                 "init": int(init),
                 "channels": int(rng.integers(1, core.columns + 2)),
                 "x_address": int(rng.integers(-reach[0], self.words - reach[1])),
                 "w_address": int(rng.integers(self.words - tiles * core.columns - bias + 1)),
-                "accumulator_address": int(rng.integers(core.accumulator_depth - vectors + 1)),
+                "accumulator_address": int(entry),
                 **{f"{n}_count": counts[n] for n in MATMUL_LOOPS},
                 **{f"{n}_stride": strides[n] for n in MATMUL_LOOPS},
                 "h_origin": int(rng.integers(-2, 2)),
