@@ -61,7 +61,7 @@ class CommandFetch(wiring.Component):
         m.submodules.fifo = fifo = SyncFIFO(width=config.axi_data_width, depth=AHEAD * beats)
 
         running = Signal()
-        offset, end, limit = Signal(33), Signal(33), Signal(33)
+        offset, end = Signal(33), Signal(33)
         room = Signal(range(AHEAD + 1), init=AHEAD)
         outstanding = Signal(range(AHEAD + 1))
         requested, received = Signal(), Signal()
@@ -74,7 +74,6 @@ class CommandFetch(wiring.Component):
         m.d.sync += outstanding.eq(outstanding + requested - received)
 
         # Requests ----------------
-        failed = Signal()
         m.d.sync += self.error.valid.eq(0)
 
         def fail(code, address):
@@ -82,7 +81,6 @@ class CommandFetch(wiring.Component):
                 self.error.valid.eq(1),
                 self.error.code.eq(code),
                 self.error.address.eq(address),
-                failed.eq(1),
                 running.eq(0),
             ]
 
@@ -94,10 +92,9 @@ class CommandFetch(wiring.Component):
                 offset.eq(self.program_address),
                 end.eq(self.program_address + self.program_size),
                 starting.eq(1),
-                failed.eq(0),
             ]
         with m.If(starting):
-            m.d.sync += [starting.eq(0), limit.eq(self.memory_size), self.address.eq(first)]
+            m.d.sync += [starting.eq(0), self.address.eq(first)]
             with m.If(first[: COMMAND_BYTES.bit_length() - 1].any()):
                 m.d.sync += fail(ErrorCode.UNALIGNED_ADDRESS, first)
             with m.Elif(end > self.memory_size):

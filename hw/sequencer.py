@@ -29,9 +29,10 @@ class Sequencer(wiring.Component):
     """Walks one run through clear, dispatch and end.
 
     A run begins with one cycle of ``clear``, which resets everything but the registers, so that
-    nothing is left of the run before. ``HALT`` ends it when all queues are empty. The first error
-    ends it too: ``stop`` keeps the bus masters from new requests, and when nothing is outstanding
-    ``clear`` drops all remaining work.
+    nothing is left of the run before. ``HALT`` ends it when all queues are empty, the first error
+    ends it at once. Either way ``stop`` keeps the bus masters from new requests (the fetch may have
+    gone on behind ``HALT``), and when nothing is outstanding ``clear`` drops all that remains. So
+    no answer to one run can reach the next.
 
     Every command is checked (opcode, core, semaphores, fields below their least value or without
     a name) before it enters a queue. Throughput: one command in 2 cycles.
@@ -155,17 +156,17 @@ class Sequencer(wiring.Component):
                 m.d.comb += [found.eq(1), own.eq(ErrorCode.DEADLOCK)]
 
         # States ----------------
-        failed = Signal()
+        failed, ending = Signal(), Signal()
         quiet = Signal(2)
         errors = [self.errors[number] for number in range(self.sources)]
-        with m.FSM():
+        with m.FSM() as states:
             with m.State("IDLE"):
                 with m.If(self.start):
-                    m.d.sync += [failed.eq(0), checked.eq(0)]
+                    m.d.sync += [failed.eq(0), ending.eq(0), checked.eq(0)]
                     m.next = "CLEAR"
             with m.State("CLEAR"):
                 m.d.comb += self.clear.eq(1)
-                with m.If(failed):
+                with m.If(ending):
                     m.next = "END"
                 with m.Else():
                     m.next = "BEGIN"
@@ -174,23 +175,8 @@ class Sequencer(wiring.Component):
                 m.next = "RUN"
             with m.State("RUN"):
                 m.d.comb += running.eq(1)
-                with m.If(finish):
-                    m.next = "END"
-                m.d.comb += [
-                    self.error.valid.eq(found | Cat(port.valid for port in errors).any()),
-                    self.error.code.eq(own),
-                    self.error.unit.eq(Unit.SEQUENCER),
-                    self.error.address.eq(self.address),
-                ]
-                for port in reversed(errors):
-                    with m.If(port.valid):
-                        m.d.comb += [
-                            self.error.code.eq(port.code),
-                            self.error.unit.eq(port.unit),
-                            self.error.address.eq(port.address),
-                        ]
-                with m.If(self.error.valid):
-                    m.d.sync += [failed.eq(1), quiet.eq(0)]
+                with m.If(finish | self.error.valid):
+                    m.d.sync += [ending.eq(1), quiet.eq(0)]
                     m.next = "STOP"
             with m.State("STOP"):
                 # A request may be under way to the bus: look for a few cycles.
@@ -204,6 +190,24 @@ class Sequencer(wiring.Component):
             with m.State("END"):
                 m.d.comb += self.finish.eq(1)
                 m.next = "IDLE"
+
+        # The first error of a run, also of what was still under way at HALT.
+        with m.If(running | (states.ongoing("STOP") & ~failed)):
+            m.d.comb += [
+                self.error.valid.eq(found | Cat(port.valid for port in errors).any()),
+                self.error.code.eq(own),
+                self.error.unit.eq(Unit.SEQUENCER),
+                self.error.address.eq(self.address),
+            ]
+            for port in reversed(errors):
+                with m.If(port.valid):
+                    m.d.comb += [
+                        self.error.code.eq(port.code),
+                        self.error.unit.eq(port.unit),
+                        self.error.address.eq(port.address),
+                    ]
+            with m.If(self.error.valid):
+                m.d.sync += failed.eq(1)
         return m
 
     def _push(self, number):

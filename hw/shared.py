@@ -78,7 +78,6 @@ def add_shared(m: Module, platform, component, *, name: str, module_name: str, c
     reset = ResetSignal() if clear is None else ResetSignal() | clear
     platform.add(module_name, component)
     component._MustUse__used = True  # all but the first of a name are never elaborated
-    component._MustUse__used = True  # its module stands for it
     ports = {
         f"{'i' if direction is PortDirection.Input else 'o'}_{port}": value
         for port, (value, direction) in _ports(component).items()

@@ -1,0 +1,169 @@
+"""The sequencer's checks of commands, and their way into the queues."""
+
+import itertools
+import random
+
+import pytest
+
+from hw.commands import COMMANDS, HEADER_LAYOUT, Opcode, encode
+from hw.config import make_config
+from hw.errors import ErrorCode
+from hw.registers import Unit
+from hw.sequencer import QUEUE_OPCODES, Sequencer
+from verif.sequencer_bench import ADDRESS, patched, simulate, values_of
+
+BASELINE = make_config(variant="baseline", preset="tiny")
+MAX = make_config(variant="max", preset="tiny")
+HALT = encode(Opcode.HALT)
+
+
+@pytest.mark.parametrize("config", [BASELINE, MAX], ids=["baseline", "max"])
+def test_random_programs(config, seed):
+    """Every command reaches its queue with all its bits, in order, however slow the queues are."""
+
+    async def process(bench):
+        rng = random.Random(seed)
+        for chance in (1.0, 0.5, 0.2):
+            program, expected = [], []
+            masks = (1 << config.semaphore_count) - 1
+            for _ in range(25):
+                opcode = rng.choice(QUEUE_OPCODES)
+                core = rng.randrange(len(config.cores))
+                header = {
+                    "core": core,
+                    "wait": rng.getrandbits(32) & masks,
+                    "signal": rng.getrandbits(32) & masks,
+                }
+                command = encode(opcode, **header, **values_of(opcode, rng))
+                body = int.from_bytes(command, "little") >> HEADER_LAYOUT.size
+                number = 4 * core + QUEUE_OPCODES.index(opcode)
+                expected.append((number, header["wait"], header["signal"], body))
+                program.append(command)
+            # A pattern of its own for every queue.
+            bench.ready = lambda cycle, chance=chance: sum(
+                (random.Random(f"{seed} {cycle} {n}").random() < chance) << n
+                for n in range(bench.queues)
+            )
+            bench.trace.clear()
+            await bench.start([*program, HALT])
+            await bench.until("finish", limit=4000)
+            assert bench.errors == []
+            assert bench.pushed == expected
+            assert sum(event["dispatched"] for event in bench.trace) == len(program) + 1
+
+    simulate(config, process)
+
+
+def test_throughput_is_one_command_in_two_cycles():
+    load = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
+
+    async def process(bench):
+        bench.trace.clear()
+        await bench.start([load] * 20)
+        await bench.until("wants")
+        for _ in range(37):
+            await bench.step()
+        cycles = [n for n, event in enumerate(bench.trace) if event["dispatched"]]
+        assert [b - a for a, b in itertools.pairwise(cycles)] == [2] * (len(cycles) - 1)
+        assert len(cycles) == 19
+
+    simulate(BASELINE, process)
+
+
+@pytest.mark.parametrize("opcode", QUEUE_OPCODES, ids=lambda opcode: opcode.name)
+def test_every_field_below_its_minimum_or_without_a_name(opcode):
+    good = encode(opcode, **values_of(opcode))
+    bad = []
+    for field in COMMANDS[opcode]:
+        if field.minimum is not None:
+            bad += [(field.name, value) for value in range(field.minimum)]
+        if field.enum is not None:
+            bad += [(field.name, v) for v in range(1 << field.width) if v not in set(field.enum)]
+    assert bad
+
+    async def process(bench):
+        for name, value in bad:
+            errors = await bench.run([good, patched(good, name, value), HALT])
+            assert errors == [(ErrorCode.ILLEGAL_FIELD, Unit.SEQUENCER, ADDRESS + 64)], (
+                f"{opcode.name} with {name} = {value}: {errors}"
+            )
+            assert len(bench.pushed) == 1, f"{opcode.name} with {name} = {value} reached a queue"
+
+    simulate(BASELINE, process)
+
+
+@pytest.mark.parametrize("opcode", QUEUE_OPCODES, ids=lambda opcode: opcode.name)
+def test_every_field_may_have_any_legal_value(opcode):
+    """One bit set in a field is enough not to be zero, and every name is taken."""
+
+    async def process(bench):
+        good = encode(opcode, **values_of(opcode))
+        program = []
+        for field in COMMANDS[opcode]:
+            if field.enum is not None:
+                program += [patched(good, field.name, int(value)) for value in field.enum]
+            else:
+                program += [patched(good, field.name, 1 << bit) for bit in range(field.width)]
+        assert await bench.run([*program, HALT]) == []
+        assert len(bench.pushed) == len(program)
+
+    simulate(BASELINE, process)
+
+
+def test_undefined_opcodes(seed):
+    async def process(bench):
+        undefined = [code for code in range(256) if code not in set(Opcode)]
+        codes = {0, 6, 7, 0x81, 0x82, 255, *random.Random(seed).sample(undefined, 30)}
+        for code in sorted(codes):
+            # Whatever else is wrong with it.
+            command = code.to_bytes(1, "little") + bytes([0xFF] * 63)
+            errors = await bench.run([command, HALT])
+            expected = [(ErrorCode.UNDEFINED_COMMAND, Unit.SEQUENCER, ADDRESS)]
+            assert errors == expected, f"opcode {code:#04x}: {errors}"
+            assert bench.pushed == []
+
+    simulate(BASELINE, process)
+
+
+@pytest.mark.parametrize("opcode", list(Opcode), ids=lambda opcode: opcode.name)
+def test_header_of_a_machine_with_one_core(opcode):
+    """Core 1 and semaphores that do not exist."""
+
+    async def process(bench):
+        good = encode(opcode, **values_of(opcode))
+        count = BASELINE.semaphore_count
+        bad = [("core", 1)]
+        bad += [(mask, 1 << bit) for mask in ("wait", "signal") for bit in range(count, 32)]
+        for name, value in bad:
+            errors = await bench.run([patched(good, name, value), HALT])
+            assert errors == [(ErrorCode.ILLEGAL_FIELD, Unit.SEQUENCER, ADDRESS)], (name, value)
+            assert bench.pushed == []
+        for name in ("wait", "signal"):
+            legal = patched(good, name, (1 << count) - 1)
+            assert await bench.run([legal, HALT]) == []
+
+    simulate(BASELINE, process)
+
+
+def test_fewest_semaphores():
+    config = make_config(variant="max", preset="tiny", semaphores=5)
+
+    async def process(bench):
+        load = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
+        for bit in range(32):
+            errors = await bench.run([patched(load, "wait", 1 << bit), HALT])
+            assert bool(errors) == (bit >= 10), bit
+
+    simulate(config, process)
+
+
+def test_the_bench_sees_a_missing_check(monkeypatch):
+    """Without the checks, illegal commands go through, and the tests above would notice."""
+    monkeypatch.setattr(Sequencer, "_checks", lambda self, header, body: (0, 0))
+    good = encode(Opcode.POST, **values_of(Opcode.POST))
+
+    async def process(bench):
+        assert await bench.run([patched(good, "ph_count", 0), HALT]) == []
+        assert len(bench.pushed) == 1
+
+    simulate(BASELINE, process)
