@@ -1,5 +1,6 @@
 """The whole accelerator in Verilator: emit, build, run programs, get the memory back."""
 
+import functools
 import json
 import time
 from dataclasses import dataclass
@@ -64,12 +65,18 @@ class Outcome:
     written: np.ndarray
 
 
+@functools.cache
+def _emit(config):
+    """Name, Verilog text and the seconds that making it took."""
+    begin = time.perf_counter()
+    text, _ports = accelerator_verilog(config)
+    return top_name(config), text, time.perf_counter() - begin
+
+
 def build(config: AdaGPConfig, *, memory_bytes: int = 0, waves: bool = False) -> Simulator:
     """Emit what ``python -m rtl_gen`` writes and compile it with ``memory_bytes`` or more."""
     size = max(MINIMUM_MEMORY_BYTES, 1 << (memory_bytes - 1).bit_length())
-    begin = time.perf_counter()
-    name, (text, _ports) = top_name(config), accelerator_verilog(config)
-    seconds = time.perf_counter() - begin
+    name, text, seconds = _emit(config)
     two = config.has_predictor_core
     design = runner.build(
         {f"{name}.v": text},

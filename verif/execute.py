@@ -1,5 +1,6 @@
 """Run a workload on the simulated accelerator and judge it."""
 
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from verif.record import BASE
 from verif.scoreboard import Comparison, compare
 from verif.workload import Workload
 
-__all__ = ["Execution", "execute"]
+__all__ = ["Execution", "execute", "good_program"]
 
 #: Cycles per estimated cycle that a run may take before it counts as hung, and the least.
 _PATIENCE, _LEAST_CYCLES = 40, 20_000
@@ -96,3 +97,30 @@ def execute(
         waves_file=save_file,
         seconds=time.perf_counter() - begin,
     )
+
+
+def good_program(workload: Workload, cycles: int) -> dict[str, str | bytes]:
+    """Files for :mod:`verif.cocotb_errors`: a program that is right, and what it must store.
+
+    ``cycles`` is how long the program takes.
+    """
+    program = workload.program
+    after = bytearray(workload.image)
+    outputs = []
+    for tensor, expected in zip(program.outputs, workload.expected, strict=True):
+        data = tensor.pack(expected)
+        after[tensor.offset : tensor.offset + len(data)] = data
+        outputs.append((tensor.name, tensor.offset, len(data)))
+    description = {
+        "config": workload.config.as_dict(),
+        "size": len(workload.image),
+        "program_size": len(program.commands),
+        "outputs": outputs,
+        "cycles": cycles,
+        "timeout_cycles": _LEAST_CYCLES + _PATIENCE * cycles,
+    }
+    return {
+        "good.json": json.dumps(description),
+        "good.bin": workload.image,
+        "good_after.bin": bytes(after),
+    }

@@ -68,7 +68,13 @@ def with_specials(fmt, codes: np.ndarray, share: float, seed: int) -> np.ndarray
 
 
 def special_images(fmt, shape, share: float, seed: int) -> np.ndarray:
-    """Random operand codes (N, H, W, C) over the whole range of exponents, some special."""
+    """Random operand codes (N, H, W, C) over the whole range of exponents, some special.
+
+    Every second image holds numbers close to the smallest normal one only.
+    """
     rng = np.random.default_rng([seed, 0x1A6E])
-    codes = rng.integers(0, 1 << fmt.width, shape)
-    return with_specials(fmt, codes, share, seed)
+    codes = with_specials(fmt, rng.integers(0, 1 << fmt.width, shape), share, seed)
+    small = rng.integers(0, 6 << fmt.mantissa_bits, shape)
+    small |= rng.integers(0, 2, shape) << (fmt.width - 1)
+    codes[1::2] = small[1::2]
+    return codes

@@ -1,0 +1,88 @@
+"""The whole accelerator: networks, faulty programs, resets, bus models; on one build."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from golden.numerics import Flags
+from hw.config import make_config
+from verif import accelerator, runner
+from verif.cases import special_workload
+from verif.execute import execute, good_program
+from verif.workload import prepare
+
+
+@pytest.fixture(scope="module")
+def config():
+    """Two cores; all other tests of the accelerator's ``max`` variant use the same build."""
+    return make_config(variant="max", preset="tiny")
+
+
+def small_network(config, seed):
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 5, 1)
+    )
+    images = np.random.default_rng(seed).standard_normal((2, 6, 6, 3))
+    return prepare("small", model, config, images)
+
+
+@pytest.fixture(scope="module")
+def good(config, request):
+    seed = request.config.getoption("seed")
+    workload = small_network(config, seed)
+    execution = execute(workload, seed=seed)
+    assert execution.passed, execution.report()
+    assert execution.outcomes[0].record.both_cores, "the cores never worked at the same time"
+    first, second = (outcome.record.counters for outcome in execution.outcomes)
+    assert first == second, "the second run's counters differ from the first's"
+    return good_program(workload, execution.counters["CYCLES"])
+
+
+@pytest.mark.parametrize(
+    "testcase",
+    ["faulty_programs", "faults_on_a_slow_memory", "reset_at_any_time", "independent_bus_models"],
+)
+def test_bench(config, good, testcase, seed):
+    result = runner.run(
+        accelerator.build(config).design,
+        "verif.cocotb_errors",
+        testcase=testcase,
+        seed=seed,
+        files=good,
+    )
+    assert result.passed
+
+
+def test_special_values(config, seed):
+    seen = 0
+    for number in range(4):
+        workload = special_workload(config, 10 * seed + number)
+        execution = execute(workload, seed=seed)
+        assert execution.passed, execution.report()
+        for outcome in execution.outcomes:
+            flags = 0
+            for core in outcome.record.flags:
+                flags |= sum(core[flag.name] * flag for flag in Flags)
+            assert flags == workload.flags, f"flags {flags:#x}, expected {workload.flags:#x}"
+        seen |= workload.flags
+    assert seen == Flags.INVALID | Flags.OVERFLOW | Flags.UNDERFLOW | Flags.INEXACT
+
+
+def test_counters_add_up(config, seed):
+    """The array is never in two states at once, and what is counted twice agrees."""
+    execution = execute(small_network(config, seed), seed=seed, stall_share=0.3, latency=20)
+    assert execution.passed, execution.report()
+    counters = execution.counters
+    for core in (0, 1):
+        n = f"CORE{core}_"
+        stalls = ("STALL_WEIGHTS", "STALL_BUFFER", "STALL_HAZARD", "STALL_COMMAND")
+        states = counters[n + "VECTORS"] + sum(counters[n + stall] for stall in stalls)
+        assert states == counters["CYCLES"], f"core {core}: {states} of {counters['CYCLES']}"
+    assert counters["COMMANDS"] * 64 == len(execution.workload.program.commands)
+    assert counters["READ_BYTES"] == counters["READ_BEATS"] * config.beat_bytes
+    assert counters["READ_STALL"] > 0 and counters["WRITE_STALL"] > 0
+    vectors = sum(stage.vector_cycles for stage in execution.workload.program.stages)
+    assert counters["CORE0_VECTORS"] + counters["CORE1_VECTORS"] == vectors
+    assert execution.outcomes[0].record.cycles == pytest.approx(counters["CYCLES"], abs=4)

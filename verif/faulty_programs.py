@@ -1,0 +1,245 @@
+"""Programs that the accelerator must refuse, and the error that it must report."""
+
+from dataclasses import dataclass
+
+from hw.commands import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, Init, Opcode, Pool, encode
+from hw.config import AdaGPConfig
+from hw.errors import ErrorCode
+from hw.registers import Unit
+
+__all__ = ["PROGRAM", "WINDOW", "Fault", "faults"]
+
+#: Offset of the program and size of the memory window of all faulty programs, in bytes.
+PROGRAM, WINDOW = 0x1000, 0x8000
+#: Offset of what they load and store.
+_DATA = 0x4000
+
+HALT = encode(Opcode.HALT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A faulty program and what the error registers must say.
+
+    Members
+    -------
+    code, unit, address : expected error; the address counts from the memory window's start if
+        ``in_window``, and is any if None
+    response : what the memory answers accesses to ``_DATA`` with (2 SLVERR, 3 DECERR), or 0
+    fetch_response : the same for the program's second command
+    program : offset of the program
+    size : bytes of the program; None: all of it
+    """
+
+    name: str
+    commands: list
+    code: ErrorCode
+    unit: Unit
+    address: int | None
+    in_window: bool = True
+    response: int = 0
+    fetch_response: int = 0
+    program: int = PROGRAM
+    size: int | None = None
+
+    @property
+    def bytes(self) -> bytes:
+        """The program."""
+        return b"".join(self.commands)
+
+    @property
+    def error_window(self) -> tuple[int, int]:
+        """(offset, response) of the beats that the memory refuses."""
+        if self.fetch_response:
+            return PROGRAM + COMMAND_BYTES, self.fetch_response
+        return _DATA, self.response
+
+
+def dma(opcode, config, core=0, *, words=4, wait=0, signal=0, **fields) -> bytes:
+    """A LOAD or STORE of whole buffer words."""
+    size = config.cores[core].word_bytes
+    values = {
+        "buffer_address": _own_memory(config, core),
+        "dram_address": _DATA,
+        "run_bytes": words * size,
+        "run_count": 1,
+        "run_stride": 0,
+        "row_bytes": size,
+        **fields,
+    }
+    return encode(opcode, core=core, wait=wait, signal=signal, **values)
+
+
+def matmul(config, core=0, *, vectors=1, wait=0, signal=0, **fields) -> bytes:
+    """A MATMUL of ``vectors`` vectors and one K tile at the start of the buffer."""
+    first = _own_memory(config, core)
+    values = {
+        "accumulator_bank": 0,
+        "init": Init.ZERO,
+        "channels": 1,
+        "x_address": first,
+        "w_address": first,
+        "accumulator_address": 0,
+        **{f"{name}_count": 1 for name in MATMUL_LOOPS},
+        **{f"{name}_stride": 0 for name in MATMUL_LOOPS},
+        "h_origin": 0,
+        "w_origin": 0,
+        "h_limit": 1,
+        "w_limit": 1,
+        "ho_step": 0,
+        "wo_step": 0,
+        "kh_step": 0,
+        "kw_step": 0,
+        "wo_count": vectors,
+        **fields,
+    }
+    return encode(Opcode.MATMUL, core=core, wait=wait, signal=signal, **values)
+
+
+def post(config, core=0, *, outputs=1, wait=0, signal=0, **fields) -> bytes:
+    """A POST of ``outputs`` outputs of one group."""
+    values = {
+        "accumulator_bank": 0,
+        "pool": Pool.MAX,
+        "relu": 0,
+        "wide": 0,
+        "accumulator_address": 0,
+        **{f"{name}_count": 1 for name in POST_LOOPS},
+        **{f"{name}_stride": 0 for name in POST_LOOPS if name != "group"},
+        "channels": 1,
+        "out_address": _own_memory(config, core),
+        "out_group": 0,
+        "out_stride": 1,
+        "scale": 0x3F800000,
+        "wo_count": outputs,
+        **fields,
+    }
+    return encode(Opcode.POST, core=core, wait=wait, signal=signal, **values)
+
+
+def _own_memory(config, core):
+    return config.cores[core].memories[0] << 23
+
+
+def _raw(command: bytes, position: int, width: int, value: int) -> bytes:
+    """``command`` with some bits replaced, also by what :func:`encode` refuses."""
+    word = int.from_bytes(command, "little")
+    word &= ~(((1 << width) - 1) << position)
+    return (word | value << position).to_bytes(COMMAND_BYTES, "little")
+
+
+def faults(config: AdaGPConfig) -> list[Fault]:
+    """All faulty programs for ``config``."""
+    list_ = [*_sequencer_faults(config), *_fetch_faults(config)]
+    for core in config.cores:
+        list_ += _bus_faults(config, core.index) + _memory_faults(config, core.index)
+    return list_
+
+
+def _sequencer_faults(config):
+    load = dma(Opcode.LOAD, config)
+    waits = dma(Opcode.LOAD, config, wait=1)
+    queue = config.command_queue_depth + 8
+    common = {"unit": Unit.SEQUENCER}
+    header = 8 + 1 + 32 + 32
+    run_count = header + 24 + 32 + 32
+    return [
+        Fault(name="opcode 0", commands=[load, bytes(COMMAND_BYTES), HALT],
+              code=ErrorCode.UNDEFINED_COMMAND, address=PROGRAM + COMMAND_BYTES, **common),
+        Fault(name="opcode 200", commands=[_raw(load, 0, 8, 200), HALT],
+              code=ErrorCode.UNDEFINED_COMMAND, address=PROGRAM, **common),
+        Fault(name="run_count 0", commands=[load, load, _raw(load, run_count, 16, 0), HALT],
+              code=ErrorCode.ILLEGAL_FIELD, address=PROGRAM + 2 * COMMAND_BYTES, **common),
+        Fault(name="init 3", commands=[_raw(matmul(config), header + 1, 2, 3), HALT],
+              code=ErrorCode.ILLEGAL_FIELD, address=PROGRAM, **common),
+        Fault(name="deadlock at HALT", commands=[load, waits, HALT],
+              code=ErrorCode.DEADLOCK, address=None, **common),
+        Fault(name="deadlock with a full queue", commands=[waits] * queue + [HALT],
+              code=ErrorCode.DEADLOCK, address=None, **common),
+        Fault(name="deadlock of all queues", code=ErrorCode.DEADLOCK, address=None,
+              commands=[waits, matmul(config, wait=2), post(config, wait=4),
+                        dma(Opcode.STORE, config, wait=8), HALT], **common),
+        Fault(name="semaphore overflow", code=ErrorCode.SEMAPHORE_OVERFLOW, address=5,
+              in_window=False,
+              commands=[*[dma(Opcode.LOAD, config, words=1, signal=1 << 5)] * 16, HALT],
+              **common),
+    ]  # fmt: skip
+
+
+def _fetch_faults(config):
+    load = dma(Opcode.LOAD, config)
+    common = {"unit": Unit.FETCH}
+    # A program that leaves the window is reported with its end.
+    return [
+        Fault(name="no HALT", commands=[load, load], code=ErrorCode.PROGRAM_END,
+              address=PROGRAM + 2 * COMMAND_BYTES, **common),
+        Fault(name="empty program", commands=[HALT], size=0, code=ErrorCode.PROGRAM_END,
+              address=PROGRAM, **common),
+        Fault(name="unaligned program", commands=[HALT], program=PROGRAM + 4,
+              code=ErrorCode.UNALIGNED_ADDRESS, address=PROGRAM + 4, **common),
+        Fault(name="program outside the window", commands=[HALT], program=WINDOW,
+              code=ErrorCode.MEMORY_WINDOW, address=WINDOW + COMMAND_BYTES, **common),
+        Fault(name="SLVERR on the program", commands=[load, load, HALT], fetch_response=2,
+              code=ErrorCode.READ_SLVERR, address=PROGRAM + COMMAND_BYTES, **common),
+        Fault(name="DECERR on the program", commands=[load, load, HALT], fetch_response=3,
+              code=ErrorCode.READ_DECERR, address=PROGRAM + COMMAND_BYTES, **common),
+    ]  # fmt: skip
+
+
+def _bus_faults(config, core):
+    result = []
+    responses = {
+        Opcode.LOAD: {2: ErrorCode.READ_SLVERR, 3: ErrorCode.READ_DECERR},
+        Opcode.STORE: {2: ErrorCode.WRITE_SLVERR, 3: ErrorCode.WRITE_DECERR},
+    }
+    for opcode, codes in responses.items():
+        unit = Unit[f"CORE{core}_{opcode.name}"]
+        name = f"core {core} {opcode.name}"
+        for response, code in codes.items():
+            commands = [dma(opcode, config, core, words=40), HALT]
+            result.append(
+                Fault(name=f"{name} {code.name}", commands=commands, code=code, unit=unit,
+                      address=_DATA, response=response)
+            )  # fmt: skip
+        words = 4 * config.cores[core].word_bytes
+        for title, address, code in (
+            ("behind the window", WINDOW, ErrorCode.MEMORY_WINDOW),
+            ("across the window's end", WINDOW - words // 2, ErrorCode.MEMORY_WINDOW),
+            ("unaligned", _DATA + config.granule_bytes // 2, ErrorCode.UNALIGNED_ADDRESS),
+        ):
+            commands = [dma(opcode, config, core, dram_address=address), HALT]
+            result.append(
+                Fault(name=f"{name} {title}", commands=commands, code=code, unit=unit,
+                      address=address)
+            )  # fmt: skip
+    return result
+
+
+def _memory_faults(config, core):
+    memory = config.cores[core].memories[0]
+    end = _own_memory(config, core) + config.memory_depth[memory]
+    depth = config.cores[core].accumulator_depth
+    buffer = {"code": ErrorCode.BUFFER_ADDRESS, "address": end, "in_window": False}
+    entry = {"code": ErrorCode.ACCUMULATOR_ADDRESS, "address": depth, "in_window": False}
+    units = {opcode: Unit[f"CORE{core}_{opcode.name}"] for opcode in
+             (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.POST)}  # fmt: skip
+    last = end - 1
+    return [
+        Fault(name=f"core {core} LOAD behind the buffer", unit=units[Opcode.LOAD], **buffer,
+              commands=[dma(Opcode.LOAD, config, core, buffer_address=last), HALT]),
+        Fault(name=f"core {core} STORE from behind the buffer", unit=units[Opcode.STORE], **buffer,
+              commands=[dma(Opcode.STORE, config, core, buffer_address=last), HALT]),
+        Fault(name=f"core {core} MATMUL vectors behind the buffer", unit=units[Opcode.MATMUL],
+              commands=[matmul(config, core, vectors=2, x_address=last, wo_stride=1), HALT],
+              **buffer),
+        Fault(name=f"core {core} MATMUL weights behind the buffer", unit=units[Opcode.MATMUL],
+              commands=[matmul(config, core, w_address=last), HALT], **buffer),
+        Fault(name=f"core {core} POST behind the buffer", unit=units[Opcode.POST],
+              commands=[post(config, core, outputs=2, out_address=last), HALT], **buffer),
+        Fault(name=f"core {core} MATMUL behind the accumulators", unit=units[Opcode.MATMUL],
+              commands=[matmul(config, core, vectors=2, accumulator_address=depth - 1), HALT],
+              **entry),
+        Fault(name=f"core {core} POST behind the accumulators", unit=units[Opcode.POST],
+              commands=[post(config, core, outputs=2, accumulator_address=depth - 1,
+                             wo_stride=1), HALT], **entry),
+    ]  # fmt: skip
