@@ -9,8 +9,8 @@ A column adds R exact products and one float32 partial sum in a window of ``WIND
   |N| < 2**WINDOW_BITS. For a product g = (ex >> 1) + (ew >> 1) - bias - 12, where ex and ew are the
   exponent codes of the operands; for the partial sum g = ((e + 1) >> 1) - 77.
 - The window sits at G, the largest grid exponent of all non-zero terms. Every other term is
-  divided by 4**(G - g) and cut to an integer: products round down (towards minus infinity), the
-  partial sum rounds towards zero, and a term with G - g >= DROP_DISTANCE becomes zero.
+  divided by 4**(G - g) and cut to an integer, towards zero; a term with G - g >= DROP_DISTANCE
+  becomes zero.
 - The integers are added exactly and the sum is rounded once to float32, nearest, ties to even.
 
 The largest term is never cut and has at least ``WINDOW_BITS - 4`` bits above the window's end.
@@ -201,7 +201,7 @@ def _fields(fmt: FloatFormat, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 class _Operand:
-    """Decoded operands: ``value`` = signed significand shifted by the exponent's lowest bit."""
+    """Decoded operands: ``value`` is the significand shifted by the exponent's lowest bit."""
 
     def __init__(self, fmt: FloatFormat, codes: np.ndarray):
         sign, exponent, mantissa = _fields(fmt, codes.astype(np.int64))
@@ -209,10 +209,10 @@ class _Operand:
         self.nan = special & (mantissa != 0)
         self.inf = special & (mantissa == 0)
         self.zero = exponent == 0
-        self.negative = sign != 0
         significand = (mantissa + (1 << fmt.mantissa_bits)) << (exponent & 1)
         significand = np.where(self.zero | special, 0, significand)
-        self.value = np.where(self.negative, -significand, significand).astype(np.int32)
+        self.value = significand.astype(np.int32)
+        self.sign = -sign.astype(np.int32)  # 0 or -1
         self.grid = (exponent >> 1).astype(np.int32)
         self.nowhere = self.zero | special
 
@@ -253,6 +253,9 @@ def _column_dot_float(fmt, x, weights, psum):
     addend_shift = np.minimum(2 * (top - addend_grid).astype(np.int64), 62)
     addend_aligned = addend >> addend_shift
     lost |= (addend_aligned << addend_shift) != addend
+    negative = lanes.sign[:, :, None] ^ weights.sign[None, :, :]
+    aligned ^= negative
+    aligned -= negative
     total = aligned.sum(axis=1, dtype=np.int64)
     total += np.where(sign != 0, -addend_aligned, addend_aligned)
 
@@ -267,9 +270,8 @@ def _column_dot_float(fmt, x, weights, psum):
     minus = psum_inf & (sign != 0)
     if infinite.any():
         zero = infinite & (lanes.zero[:, :, None] | weights.zero[None, :, :])
-        negative = lanes.negative[:, :, None] ^ weights.negative[None, :, :]
-        plus = plus | (zero | (infinite & ~negative)).any(axis=1)
-        minus = minus | (zero | (infinite & negative)).any(axis=1)
+        plus = plus | (zero | (infinite & (negative == 0))).any(axis=1)
+        minus = minus | (zero | (infinite & (negative != 0))).any(axis=1)
     invalid = plus & minus & ~nan
     result = np.where(minus, FLOAT32.infinity | FLOAT32.sign_bit, result)
     result = np.where(plus, FLOAT32.infinity, result)

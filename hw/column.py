@@ -16,6 +16,7 @@ from .trees import delay, reduce_pairs, tree_depth
 
 __all__ = ["DotProductColumn"]
 
+_LEVELS_PER_CYCLE = 2  # of the adder tree
 _PSUM_OFFSET = 77  # the grid exponent of float32 exponent code 1 is 1 - 77
 
 
@@ -52,7 +53,13 @@ class FloatTiming:
     @property
     def latency(self) -> int:
         levels = len(self.adder_levels)
-        return 1 + self.top_delay + FloatPE.LATENCY + levels + SumRounder.LATENCY
+        adders = sum(self.is_registered(level, levels) for level in range(levels))
+        return 1 + self.top_delay + FloatPE.LATENCY + adders + SumRounder.LATENCY
+
+    @staticmethod
+    def is_registered(level: int, levels: int) -> bool:
+        """Whether registers follow a level of the adder tree."""
+        return level % _LEVELS_PER_CYCLE == _LEVELS_PER_CYCLE - 1 or level == levels - 1
 
 
 class DotProductColumn(wiring.Component):
@@ -167,38 +174,10 @@ class DotProductColumn(wiring.Component):
         for pe in lanes:
             m.d.comb += pe.top.eq(window - product_base)
 
-        # Adder tree. The partial sum joins the first level with an odd number of nodes.
-        terms = [(pe.term, 1) for pe in lanes]
-        extra = 0
-        for level, count in enumerate(self.timing.adder_levels):
-            carry = Const(0, 1)
-            if count > len(terms):
-                last, size = terms.pop()
-                value = delay(m, addend.term, level, name="addend")
-                carry = delay(m, addend.carry, level, name="addend_carry")
-                joined = Signal(signed(WINDOW_BITS + 1 + size.bit_length()))
-                m.d.comb += joined.eq(
-                    (Cat(Const(1, 1), last).as_signed() + Cat(carry, value).as_signed()) >> 1
-                )
-                pairs, tail = terms, [(joined, size + 1)]
-            else:
-                pairs, tail = terms, []
-            sums = (
-                [
-                    (a + b, size_a + size_b)
-                    for (a, size_a), (b, size_b) in zip(pairs[::2], pairs[1::2], strict=False)
-                ]
-                + pairs[len(pairs) // 2 * 2 :]
-                + tail
-            )
-            terms = []
-            for index, (value, size) in enumerate(sums):
-                shape = signed(WINDOW_BITS + 1 + (size - 1).bit_length())
-                node = Signal(shape, name=f"sum_{level}_{index}", reset_less=True)
-                m.d.sync += node.eq(value)
-                terms.append((node, size))
-            extra = level + 1
-        total = terms[0][0]
+        # The sum, times the sign of the partial sum: that one then needs no complement.
+        for pe in lanes:
+            m.d.comb += pe.flip.eq(addend.negative)
+        total, extra = self._add(m, lanes, addend)
 
         # Special values and cut bits travel beside the tree.
         def any_of(name, values):
@@ -211,6 +190,9 @@ class DotProductColumn(wiring.Component):
             m.d.sync += w_nan[1].eq(w_nan[0])
         nan_delay = 1 + self.timing.top_delay + FloatPE.LATENCY
         nan = delay(m, self.x_nan | w_nan[1], nan_delay, name="nan")
+        plus = any_of("plus", [addend.infinite, *(pe.plus_infinity for pe in lanes)])
+        minus = any_of("minus", [pe.minus_infinity for pe in lanes])
+        negate = delay(m, addend.negative, 3 + extra, name="negate")
         rounder = SumRounder(
             total_width=len(total),
             grid_width=len(window),
@@ -220,15 +202,50 @@ class DotProductColumn(wiring.Component):
         m.d.comb += [
             rounder.total.eq(total),
             rounder.grid.eq(delay(m, window, FloatPE.LATENCY + extra, name="window")),
+            rounder.negate.eq(negate),
             rounder.lost.eq(any_of("lost", [addend.lost, *(pe.lost for pe in lanes)])),
             rounder.nan.eq(any_of("nan_sum", [nan, addend.nan])),
-            rounder.plus_infinity.eq(
-                any_of("plus", [addend.plus_infinity, *(pe.plus_infinity for pe in lanes)])
-            ),
-            rounder.minus_infinity.eq(
-                any_of("minus", [addend.minus_infinity, *(pe.minus_infinity for pe in lanes)])
-            ),
+            rounder.plus_infinity.eq(Mux(negate, minus, plus)),
+            rounder.minus_infinity.eq(Mux(negate, plus, minus)),
             self.o.eq(rounder.o),
             self.flags.eq(rounder.flags),
         ]
         return m
+
+    def _add(self, m, lanes, addend):
+        """Adder tree over ``lanes`` and ``addend``: total and the cycles it takes.
+
+        The partial sum joins the first level with an odd number of nodes. There are as many adders
+        as lanes, hence a carry input for every complemented term.
+        """
+        terms = [(pe.term, 1) for pe in lanes]
+        carries = [pe.carry for pe in lanes]
+        cycles = 0
+        levels = self.timing.adder_levels
+        for level, count in enumerate(levels):
+            if count > len(terms):
+                value = delay(m, addend.term, cycles, name="addend")
+                terms.append((Cat(value, Const(0, 1)).as_signed(), 1))
+            pairs = list(zip(terms[::2], terms[1::2], strict=False))
+            rest = terms[2 * len(pairs) :]
+            terms = []
+            for index, ((a, size_a), (b, size_b)) in enumerate(pairs):
+                size = size_a + size_b
+                node = Signal(
+                    signed(WINDOW_BITS + 1 + tree_depth(size)), name=f"sum_{level}_{index}"
+                )
+                total = Cat(Const(1, 1), a).as_signed() + Cat(carries[index], b).as_signed()
+                m.d.comb += node.eq(total >> 1)
+                terms.append((node, size))
+            terms, carries = terms + rest, carries[len(pairs) :]
+            if FloatTiming.is_registered(level, len(levels)):
+                terms = [
+                    (delay(m, value, 1, name=f"term_{level}_{index}"), size)
+                    for index, (value, size) in enumerate(terms)
+                ]
+                carries = [
+                    delay(m, carry, 1, name=f"carry_{level}_{index}")
+                    for index, carry in enumerate(carries)
+                ]
+                cycles += 1
+        return terms[0][0], cycles

@@ -1,6 +1,6 @@
 """Operand decoder: one per array row and operand kind, shared by all columns."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,16 +26,19 @@ def significand_layout(fmt: FloatFormat) -> data.StructLayout:
 
     Members
     -------
-    value : signed significand, shifted left by the lowest bit of the exponent code, so that the
-        operand is ``value * 4**grid`` times a constant; 1.0 with its sign for an infinity
+    value : significand, shifted left by the lowest bit of the exponent code, so that the magnitude
+        of the operand is ``value * 4**grid`` times a constant
+    sign : the operand is negative
     zero : as in :func:`exponent_layout`
-    infinite : the operand is an infinity
+    infinite : the operand is an infinity or NaN
     """
-    return data.StructLayout({"value": signed(fmt.significand_bits + 2), "zero": 1, "infinite": 1})
+    return data.StructLayout(
+        {"value": unsigned(fmt.significand_bits + 1), "sign": 1, "zero": 1, "infinite": 1}
+    )
 
 
 class OperandDecoder(wiring.Component):
-    """Splits a float code into a radix-4 exponent and a signed significand.
+    """Splits a float code into a radix-4 exponent and a significand with its sign.
 
     The significand is decoded ``skew`` cycles after the exponent: the column needs it only when the
     alignment is known. Throughput: one operand per cycle. No reset: outputs follow the input.
@@ -63,7 +66,6 @@ class OperandDecoder(wiring.Component):
         m = Module()
         fmt = self._fmt
         exponent, mantissa = self.code[fmt.mantissa_bits : -1], self.code[: fmt.mantissa_bits]
-        sign = self.code[-1]
         zero, special = exponent == 0, exponent == fmt.exponent_max
         early = Signal.like(self.exponent, reset_less=True)
         nan = Signal(reset_less=True)
@@ -74,14 +76,11 @@ class OperandDecoder(wiring.Component):
         ]
         m.d.comb += [self.exponent.eq(early), self.nan.eq(nan)]
 
-        # Two's complement: a bit flips if any bit below it is set. Cheaper than an adder.
-        magnitude = Cat(mantissa, Const(1, 1))
-        value = Cat(
-            *(bit ^ (sign & magnitude[:i].any()) for i, bit in enumerate(magnitude)), sign
-        ).as_signed()
+        value = Cat(mantissa, Const(1, 1))
         late = Signal.like(self.significand, reset_less=True)
         m.d.sync += [
             late.value.eq(Mux(zero, 0, Mux(exponent[0], value.shift_left(1), value))),
+            late.sign.eq(self.code[-1]),
             late.zero.eq(zero),
             late.infinite.eq(special),
         ]

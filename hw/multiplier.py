@@ -1,6 +1,6 @@
-"""Signed multiplier between two registers, the form that FPGA multiplier blocks have."""
+"""Multiplier between two registers, the form that FPGA multiplier blocks have."""
 
-from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal, signed
+from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,6 +12,8 @@ _ECP5_WIDTH = 18
 class RegisteredMultiplier(wiring.Component):
     """``o = a * b``, 2 cycles later: registered operands, registered product.
 
+    ``is_signed`` says whether all three are two's complement.
+
     Throughput 1 per cycle. The registers are not reset.
 
     Most tools find both registers inside the FPGA's multiplier block by themselves. Yosys does not
@@ -20,18 +22,20 @@ class RegisteredMultiplier(wiring.Component):
 
     Members
     -------
-    a, b : In, signed
-    o : Out, signed, as wide as both together
+    a, b : In
+    o : Out, as wide as both together
     """
 
     LATENCY = 2
 
-    def __init__(self, a_width: int, b_width: int):
+    def __init__(self, a_width: int, b_width: int, *, is_signed: bool):
+        shape = signed if is_signed else unsigned
+        self._is_signed = is_signed
         super().__init__(
             {
-                "a": In(signed(a_width)),
-                "b": In(signed(b_width)),
-                "o": Out(signed(a_width + b_width)),
+                "a": In(shape(a_width)),
+                "b": In(shape(b_width)),
+                "o": Out(shape(a_width + b_width)),
             }
         )
 
@@ -53,14 +57,15 @@ class RegisteredMultiplier(wiring.Component):
             "i_CLK0": ClockSignal(),
             "i_CE0": Const(1, 1),
             "i_RST0": Const(0, 1),
-            "i_SIGNEDA": Const(1, 1),
-            "i_SIGNEDB": Const(1, 1),
+            "i_SIGNEDA": Const(self._is_signed, 1),
+            "i_SIGNEDB": Const(self._is_signed, 1),
             "i_SOURCEA": Const(0, 1),
             "i_SOURCEB": Const(0, 1),
         }
         for side, operand in (("A", self.a), ("B", self.b)):
             for bit in range(_ECP5_WIDTH):
-                ports[f"i_{side}{bit}"] = operand[min(bit, len(operand) - 1)]
+                top = operand[-1] if self._is_signed else Const(0, 1)
+                ports[f"i_{side}{bit}"] = operand[bit] if bit < len(operand) else top
         for bit in range(len(self.o)):
             ports[f"o_P{bit}"] = self.o[bit]
         registers = {

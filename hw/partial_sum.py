@@ -1,6 +1,6 @@
 """Alignment of the float32 partial sum to the window of its column."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,11 +21,10 @@ class PartialSum(wiring.Component):
     grid : Out, its grid exponent plus ``grid_base`` + 77, or 0 if it is zero or special; 1 cycle
         after ``psum``
     window : In, grid exponent of the window, 2 cycles after ``psum``
-    term, carry : Out
-        ``term + carry`` is the aligned value: a negative magnitude is only complemented here. Like
-        all other outputs 6 cycles after ``psum``.
+    negative : Out, sign, 3 cycles after ``psum``
+    term : Out, aligned magnitude, like all other outputs 6 cycles after ``psum``
     lost : Out, the aligned value is not exact
-    nan, plus_infinity, minus_infinity : Out, what the partial sum is
+    nan, infinite : Out, what the partial sum is
     """
 
     def __init__(self, *, grid_base: int, width: int):
@@ -35,12 +34,11 @@ class PartialSum(wiring.Component):
                 "psum": In(32),
                 "window": In(width),
                 "grid": Out(width),
-                "term": Out(signed(WINDOW_BITS + 1)),
-                "carry": Out(1),
+                "negative": Out(1),
+                "term": Out(WINDOW_BITS),
                 "lost": Out(1),
                 "nan": Out(1),
-                "plus_infinity": Out(1),
-                "minus_infinity": Out(1),
+                "infinite": Out(1),
             }
         )
 
@@ -59,24 +57,21 @@ class PartialSum(wiring.Component):
         magnitude = Cat(Const(0, WINDOW_BITS - 24), mantissa, Const(1, 1))
         magnitude = Mux(exponent[0], magnitude.shift_right(1), magnitude)
         value = stage(Mux(absent, 0, magnitude), "value_1")
-        sign = stage(self.psum[31], "sign_1")
         special = stage(exponent == 0xFF, "special")
         fraction = stage(mantissa.any(), "fraction")
-        infinite = special & ~fraction
-        for name, flag in (
-            ("nan", special & fraction),
-            ("plus_infinity", infinite & ~sign),
-            ("minus_infinity", infinite & sign),
-        ):
-            m.d.comb += getattr(self, name).eq(delay(m, flag, 5, name=name))
+        m.d.comb += [
+            self.negative.eq(delay(m, self.psum[31], 3, name="sign")),
+            self.nan.eq(delay(m, special & fraction, 5, name="nan")),
+            self.infinite.eq(delay(m, special & ~fraction, 5, name="infinite")),
+        ]
 
         # Cycle 3: distance to the window.
-        grid, value, sign = stage(grid, "grid_2"), stage(value, "value_2"), stage(sign, "sign_2")
+        grid, value = stage(grid, "grid_2"), stage(value, "value_2")
         difference = Signal(len(grid))
         m.d.comb += difference.eq(self.window - grid)
         distance = stage(difference[:4], "distance_3")
         far = stage(difference >= DROP_DISTANCE, "far_3")
-        value, sign = stage(value, "value_3"), stage(sign, "sign_3")
+        value = stage(value, "value_3")
 
         # Cycles 4 to 6: shift, collecting what falls out.
         present = delay(m, ~absent, 5, name="present")
@@ -87,14 +82,8 @@ class PartialSum(wiring.Component):
                 lost = lost | (distance[bit] & value[:amount].any())
                 value = Mux(distance[bit], value.shift_right(amount), value)[:WINDOW_BITS]
             if cycle == 6:
-                value = Mux(far, 0, value ^ sign.replicate(WINDOW_BITS))
-                lost, sign = lost | (far & present), sign & ~far
+                value, lost = Mux(far, 0, value), lost | (far & present)
             distance, far = stage(distance, f"distance_{cycle}"), stage(far, f"far_{cycle}")
-            lost = stage(lost, f"lost_{cycle}")
-            value, sign = stage(value, f"value_{cycle}"), stage(sign, f"sign_{cycle}")
-        m.d.comb += [
-            self.term.eq(Cat(value, sign).as_signed()),
-            self.carry.eq(sign),
-            self.lost.eq(lost),
-        ]
+            lost, value = stage(lost, f"lost_{cycle}"), stage(value, f"value_{cycle}")
+        m.d.comb += [self.term.eq(value), self.lost.eq(lost)]
         return m

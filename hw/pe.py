@@ -33,7 +33,7 @@ class _Plan:
     """
 
     def __init__(self, fmt: FloatFormat):
-        decoded = fmt.significand_bits + 2
+        decoded = fmt.significand_bits + 1
         budget = {"w": _MULTIPLIER_WIDTH - decoded, "x": _MULTIPLIER_WIDTH - decoded}
         self.before = {"w": [], "x": []}
         self.after = []
@@ -73,8 +73,11 @@ class FloatPE(wiring.Component):
         Grid exponent of the product, 0 if the product is zero.
     nonzero : Out
         The product is not zero; with ``grid``.
-    term : Out
-        Signed product in units of the window's last bit, rounded down.
+    flip : In
+        The column wants the term with the opposite sign; with ``x_significand``.
+    term, carry : Out
+        ``term + carry`` is the product in units of the window's last bit, cut towards zero: a
+        negative magnitude is only complemented here, adders have room for the carry.
     lost : Out
         ``term`` is not exact.
     plus_infinity, minus_infinity : Out
@@ -99,9 +102,11 @@ class FloatPE(wiring.Component):
                 "w_significand": In(significand_layout(fmt)),
                 **strobes,
                 "top": In(grid_width(fmt)),
+                "flip": In(1),
                 "grid": Out(grid_width(fmt)),
                 "nonzero": Out(1),
                 "term": Out(signed(WINDOW_BITS + 1)),
+                "carry": Out(1),
                 "lost": Out(1),
                 "plus_infinity": Out(1),
                 "minus_infinity": Out(1),
@@ -150,14 +155,15 @@ class FloatPE(wiring.Component):
         for side, half in (("x", self.x_significand), ("w", active["significand"])):
             value = half.value
             for bit in plan.before[side]:
-                # As wide as the shifted value: the sign extends into the unshifted one.
                 value = Mux(distance[bit], value, value.shift_left(2 << bit))
             factors[side] = value
         x, w = self.x_significand, active["significand"]
         infinite = Signal(reset_less=True)
         undefined = Signal(reset_less=True)
         drop = Signal(reset_less=True)
+        sign = Signal(reset_less=True)
         m.d.sync += [
+            sign.eq(x.sign ^ w.sign ^ self.flip),
             infinite.eq(x.infinite | w.infinite),
             undefined.eq((x.infinite | w.infinite) & (x.zero | w.zero)),
             drop.eq(far & ~(x.zero | w.zero)),
@@ -166,35 +172,37 @@ class FloatPE(wiring.Component):
         m.d.sync += [late[i].eq(distance[bit]) for i, bit in enumerate(plan.after)]
 
         m.submodules.multiplier = multiplier = RegisteredMultiplier(
-            len(factors["x"]), len(factors["w"])
+            len(factors["x"]), len(factors["w"]), is_signed=False
         )
         m.d.comb += [multiplier.a.eq(factors["x"]), multiplier.b.eq(factors["w"])]
-        product = multiplier.o
-        infinite, undefined, drop, *late = _delay(m, [infinite, undefined, drop, *late])
+        infinite, undefined, drop, sign, *late = _delay(m, [infinite, undefined, drop, sign, *late])
 
-        # Shifts after the multiplier. Its top bit repeats the sign.
-        value = product[: WINDOW_BITS + 1 + plan.excess].as_signed()
+        # Shifts after the multiplier.
+        value = multiplier.o[: WINDOW_BITS + plan.excess]
         if plan.excess < 0:
-            value = Cat(Const(0, -plan.excess), value).as_signed()
+            value = Cat(Const(0, -plan.excess), multiplier.o)[:WINDOW_BITS]
         losses = []
         for select, bit in zip(late, plan.after, strict=True):
             amount = 2 << bit
             losses.append(select & value[:amount].any())
-            value = Mux(select, value.shift_right(amount), value).as_signed()
+            value = Mux(select, value.shift_right(amount), value)
         if plan.excess > 0:
             losses.append(value[: plan.excess].any())
             value = value.shift_right(plan.excess)
-        negative = product[-1]
         term = Signal.like(self.term, reset_less=True)
-        lost, plus, minus = (Signal(name=n, reset_less=True) for n in ("cut", "plus", "minus"))
+        carry, lost, plus, minus = (
+            Signal(name=n, reset_less=True) for n in ("negative", "cut", "plus", "minus")
+        )
         m.d.sync += [
-            term.eq(Mux(drop, 0, value)),
+            term.eq(Mux(drop, 0, Cat(value ^ sign.replicate(WINDOW_BITS), sign))),
+            carry.eq(sign & ~drop),
             lost.eq(drop | Cat(losses).any()),
-            plus.eq(infinite & ~negative),
-            minus.eq((infinite & negative) | undefined),
+            plus.eq(infinite & (~sign | undefined)),
+            minus.eq(infinite & (sign | undefined)),
         ]
         m.d.comb += [
             self.term.eq(term),
+            self.carry.eq(carry),
             self.lost.eq(lost),
             self.plus_infinity.eq(plus),
             self.minus_infinity.eq(minus),

@@ -26,6 +26,8 @@ class SumRounder(wiring.Component):
         Signed sum, in units of 4**(``grid`` - ``grid_offset``).
     grid : In
         Grid exponent of the window.
+    negate : In
+        Round the negative of ``total``.
     lost : In
         Bits were cut before the sum.
     nan, plus_infinity, minus_infinity : In
@@ -44,6 +46,7 @@ class SumRounder(wiring.Component):
             {
                 "total": In(signed(total_width)),
                 "grid": In(grid_width),
+                "negate": In(1),
                 "lost": In(1),
                 "nan": In(1),
                 "plus_infinity": In(1),
@@ -131,15 +134,17 @@ class SumRounder(wiring.Component):
         sign = stage(sign, "s5")
 
         # Special values and limits.
-        lost, nan, plus, minus = (
+        negate, lost, nan, plus, minus = (
             delay(m, s, 6, name=n)
             for s, n in (
+                (self.negate, "negate"),
                 (self.lost, "lost"),
                 (self.nan, "nan"),
                 (self.plus_infinity, "plus"),
                 (self.minus_infinity, "minus"),
             )
         )
+        sign = sign ^ negate
         exponent = packed[_FRACTION - 1 :].as_signed()
         special = nan | plus | minus
         # At least 255; at most 0. Spelled out, because comparators would be carry chains.

@@ -63,7 +63,7 @@ def scalar_column(fmt, x, w, psum):
         infinities.add(start_sign)
     elif start != 0:
         exponent = (psum >> 23) & 0xFF
-        terms.append((start, (exponent + 1) // 2 - 77, False))
+        terms.append((start, (exponent + 1) // 2 - 77))
     for (a, sign_a), (b, sign_b), code_a, code_b in codes:
         if isinstance(a, str) or isinstance(b, str):
             infinities |= {0, 1} if a == 0 or b == 0 else {sign_a ^ sign_b}
@@ -71,23 +71,21 @@ def scalar_column(fmt, x, w, psum):
             exponent_a = (code_a >> fmt.mantissa_bits) & fmt.exponent_max
             exponent_b = (code_b >> fmt.mantissa_bits) & fmt.exponent_max
             grid = exponent_a // 2 + exponent_b // 2 - fmt.bias - 12
-            terms.append((a * b, grid, True))
+            terms.append((a * b, grid))
     if infinities:
         return {(0,): (0x7F800000, 0), (1,): (0xFF800000, 0)}.get(
             tuple(infinities), (0x7FC00000, 1)
         )
     if not terms:
         return 0, 0
-    top = max(grid for _, grid, _ in terms)
+    top = max(grid for _, grid in terms)
     unit = Fraction(4) ** top
-    assert max(abs(value) for value, grid, _ in terms if grid == top) >= 2**24 * unit
+    assert max(abs(value) for value, grid in terms if grid == top) >= 2**24 * unit
     total, lost = 0, False
-    for value, grid, is_product in terms:
+    for value, grid in terms:
         scaled = value / unit
         assert abs(scaled) < 2**28
-        whole = scaled.numerator // scaled.denominator
-        if not is_product and scaled < 0:
-            whole = -(-scaled.numerator // scaled.denominator)
+        whole = int(scaled)  # towards zero
         if top - grid >= 16:
             whole = 0
         lost |= whole != scaled

@@ -23,12 +23,11 @@ def decode(fmt, code):
     mantissa = code & ((1 << fmt.mantissa_bits) - 1)
     zero, special = exponent == 0, exponent == fmt.exponent_max
     value = 0 if zero else ((1 << fmt.mantissa_bits) | mantissa) << (exponent & 1)
-    value = -value if code >> (fmt.width - 1) else value
-    grid_width, value_width = max(1, fmt.exponent_bits - 1), fmt.significand_bits + 2
+    sign = code >> (fmt.width - 1)
+    grid_width, value_width = max(1, fmt.exponent_bits - 1), fmt.significand_bits + 1
     early = (exponent >> 1) | (zero << grid_width)
-    late = (value & ((1 << value_width) - 1)) | (zero << value_width)
-    late |= special << (value_width + 1)
-    return (early, grid_width + 1), (late, value_width + 2), special and mantissa != 0
+    late = value | (sign | (zero << 1) | (special << 2)) << value_width
+    return (early, grid_width + 1), (late, value_width + 3), special and mantissa != 0
 
 
 def join(parts):
@@ -120,17 +119,24 @@ def test_rounder(width, seed):
     cases = []
     for total in totals(rng, width):
         for grid in (offset - 12, int(rng.integers(0, 255)), int(rng.integers(60, 100)), 190):
-            cases.append((total, grid, int(rng.integers(0, 2))))
-    values = [float(total) * 4.0 ** (grid - offset) for total, grid, _ in cases]
-    assert Fraction(values[0]) == Fraction(cases[0][0]) * Fraction(4) ** (cases[0][1] - offset)
+            cases.append((total, grid, *(int(bit) for bit in rng.integers(0, 2, 2))))
+    values = [
+        float(-total if negate else total) * 4.0 ** (grid - offset)
+        for total, grid, negate, _ in cases
+    ]
+    values = [value + 0.0 for value in values]  # the zero sum is +0
+    assert Fraction(values[0]) == (-1) ** cases[0][2] * cases[0][0] * Fraction(4) ** (
+        cases[0][1] - offset
+    )
     want, want_flags = nx.round_float(nx.FLOAT32, values)
     results = []
 
     async def bench(ctx):
         for cycle in range(len(cases) + rounder.LATENCY):
-            total, grid, lost = cases[min(cycle, len(cases) - 1)]
+            total, grid, negate, lost = cases[min(cycle, len(cases) - 1)]
             ctx.set(rounder.total, total)
             ctx.set(rounder.grid, grid)
+            ctx.set(rounder.negate, negate)
             ctx.set(rounder.lost, lost)
             if cycle >= rounder.LATENCY:
                 results.append((ctx.get(rounder.o), ctx.get(rounder.flags.as_value())))
@@ -141,7 +147,7 @@ def test_rounder(width, seed):
     simulator.add_testbench(bench)
     simulator.run()
     for case, (got, flags), code, expected in zip(cases, results, want, want_flags, strict=True):
-        expected |= 8 * case[2]
+        expected |= 8 * case[3]
         assert (got, flags) == (code, expected), (
             f"width {width} seed {seed} total {case[0]} grid {case[1]}: expected {code:#x} flags "
             f"{expected:04b}, got {got:#010x} flags {flags:04b}"
@@ -149,7 +155,7 @@ def test_rounder(width, seed):
 
 
 def test_multiplier_latency():
-    multiplier = RegisteredMultiplier(5, 4)
+    multiplier = RegisteredMultiplier(5, 4, is_signed=True)
     seen = []
 
     async def bench(ctx):
