@@ -14,6 +14,9 @@ __all__ = ["Command", "Timeline", "bits", "estimate", "matmul_shape"]
 MEMORY_LATENCY_CYCLES = 40
 MATMUL_LATENCY_CYCLES = 24
 POST_LATENCY_CYCLES = 16
+#: Least cycles between two K tiles: for a tile's weights beyond one per column, and for the sums.
+WEIGHT_CYCLES = 5
+SUM_CYCLES = 20
 #: Cycles a queue needs between two commands.
 COMMAND_CYCLES = 4
 START_CYCLES = 100
@@ -47,8 +50,10 @@ def _duration(command, config, core):
     fields = command.fields
     if command.opcode is Opcode.MATMUL:
         tiles, vectors = matmul_shape(fields)
-        # A K tile cannot be shorter than the next one's way into the array.
-        return tiles * max(vectors, core.columns + 1) + COMMAND_CYCLES, MATMUL_LATENCY_CYCLES
+        # A K tile cannot be shorter than the next one's way into the array, nor than the way of
+        # a sum back to the adder.
+        least = max(core.columns + WEIGHT_CYCLES, SUM_CYCLES)
+        return tiles * max(vectors, least) + COMMAND_CYCLES, MATMUL_LATENCY_CYCLES
     if command.opcode is Opcode.POST:
         results = _product(fields, POST_LOOPS[2:])
         # A wide result leaves as several groups, one in each cycle.
