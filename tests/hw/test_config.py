@@ -27,7 +27,7 @@ RULES = [
     ({"axi_burst_beats": 0}, "axi_burst_beats must be an integer from 1 to 256, not 0"),
     ({"axi_outstanding_reads": 0}, "axi_outstanding_reads must be an integer from "),
     ({"command_queue_depth": 0}, "command_queue_depth must be an integer from "),
-    ({"semaphores": 17}, "semaphores must be an integer from 4 to 16, not 17"),
+    ({"semaphores": 17}, "semaphores must be an integer from 10 to 16, not 17"),
     (
         {"post_lanes": 5},
         "post_lanes must divide rows (12) and columns (15), or be 0, not 5",
