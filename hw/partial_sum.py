@@ -52,7 +52,7 @@ class PartialSum(wiring.Component):
         # shifts right by one); special values.
         exponent, mantissa = self.psum[23:31], self.psum[:23]
         absent = (exponent == 0) | (exponent == 0xFF)
-        grid = stage(Mux(absent, 0, ((exponent + 1) >> 1) + self._grid_base), "grid")
+        grid = stage(Mux(absent, 0, (exponent + (1 + 2 * self._grid_base)) >> 1), "grid")
         m.d.comb += self.grid.eq(grid)
         magnitude = Cat(Const(0, WINDOW_BITS - 24), mantissa, Const(1, 1))
         magnitude = Mux(exponent[0], magnitude.shift_right(1), magnitude)

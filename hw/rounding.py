@@ -77,13 +77,13 @@ class SumRounder(wiring.Component):
             return ~value[max(0, width - amount) :].any()
 
         magnitude = raw ^ sign.replicate(width)
-        by_32 = stage(leading(magnitude, 32), "by_32") if width >= 32 else Const(0, 1)
+        by_32 = stage(leading(magnitude, 32), "by_32") if width > 32 else Const(0, 1)
         by_16 = stage(leading(magnitude, 16), "by_16")
         raw, sign, exponent = stage(raw, "v0"), stage(sign, "s0"), stage(exponent, "e0")
         shifted = Mux(
             by_16, shift_in(raw ^ sign.replicate(width), 16, sign), raw ^ sign.replicate(width)
         )
-        if width >= 32:
+        if width > 32:
             # Of a value with 32 leading zeros, ``by_16`` has moved the rest up by 16.
             shifted = Mux(by_32, shift_in(shifted, 16, sign), shifted)
         zeros = [(by_32, 32), (by_16 & ~by_32, 16)]
@@ -119,9 +119,12 @@ class SumRounder(wiring.Component):
         odd = fraction[0]
         up = Mux(sign, Mux(ones, guard | odd, guard), guard & (some | odd))
         inexact = Mux(sign, ~(ones & guard), guard | some)
-        leading_zeros = Cat(z for z, _ in reversed(zeros))
-        next_exponent = Signal(exponent_shape)
-        m.d.comb += next_exponent.eq(exponent - leading_zeros)
+        # Shifts sum up to 31 (63 if wider than 32 bits). One more zero can only lead a complemented
+        # -1 of 32 bits, whose ones the rounding carries into the place of that zero.
+        leading_zeros = Cat(~fraction[-1], *(z for z, _ in reversed(zeros)))
+        difference = Signal(signed(len(exponent) + 1))
+        next_exponent = difference[1:].as_signed()
+        m.d.comb += difference.eq(Cat(Const(0, 1), exponent).as_signed() - leading_zeros)
         zero = ~fraction[-1] & ~sign
         up, inexact, zero = stage(up, "up"), stage(inexact, "inexact"), stage(zero, "zero")
         exponent = stage(next_exponent, "e4")
