@@ -40,7 +40,7 @@ def significand_layout(fmt: FloatFormat) -> data.StructLayout:
 class OperandDecoder(wiring.Component):
     """Splits a float code into a radix-4 exponent and a significand with its sign.
 
-    The significand is decoded ``skew`` cycles after the exponent: the column needs it only when the
+    The significand leaves ``skew`` cycles after the exponent: the column needs it only when the
     alignment is known. Throughput: one operand per cycle. No reset: outputs follow the input.
 
     Members
