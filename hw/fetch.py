@@ -20,8 +20,8 @@ class CommandFetch(wiring.Component):
 
     The program lies at ``program_address`` in the memory window, aligned to
     :data:`~hw.commands.COMMAND_BYTES`. Every requested beat has a place reserved, so the read
-    channel is never held up. Throughput: one command per ``512 / axi_data_width`` cycles, at least
-    2. Idle after reset.
+    channel is never held up. Throughput: one command per ``512 / axi_data_width + 1`` cycles. Idle
+    after reset.
 
     Members
     -------

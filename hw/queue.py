@@ -97,8 +97,8 @@ class Semaphores(wiring.Component):
 class CommandQueue(wiring.Component):
     """Holds one engine's commands, starts each when its semaphores allow, signals when it is done.
 
-    Latency from ``push`` to ``command`` at least 2 cycles; one command may start every 2 cycles.
-    Empty after reset.
+    The earliest ``command`` is :attr:`LATENCY` cycles after its ``push``; commands start
+    :attr:`INTERVAL` cycles apart or more. Empty after reset.
 
     Members
     -------
@@ -110,6 +110,9 @@ class CommandQueue(wiring.Component):
     blocked : Out(1), nothing can move before somebody else signals: the head waits for
         semaphores (or there is none) and nothing is in flight
     """
+
+    LATENCY = 3
+    INTERVAL = 3
 
     def __init__(self, config, opcode):
         self.depth = config.command_queue_depth
