@@ -34,13 +34,19 @@ endmodule
 class BlockRam(wiring.Component):
     """``depth`` words of ``width`` bits; bit i of ``write_en`` writes the i-th ``granularity``
     bits. Read latency 1 cycle; a read in the cycle of a write to the same word gives the old one.
-    Contents are undefined after reset (zero in Amaranth's simulator) and survive it.
+    Contents are undefined at first (zero in Amaranth's simulator) and survive a reset.
+
+    Raises ``ValueError`` when ``granularity`` does not divide ``width``.
     """
 
     def __init__(self, *, width, depth, granularity=None):
         self.width = width
         self.depth = depth
         self.granularity = granularity or width
+        if width % self.granularity:
+            raise ValueError(
+                f"Granularity must divide the width of {width} bits, not {granularity}"
+            )
         address = max(1, (depth - 1).bit_length())
         super().__init__(
             {
