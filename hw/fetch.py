@@ -19,8 +19,9 @@ class CommandFetch(wiring.Component):
     """Streams the commands of a program, one burst per command, :data:`AHEAD` in flight.
 
     The program lies at ``program_address`` in the memory window, aligned to
-    :data:`~hw.commands.COMMAND_BYTES`. Every requested beat has a place reserved, so the read
-    channel is never held up. Throughput: one command per ``512 / axi_data_width + 1`` cycles. Idle
+    :data:`~hw.commands.COMMAND_BYTES`, and inside the address space. Every requested
+    beat has a place reserved, so the read channel is never held up. The first burst is requested
+    3 cycles after ``start``. Throughput: one command per ``512 / axi_data_width + 1`` cycles. Idle
     after reset.
 
     Members
@@ -84,8 +85,10 @@ class CommandFetch(wiring.Component):
                 running.eq(0),
             ]
 
-        first = Signal(config.axi_address_width)
-        starting = Signal()
+        width = config.axi_address_width
+        first = Signal(width)
+        behind = Signal(width + 2)
+        starting, checking = Signal(), Signal()
         with m.If(self.start):
             m.d.sync += [
                 first.eq(self.memory_base + self.program_address),
@@ -94,11 +97,18 @@ class CommandFetch(wiring.Component):
                 starting.eq(1),
             ]
         with m.If(starting):
-            m.d.sync += [starting.eq(0), self.address.eq(first)]
+            m.d.sync += [
+                starting.eq(0),
+                checking.eq(1),
+                self.address.eq(first),
+                behind.eq(self.memory_base + end),
+            ]
+        with m.If(checking):
+            m.d.sync += checking.eq(0)
             with m.If(first[: COMMAND_BYTES.bit_length() - 1].any()):
                 m.d.sync += fail(ErrorCode.UNALIGNED_ADDRESS, first)
-            with m.Elif(end > self.memory_size):
-                m.d.sync += fail(ErrorCode.MEMORY_WINDOW, self.memory_base + end)
+            with m.Elif((end > self.memory_size) | (behind > 1 << width)):
+                m.d.sync += fail(ErrorCode.MEMORY_WINDOW, behind)
             with m.Else():
                 m.d.sync += running.eq(1)
 

@@ -189,12 +189,15 @@ def test_programs_in_order(width, chances, seed):
 
 
 @pytest.mark.parametrize("width", [32, 64, 256, 512])
-def test_throughput(width, seed):
-    """One command per burst and a cycle more."""
+def test_latency_and_throughput(width, seed):
+    """The first request after 3 cycles; one command per burst and a cycle more."""
     bench = Bench(config_of(width), seed)
 
     async def process(bench):
         await bench.start(address=0, size=64 * 20)
+        begin = bench.cycle - 1
+        await bench.until(lambda: bench.requested)
+        assert bench.cycle - 1 - begin == 3
         await bench.until(lambda: len(bench.taken) == 20)
         gaps = {b - a for a, b in itertools.pairwise(bench.taken_at[2:])}
         assert gaps == {512 // width + 1}, bench.taken_at
@@ -286,6 +289,28 @@ def test_the_whole_window_may_be_program(address, size, window, seed):
         await bench.start(address=address, size=size, window=window, base=0xFE_0000_0000)
         await bench.until(lambda: len(bench.taken) == count)
         assert bench.errors == []
+
+    bench.simulate(process)
+
+
+@pytest.mark.parametrize("width", [32, 40, 64])
+def test_end_of_the_address_space(width, seed):
+    """A program may end there but not go on at address 0."""
+    bench = Bench(make_config(preset="tiny", axi_address_width=width), seed)
+
+    async def process(bench):
+        top = 1 << width
+        base = top - 0x2000
+        await bench.start(base=base, address=0x1F80, size=0x80)
+        await bench.until(lambda: len(bench.taken) == 2)
+        assert bench.errors == []
+        for address, size in ((0x1F80, 0x81), (0x1FC0, 0x80), (0x2000, 0x40), (0x2040, 0)):
+            await bench.start(base=base, address=address, size=size)
+            for _ in range(30):
+                await bench.step()
+            behind = base + address + size & (1 << 64) - 1
+            assert bench.errors == [(ErrorCode.MEMORY_WINDOW, behind)], hex(address)
+            assert bench.requested == []
 
     bench.simulate(process)
 
