@@ -15,6 +15,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
+from hw.commands import COMMAND_BYTES
 from hw.config import AdaGPConfig
 from verif.driver import Driver
 from verif.faulty_programs import PROGRAM, WINDOW, faults
@@ -102,6 +103,38 @@ async def faults_on_a_slow_memory(dut):
     for fault in faults(CONFIG):
         await run_fault(harness, fault)
     await run_good(harness, "after all faults")
+
+
+@cocotb.test()
+async def broken_in_the_middle(dut):
+    """A bad command behind good ones: the run stops with both cores at work on a slow memory, and
+    nothing but outputs has been written."""
+    harness = Harness(dut, CONFIG)
+    rng = random.Random(SEED)
+    harness.stalls(0.3, latency=15, seed=SEED)
+    await harness.reset()
+    image = Path("good.bin").read_bytes()
+    commands = GOOD["program_size"] // COMMAND_BYTES
+    outputs = [range(offset, offset + size) for _, offset, size in GOOD["outputs"]]
+    for attempt in range(6):
+        index = rng.randrange(1, commands)
+        broken = bytearray(image)
+        broken[index * COMMAND_BYTES] = 0xEE
+        await harness.load(bytes(broken))
+        record = await harness.run(
+            size=GOOD["size"], program=0, program_size=GOOD["program_size"],
+            timeout_cycles=TIMEOUT_CYCLES,
+        )  # fmt: skip
+        what = f"command {index} of {commands} is undefined"
+        assert (record.code, record.unit) == ("UNDEFINED_COMMAND", "SEQUENCER"), f"{what}: {record}"
+        assert record.address == harness.base + index * COMMAND_BYTES, f"{what}: {record}"
+        memory, _ = await harness.dump(GOOD["size"])
+        for place in (i for i in range(len(image)) if memory[i] != broken[i]):
+            inside = any(place in output for output in outputs)
+            assert inside, f"{what}: byte {place:#x} was written"
+        harness.memory.check()
+        if attempt % 2:
+            await run_good(harness, f"after {what}")
 
 
 @cocotb.test()

@@ -39,9 +39,10 @@ def print_step(console, step) -> None:
         f"utilisation {_percent(utilisation(execution))}, "
         f"{execution.speed / 1000:.0f} kcycles/s; {escape(step.notes)}",
         highlight=False,
+        soft_wrap=True,
     )
     if not execution.passed:
-        console.print(escape(execution.report()), highlight=False)
+        console.print(escape(execution.report()), highlight=False, soft_wrap=True)
     if execution.waves_file is not None:
         console.print(f"     gtkwave -a {execution.waves_file}", highlight=False, soft_wrap=True)
 

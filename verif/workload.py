@@ -70,6 +70,7 @@ def prepare(
     """
     images = np.asarray(images, np.float32)
     shape = images.shape if images.ndim == 2 else tuple(images.shape[i] for i in (0, 3, 1, 2))
+    images = images.reshape(len(images), 1, 1, -1) if images.ndim == 2 else images
     network = Network.from_torch(
         model,
         input_shape=shape[1:],

@@ -42,7 +42,13 @@ def good(config, request):
 
 @pytest.mark.parametrize(
     "testcase",
-    ["faulty_programs", "faults_on_a_slow_memory", "reset_at_any_time", "independent_bus_models"],
+    [
+        "faulty_programs",
+        "faults_on_a_slow_memory",
+        "broken_in_the_middle",
+        "reset_at_any_time",
+        "independent_bus_models",
+    ],
 )
 def test_bench(config, good, testcase, seed):
     result = runner.run(
