@@ -11,7 +11,7 @@ from .memory import Tensor, round_up
 from .placement import place
 from .planner import plan_run
 from .program import CompiledProgram, StageInfo, encode_commands
-from .run import SEMAPHORES_NEEDED, Run
+from .run import Run
 from .schedule import RunScheduler
 from .stages import stages_of
 from .weights import pack_weights
@@ -28,10 +28,6 @@ def compile_network(
     model, config, input_shape, *, placement=None, parameters=None, predictor_memory=None
 ):
     """See :func:`compiler.compile`."""
-    if config.semaphores < SEMAPHORES_NEEDED:
-        raise CompileError(
-            f"semaphores must be at least {SEMAPHORES_NEEDED}, not {config.semaphores}"
-        )
     stages = stages_of(model, tuple(input_shape), config, parameters)
     placed = place(stages, config, placement)
     in_predictor = _predictor_stages(stages, config, predictor_memory)

@@ -10,7 +10,7 @@ from .memory import Tensor
 if TYPE_CHECKING:
     from .stages import Stage
 
-__all__ = ["Plan", "Run", "SEMAPHORES_NEEDED", "Semaphore", "group_unit"]
+__all__ = ["Plan", "Run", "Semaphore", "group_unit"]
 
 
 class Semaphore(enum.IntEnum):
@@ -27,10 +27,6 @@ class Semaphore(enum.IntEnum):
     DONE = 8
     #: Counted at the core that waits: the other core has stored an input.
     INPUT = 9
-
-
-#: Semaphores that a core must have.
-SEMAPHORES_NEEDED = len(Semaphore)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,19 @@
 """Networks into stages: how layers merge, and the message of every layer that is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import compiler
+from compiler.run import Semaphore
 from compiler.stages import stages_of
 from compiler.weights import codes_of, pack_weights
 from golden.numerics import FLOAT32, FORMATS, decode, encode
 from golden.stages import group_layers
-from hw.config import make_config
+from hw.config import AdaGPConfig, make_config
 from hw.formats import FORMATS as HW_FORMATS
 
 CONFIG = make_config(variant="baseline", preset="tiny")
@@ -81,13 +84,15 @@ def test_other_errors():
     integer = make_config(variant="baseline", preset="tiny", operand_format="int8")
     with pytest.raises(compiler.CompileError, match="int8 needs parameters, one entry for each"):
         compiler.compile(model, integer, (2, 3, 8, 8))
-    few = make_config(variant="baseline", preset="tiny", semaphores=6)
-    with pytest.raises(compiler.CompileError, match="semaphores must be at least 10, not 6"):
-        compiler.compile(model, few, (2, 3, 8, 8))
     pool = nn.Sequential(nn.AvgPool2d(8))
     shallow = make_config(variant="baseline", preset="tiny", accumulator_depth=16)
     with pytest.raises(compiler.CompileError, match="layer .*AvgPool2d: not even one output fits"):
         compiler.compile(pool, shallow, (2, 3, 8, 8))
+
+
+def test_every_core_has_the_semaphores_that_programs_use():
+    (field,) = (field for field in dataclasses.fields(AdaGPConfig) if field.name == "semaphores")
+    assert len(Semaphore) == field.metadata["minimum"]
 
 
 @pytest.mark.parametrize("name", list(HW_FORMATS))

@@ -146,7 +146,7 @@ def test_header_of_a_machine_with_one_core(opcode):
 
 
 def test_fewest_semaphores():
-    config = make_config(variant="max", preset="tiny", semaphores=5)
+    config = make_config(variant="baseline", preset="tiny", semaphores=10)
 
     async def process(bench):
         load = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
