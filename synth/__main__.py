@@ -3,11 +3,14 @@
 import argparse
 import sys
 
-from . import column
+from . import column, wheels
 from .errors import ToolError
 
 #: Name -> (module with ``add_arguments`` and ``run``, one line of help).
-REPORTS = {"column": (column, "area per multiply-accumulate and Fmax of one column of the array")}
+REPORTS = {
+    "column": (column, "area per multiply-accumulate and Fmax of one column of the array"),
+    "fetch": (wheels, "download what comes from wheels: CACTI, a standard-cell library"),
+}
 
 
 def main(arguments=None) -> int:
