@@ -8,8 +8,9 @@ import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from rtl_gen.generate import accelerator_verilog, top_name
+from rtl_gen.generate import top_name
 
+from .emit import emitted_verilog
 from .errors import ToolError
 
 __all__ = ["Memory", "list_memories", "macro_bits", "memories_of"]
@@ -72,7 +73,7 @@ def memories_of(config, verilog: str | None = None) -> list[Memory]:
     are not as large as the configuration says: the text belongs to another one.
     """
     if verilog is None:
-        verilog, _ports = accelerator_verilog(config)
+        verilog = emitted_verilog(config)
     found = list_memories(verilog, top=top_name(config), purpose=_purposes(config))
     bits = macro_bits(found)
     for memory, words in config.memory_depth.items():

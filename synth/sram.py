@@ -26,8 +26,8 @@ NOTES = (
     "CACTI: analytic estimate of SRAM, not a memory compiler's layout; two-port cells (one read, "
     "one write port), smallest area.",
     "Write energy is that of a whole word; group write enables, redundancy and test logic are "
-    "not in it. Area and leakage: of all memories of a row; energy (per access) and access time: "
-    "of one.",
+    "not in it. Area and leakage: of all memories of a row; energy (per read and write) and access "
+    "time: of one.",
 )
 
 
@@ -117,7 +117,7 @@ def print_report(result: dict, console: Console) -> None:
     )
     table.add_column("memory", no_wrap=True)
     table.add_column("words × bits", justify="right", no_wrap=True)
-    for heading in ("KiB", "mm²", "read pJ", "write pJ", "leak mW", "ns"):
+    for heading in ("KiB", "mm²", "pJ", "leak mW", "ns"):
         table.add_column(heading, justify="right", no_wrap=True)
     marked = False
     for memory in result["memories"]:
@@ -128,14 +128,13 @@ def print_report(result: dict, console: Console) -> None:
             f"{memory['count']}×{memory['words']}×{memory['width']}",
             f"{memory['bits'] / 8192:.1f}",
             f"{memory['area_um2'] / 1e6:.3f}",
-            f"{each['read_energy_pj']:.1f}",
-            f"{each['write_energy_pj']:.1f}",
+            f"{each['read_energy_pj']:.1f}/{each['write_energy_pj']:.1f}",
             f"{memory['leakage_mw']:.3g}",
             f"{each['access_time_ns']:.2f}",
         )
     table.add_section()
     bits = sum(memory["bits"] for memory in result["memories"])
-    total = (f"{bits / 8192:.1f}", f"{result['area_um2'] / 1e6:.3f}", "", "")
+    total = (f"{bits / 8192:.1f}", f"{result['area_um2'] / 1e6:.3f}", "")
     table.add_row("all", "", *total, f"{result['leakage_mw']:.3g}", "")
     console.print(table)
     if marked:
