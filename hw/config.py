@@ -11,9 +11,17 @@ import json
 from dataclasses import dataclass
 from math import gcd
 
+from .core_config import CoreConfig
 from .formats import FORMATS
 
-__all__ = ["AdaGPConfig", "ConfigError", "CoreConfig", "PRESETS", "VARIANTS", "make_config"]
+__all__ = [
+    "AdaGPConfig",
+    "ConfigError",
+    "PRESETS",
+    "TECHNOLOGIES",
+    "VARIANTS",
+    "make_config",
+]
 
 #: Variant name -> (has a predictor memory, has a predictor core). Paper, section 4.2.
 VARIANTS = {
@@ -22,6 +30,9 @@ VARIANTS = {
     "efficient": (True, False),
     "max": (True, True),
 }
+
+#: What Verilog is written for: any tool, or Lattice ECP5 with its multiplier blocks instantiated.
+TECHNOLOGIES = ("generic", "ecp5")
 
 #: Width in bits of the buffer address field in commands; its top bit selects the memory.
 BUFFER_ADDRESS_WIDTH = 24
@@ -38,66 +49,6 @@ class ConfigError(ValueError):
     def __init__(self, problems):
         self.problems = list(problems)
         super().__init__("; ".join(self.problems))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoreConfig:
-    """Sizes of one core, derived from :class:`AdaGPConfig`; not constructed by users.
-
-    Members
-    -------
-    index : position of the core (0: main, 1: predictor)
-    rows, columns : PE array size; a buffer word of this core holds one operand per row
-    operand_width : bits of one operand
-    post_lanes : channels that post-processing handles per cycle
-    accumulator_depth : vectors of ``columns`` accumulators in each of the two banks
-    memories : ids of the memories this core's ports reach (0 global buffer, 1 predictor memory)
-    """
-
-    index: int
-    rows: int
-    columns: int
-    operand_width: int
-    post_lanes: int
-    accumulator_depth: int
-    memories: tuple
-
-    @property
-    def word_width(self):
-        """Bits of a buffer word: one operand per row."""
-        return self.rows * self.operand_width
-
-    @property
-    def word_bytes(self):
-        return self.word_width // 8
-
-    @property
-    def group_width(self):
-        """Bits of a group: ``post_lanes`` operands, the unit of buffer write enables."""
-        return self.post_lanes * self.operand_width
-
-    @property
-    def groups_per_word(self):
-        return self.rows // self.post_lanes
-
-    @property
-    def groups_per_vector(self):
-        """Groups in one accumulator vector, i.e. cycles to post-process it."""
-        return self.columns // self.post_lanes
-
-    @property
-    def chunks_per_wide(self):
-        """Buffer groups that ``post_lanes`` 32-bit values take."""
-        return 32 // self.operand_width
-
-    @property
-    def bias_words(self):
-        """Buffer words that hold ``columns`` 32-bit biases in front of the weight tiles."""
-        return -(-self.columns * 32 // self.word_width)
-
-    @property
-    def pes(self):
-        return self.rows * self.columns
 
 
 def _field(default, doc, *, minimum=None, maximum=None, choices=None):
@@ -122,6 +73,11 @@ class AdaGPConfig:
     variant: str = _field("max", "which cores and memories exist", choices=tuple(VARIANTS))
     operand_format: str = _field(
         "bf16", "number format of activations and weights", choices=tuple(FORMATS)
+    )
+    technology: str = _field(
+        "generic",
+        "what the Verilog is for: any tool, or ECP5 with MULT18X18D blocks instantiated",
+        choices=TECHNOLOGIES,
     )
     rows: int = _field(12, "rows of the main PE array", minimum=1, maximum=256)
     columns: int = _field(15, "columns of the main PE array", minimum=1, maximum=256)
@@ -346,6 +302,7 @@ PRESETS = {
     "ulx3s": (
         "8 x 8 PEs and 4 x 8 for the predictor; fits an ECP5-85",
         {
+            "technology": "ecp5",
             "rows": 8,
             "columns": 8,
             "predictor_rows": 4,

@@ -26,9 +26,9 @@ from amaranth.hdl import (
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib.wiring import In
 
-__all__ = ["TECHNOLOGIES", "SharedModules", "add_shared", "emit_verilog"]
+from .config import TECHNOLOGIES
 
-TECHNOLOGIES = (None, "ecp5")
+__all__ = ["SharedModules", "add_shared", "emit_verilog"]
 
 _HEADER = re.compile(r"\A/\*.*?\*/\n", re.DOTALL)
 
@@ -39,11 +39,11 @@ class SharedModules:
     Components that are given the same module name must be interchangeable; a different class or
     signature under a known name raises ``ValueError``.
 
-    ``technology`` names what the Verilog is for: None for any tool, or "ecp5", which lets
+    ``technology`` names what the Verilog is for: "generic" for any tool, or "ecp5", which lets
     components instantiate that family's primitives.
     """
 
-    def __init__(self, technology: str | None = None):
+    def __init__(self, technology: str = "generic"):
         if technology not in TECHNOLOGIES:
             allowed = ", ".join(map(repr, TECHNOLOGIES))
             raise ValueError(f"Technology must be one of {allowed}, not {technology!r}")
@@ -87,7 +87,7 @@ def add_shared(m: Module, platform, component, *, name: str, module_name: str, c
 
 
 def emit_verilog(
-    component, *, name: str, ports: dict | None = None, technology: str | None = None
+    component, *, name: str, ports: dict | None = None, technology: str = "generic"
 ) -> str:
     """Verilog of ``component`` as module ``name``, followed by the modules it shares.
 

@@ -65,7 +65,8 @@ def accelerator_verilog(config):
     """
     top = make_top(config)
     ports = top_ports(top)
-    return emit_verilog(top, name=top_name(config), ports=ports), port_table(ports)
+    text = emit_verilog(top, name=top_name(config), ports=ports, technology=config.technology)
+    return text, port_table(ports)
 
 
 def generate(config):

@@ -44,7 +44,7 @@ class ColumnReport:
     format: str
     lanes: int
     columns: int
-    technology: str | None
+    technology: str
     bare: CellCounts
     standalone: CellCounts
     fmax_mhz: dict[int, float]
@@ -212,7 +212,7 @@ def run(arguments: argparse.Namespace) -> None:
             lanes=arguments.lanes,
             columns=arguments.columns,
             seeds=arguments.seeds,
-            technology=None if arguments.portable else "ecp5",
+            technology="generic" if arguments.portable else "ecp5",
             directory=directory,
             progress=status.update,
         )

@@ -1,19 +1,18 @@
 """The Verilog of a configuration, written once per process."""
 
+import dataclasses
 import functools
 
-from hw.shared import emit_verilog
-from rtl_gen.generate import make_top, top_name
-from rtl_gen.ports import top_ports
+from rtl_gen.generate import accelerator_verilog
 
 __all__ = ["emitted_verilog"]
 
 
 @functools.lru_cache(maxsize=8)
-def emitted_verilog(config, technology: str | None = None) -> str:
+def emitted_verilog(config, technology: str = "generic") -> str:
     """Text of the accelerator; ``technology`` as in :func:`hw.shared.emit_verilog`.
 
-    Without a technology it is what ``python -m rtl_gen`` writes.
+    It takes the place of the configuration's own.
     """
-    top = make_top(config)
-    return emit_verilog(top, name=top_name(config), ports=top_ports(top), technology=technology)
+    text, _ports = accelerator_verilog(dataclasses.replace(config, technology=technology))
+    return text

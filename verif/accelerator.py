@@ -14,6 +14,7 @@ from rtl_gen.generate import accelerator_verilog, top_name
 from verif import runner
 from verif.axi_ram import AXI_RAM
 from verif.record import BASE, RunRecord
+from verif.technology import MODELS
 
 __all__ = ["Outcome", "Run", "Simulator", "build", "run"]
 
@@ -81,7 +82,7 @@ def build(config: AdaGPConfig, *, memory_bytes: int = 0, waves: bool = False) ->
     design = runner.build(
         {f"{name}.v": text},
         toplevel="adagp_sim",
-        files=[AXI_RAM, _SIMULATED_TOP],
+        files=[AXI_RAM, _SIMULATED_TOP, *MODELS[config.technology]],
         parameters={
             "DATA_WIDTH": config.axi_data_width,
             "ADDRESS_WIDTH": config.axi_address_width,

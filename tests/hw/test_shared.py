@@ -168,7 +168,7 @@ def test_name_of_the_top_module():
 
 
 def test_unknown_technology():
-    allowed = "Technology must be one of None, 'ecp5', not 'asic'"
+    allowed = "Technology must be one of 'generic', 'ecp5', not 'asic'"
     with pytest.raises(ValueError, match=allowed):
         SharedModules("asic")
     with pytest.raises(ValueError, match=allowed):

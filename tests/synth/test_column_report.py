@@ -49,7 +49,7 @@ def test_decoders_are_shared():
         format="bf16",
         lanes=10,
         columns=5,
-        technology=None,
+        technology="generic",
         bare=cells(1000),
         standalone=cells(1500),
         fmax_mhz={},

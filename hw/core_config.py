@@ -1,0 +1,65 @@
+"""Sizes of one core, as its blocks see them."""
+
+from dataclasses import dataclass
+
+__all__ = ["CoreConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreConfig:
+    """Sizes of one core, derived from :class:`hw.config.AdaGPConfig`; not constructed by users.
+
+    Members
+    -------
+    index : position of the core (0: main, 1: predictor)
+    rows, columns : PE array size; a buffer word of this core holds one operand per row
+    operand_width : bits of one operand
+    post_lanes : channels that post-processing handles per cycle
+    accumulator_depth : vectors of ``columns`` accumulators in each of the two banks
+    memories : ids of the memories this core's ports reach (0 global buffer, 1 predictor memory)
+    """
+
+    index: int
+    rows: int
+    columns: int
+    operand_width: int
+    post_lanes: int
+    accumulator_depth: int
+    memories: tuple
+
+    @property
+    def word_width(self):
+        """Bits of a buffer word: one operand per row."""
+        return self.rows * self.operand_width
+
+    @property
+    def word_bytes(self):
+        return self.word_width // 8
+
+    @property
+    def group_width(self):
+        """Bits of a group: ``post_lanes`` operands, the unit of buffer write enables."""
+        return self.post_lanes * self.operand_width
+
+    @property
+    def groups_per_word(self):
+        return self.rows // self.post_lanes
+
+    @property
+    def groups_per_vector(self):
+        """Groups in one accumulator vector, i.e. cycles to post-process it."""
+        return self.columns // self.post_lanes
+
+    @property
+    def chunks_per_wide(self):
+        """Buffer groups that ``post_lanes`` 32-bit values take."""
+        return 32 // self.operand_width
+
+    @property
+    def bias_words(self):
+        """Buffer words that hold ``columns`` 32-bit biases in front of the weight tiles."""
+        return -(-self.columns * 32 // self.word_width)
+
+    @property
+    def pes(self):
+        return self.rows * self.columns
