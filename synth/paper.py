@@ -14,7 +14,6 @@ __all__ = [
     "PREDICTOR_MEMORY_RAMB36",
     "SOURCE",
     "as_json",
-    "fpga_cell",
 ]
 
 SOURCE = "Janfaza et al., ADA-GP, MICRO 2023, arXiv:2305.13236"
@@ -35,13 +34,6 @@ ASIC_COLUMNS = {
     "area": ("combinational", "sequential", "buffers_inverters", "net interconnect", "total"),
     "power": ("internal", "switching", "leakage", "total"),
 }
-
-
-def fpga_cell(variant: str, column: str) -> str:
-    """What is known of a cell of Table 4, as text."""
-    if column == "RAMB36" and variant in ("efficient", "max"):
-        return f"baseline + {PREDICTOR_MEMORY_RAMB36}"
-    return NOT_AT_HAND
 
 
 def as_json() -> dict:

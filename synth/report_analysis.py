@@ -5,9 +5,9 @@ figure that cannot be derived because something was not measured is None.
 
 The dictionaries: ``designs`` maps a name to ``{"pes", "arrays", "xc7", "ecp5", "asic", "sram"}``,
 the last four as the ``measure`` functions of :mod:`synth.fpga`, :mod:`synth.asic` and
-:mod:`synth.sram` return them. Besides the four variants there are two *probes*, which only serve to
-find what one more column costs: ``baseline+`` (more columns in the main array) and ``max-`` (fewer
-columns in the predictor array).
+:mod:`synth.sram` return them. Besides the four variants there are two *probes*, which only serve
+to find what one more column costs: ``probe_main`` (``baseline`` with more columns) and
+``probe_predictor`` (``max`` with fewer columns in the predictor array).
 """
 
 import statistics
@@ -79,8 +79,8 @@ def overhead_percent(designs: dict, name: str) -> dict[str, float | None]:
 
 
 def marginal_per_pe(designs: dict, name: str) -> float | None:
-    """What one more PE of the main array costs: the slope from ``baseline`` to ``baseline+``."""
-    base, wider = designs["baseline"], designs.get("baseline+", {})
+    """What one more PE of the main array costs: the slope from ``baseline`` to ``probe_main``."""
+    base, wider = designs["baseline"], designs.get("probe_main", {})
     low, high = metric(base, name), metric(wider, name)
     if low is None or high is None or wider["pes"] == base["pes"]:
         return None
@@ -138,8 +138,9 @@ def block_growth(designs: dict, variant: str, flow: str) -> dict[str, float] | N
 def predictor_budget(designs: dict, name: str, percent: float) -> dict | None:
     """The predictor array that ``percent`` of the baseline's area buys.
 
-    The area of ``max`` beyond ``baseline`` is split by the slope from ``max-`` to ``max``: what
-    grows with the columns of the predictor array, and the rest, which is there with any array.
+    The area of ``max`` beyond ``baseline`` is split by the slope from ``probe_predictor`` to
+    ``max``: what grows with the columns of the predictor array, and the rest, which is there with
+    any array.
 
     Returns
     -------
@@ -150,7 +151,7 @@ def predictor_budget(designs: dict, name: str, percent: float) -> dict | None:
         ``fixed``, 0 where that alone exceeds it
     """
     base, full = designs["baseline"], designs.get("max", {})
-    narrower = designs.get("max-", {})
+    narrower = designs.get("probe_predictor", {})
     values = [metric(design, name) for design in (base, full, narrower)]
     if None in values or len(full["arrays"]) < 2:
         return None

@@ -19,7 +19,7 @@ from .memories import memories_of
 from .reproduce import options_of
 from .wheels import WHEELS
 
-__all__ = ["add_arguments", "measure", "run"]
+__all__ = ["add_arguments", "measure", "run", "sensitivity"]
 
 #: Limits of the method, printed with every table.
 NOTES = (
@@ -104,6 +104,30 @@ def measure(
             f"--temperature {technology.temperature_k}"
         ],
     }
+
+
+def sensitivity(config, *, refresh: bool = False, progress=lambda text: None) -> list[dict]:
+    """Area, leakage, read energy and access time for each type of transistor, else defaults.
+
+    Energy and access time are those of the largest memory. The type is a choice that this estimate
+    cannot make, and leakage depends on it by four orders of magnitude.
+    """
+    results = []
+    for cell_type in CELL_TYPES:
+        result = measure(
+            config, technology=Technology(cell_type=cell_type), refresh=refresh, progress=progress
+        )
+        each = result["memories"][0]["each"]
+        results.append(
+            {
+                "cell_type": cell_type,
+                "area_um2": result["area_um2"],
+                "leakage_mw": result["leakage_mw"],
+                "read_energy_pj": each["read_energy_pj"],
+                "access_time_ns": each["access_time_ns"],
+            }
+        )
+    return results
 
 
 def print_report(result: dict, console: Console) -> None:
