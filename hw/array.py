@@ -61,6 +61,9 @@ class PEArray(wiring.Component):
     anew before it is used again. (There is a waiting and an active register per weight and no
     multiplexer; a bank is copied when it is first used.)
 
+    **Multipliers.** Those of the first ``lut_rows`` rows are made of LUTs instead of multiplier
+    blocks, for devices that have too few of them; nothing else changes. Float formats only.
+
     **Reset** clears ``o_valid`` and the state of the banks; data registers have none.
 
     Members
@@ -79,13 +82,19 @@ class PEArray(wiring.Component):
         ``rows`` weights of column ``w_column``.
     """
 
-    def __init__(self, fmt: FloatFormat | IntFormat, rows: int, columns: int):
+    def __init__(self, fmt: FloatFormat | IntFormat, rows: int, columns: int, *, lut_rows: int = 0):
         for name, value in (("Rows", rows), ("Columns", columns)):
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, not {value!r}")
+        if not 0 <= lut_rows <= (rows if fmt.is_float else 0):
+            raise ValueError(
+                f"Rows with multipliers of LUTs must be at most {rows if fmt.is_float else 0}, "
+                f"not {lut_rows!r}"
+            )
         self.fmt = fmt
         self.rows = rows
         self.columns = columns
+        self.lut_rows = lut_rows
         operands = data.ArrayLayout(fmt.width, rows)
         super().__init__(
             {
@@ -106,8 +115,9 @@ class PEArray(wiring.Component):
         self.timing = ArrayTiming(fmt=fmt, rows=rows)
 
     def _make_column(self):
-        kind = DotProductColumn if self.fmt.is_float else IntegerColumn
-        return kind(self.fmt, self.rows)
+        if self.fmt.is_float:
+            return DotProductColumn(self.fmt, self.rows, lut_rows=self.lut_rows)
+        return IntegerColumn(self.fmt, self.rows)
 
     @property
     def PSUM_OFFSET(self) -> int:
@@ -130,7 +140,8 @@ class PEArray(wiring.Component):
                     platform,
                     column,
                     name=f"column{index}",
-                    module_name=f"adagp_column_{self.fmt.name}_{self.rows}",
+                    module_name=f"adagp_column_{self.fmt.name}_{self.rows}"
+                    + (f"_lut{self.lut_rows}" if self.lut_rows else ""),
                 )
             )
             m.d.comb += [column.psum.eq(self.psum[index]), self.o[index].eq(column.o)]

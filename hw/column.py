@@ -67,7 +67,8 @@ class DotProductColumn(wiring.Component):
 
     Operands arrive decoded (:class:`~hw.decoder.OperandDecoder`), the significands ``SKEW`` cycles
     after the exponents. Numerics: docs/numerics.md. Throughput: one result per cycle. Nothing is
-    reset; results are meaningless until weights have been swapped in.
+    reset; results are meaningless until weights have been swapped in. The first ``lut_rows`` rows
+    multiply in LUTs instead of a multiplier block, with the same results in the same cycles.
 
     Members
     -------
@@ -87,7 +88,7 @@ class DotProductColumn(wiring.Component):
     ValueError : the products of the format do not fit the alignment window
     """
 
-    def __init__(self, fmt: FloatFormat, rows: int):
+    def __init__(self, fmt: FloatFormat, rows: int, *, lut_rows: int = 0):
         if 2 * fmt.significand_bits + 2 > WINDOW_BITS:
             raise ValueError(
                 f"Mantissa width of an operand must be at most {WINDOW_BITS // 2 - 2}, "
@@ -95,6 +96,7 @@ class DotProductColumn(wiring.Component):
             )
         self.fmt = fmt
         self.rows = rows
+        self.lut_rows = lut_rows
         self.timing = FloatTiming(rows=rows)
         exponents = data.ArrayLayout(exponent_layout(fmt), rows)
         significands = data.ArrayLayout(significand_layout(fmt), rows)
@@ -136,8 +138,9 @@ class DotProductColumn(wiring.Component):
         fmt, rows = self.fmt, self.rows
         lanes = []
         for row in range(rows):
-            pe = FloatPE(fmt, top_delay=self.timing.top_delay)
-            module_name = f"adagp_pe_{fmt.name}_d{self.timing.top_delay}"
+            in_luts = row < self.lut_rows
+            pe = FloatPE(fmt, top_delay=self.timing.top_delay, lut_multiplier=in_luts)
+            module_name = f"adagp_pe_{fmt.name}_d{self.timing.top_delay}{'_lut' * in_luts}"
             lanes.append(add_shared(m, platform, pe, name=f"pe{row}", module_name=module_name))
             m.d.comb += [
                 pe.x_exponent.eq(self.x_exponent[row]),

@@ -85,6 +85,13 @@ class AdaGPConfig:
     predictor_columns: int = _field(
         10, "columns of the predictor PE array (max)", minimum=1, maximum=256
     )
+    lut_multiplier_rows: int = _field(
+        0,
+        "rows of the main PE array whose multipliers are made of LUTs, where a device has fewer "
+        "multiplier blocks than PEs (float formats)",
+        minimum=0,
+        maximum=256,
+    )
     post_lanes: int = _field(
         0,
         "channels post-processed per cycle in the main core; divides rows and columns; "
@@ -158,6 +165,7 @@ class AdaGPConfig:
             post_lanes=self.post_lanes or _auto_lanes(self.rows, self.columns),
             accumulator_depth=self.accumulator_depth,
             memories=(0, 1) if self.has_predictor_memory and not self.has_predictor_core else (0,),
+            lut_multiplier_rows=self.lut_multiplier_rows,
         )
         if not self.has_predictor_core:
             return (main,)
@@ -262,6 +270,12 @@ def _check_together(config):
             f"{prefix}post_lanes must divide {prefix}rows ({rows}) and {prefix}columns "
             f"({columns}), or be 0, not {lanes!r}",
         )
+    lut_rows = config.rows if config.format.is_float else 0
+    check(
+        config.lut_multiplier_rows <= lut_rows,
+        f"lut_multiplier_rows must be at most rows ({config.rows}), and 0 for integer formats, "
+        f"not {config.lut_multiplier_rows!r}",
+    )
     limit = 1 << (BUFFER_ADDRESS_WIDTH - 1)
     words = config.buffer_banks * config.buffer_bank_depth
     check(

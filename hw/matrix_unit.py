@@ -61,7 +61,9 @@ class MatrixUnit(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         core = self.core
-        m.submodules.array = array = PEArray(self.config.format, core.rows, core.columns)
+        m.submodules.array = array = PEArray(
+            self.config.format, core.rows, core.columns, lut_rows=core.lut_multiplier_rows
+        )
         m.submodules.accumulators = accumulators = AccumulatorMemory(core)
         m.submodules.matmul = matmul = MatmulEngine(
             core, array_latency=array.LATENCY, psum_offset=array.PSUM_OFFSET

@@ -1,10 +1,10 @@
-"""Multiplier between two registers, the form that FPGA multiplier blocks have."""
+"""Multipliers between registers: the form that FPGA multiplier blocks have, and one of LUTs."""
 
-from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal, signed, unsigned
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["RegisteredMultiplier"]
+__all__ = ["LutMultiplier", "RegisteredMultiplier"]
 
 _ECP5_WIDTH = 18
 
@@ -74,3 +74,55 @@ class RegisteredMultiplier(wiring.Component):
             for pin in ("CLK", "CE", "RST")
         }
         return Instance("MULT18X18D", **registers, **ports)
+
+
+class LutMultiplier(wiring.Component):
+    """``o = (a * b) << shift`` of unsigned operands, 2 cycles later, without a multiplier block.
+
+    For devices with fewer blocks than multiplications. The product is an adder tree over pairs of
+    partial products, written with additions so that no tool infers a block from it; cycle 1
+    multiplies, cycle 2 shifts. Throughput 1 per cycle. The registers are not reset.
+
+    Parameters
+    ----------
+    steps : amounts that bit 0, 1, ... of ``shift`` shift by; any number of them together
+
+    Members
+    -------
+    a, b : In
+    shift : In, 1 cycle after ``a`` and ``b``
+    o : Out, as wide as the largest shifted product
+    """
+
+    LATENCY = 2
+
+    def __init__(self, a_width: int, b_width: int, *, steps: tuple[int, ...]):
+        self._steps = steps
+        super().__init__(
+            {
+                "a": In(a_width),
+                "b": In(b_width),
+                "shift": In(len(steps)),
+                "o": Out(a_width + b_width + sum(steps)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        partial = [(self.a & bit.replicate(len(self.a)), at) for at, bit in enumerate(self.b)]
+        while len(partial) > 1:
+            pairs = zip(partial[::2], partial[1::2], strict=False)
+            sums = [
+                (Cat(low[: high_at - low_at], low[high_at - low_at :] + high), low_at)
+                for (low, low_at), (high, high_at) in pairs
+            ]
+            partial = sums + partial[len(partial) // 2 * 2 :]
+        product = Signal(len(self.a) + len(self.b), reset_less=True)
+        m.d.sync += product.eq(partial[0][0])
+        value = product
+        for select, amount in zip(self.shift, self._steps, strict=True):
+            value = Mux(select, value.shift_left(amount), value)
+        shifted = Signal.like(self.o, name="shifted", reset_less=True)
+        m.d.sync += shifted.eq(value)
+        m.d.comb += self.o.eq(shifted)
+        return m

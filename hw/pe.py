@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .decoder import exponent_layout, significand_layout
 from .formats import FloatFormat, IntFormat
-from .multiplier import RegisteredMultiplier
+from .multiplier import LutMultiplier, RegisteredMultiplier
 
 __all__ = ["DROP_DISTANCE", "WINDOW_BITS", "FloatPE", "IntegerPE", "grid_width"]
 
@@ -58,6 +58,8 @@ class FloatPE(wiring.Component):
     largest and returns ``top`` while the significands arrive. Throughput: one product per cycle.
     Latency: 1 cycle from the exponents to ``grid``, ``LATENCY`` = 4 from ``top`` to ``term``.
     Nothing is reset: outputs are meaningless until weights have been swapped in.
+    ``lut_multiplier`` builds the multiplication of LUTs instead of a multiplier block; outputs are
+    the same in every cycle.
 
     Members
     -------
@@ -86,8 +88,9 @@ class FloatPE(wiring.Component):
 
     LATENCY = 4
 
-    def __init__(self, fmt: FloatFormat, *, top_delay: int):
+    def __init__(self, fmt: FloatFormat, *, top_delay: int, lut_multiplier: bool = False):
         self._fmt = fmt
+        self._lut_multiplier = lut_multiplier
         self._top_delay = top_delay
         strobes = {
             f"{verb}_{half}": In(1)
@@ -150,13 +153,6 @@ class FloatPE(wiring.Component):
         m.d.comb += difference.eq(self.top - grid)
         m.d.sync += [distance.eq(difference), far.eq(difference[4:].any())]
 
-        # Shifts before the multiplier, then the product.
-        factors = {}
-        for side, half in (("x", self.x_significand), ("w", active["significand"])):
-            value = half.value
-            for bit in plan.before[side]:
-                value = Mux(distance[bit], value, value.shift_left(2 << bit))
-            factors[side] = value
         x, w = self.x_significand, active["significand"]
         infinite = Signal(reset_less=True)
         undefined = Signal(reset_less=True)
@@ -171,16 +167,13 @@ class FloatPE(wiring.Component):
         late = [Signal(reset_less=True, name=f"after_{bit}") for bit in plan.after]
         m.d.sync += [late[i].eq(distance[bit]) for i, bit in enumerate(plan.after)]
 
-        m.submodules.multiplier = multiplier = RegisteredMultiplier(
-            len(factors["x"]), len(factors["w"]), is_signed=False
-        )
-        m.d.comb += [multiplier.a.eq(factors["x"]), multiplier.b.eq(factors["w"])]
+        scaled = self._multiply(m, plan, x.value, w.value, distance)
         infinite, undefined, drop, sign, *late = _delay(m, [infinite, undefined, drop, sign, *late])
 
         # Shifts after the multiplier.
-        value = multiplier.o[: WINDOW_BITS + plan.excess]
+        value = scaled[: WINDOW_BITS + plan.excess]
         if plan.excess < 0:
-            value = Cat(Const(0, -plan.excess), multiplier.o)[:WINDOW_BITS]
+            value = Cat(Const(0, -plan.excess), scaled)[:WINDOW_BITS]
         losses = []
         for select, bit in zip(late, plan.after, strict=True):
             amount = 2 << bit
@@ -208,6 +201,29 @@ class FloatPE(wiring.Component):
             self.minus_infinity.eq(minus),
         ]
         return m
+
+    def _multiply(self, m, plan, x, w, distance):
+        """``x * w`` after the shifts that come first, in units of 4 ** -(steps of those shifts)."""
+        if self._lut_multiplier:
+            # The same shifts, behind a small multiplier instead of in front of a large one.
+            bits = [*plan.before["x"], *plan.before["w"]]
+            m.submodules.multiplier = multiplier = LutMultiplier(
+                len(x), len(w), steps=tuple(2 << bit for bit in bits)
+            )
+            shift = Signal(len(bits), reset_less=True)
+            m.d.sync += shift.eq(Cat(~distance[bit] for bit in bits))
+            m.d.comb += [multiplier.a.eq(x), multiplier.b.eq(w), multiplier.shift.eq(shift)]
+            return multiplier.o
+        factors = []
+        for side, value in (("x", x), ("w", w)):
+            for bit in plan.before[side]:
+                value = Mux(distance[bit], value, value.shift_left(2 << bit))
+            factors.append(value)
+        m.submodules.multiplier = multiplier = RegisteredMultiplier(
+            *map(len, factors), is_signed=False
+        )
+        m.d.comb += [multiplier.a.eq(factors[0]), multiplier.b.eq(factors[1])]
+        return multiplier.o
 
 
 class IntegerPE(wiring.Component):

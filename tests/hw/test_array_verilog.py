@@ -12,16 +12,19 @@ from verif.technology import MODELS
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "columns", "technology"),
+    ("name", "rows", "columns", "technology", "lut_rows"),
     [
-        ("bf16", 12, 4, "generic"),
-        ("bf16", 5, 3, "ecp5"),
-        ("fp16", 3, 5, "generic"),
-        ("int8", 9, 4, "generic"),
+        ("bf16", 12, 4, "generic", 0),
+        ("bf16", 5, 3, "ecp5", 2),
+        ("fp16", 3, 5, "generic", 3),
+        ("fp8_e4m3", 4, 2, "generic", 2),
+        ("int8", 9, 4, "generic", 0),
     ],
 )
-def test_emitted_array(name, rows, columns, technology, seed):
-    text = emit_verilog(PEArray(FORMATS[name], rows, columns), name="array", technology=technology)
+def test_emitted_array(name, rows, columns, technology, lut_rows, seed):
+    array = PEArray(FORMATS[name], rows, columns, lut_rows=lut_rows)
+    text = emit_verilog(array, name="array", technology=technology)
+    assert (f"pe_{name}" in text and "_lut(" in text) == bool(lut_rows)
     build = runner.build({"array.v": text}, toplevel="array", files=MODELS[technology])
     job = {"format": name, "rows": rows, "columns": columns, "tiles": 40, "vectors": 100}
     result = runner.run(

@@ -113,3 +113,12 @@ def test_hash_tells_configurations_apart():
 def test_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         make_config().rows = 3
+
+
+def test_lut_multiplier_rows():
+    config = AdaGPConfig(variant="max", lut_multiplier_rows=12)
+    assert [core.lut_multiplier_rows for core in config.cores] == [12, 0]
+    with pytest.raises(ConfigError, match=r"lut_multiplier_rows must be at most rows \(12\)"):
+        AdaGPConfig(lut_multiplier_rows=13)
+    with pytest.raises(ConfigError, match="0 for integer formats, not 1"):
+        AdaGPConfig(operand_format="int8", lut_multiplier_rows=1)
