@@ -142,7 +142,7 @@ def test_emission_is_shared_and_stable():
 def test_messages():
     with pytest.raises(ValueError, match="Rows must be a positive integer, not 0"):
         PEArray(FORMATS["bf16"], 0, 1)
-    with pytest.raises(ValueError, match="Technology must be one of None, 'ecp5', not 'xc7'"):
+    with pytest.raises(ValueError, match="Technology must be one of 'generic', 'ecp5', not 'xc7'"):
         SharedModules("xc7")
     shared = SharedModules()
     arrays = [PEArray(FORMATS["int8"], rows, 1) for rows in (2, 3)]
