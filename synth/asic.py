@@ -1,0 +1,276 @@
+"""``python -m synth asic``: area, timing and power of an accelerator in standard cells."""
+
+import argparse
+import contextlib
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from hw.config import ConfigError
+from rtl_gen.generate import top_name
+from rtl_gen.selection import DEFAULT_PRESET, select_config
+
+from . import liberty
+from .asic_area import areas, block_areas
+from .asic_print import print_report
+from .asic_timing import timing_report
+from .cache import cached, text_hash, tool_versions
+from .cacti import Technology, sram_macro
+from .emit import emitted_verilog
+from .errors import ToolError
+from .fanout import repair_fanout
+from .library import Library
+from .mapping import map_to_cells
+from .netlist import FlatNetlist, flatten
+from .reproduce import options_of
+from .timing import MemoryTiming, TimingGraph
+
+__all__ = ["TARGET_NS", "add_arguments", "implement", "measure", "memory_timings", "run"]
+
+#: Clock period that cells are chosen and sized for.
+TARGET_NS = 1.0
+
+#: Feature size of libraries that do not say it, by hash.
+_NODES = {"0f936d453c0a26809975b1226cef893a02d26c6f4c3477b4acd6e9b09ec8a148": 45}
+
+BASIS = (
+    "netlist before placement: cells by Yosys and abc, buffer trees where a net exceeds what its "
+    "driver may carry, clock and reset ideal (no clock tree), wires as capacitance from the "
+    "library's wire-load model"
+)
+
+NOT_AVAILABLE = {
+    "net interconnect area": "the wire-load models of the library state no area, and nothing is "
+    "placed and routed",
+}
+
+_SETUP_NS = 0.1
+
+#: Changes whenever the same input gives other figures.
+METHOD = 1
+
+
+def memory_timings(modules) -> dict[str, MemoryTiming]:
+    """Timing of the memory modules ``adagp_ram_<words>x<width>_<granularity>``.
+
+    Access time from CACTI (45 nm, low operating power); setup, slew and pin capacitance are
+    assumptions, see :class:`~synth.timing.MemoryTiming`.
+    """
+    found = {}
+    for module in sorted(modules):
+        words, width = map(int, module.removeprefix("adagp_ram_").split("_")[0].split("x"))
+        macro = sram_macro(words=words, width=width, technology=Technology())
+        found[module] = MemoryTiming(access_ns=macro["access_time_ns"], setup_ns=_SETUP_NS)
+    return found
+
+
+def implement(
+    verilog: str,
+    *,
+    top: str,
+    library: Library,
+    target_ns: float = TARGET_NS,
+    wire_load: str | None = None,
+    memory=memory_timings,
+    directory: Path,
+    progress=lambda text: None,
+) -> tuple[FlatNetlist, TimingGraph, int]:
+    """Map, flatten, put in buffer trees, time.
+
+    Parameters
+    ----------
+    wire_load : see :meth:`~synth.library.Library.wire_load`
+    memory : names of memory modules -> their timing
+    directory : for what Yosys reads and writes
+
+    Returns
+    -------
+    tuple
+        the netlist, its timing, and the number of buffers in trees
+
+    Raises :class:`ToolError`.
+    """
+    wires = library.wire_load(wire_load)
+    progress("mapping to standard cells")
+    design = map_to_cells(
+        verilog, top=top, library=library, target_ns=target_ns, directory=directory
+    )
+    progress("reading the netlist")
+    netlist = flatten(design.modules, top, library, design.memories)
+    timings = memory(design.memories)
+    progress("timing")
+    graph = TimingGraph(netlist, wire_load=wires, memory=timings)
+    ideal = [int(net) for name in ("clk", "rst") for net in netlist.inputs.get(name, ())]
+    netlist, buffers = repair_fanout(netlist, graph.load.max(axis=1), wires, ideal=ideal)
+    if buffers:
+        graph = TimingGraph(netlist, wire_load=wires, memory=timings)
+    return netlist, graph, buffers
+
+
+def measure(
+    config,
+    *,
+    library: Library | None = None,
+    target_ns: float = TARGET_NS,
+    clock_ns: float | None = None,
+    wire_load: str | None = None,
+    verilog: str | None = None,
+    directory: Path | None = None,
+    refresh: bool = False,
+    progress=lambda text: None,
+) -> dict:
+    """Area and timing of a configuration in standard cells; JSON.
+
+    Parameters
+    ----------
+    library : by default the one that :func:`synth.liberty.find` finds
+    target_ns : period that the mapper aims at
+    clock_ns : period of slack and power; by default the shortest one that timing allows
+    directory : keep scripts, logs and netlists there; then nothing comes from the cache
+    progress : called with one line per step
+
+    Returns
+    -------
+    dict
+        ``area_um2`` (``combinational`` with ``buffers_inverters`` in it, ``sequential``,
+        ``total``), ``blocks`` (area by block), ``hierarchy`` (the same in detail), ``cells``,
+        ``registers``, ``fanout_buffers``; ``fmax_mhz``, ``critical_path`` and ``timing`` (see
+        :func:`~synth.asic_timing.timing_report`); ``library``, ``node_nm``, ``corner``,
+        ``supply_v``, ``temperature_c``, ``basis``, ``not_available``, ``memory_timing``,
+        ``tools``, ``command``
+
+    Raises :class:`ToolError`.
+    """
+    library = library or liberty.read(liberty.find())
+    verilog = emitted_verilog(config) if verilog is None else verilog
+    tools = tool_versions()
+    key = {
+        "config": config.as_dict(),
+        "verilog": text_hash(verilog),
+        "library": library.sha256,
+        "target_ns": target_ns,
+        "clock_ns": clock_ns,
+        "wire_load": wire_load,
+        "tools": tools,
+        "method": METHOD,
+    }
+
+    def compute():
+        with contextlib.ExitStack() as stack:
+            place = directory
+            if place is None:
+                temporary = tempfile.TemporaryDirectory(prefix="synth-asic-")
+                place = Path(stack.enter_context(temporary))
+            netlist, graph, buffers = implement(
+                verilog,
+                top=top_name(config),
+                library=library,
+                target_ns=target_ns,
+                wire_load=wire_load,
+                directory=place,
+                progress=progress,
+            )
+            return _result(
+                config, library, netlist, graph, buffers, clock_ns, wire_load, target_ns, tools
+            )
+
+    return cached("asic", key, compute, refresh=refresh or directory is not None)
+
+
+def _result(config, library, netlist, graph, buffers, clock_ns, wire_load, target_ns, tools):
+    blocks, hierarchy = block_areas(netlist)
+    timing = timing_report(graph, clock_ns=clock_ns)
+    described = library.description()
+    return {
+        "config": config.as_dict(),
+        "area_um2": areas(netlist),
+        "blocks": blocks,
+        "hierarchy": hierarchy,
+        "cells": netlist.cells,
+        "registers": sum(len(group.block) for group in netlist.registers()),
+        "fanout_buffers": buffers,
+        "fmax_mhz": timing["fmax_mhz"],
+        "critical_path": timing["critical_path"],
+        "timing": timing,
+        "memory_timing": {
+            module: asdict(graph.memory_timing(module))
+            for module in sorted({macro.module for macro in netlist.macros})
+        },
+        **described,
+        "node_nm": _NODES.get(library.sha256),
+        "wire_load": "none" if wire_load == "none" else wire_load or library.default_wire_load,
+        "target_ns": target_ns,
+        "basis": BASIS,
+        "not_available": NOT_AVAILABLE,
+        "tools": tools,
+        "command": f"python -m synth asic {options_of(config)}",
+    }
+
+
+def _period(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"must be a time in nanoseconds, not {text!r}")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--variant", help="which cores and memories (max)")
+    parser.add_argument("--preset", help=f"named sizes ({DEFAULT_PRESET})")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one field; repeatable"
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="fields from a file")
+    parser.add_argument(
+        "--liberty", type=Path, metavar="FILE", help="cell library (the one that `fetch` gets)"
+    )
+    parser.add_argument(
+        "--clock-period", type=_period, metavar="NS", help="of slack and power (the shortest)"
+    )
+    parser.add_argument(
+        "--target", type=_period, default=TARGET_NS, metavar="NS", help="the mapper's (1.0)"
+    )
+    parser.add_argument("--wire-load", metavar="NAME", help="model of wires, or none (library's)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep netlists and logs there")
+    parser.add_argument("--refresh", action="store_true", help="compute again what is cached")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    try:
+        config = select_config(
+            variant=arguments.variant,
+            preset=arguments.preset,
+            settings=arguments.set,
+            file=arguments.config,
+        )
+    except ConfigError as error:
+        raise ToolError("; ".join(error.problems)) from None
+    if arguments.json and not arguments.json.absolute().parent.is_dir():
+        raise ToolError(f"Directory of --json does not exist: {arguments.json.absolute().parent}")
+    if arguments.keep:
+        try:
+            arguments.keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ToolError(f"Directory of --keep cannot be made: {error}") from None
+    from rich.console import Console
+
+    library = liberty.read(liberty.find(arguments.liberty))
+    with Console(stderr=True).status("starting") as status:
+        result = measure(
+            config,
+            library=library,
+            target_ns=arguments.target,
+            clock_ns=arguments.clock_period,
+            wire_load=arguments.wire_load,
+            directory=arguments.keep,
+            refresh=arguments.refresh,
+            progress=status.update,
+        )
+    print_report(result, Console())
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
