@@ -96,6 +96,10 @@ def _plot(plots, name):
     ]
 
 
+def _commands(measured):
+    return measured.get("commands", [measured["command"]] if "command" in measured else [])
+
+
 def _origin(report):
     """Configurations, tools and commands."""
     commands = list(
@@ -103,7 +107,7 @@ def _origin(report):
             command
             for design in report["designs"].values()
             for flow in ("xc7", "ecp5", "asic", "sram")
-            for command in design.get(flow, {}).get("commands", [])
+            for command in _commands(design.get(flow, {}))
         )
     )
     lines = ["## Where the figures come from", "", "Configurations:", ""]

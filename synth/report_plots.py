@@ -50,19 +50,46 @@ def _shown(designs):
     return [variant for variant in VARIANTS_SHOWN if variant in designs]
 
 
-def _stack(axes, columns, labels, scale):
-    """Stacked bars: ``columns`` is a list of {part: value}, one per label; the largest part at
-    the bottom, its total above each bar."""
-    parts: dict[str, float] = {}
+def _merge_small(columns):
+    """The columns with the parts below a fiftieth of the highest one put together."""
+    limit = max(sum(column.values()) for column in columns) / 50
+    largest: dict[str, float] = {}
     for column in columns:
         for part, value in column.items():
-            parts[part] = max(parts.get(part, 0), value)
-    ordered = sorted(parts, key=lambda part: -parts[part])
+            largest[part] = max(largest.get(part, 0), value)
+    small = {part for part, value in largest.items() if value < limit}
+    ordered = sorted(largest.keys() - small, key=lambda part: -largest[part])
+    if len(small) < 2:
+        return columns, sorted(largest, key=lambda part: -largest[part])
+    merged = [
+        {
+            **{part: value for part, value in column.items() if part not in small},
+            "other": sum(value for part, value in column.items() if part in small),
+        }
+        for column in columns
+    ]
+    return merged, [*ordered, "other"]
+
+
+def _stack(axes, columns, labels, scale):
+    """Stacked bars: ``columns`` is a list of {part: value}, one per label; the largest part at
+    the bottom, the total above each bar. A part of the predictor has the colour of its like in
+    the main core, hatched."""
+    columns, ordered = _merge_small(columns)
+    plain = list(dict.fromkeys(part.removeprefix("predictor ") for part in ordered))
     bottoms = [0.0] * len(columns)
-    for index, part in enumerate(ordered):
+    for part in ordered:
         heights = [column.get(part, 0) / scale for column in columns]
         axes.bar(
-            labels, heights, 0.6, bottom=bottoms, label=part, color=_COLOURS[index % len(_COLOURS)]
+            labels,
+            heights,
+            0.6,
+            bottom=bottoms,
+            label=part,
+            color=_COLOURS[plain.index(part.removeprefix("predictor ")) % len(_COLOURS)],
+            hatch="///" if part.startswith("predictor ") else None,
+            edgecolor="white",
+            linewidth=0.3,
         )
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights)]
     for index, total in enumerate(bottoms):
@@ -91,7 +118,8 @@ def _asic_area(axes, designs, _analysis):
     _stack(axes, columns, labels, 1e6)
     axes.set_ylabel("area / mm²")
     node = next(designs[label]["asic"].get("node_nm") for label in labels)
-    axes.set_title(f"Area by block, {node} nm standard cells and SRAM")
+    with_memory = any("area_um2" in designs[label].get("sram", {}) for label in labels)
+    axes.set_title(f"Area by block, {node} nm standard cells{' and SRAM' * with_memory}")
     return "Standard-cell area by block, and SRAM area by memory, before placement."
 
 

@@ -119,6 +119,7 @@ def standard_cells(designs: dict) -> list[str]:
     rows.append(["paper, every design", *[paper.NOT_AT_HAND] * 5, known])
     headings = ["mm²", "combinational", "sequential", "buffers, inverters", "net interconnect"]
     lines += table([*headings, "total", "beyond baseline"], rows)
+    lines += ["Buffers and inverters are part of the combinational area.", ""]
     reasons = first.get("not_available", {})
     if isinstance(reasons, dict):
         lines += [f"Not available – {name}: {why}." for name, why in reasons.items()]

@@ -26,7 +26,10 @@ def figure(value, digits: int = 2) -> str:
 
 def percent(value, digits: int = 1) -> str:
     """A difference in per cent, with its sign."""
-    return MISSING if value is None else f"{value:+.{digits}f} %"
+    if value is None:
+        return MISSING
+    text = f"{value:+.{digits}f}"
+    return ("±" + text[1:] if not text.strip("+-0.") else text) + " %"
 
 
 def delta(value, base, digits: int = 1) -> str:

@@ -324,6 +324,7 @@ def test_bad_options(options, message, capsys):
 
 def test_how_figures_are_written():
     assert (count(1234567), count(None), figure(1.005, 1)) == ("1 234 567", "–", "1.0")
+    assert (percent(0.0), percent(-0.01)) == ("±0.0 %", "±0.0 %")
     assert (percent(-1.25), delta(3, 2), delta(0, 0), delta(1, 0)) == (
         "-1.2 %",
         "+50.0 %",
