@@ -7,7 +7,7 @@ import re
 import time
 from pathlib import Path
 
-from hw.config import PRESETS
+from hw.config import PRESETS, VARIANTS
 from rtl_gen.selection import DEFAULT_PRESET
 
 from .cache import tool_versions
@@ -20,8 +20,13 @@ from .wheels import WHEELS
 
 __all__ = ["add_arguments", "run", "write_report"]
 
-_QUICK = {"preset": "tiny", "seeds": (1,), "device": "LFE5U-25F"}
-_FULL = {"preset": DEFAULT_PRESET, "seeds": (1, 2, 3), "device": "LFE5U-85F"}
+_QUICK = {"preset": "tiny", "seeds": (1,), "device": "LFE5U-45F", "placed": ("baseline",)}
+_FULL = {
+    "preset": DEFAULT_PRESET,
+    "seeds": (1, 2, 3),
+    "device": "LFE5U-85F",
+    "placed": tuple(VARIANTS),
+}
 
 
 def write_report(report: dict, directory: Path) -> list[Path]:
@@ -69,9 +74,11 @@ def _jobs(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--preset", choices=tuple(PRESETS), help=f"named sizes ({DEFAULT_PRESET}; quick: tiny)")
-    add("--quick", action="store_true", help="the smallest preset and one seed: a minute or two")
+    add(
+        "--quick", action="store_true", help="the smallest preset, one seed, only `baseline` placed"
+    )
     add("--seeds", type=_numbers, help="of place and route (1,2,3; quick: 1)")
-    add("--device", help="ECP5 to place on (LFE5U-85F; quick: LFE5U-25F)")
+    add("--device", help="ECP5 to place on (LFE5U-85F; quick: LFE5U-45F)")
     add("--flows", type=_flows, default=tuple(FLOWS), help=f"of {', '.join(FLOWS)} (all)")
     add("--jobs", type=_jobs, default=1, help="measurements at a time (1)")
     add("--refresh", action="store_true", help="measure again what is in the cache")
@@ -106,6 +113,7 @@ def _measure(arguments) -> dict:
         flows=arguments.flows,
         device=arguments.device or defaults["device"],
         seeds=seeds,
+        placed=defaults["placed"],
         refresh=arguments.refresh,
         jobs=arguments.jobs,
     )

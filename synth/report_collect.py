@@ -8,7 +8,7 @@ import threading
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hw.config import make_config
+from hw.config import VARIANTS, make_config
 
 from . import sram
 from .reproduce import options_of
@@ -34,10 +34,7 @@ def configurations(preset: str) -> dict:
     with one step fewer in the predictor array (one more where none would be left). A step is the
     width of the post-processing, so that nothing but the number of columns differs.
     """
-    designs = {
-        variant: make_config(variant=variant, preset=preset)
-        for variant in ("baseline", "low", "efficient", "max")
-    }
+    designs = {variant: make_config(variant=variant, preset=preset) for variant in VARIANTS}
     main, predictor = designs["max"].cores
     designs["probe_main"] = dataclasses.replace(
         designs["baseline"], columns=main.columns + main.post_lanes, post_lanes=main.post_lanes
@@ -51,7 +48,14 @@ def configurations(preset: str) -> dict:
 
 
 def collect(
-    configs: dict, *, flows, device: str, seeds, refresh: bool = False, jobs: int = 1
+    configs: dict,
+    *,
+    flows,
+    device: str,
+    seeds,
+    placed=VARIANTS,
+    refresh: bool = False,
+    jobs: int = 1,
 ) -> dict:
     """Measure designs; returns name -> figures, as :mod:`synth.report_analysis` describes them.
 
@@ -61,6 +65,7 @@ def collect(
     flows : of :data:`FLOWS`
     device : an ECP5 of :mod:`synth.fpga`
     seeds : of place and route
+    placed : designs that are placed and routed; the others are synthesised for the device only
     jobs : measurements at a time
 
     Shows progress on stderr. The first :class:`ToolError` ends it; what was measured until then is
@@ -92,7 +97,7 @@ def collect(
                 flow,
                 configs[name],
                 device=device,
-                seeds=seeds,
+                seeds=seeds if name in placed else (),
                 refresh=refresh,
                 progress=lambda text: report(f"{name}, {FLOWS[flow]}: {text}"),
             )

@@ -224,4 +224,4 @@ def blocks(designs: dict) -> list[str]:
         rows.append(["**all**", *((square_mm if unit > 1 else count)(value) for value in totals)])
         name = f"{title}, mm²" if unit > 1 else f"{title}, look-up tables"
         lines += table([name, *columns], rows)
-    return lines
+    return lines if len(lines) > 2 else [*lines, "Not available: nothing was mapped.", ""]
