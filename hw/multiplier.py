@@ -79,9 +79,10 @@ class RegisteredMultiplier(wiring.Component):
 class LutMultiplier(wiring.Component):
     """``o = (a * b) << shift`` of unsigned operands, 2 cycles later, without a multiplier block.
 
-    For devices with fewer blocks than multiplications. The product is an adder tree over pairs of
-    partial products, written with additions so that no tool infers a block from it; cycle 1
-    multiplies, cycle 2 shifts. Throughput 1 per cycle. The registers are not reset.
+    For devices with fewer blocks than multiplications. The product is a tree of adders, so that no
+    tool infers a block from it; cycle 1 multiplies, cycle 2 shifts. Throughput 1 per cycle. The
+    registers are not reset. Elaborated for the technology ``"ecp5"``, carry cells are instantiated
+    whose look-up tables form the partial products as well: 94 look-up tables for 9 x 9 bits.
 
     Parameters
     ----------
@@ -109,16 +110,21 @@ class LutMultiplier(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        partial = [(self.a & bit.replicate(len(self.a)), at) for at, bit in enumerate(self.b)]
-        while len(partial) > 1:
-            pairs = zip(partial[::2], partial[1::2], strict=False)
-            sums = [
-                (Cat(low[: high_at - low_at], low[high_at - low_at :] + high), low_at)
-                for (low, low_at), (high, high_at) in pairs
-            ]
-            partial = sums + partial[len(partial) // 2 * 2 :]
+        add = _add_ecp5 if getattr(platform, "technology", None) == "ecp5" else _add
+        # Terms: bits, each with the bit of ``b`` that lets it through, and their place.
+        terms = [([(bit, gate) for bit in self.a], at) for at, gate in enumerate(self.b)]
+        while len(terms) > 1:
+            sums = []
+            for index, ((low, low_at), (high, high_at)) in enumerate(
+                zip(terms[::2], terms[1::2], strict=False)
+            ):
+                name = f"{len(terms)}_{index}"
+                split = high_at - low_at
+                rest = add(m, name, low[split:], high)
+                sums.append((low[:split] + [(bit, None) for bit in rest], low_at))
+            terms = sums + terms[len(terms) // 2 * 2 :]
         product = Signal(len(self.a) + len(self.b), reset_less=True)
-        m.d.sync += product.eq(partial[0][0])
+        m.d.sync += product.eq(_value(terms[0][0]))
         value = product
         for select, amount in zip(self.shift, self._steps, strict=True):
             value = Mux(select, value.shift_left(amount), value)
@@ -126,3 +132,47 @@ class LutMultiplier(wiring.Component):
         m.d.sync += shifted.eq(value)
         m.d.comb += self.o.eq(shifted)
         return m
+
+
+def _value(term):
+    """The bits of a term that their gates let through."""
+    return Cat(bit if gate is None else bit & gate for bit, gate in term)
+
+
+def _add(m, name, a, b):
+    """Bits of the sum of two terms."""
+    total = Signal(max(len(a), len(b)) + 1, name=f"sum_{name}")
+    m.d.comb += total.eq(_value(a) + _value(b))
+    return list(total)
+
+
+def _add_ecp5(m, name, a, b):
+    """The same in CCU2C cells: two bits each, with the gates in their look-up tables."""
+    width = max(len(a), len(b)) + 1
+    total = Signal(width + width % 2, name=f"sum_{name}")
+    carry = Const(0, 1)
+    for low in range(0, width, 2):
+        ports = {}
+        for half in range(2):
+            pins = []
+            for term in (a, b):
+                bit, gate = term[low + half] if low + half < len(term) else (Const(0, 1), None)
+                pins += [bit, Const(1, 1) if gate is None else gate]
+            for pin, value in zip("ABCD", pins, strict=True):
+                ports[f"i_{pin}{half}"] = value
+        following = Signal(name=f"carry_{name}_{low}")
+        m.submodules[f"add_{name}_{low}"] = Instance(
+            "CCU2C",
+            # (A & B) ^ (C & D), and A & B for the carry where both are the same.
+            p_INIT0=Const(0x7888, 16),
+            p_INIT1=Const(0x7888, 16),
+            p_INJECT1_0="NO",
+            p_INJECT1_1="NO",
+            i_CIN=carry,
+            o_S0=total[low],
+            o_S1=total[low + 1],
+            o_COUT=following,
+            **ports,
+        )
+        carry = following
+    return list(total[:width])
