@@ -1,0 +1,89 @@
+"""The float32 vector unit: what its operations compute and the flags they leave.
+
+Everything between two products of a training step (normalisation, loss, update) is made of these
+operations, each rounded once to float32. Bits are ``uint32`` of any shape; operands broadcast. The
+numerics are those of :mod:`golden.post` and :mod:`golden.special`.
+"""
+
+import numpy as np
+
+from golden import post, special
+from golden.formats import FLOAT32, FloatFormat
+from golden.numerics import decode, encode
+
+__all__ = ["PARTIAL_SUMS", "VectorUnit", "constant", "negate", "widen"]
+
+#: Interleaved partial sums of :meth:`VectorUnit.sum`.
+PARTIAL_SUMS = 8
+
+_SIGN = np.uint32(FLOAT32.sign_bit)
+
+
+def constant(value: float) -> np.uint32:
+    """Float32 bits of a real number, rounded once."""
+    return np.uint32(encode(FLOAT32, value))
+
+
+def widen(fmt: FloatFormat, codes) -> np.ndarray:
+    """Operand codes as float32 bits, exactly; subnormal codes become zeros with their sign."""
+    return encode(FLOAT32, decode(fmt, codes))
+
+
+class VectorUnit:
+    """Float32 operations that collect their flags.
+
+    Members
+    -------
+    flags : int, the union of the :class:`golden.numerics.Flags` of everything computed so far
+    """
+
+    def __init__(self):
+        self.flags = 0
+
+    def add(self, a, b) -> np.ndarray:
+        return self._collect(post.add_f32(a, b))
+
+    def subtract(self, a, b) -> np.ndarray:
+        """``a + (-b)``: the sign of ``b`` is turned, then :meth:`add`."""
+        return self.add(a, np.asarray(b, np.uint32) ^ _SIGN)
+
+    def multiply(self, a, b) -> np.ndarray:
+        return self._collect(post.mul_f32(a, b))
+
+    def divide(self, a, b) -> np.ndarray:
+        return self._collect(special.divide(a, b))
+
+    def square_root(self, a) -> np.ndarray:
+        return self._collect(special.square_root(a))
+
+    def exponential(self, a) -> np.ndarray:
+        return self._collect(special.exponential(a))
+
+    def round(self, fmt: FloatFormat, bits) -> np.ndarray:
+        """Operand codes of float32 numbers."""
+        return self._collect(post.to_operand(fmt, bits))
+
+    def sum(self, values) -> np.ndarray:
+        """Sum of ``values`` (n, ...) over its first axis.
+
+        Element i is added to partial sum i mod 8, in order; all start at +0. The result is
+        ``((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7))``.
+        """
+        values = np.asarray(values, np.uint32)
+        partial = np.zeros((PARTIAL_SUMS, *values.shape[1:]), np.uint32)
+        for start in range(0, len(values), PARTIAL_SUMS):
+            count = min(PARTIAL_SUMS, len(values) - start)
+            partial[:count] = self.add(partial[:count], values[start : start + count])
+        while len(partial) > 1:
+            partial = self.add(partial[0::2], partial[1::2])
+        return partial[0]
+
+    def _collect(self, result):
+        bits, flags = result
+        self.flags |= int(np.bitwise_or.reduce(flags, axis=None)) if np.size(flags) else 0
+        return bits
+
+
+def negate(bits) -> np.ndarray:
+    """``bits`` with the sign turned; no operation of its own, and NaN stays NaN."""
+    return np.asarray(bits, np.uint32) ^ _SIGN
