@@ -20,12 +20,19 @@ from .wheels import WHEELS
 
 __all__ = ["add_arguments", "run", "write_report"]
 
-_QUICK = {"preset": "tiny", "seeds": (1,), "device": "LFE5U-45F", "placed": ("baseline",)}
+_QUICK = {
+    "preset": "tiny",
+    "seeds": (1,),
+    "device": "LFE5U-45F",
+    "placed": ("baseline",),
+    "workload": "tiny",
+}
 _FULL = {
     "preset": DEFAULT_PRESET,
     "seeds": (1, 2, 3),
     "device": "LFE5U-85F",
     "placed": tuple(VARIANTS),
+    "workload": "conv",
 }
 
 
@@ -114,6 +121,7 @@ def _measure(arguments) -> dict:
         device=arguments.device or defaults["device"],
         seeds=seeds,
         placed=defaults["placed"],
+        workload=defaults["workload"],
         refresh=arguments.refresh,
         jobs=arguments.jobs,
     )

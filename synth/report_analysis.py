@@ -31,6 +31,7 @@ METRICS = {
     "asic_memory": ("um2", "SRAM area"),
     "asic_total": ("um2", "logic and SRAM area"),
     "asic_power": ("mW", "power of the logic"),
+    "asic_power_total": ("mW", "power of logic and SRAM"),
     "xc7_lut": ("LUT", "Xilinx 7-series look-up tables"),
     "xc7_ff": ("FF", "Xilinx 7-series flip-flops"),
     "ecp5_lut4eq": ("LUT4", "ECP5 look-up tables, carry cells counted as two"),
@@ -51,6 +52,10 @@ def metric(design: dict, name: str) -> float | None:
         return None if None in parts else sum(parts)
     if name == "asic_power":
         return _get(design, "asic", "power_mw", "total")
+    if name == "asic_power_total":
+        memory = _get(design, "asic", "memory_power_mw") or {}
+        parts = (metric(design, "asic_power"), memory.get("dynamic"), memory.get("leakage"))
+        return None if None in parts else sum(parts)
     device, resource = {
         "xc7_lut": ("xc7", "LUT"),
         "xc7_ff": ("xc7", "FF"),

@@ -54,6 +54,7 @@ def collect(
     device: str,
     seeds,
     placed=VARIANTS,
+    workload: str = "conv",
     refresh: bool = False,
     jobs: int = 1,
 ) -> dict:
@@ -66,6 +67,7 @@ def collect(
     device : an ECP5 of :mod:`synth.fpga`
     seeds : of place and route
     placed : designs that are placed and routed; the others are synthesised for the device only
+    workload : what runs for power, of :data:`synth.activity.WORKLOADS`
     jobs : measurements at a time
 
     Shows progress on stderr. The first :class:`ToolError` ends it; what was measured until then is
@@ -98,6 +100,8 @@ def collect(
                 configs[name],
                 device=device,
                 seeds=seeds if name in placed else (),
+                # What a column of the predictor array costs is asked for area only.
+                workload=None if name == "probe_predictor" else workload,
                 refresh=refresh,
                 progress=lambda text: report(f"{name}, {FLOWS[flow]}: {text}"),
             )
@@ -116,7 +120,7 @@ def collect(
     return designs
 
 
-def _measure(flow, config, *, device, seeds, refresh, progress):
+def _measure(flow, config, *, device, seeds, workload, refresh, progress):
     progress("starting")
     if flow == "sram":
         result = sram.measure(config, refresh=refresh, progress=progress)
@@ -126,7 +130,7 @@ def _measure(flow, config, *, device, seeds, refresh, progress):
     if flow == "asic":
         from . import asic
 
-        return asic.measure(config, refresh=refresh, progress=progress)
+        return asic.measure(config, workload=workload, refresh=refresh, progress=progress)
     from . import fpga
 
     if flow == "xc7":

@@ -10,6 +10,7 @@ _ISO_NAMES = {
     "asic_total": "area of standard cells and SRAM",
     "xc7_lut": "7-series look-up tables",
     "asic_power": "power of the standard cells",
+    "asic_power_total": "power of standard cells and SRAM",
 }
 
 
@@ -58,6 +59,7 @@ def overheads(analysis: dict) -> list[str]:
         ("xc7_ff", "7-series FF"),
         ("ecp5_lut4eq", "ECP5 LUT4 + 2 CCU2C"),
         ("asic_power", "power, logic"),
+        ("asic_power_total", "power, logic and SRAM"),
     ):
         values = analysis["overhead_percent"][name]
         rows.append([label, *(percent(values[variant]) for variant in values)])
@@ -115,9 +117,9 @@ def equal_baselines(analysis: dict) -> list[str]:
 def _slope(name, slope):
     if slope is None:
         return MISSING
-    return {"xc7_lut": f"{slope:.0f} LUT", "asic_power": f"{slope:.3f} mW"}.get(
-        name, f"{slope:.0f} µm²"
-    )
+    if name == "xc7_lut":
+        return f"{slope:.0f} LUT"
+    return f"{slope:.3f} mW" if "power" in name else f"{slope:.0f} µm²"
 
 
 def predictor_array(analysis: dict) -> list[str]:

@@ -17,7 +17,7 @@ from .report_sections import blocks, ecp5, memories, standard_cells, xilinx
 
 __all__ = ["analyse", "document", "variants_of"]
 
-_EQUAL = ("asic_logic", "asic_total", "xc7_lut", "asic_power")
+_EQUAL = ("asic_logic", "asic_total", "xc7_lut", "asic_power", "asic_power_total")
 _BUDGET = ("asic_logic", "xc7_lut")
 
 

@@ -205,9 +205,8 @@ def _power(axes, designs, _analysis):
         if not power:
             continue
         column = {part: power[part] for part in ("internal", "switching", "leakage")}
-        leakage = designs[variant].get("sram", {}).get("leakage_mw")
-        if leakage is not None:
-            column["SRAM leakage"] = leakage
+        memory = designs[variant]["asic"].get("memory_power_mw", {})
+        column |= {f"SRAM, {part}": value for part, value in memory.items()}
         columns.append(column)
         labels.append(variant)
     if not columns:
@@ -216,4 +215,4 @@ def _power(axes, designs, _analysis):
     clock = designs[labels[0]]["asic"]["power_mw"].get("clock_mhz")
     axes.set_ylabel("power / mW")
     axes.set_title(f"Power at {clock:g} MHz" if clock else "Power")
-    return "Power of the standard cells under simulated activity, and leakage of the SRAM."
+    return "Power of standard cells and SRAM under simulated activity."

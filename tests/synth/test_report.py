@@ -79,7 +79,9 @@ def made_up(*, arrays, lut, area, power, memory, blocks, fits=True):
                 "total": power,
                 "clock_mhz": 100.0,
                 "activity": "a made-up run",
+                "cycles": 2000,
             },
+            "memory_power_mw": {"dynamic": 5.0, "leakage": 11.0},
             "not_available": {"net interconnect area": "the library has none"},
         },
         "sram": {
@@ -151,6 +153,8 @@ def test_overheads(designs):
     assert overhead_percent(designs, "asic_memory") == {"low": 0, "efficient": 50, "max": 50}
     total = overhead_percent(designs, "asic_total")
     assert total["efficient"] == pytest.approx(100 * (4.02 - 3.0) / 3.0)
+    power = overhead_percent(designs, "asic_power_total")
+    assert power["max"] == pytest.approx(100 * (166 - 116) / 116)
     del designs["low"]["asic"], designs["max"]
     assert overhead_percent(designs, "asic_logic")["low"] is None
     assert overhead_percent(designs, "xc7_lut")["max"] is None
@@ -228,7 +232,9 @@ def test_document(designs, tmp_path):
     assert "| low | a.b → c.d | main array | 50.0 | 53.0 | 56.5 | 3 |" in text
     assert "Not available – net interconnect area: the library has none." in text
     assert "| baseline | global buffer * | 4 × 4096 × 192 | 384.0 | 2.000 |" in text
-    assert "Activity: a made-up run." in text
+    assert "At 100 MHz while this runs: a made-up run." in text
+    # 116 mW for 2000 cycles of 10 ns.
+    assert "| baseline | 50.00 | 25.00 | 25.00 | 100.00 | 5.00 | 11.00 | 2 000 | 2.32 |" in text
     assert "with 12 × 18 PEs" in text and "from an array of 8 columns" in text
     assert "probe" not in text.split("## Where the figures come from")[0]
     assert "None" not in text and "nan" not in text.lower().split()
@@ -286,8 +292,9 @@ def test_collect_measures_each_once(monkeypatch, capsys):
     """Every flow for every design, the probes without place and route; an error ends it."""
     calls = []
 
-    def measure(flow, config, *, device, seeds, refresh, progress):
+    def measure(flow, config, *, device, seeds, workload, refresh, progress):
         calls.append((flow, config.hash))
+        assert (workload is None) == (config.predictor_columns == 8)
         return {"flow": flow}
 
     monkeypatch.setattr(report_collect, "_measure", measure)
