@@ -13,6 +13,7 @@ from rtl_gen.selection import DEFAULT_PRESET, select_config
 
 from . import liberty
 from .asic_area import areas, block_areas
+from .asic_power import power_report
 from .asic_print import print_report
 from .asic_timing import timing_report
 from .cache import cached, text_hash, tool_versions
@@ -26,10 +27,21 @@ from .netlist import FlatNetlist, flatten
 from .reproduce import options_of
 from .timing import MemoryTiming, TimingGraph
 
-__all__ = ["TARGET_NS", "add_arguments", "implement", "measure", "memory_timings", "run"]
+__all__ = [
+    "CLOCK_NS",
+    "TARGET_NS",
+    "add_arguments",
+    "implement",
+    "measure",
+    "memory_timings",
+    "run",
+]
 
 #: Clock period that cells are chosen and sized for.
 TARGET_NS = 1.0
+
+#: Clock period of slack and power, the same for every design so that power can be compared.
+CLOCK_NS = 2.5
 
 #: Feature size of libraries that do not say it, by hash.
 _NODES = {"0f936d453c0a26809975b1226cef893a02d26c6f4c3477b4acd6e9b09ec8a148": 45}
@@ -113,20 +125,22 @@ def measure(
     *,
     library: Library | None = None,
     target_ns: float = TARGET_NS,
-    clock_ns: float | None = None,
+    clock_ns: float = CLOCK_NS,
     wire_load: str | None = None,
     verilog: str | None = None,
     directory: Path | None = None,
+    workload: str | None = "conv",
     refresh: bool = False,
     progress=lambda text: None,
 ) -> dict:
-    """Area and timing of a configuration in standard cells; JSON.
+    """Area, timing and power of a configuration in standard cells; JSON.
 
     Parameters
     ----------
     library : by default the one that :func:`synth.liberty.find` finds
     target_ns : period that the mapper aims at
-    clock_ns : period of slack and power; by default the shortest one that timing allows
+    clock_ns : period that slack and power are for; met when ``timing["meets_clock"]``
+    workload : what runs for power, of :data:`synth.activity.WORKLOADS`; None for no power
     directory : keep scripts, logs and netlists there; then nothing comes from the cache
     progress : called with one line per step
 
@@ -136,9 +150,10 @@ def measure(
         ``area_um2`` (``combinational`` with ``buffers_inverters`` in it, ``sequential``,
         ``total``), ``blocks`` (area by block), ``hierarchy`` (the same in detail), ``cells``,
         ``registers``, ``fanout_buffers``; ``fmax_mhz``, ``critical_path`` and ``timing`` (see
-        :func:`~synth.asic_timing.timing_report`); ``library``, ``node_nm``, ``corner``,
-        ``supply_v``, ``temperature_c``, ``basis``, ``not_available``, ``memory_timing``,
-        ``tools``, ``command``
+        :func:`~synth.asic_timing.timing_report`); ``power_mw``, ``power_by_block_mw`` and
+        ``memory_activity`` (see :func:`~synth.asic_power.power_report`); ``library``, ``node_nm``,
+        ``corner``, ``supply_v``, ``temperature_c``, ``basis``, ``not_available``,
+        ``memory_timing``, ``tools``, ``command``
 
     Raises :class:`ToolError`.
     """
@@ -152,6 +167,7 @@ def measure(
         "target_ns": target_ns,
         "clock_ns": clock_ns,
         "wire_load": wire_load,
+        "workload": workload,
         "tools": tools,
         "method": METHOD,
     }
@@ -171,14 +187,24 @@ def measure(
                 directory=place,
                 progress=progress,
             )
-            return _result(
-                config, library, netlist, graph, buffers, clock_ns, wire_load, target_ns, tools
-            )
+            result = _result(config, library, netlist, graph, buffers, clock_ns)
+            if workload is not None:
+                result |= power_report(
+                    config, netlist, graph, workload=workload, clock_ns=clock_ns, progress=progress
+                )
+            options = "" if workload == "conv" else " --no-power"
+            return {
+                **result,
+                "wire_load": wire_load or library.default_wire_load or "none",
+                "target_ns": target_ns,
+                "tools": tools,
+                "command": f"python -m synth asic {options_of(config)}{options}",
+            }
 
     return cached("asic", key, compute, refresh=refresh or directory is not None)
 
 
-def _result(config, library, netlist, graph, buffers, clock_ns, wire_load, target_ns, tools):
+def _result(config, library, netlist, graph, buffers, clock_ns):
     blocks, hierarchy = block_areas(netlist)
     timing = timing_report(graph, clock_ns=clock_ns)
     described = library.description()
@@ -199,12 +225,8 @@ def _result(config, library, netlist, graph, buffers, clock_ns, wire_load, targe
         },
         **described,
         "node_nm": _NODES.get(library.sha256),
-        "wire_load": "none" if wire_load == "none" else wire_load or library.default_wire_load,
-        "target_ns": target_ns,
         "basis": BASIS,
         "not_available": NOT_AVAILABLE,
-        "tools": tools,
-        "command": f"python -m synth asic {options_of(config)}",
     }
 
 
@@ -229,12 +251,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--liberty", type=Path, metavar="FILE", help="cell library (the one that `fetch` gets)"
     )
     parser.add_argument(
-        "--clock-period", type=_period, metavar="NS", help="of slack and power (the shortest)"
+        "--clock-period",
+        type=_period,
+        default=CLOCK_NS,
+        metavar="NS",
+        help=f"of slack and power ({CLOCK_NS})",
     )
     parser.add_argument(
         "--target", type=_period, default=TARGET_NS, metavar="NS", help="the mapper's (1.0)"
     )
     parser.add_argument("--wire-load", metavar="NAME", help="model of wires, or none (library's)")
+    parser.add_argument(
+        "--no-power", action="store_true", help="area and timing only, no simulation"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep netlists and logs there")
     parser.add_argument("--refresh", action="store_true", help="compute again what is cached")
@@ -267,6 +296,7 @@ def run(arguments: argparse.Namespace) -> None:
             target_ns=arguments.target,
             clock_ns=arguments.clock_period,
             wire_load=arguments.wire_load,
+            workload=None if arguments.no_power else "conv",
             directory=arguments.keep,
             refresh=arguments.refresh,
             progress=status.update,

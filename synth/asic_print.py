@@ -44,3 +44,26 @@ def print_report(result: dict, console: Console) -> None:
         row = f"{path['ns']:.3f}", str(path["gates"]), path["from"], path["to"]
         table.add_row(*row)
     console.print(table)
+    if "power_mw" in result:
+        _print_power(result, console)
+
+
+def _print_power(result, console):
+    power, memory = result["power_mw"], result["memory_power_mw"]
+    table = Table(
+        box=box.SIMPLE,
+        title=f"Power at {power['clock_mhz']:g} MHz",
+        caption=f"{power['activity']}. {power['basis'][0].upper()}{power['basis'][1:]}.",
+    )
+    table.add_column("logic")
+    table.add_column("mW", justify="right")
+    for name in ("internal", "switching", "leakage", "total"):
+        table.add_row(name, f"{power[name]:.2f}")
+    table.add_row("  of it clock", f"{power['clock']:.2f}")
+    table.add_section()
+    for name, value in result["power_by_block_mw"].items():
+        table.add_row(name, f"{value:.2f}")
+    table.add_section()
+    table.add_row("memories, accesses", f"{memory['dynamic']:.2f}")
+    table.add_row("memories, leakage", f"{memory['leakage']:.2f}")
+    console.print(table)

@@ -13,22 +13,22 @@ _BINS = 40
 _PATHS = 5
 
 
-def timing_report(graph: TimingGraph, *, clock_ns: float | None = None) -> dict:
+def timing_report(graph: TimingGraph, *, clock_ns: float) -> dict:
     """Timing between registers and memories; paths of ports apart.
 
     Parameters
     ----------
-    clock_ns : period that slack refers to; by default the shortest that all paths meet
+    clock_ns : period that slack refers to
 
     Returns
     -------
     dict
-        ``period_ns``, ``fmax_mhz``, ``logic_levels`` (gates on the longest chain),
-        ``critical_path`` and ``paths`` (the worst end of each pair of blocks, at most five), each
-        with ``from``, ``to``, ``from_block``, ``to_block``, ``ns``, ``setup_ns``, ``gates``,
-        ``cells``; ``slack`` (histogram: ``edges_ns``, ``ends``), ``input_to_register_ns`` and
-        ``register_to_output_ns`` (None where there is none), ``register_to_register_ns`` (paths
-        that neither begin nor end at a memory)
+        ``period_ns``, ``fmax_mhz``, ``clock_ns``, ``meets_clock``, ``logic_levels`` (gates on the
+        longest chain), ``critical_path`` and ``paths`` (the worst of each pair of blocks, at most
+        five), each with ``from``, ``to``, ``from_block``, ``to_block``, ``to_kind``, ``ns``,
+        ``setup_ns``, ``gates``, ``through``, ``cells``; ``slack`` (histogram: ``edges_ns``,
+        ``ends``), ``input_to_register_ns`` and ``register_to_output_ns`` (None where there is
+        none), ``register_to_register_ns`` (paths that neither begin nor end at a memory)
     """
     netlist = graph.netlist
     arrival = graph.arrivals()
@@ -42,8 +42,7 @@ def timing_report(graph: TimingGraph, *, clock_ns: float | None = None) -> dict:
     worst = np.full(ends.max() + 1, -np.inf)
     np.maximum.at(worst, ends, needed[inside])
     period = float(needed[inside].max())
-    clock = period if clock_ns is None else clock_ns
-    counts, edges = np.histogram(clock - worst, bins=_BINS)
+    counts, edges = np.histogram(clock_ns - worst, bins=_BINS)
     paths, seen = [], set()
     for index in _worst_ends(graph, inside, needed, kind, cell):
         end = graph.endpoint(int(kind[index]), int(cell[index]))
@@ -61,7 +60,8 @@ def timing_report(graph: TimingGraph, *, clock_ns: float | None = None) -> dict:
     return {
         "period_ns": round(period, 6),
         "fmax_mhz": round(1000 / period, 2),
-        "clock_ns": round(clock, 4),
+        "clock_ns": clock_ns,
+        "meets_clock": period <= clock_ns,
         "logic_levels": graph.depth - 1,
         "critical_path": paths[0],
         "paths": paths,

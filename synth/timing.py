@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .errors import ToolError
+from .levels import levelise
 from .library import WireLoad
 from .netlist import FlatNetlist
 from .tables import TableSet
@@ -176,22 +177,7 @@ class TimingGraph:
     def _levels(self):
         """Sort the edges so that all edges into a net come before those out of it."""
         source, target, *_ = self._gate_arcs
-        pairs = np.unique((source // 2) * self.netlist.nets + target // 2)
-        start, end = np.divmod(pairs, self.netlist.nets)
-        first = np.searchsorted(start, np.arange(self.netlist.nets + 1))
-        waiting = np.bincount(end, minlength=self.netlist.nets)
-        level = np.full(self.netlist.nets, -1, np.int64)
-        ready = np.flatnonzero(waiting == 0)
-        depth = 0
-        while len(ready):
-            level[ready] = depth
-            counts = first[ready + 1] - first[ready]
-            offsets = np.repeat(first[ready] - np.cumsum(counts) + counts, counts)
-            reached = end[offsets + np.arange(counts.sum())]
-            waiting -= np.bincount(reached, minlength=self.netlist.nets)
-            touched = np.unique(reached)
-            ready = touched[waiting[touched] == 0]
-            depth += 1
+        level = levelise(self.netlist.nets, source // 2, target // 2)
         if np.any(level < 0):
             raise ToolError(f"Gates form a loop through {self._loop(level < 0)}")
         order = np.lexsort((target, level[target // 2]))
@@ -199,7 +185,7 @@ class TimingGraph:
         of_arc = level[self._gate_arcs[1] // 2]
         cuts = np.flatnonzero(np.diff(of_arc)) + 1
         self._slices = list(zip([0, *cuts], [*cuts, len(of_arc)])) if len(of_arc) else []
-        self.depth = depth
+        self.depth = int(level.max()) + 1
 
     def _loop(self, nets):
         for group in self._cells:

@@ -155,6 +155,7 @@ def test_command(tiny_path, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path / "cache"))
     out = tmp_path / "figures.json"
     command = ["asic", "--variant", "baseline", "--preset", "tiny", "--liberty", str(tiny_path)]
+    command.append("--no-power")
     assert main([*command, "--json", str(out)]) == 0
     text = capsys.readouterr().out
     assert "post-processing" in text and "net interconnect area: not available" in text
@@ -162,12 +163,15 @@ def test_command(tiny_path, tmp_path, monkeypatch, capsys):
     assert figures["library"] == "tiny" and figures["node_nm"] is None
     assert figures["fmax_mhz"] == pytest.approx(1000 / figures["timing"]["period_ns"], abs=0.01)
     assert figures["memory_timing"]["adagp_ram_16x8_8"]["access_ns"] == 0.25
-    assert figures["command"] == "python -m synth asic --variant baseline --preset tiny"
+    assert figures["command"] == "python -m synth asic --variant baseline --preset tiny --no-power"
+    assert "power_mw" not in figures
     monkeypatch.setattr(asic, "map_to_cells", None)
     assert main([*command, "--json", str(out)]) == 0
     assert json.loads(out.read_text()) == figures
     again = asic.measure(
-        make_config(variant="baseline", preset="tiny"), library=asic.liberty.read(tiny_path)
+        make_config(variant="baseline", preset="tiny"),
+        library=asic.liberty.read(tiny_path),
+        workload=None,
     )
     assert again == figures
 

@@ -59,7 +59,7 @@ def test_by_hand(tiny):
     assert arrival[netlist.groups["INV"].pin("Y")[0]] == pytest.approx([53.9, 61.6])
     assert arrival[gate] == pytest.approx([84.3, 74.4])
     assert graph.slew[gate] * 1000 == pytest.approx([11.0, 11.2])
-    report = timing_report(graph)
+    report = timing_report(graph, clock_ns=1.0)
     # Rising: 84.3 and setup 10 + 0.2 * 11.0; falling: 74.4 + 12 + 0.2 * 11.2 = 88.64.
     assert report["period_ns"] == pytest.approx(0.0965)
     assert report["fmax_mhz"] == pytest.approx(1000 / 0.0965, abs=0.01)
@@ -83,7 +83,7 @@ def test_wires_slow_down(tiny):
     assert graph.wire[netlist.inputs["clk"]] == 0  # ideal
     # first.Q +1, inverter falls +1 (slew +1, +1), gate rises +1 (slew +2), setup (slew +2)
     by_hand = 96.5 + 1 + (1 + 0.1) + (1 + 0.1 * 2) + 0.2 * (0.1 * 1 + 2)
-    assert timing_report(graph)["period_ns"] * 1000 == pytest.approx(by_hand)
+    assert timing_report(graph, clock_ns=1.0)["period_ns"] * 1000 == pytest.approx(by_hand)
 
 
 def test_xor_takes_the_worst_edge(tiny):
@@ -120,7 +120,7 @@ def test_memories_are_parameters(tiny):
     netlist = flatten(modules, "top", tiny, {"ram"})
     timing = MemoryTiming(access_ns=0.5, setup_ns=0.2, slew_ns=0.1, input_ff=7.0)
     graph = TimingGraph(netlist, memory={"ram": timing})
-    report = timing_report(graph)
+    report = timing_report(graph, clock_ns=1.0)
     # Access, inverter with slew 100 ps and 2 fF, setup of a slew of 5 + 2 * 2 ps.
     rise = 500 + 10 + 0.1 * 100 + 2 + 10 + 0.2 * 9
     fall = 500 + 8 + 0.1 * 100 + 2 + 12 + 0.2 * 8
