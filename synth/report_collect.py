@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hw.config import VARIANTS, make_config
 
-from . import sram
+from . import asic, fpga, sram
 from .reproduce import options_of
 
 __all__ = ["FLOWS", "collect", "configurations"]
@@ -128,13 +128,21 @@ def _measure(flow, config, *, device, seeds, workload, refresh, progress):
             result["sensitivity"] = sram.sensitivity(config, refresh=refresh, progress=progress)
         return result
     if flow == "asic":
-        from . import asic
-
         return asic.measure(config, workload=workload, refresh=refresh, progress=progress)
-    from . import fpga
-
     if flow == "xc7":
         return fpga.measure(config, device=XC7_DEVICE, seeds=(), refresh=refresh, progress=progress)
+    return _ecp5(config, device=device, seeds=seeds, refresh=refresh, progress=progress)
+
+
+def _ecp5(config, *, device, seeds, refresh, progress):
+    """On an ECP5, with as few multipliers of look-up tables as its multiplier blocks ask for."""
+    area = fpga.measure(config, device=device, seeds=(), refresh=refresh, progress=progress)
+    excess = area["over"].get("MULT18X18D", 0)
+    if excess and config.format.is_float:
+        rows = min(config.rows, config.lut_multiplier_rows + -(-excess // config.columns))
+        config = dataclasses.replace(config, lut_multiplier_rows=rows)
+    elif not seeds:
+        return area
     return fpga.measure(config, device=device, seeds=seeds, refresh=refresh, progress=progress)
 
 

@@ -1,6 +1,7 @@
 """Sections of the synthesis report that show measurements; each returns lines of Markdown."""
 
 from . import paper
+from .fpga import misfit
 from .report_analysis import area_by_block, fmax_summary
 from .report_tables import MISSING, count, delta, figure, square_mm, table
 
@@ -87,12 +88,21 @@ def ecp5(designs: dict) -> list[str]:
     for variant, design in designs.items():
         measured = design.get("ecp5", {})
         if measured.get("fits") is False:
-            over = [
-                f"{name} {count(entry['used'])} of {count(entry['available'])}"
-                for name, entry in measured["resources"].items()
-                if entry.get("available") and entry["used"] > entry["available"]
-            ]
-            lines += [f"`{variant}` does not fit: {', '.join(over) or 'see its log'}.", ""]
+            lines += [f"`{variant}`: {misfit(measured)}.", ""]
+        elif measured.get("not_routed"):
+            lines += [f"`{variant}` is not placed: {measured['not_routed']}.", ""]
+    rows_in_luts = {
+        variant: design["ecp5"]["config"]["lut_multiplier_rows"]
+        for variant, design in designs.items()
+        if design.get("ecp5", {}).get("config", {}).get("lut_multiplier_rows")
+    }
+    if rows_in_luts:
+        counted = ", ".join(f"`{variant}` {number}" for variant, number in rows_in_luts.items())
+        lines += [
+            "The device has fewer multiplier blocks than PEs. Rows of the main array whose "
+            f"multipliers are made of look-up tables: {counted}.",
+            "",
+        ]
     return lines
 
 

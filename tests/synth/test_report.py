@@ -48,6 +48,9 @@ def made_up(*, arrays, lut, area, power, memory, blocks, fits=True):
         "ecp5": {
             "device": "LFE5U-85F",
             "fits": fits,
+            "over": {} if fits else {"LUT4EQ": lut * 2 - 100},
+            "not_routed": None if fits else "the design does not fit",
+            "config": {"lut_multiplier_rows": 2},
             "resources": {
                 "LUT4EQ": {"used": lut * 2, "available": 83640 if fits else 100},
                 "MULT18X18D": {"used": 156, "available": 156},
@@ -226,7 +229,8 @@ def test_document(designs, tmp_path):
     assert "| low | 12 × 15 | +1.0 % | +1.0 % | +1.7 % | 2.000 | yes | 53.0 |" in text
     assert "| max | 12 × 15 + 8 × 10 | +50.0 % | +50.0 % | +8.3 % | 3.000 | no | – |" in text
     assert "`low` +1.0 %, no worse than the paper's +1.7 %" in text
-    assert "`max` does not fit: LUT4EQ 120 000 of 100" in text
+    assert "does not fit LFE5U-85F: 119900 LUT4EQ too many (120000 of 100)" in text
+    assert "made of look-up tables: `baseline` 2, `low` 2, `efficient` 2, `max` 2." in text
     assert "| paper, every design | not at hand |" in text and "adds 1080 RAMB36" in text
     assert "| 12 (=) | 0 (=) | 180 (=) |" in text
     assert "| low | a.b → c.d | main array | 50.0 | 53.0 | 56.5 | 3 |" in text
@@ -311,6 +315,22 @@ def test_collect_measures_each_once(monkeypatch, capsys):
     monkeypatch.setattr(report_collect, "_measure", fail)
     with pytest.raises(ToolError, match="no tool"):
         report_collect.collect(configs, flows=("xc7",), **options)
+
+
+@pytest.mark.parametrize(("excess", "rows"), [(0, 0), (1, 1), (5, 2), (99, 4)])
+def test_multipliers_that_do_not_fit_become_look_up_tables(monkeypatch, excess, rows):
+    """Four columns: each row of the array frees four multiplier blocks."""
+    calls = []
+
+    def measure(config, *, device, seeds, refresh, progress):
+        calls.append((config.lut_multiplier_rows, seeds))
+        return {"over": {"MULT18X18D": excess} if excess and not seeds else {}}
+
+    monkeypatch.setattr(report_collect.fpga, "measure", measure)
+    options = {"device": "LFE5U-25F", "refresh": False, "progress": print}
+    config = make_config(variant="low", preset="tiny")
+    report_collect._ecp5(config, seeds=(7,), **options)
+    assert calls == [(0, ()), (rows, (7,))]
 
 
 @pytest.mark.parametrize(
