@@ -25,6 +25,7 @@ __all__ = [
     "relu",
     "relu_mask",
     "residual_add",
+    "round_sums",
     "sum_gradients",
 ]
 
@@ -101,6 +102,12 @@ def residual_add(fmt: FloatFormat, a_bits, b_bits):
     """Float32 sum of two stored maps, rounded to operands."""
     unit = VectorUnit()
     return unit.round(fmt, unit.add(widen(fmt, a_bits), widen(fmt, b_bits))), unit.flags
+
+
+def round_sums(fmt: FloatFormat, sums):
+    """The array's float32 sums, rounded to operands."""
+    unit = VectorUnit()
+    return unit.round(fmt, sums), unit.flags
 
 
 def sum_gradients(fmt: FloatFormat, gradients):
