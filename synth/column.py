@@ -22,7 +22,7 @@ from .harness import Harness
 from .nextpnr import place_and_route_ecp5
 from .yosys import CellCounts, synthesize_ecp5
 
-__all__ = ["ColumnReport", "add_arguments", "measure", "run"]
+__all__ = ["ColumnReport", "add_arguments", "measure", "run", "seed_list"]
 
 _TARGET_MHZ = 160.0
 
@@ -168,7 +168,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _seeds(text: str) -> tuple[int, ...]:
+def seed_list(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     if not all(part.isdigit() for part in parts):
         raise argparse.ArgumentTypeError(f"must be numbers separated by commas, not {text!r}")
@@ -179,7 +179,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lanes", type=_positive, default=12, help="products per column (12)")
     parser.add_argument("--format", choices=tuple(FORMATS), default="bf16", help="operands (bf16)")
     parser.add_argument(
-        "--seeds", type=_seeds, default=(1, 2, 3), help="of place and route (1,2,3); '' for none"
+        "--seeds", type=seed_list, default=(1, 2, 3), help="of place and route (1,2,3); '' for none"
     )
     parser.add_argument(
         "--columns", type=_positive, default=15, help="columns that share the decoders (15)"

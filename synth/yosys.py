@@ -1,4 +1,4 @@
-"""Synthesis for ECP5 with Yosys."""
+"""Synthesis with Yosys, in a process of its own."""
 
 import importlib.util
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .errors import ToolError
 
-__all__ = ["CellCounts", "synthesize_ecp5"]
+__all__ = ["CellCounts", "run_yosys", "synthesize_ecp5"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,26 +58,41 @@ def synthesize_ecp5(verilog: str, *, top: str, name: str, directory: Path) -> Ce
     Writes ``name.v``, ``name.json`` (netlist), ``name.stat`` and ``name.log`` into ``directory``.
     Raises :class:`ToolError` if Yosys is not installed or fails.
     """
-    if importlib.util.find_spec("pyosys") is None:
-        raise ToolError("Yosys is not installed: pip install pyosys")
     (directory / f"{name}.v").write_text(verilog)
+    (directory / f"{name}.stat").unlink(missing_ok=True)
     passes = (
         f"read_verilog {name}.v",
         f"synth_ecp5 -top {top} -json {name}.json",
         f"tee -q -o {name}.stat stat -json",
     )
+    run_yosys(passes, name=name, directory=directory)
+    statistics = directory / f"{name}.stat"
+    if not statistics.exists():
+        raise ToolError(f"Yosys failed on {name}: no statistics (log: {directory / name}.log)")
+    return CellCounts.from_statistics(statistics.read_text(), top)
+
+
+def run_yosys(passes, *, name: str, directory: Path) -> None:
+    """Run Yosys commands in ``directory``; writes ``name.log``.
+
+    Raises :class:`ToolError` if Yosys is not installed, or with the first error it reports.
+    """
+    if importlib.util.find_spec("pyosys") is None:
+        raise ToolError("Yosys is not installed: pip install pyosys")
     # A process of its own: Yosys ends the interpreter when it meets an error.
     program = "from pyosys import libyosys as y\nd = y.Design()\n" + "".join(
         f"y.run_pass({command!r}, d)\n" for command in passes
     )
-    (directory / f"{name}.stat").unlink(missing_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=directory, capture_output=True, text=True, check=False
-    )
-    (directory / f"{name}.log").write_text(done.stdout + done.stderr)
-    statistics = directory / f"{name}.stat"
-    if done.returncode or not statistics.exists():
-        lines = (done.stdout + done.stderr).strip().splitlines()
+    log = directory / f"{name}.log"
+    with log.open("w") as output:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=directory,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if done.returncode:
+        lines = log.read_text().strip().splitlines()
         reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "?")
-        raise ToolError(f"Yosys failed on {name}: {reason} (log: {directory / name}.log)")
-    return CellCounts.from_statistics(statistics.read_text(), top)
+        raise ToolError(f"Yosys failed on {name}: {reason} (log: {log})")

@@ -1,0 +1,317 @@
+"""``python -m synth fpga``: a whole accelerator on an FPGA: area, fit, place and route."""
+
+import argparse
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from hw.config import ConfigError
+from rtl_gen.generate import top_name
+from rtl_gen.selection import DEFAULT_PRESET, select_config
+
+from .cache import cache_directory, cached, text_hash, tool_versions
+from .column import seed_list
+from .devices import DEVICES, Device, device_by_name
+from .emit import emitted_verilog
+from .errors import ToolError
+from .fpga_print import print_devices, print_report
+from .fpga_synthesis import METHOD, link, pack, synthesize, unpack
+from .hierarchy import resources_of, total
+from .nextpnr import PlacementError, place_and_route
+from .reproduce import options_of
+
+__all__ = ["TARGET_MHZ", "add_arguments", "measure", "misfit", "run"]
+
+#: What the tools aim at unless told otherwise.
+TARGET_MHZ = 60.0
+
+
+def measure(
+    config,
+    *,
+    device,
+    seeds=(1, 2, 3),
+    target_mhz: float = TARGET_MHZ,
+    flat: bool = False,
+    refresh: bool = False,
+    directory: Path | None = None,
+    progress=lambda text: None,
+) -> dict:
+    """Map a configuration to a device, place and route it once per seed; through the cache.
+
+    Parameters
+    ----------
+    device : a :class:`~synth.devices.Device` or the name of one
+    seeds : of place and route; none: area alone
+    flat : map everything at once instead of module by module
+    directory : keep netlists and logs there; then the cache is not read
+    progress : called with one line per step
+
+    Returns
+    -------
+    dict
+        ``resources`` (name -> ``used``, ``available``, ``percent``; the last two may be None),
+        ``cells``, ``blocks`` (block -> resource -> used), ``lut4eq_per_mac``, ``fits``,
+        ``over`` (resource -> how many too many), ``fmax_mhz`` (seed -> MHz), ``critical_path`` (of
+        the slowest seed), ``routes`` (seed -> all about it, or ``error``), ``not_routed`` (why
+        there is no place and route, or None), ``device``, ``family``, ``device_note``,
+        ``target_mhz``, ``config``, ``pes``, ``command``, ``tools``, ``seconds``
+
+    A design that does not fit is no error: ``fits`` says so, see :func:`misfit`. Raises
+    :class:`ToolError` for an unknown device and for trouble with a tool.
+    """
+    device = device if isinstance(device, Device) else device_by_name(device)
+    family = device.details
+    verilog = emitted_verilog(config, family.technology)
+    work = _Work(
+        verilog=verilog,
+        top=top_name(config),
+        device=device,
+        flat=flat,
+        refresh=refresh or directory is not None,
+        directory=directory,
+        progress=progress,
+    )
+    with work:
+        mapped = work.synthesis()
+        blocks = mapped["blocks"]
+        cells = dict(total({name: Counter(counts) for name, counts in blocks.items()}))
+        used = resources_of(cells, family)
+        resources = {}
+        for name, number in used.items():
+            limit = device.available.get(name)
+            share = round(100 * number / limit, 1) if limit else None
+            resources[name] = {"used": number, "available": limit, "percent": share}
+        over = _over(used, device)
+        routes, reason = {}, None
+        if over:
+            reason = "the design does not fit"
+        elif not seeds:
+            reason = "no seeds asked for"
+        elif family.package is None or not device.options:
+            reason = family.reason or "no place and route for this device"
+        else:
+            for number, seed in enumerate(seeds, 1):
+                progress(f"place and route, seed {seed} ({number} of {len(seeds)})")
+                routes[str(seed)] = work.route(seed, target_mhz)
+    good = {seed: route for seed, route in routes.items() if "error" not in route}
+    slowest = min(good.values(), key=lambda route: route["fmax_mhz"], default=None)
+    per_mac = used[family.equivalent] / config.pes if family.equivalent else None
+    return {
+        "config": config.as_dict(),
+        "configuration_hash": config.hash,
+        "pes": config.pes,
+        "device": device.name,
+        "family": device.family,
+        "device_note": device.note,
+        "flat": flat,
+        "resources": resources,
+        "cells": cells,
+        "blocks": {name: resources_of(counts, family) for name, counts in blocks.items()},
+        "lut4eq_per_mac": None if per_mac is None else round(per_mac, 2),
+        "fits": not over and (bool(good) or not routes),
+        "over": over,
+        "target_mhz": target_mhz if routes else None,
+        "fmax_mhz": {seed: route["fmax_mhz"] for seed, route in good.items()},
+        "critical_path": slowest["critical_path"] if slowest else None,
+        "routes": routes,
+        "not_routed": reason,
+        "seconds": mapped["seconds"],
+        "tools": tool_versions(),
+        "command": f"python -m synth fpga {options_of(config)} --device {device.name}"
+        + (f" --seeds {','.join(map(str, seeds))}" if seeds else " --no-route")
+        + (f" --freq {target_mhz:g}" if seeds and target_mhz != TARGET_MHZ else "")
+        + (" --flat" if flat else ""),
+    }
+
+
+def misfit(result: dict) -> str:
+    """One line that says by how much the design of a result is too large, "" if it fits."""
+    if result["fits"]:
+        return ""
+    what = f"the design does not fit {result['device']}"
+    if result["over"]:
+        parts = []
+        for name, excess in result["over"].items():
+            entry = result["resources"][name]
+            parts.append(f"{excess} {name} too many ({entry['used']} of {entry['available']})")
+        return f"{what}: {', '.join(parts)}"
+    errors = [route["error"] for route in result["routes"].values()]
+    full = ", ".join(
+        f"{name} {entry['percent']} %"
+        for name, entry in result["resources"].items()
+        if entry["percent"] is not None
+    )
+    return f"{what}: its cells are few enough ({full}), but the placer gives up: {errors[0]}"
+
+
+def _over(used, device):
+    """Resource -> how many more than the device has."""
+    over = {}
+    for name, limit in device.available.items():
+        number = used.get(name, 0)
+        if name == "RAMB36":  # two of the halves share one
+            number += -(-used.get("RAMB18", 0) // 2)
+        if number > limit:
+            over[name] = number - limit
+    return over
+
+
+class _Work:
+    """One design on its way through the tools; as a context manager it owns the files."""
+
+    def __init__(self, *, verilog, top, device, flat, refresh, directory, progress):
+        self.verilog, self.top, self.device = verilog, top, device
+        self.flat, self.refresh, self.progress = flat, refresh, progress
+        self.directory = directory
+        family = device.details
+        self.key = {
+            "verilog": text_hash(verilog),
+            "family": json.loads(json.dumps(asdict(family) | {"reason": "", "routing": ()})),
+            "flat": flat,
+            "method": METHOD,
+            "tools": tool_versions(("pyosys",)),
+        }
+        digest = text_hash(json.dumps(self.key, sort_keys=True))
+        self.packed = cache_directory() / "netlists" / f"{digest}.json.gz"
+        self.linked = False
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        if self.directory is None:
+            temporary = tempfile.TemporaryDirectory(prefix="synth-fpga-")
+            self.directory = Path(self.stack.enter_context(temporary))
+        else:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *error):
+        self.stack.close()
+
+    def synthesis(self):
+        return cached("fpga-area", self.key, self._synthesize, refresh=self.refresh)
+
+    def _synthesize(self):
+        self.progress("synthesis" if self.flat else "synthesis, module by module")
+        started = time.monotonic()
+        blocks = synthesize(
+            self.verilog,
+            top=self.top,
+            family=self.device.details,
+            directory=self.directory,
+            flat=self.flat,
+        )
+        if self.device.details.package:
+            pack(self.directory / "design.json", self.packed)
+        return {"blocks": blocks, "seconds": round(time.monotonic() - started, 1)}
+
+    def route(self, seed, target_mhz):
+        device = self.device
+        key = {
+            **self.key,
+            "device": [device.name, *device.options],
+            "routing": list(device.details.routing),
+            "seed": seed,
+            "target_mhz": target_mhz,
+            "tools": tool_versions(("pyosys", device.details.package)),
+        }
+        return cached(
+            "fpga-route", key, lambda: self._route(seed, target_mhz), refresh=self.refresh
+        )
+
+    def _route(self, seed, target_mhz):
+        if not self.linked:
+            if not (self.directory / "design.json").exists():
+                if self.packed.exists():
+                    unpack(self.packed, self.directory / "design.json")
+                else:
+                    self._synthesize()
+            self.progress("linking the netlist")
+            link(top=self.top, family=self.device.details, directory=self.directory)
+            self.linked = True
+        try:
+            return place_and_route(
+                "harness",
+                device=self.device,
+                seed=seed,
+                target_mhz=target_mhz,
+                directory=self.directory,
+                progress=self.progress,
+            )
+        except PlacementError as error:
+            return {"error": str(error)}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--variant", help="which cores and memories (default: max)")
+    add("--preset", help=f"named sizes (default: {DEFAULT_PRESET})")
+    add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
+    add("--config", metavar="FILE", help="fields from a JSON or TOML file, or a manifest.json")
+    add("--device", default="LFE5U-85F", help="see --list (LFE5U-85F)")
+    add("--list", action="store_true", help="list the devices")
+    add("--seeds", type=seed_list, default=(1, 2, 3), help="of place and route (1,2,3)")
+    add("--freq", type=_megahertz, default=TARGET_MHZ, help=f"MHz to aim at ({TARGET_MHZ:g})")
+    add("--no-route", action="store_true", help="area alone")
+    add("--flat", action="store_true", help="map everything at once: smaller, slower")
+    add("--refresh", action="store_true", help="measure again what the cache knows")
+    add("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    add("--keep", type=Path, metavar="DIR", help="keep netlists and logs there; implies --refresh")
+
+
+def _megahertz(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 to 1000, not {text!r}")
+    return value
+
+
+def run(arguments: argparse.Namespace) -> None:
+    console = Console()
+    if arguments.list:
+        print_devices(DEVICES.values(), console)
+        return
+    device = device_by_name(arguments.device)
+    if arguments.json and not arguments.json.absolute().parent.is_dir():
+        raise ToolError(f"Directory of --json does not exist: {arguments.json.absolute().parent}")
+    try:
+        config = select_config(
+            variant=arguments.variant,
+            preset=arguments.preset,
+            settings=arguments.settings,
+            file=arguments.config,
+        )
+    except ConfigError as error:
+        raise ToolError("; ".join(error.problems)) from None
+    with Console(stderr=True).status("starting") as status:
+        result = measure(
+            config,
+            device=device,
+            seeds=() if arguments.no_route else arguments.seeds,
+            target_mhz=arguments.freq,
+            flat=arguments.flat,
+            refresh=arguments.refresh,
+            directory=arguments.keep,
+            progress=status.update,
+        )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    print_report(result, console, _summary(result))
+    if not result["fits"]:
+        raise ToolError(misfit(result))
+
+
+def _summary(result):
+    """Least, middle and largest Fmax; None without any."""
+    values = list(result["fmax_mhz"].values())
+    return (min(values), statistics.median(values), max(values)) if values else None
