@@ -17,11 +17,11 @@ __all__ = ["WORKLOADS", "Recording", "read_vcd", "record"]
 
 #: Name -> what the accelerator does in it.
 WORKLOADS = {
-    "conv": "3x3 convolution 24 to 30 channels with ReLU, 10 x 10 pixels, batch 2, normal inputs",
+    "conv": "3x3 convolution 24 to 30 channels with ReLU, 10 x 10 pixels, batch 4, normal inputs",
     "tiny": "3x3 convolution 4 to 4 channels with ReLU, 4 x 4 pixels, batch 1, normal inputs",
 }
 
-_SIZES = {"conv": (24, 30, 10, 2), "tiny": (4, 4, 4, 1)}
+_SIZES = {"conv": (24, 30, 10, 4), "tiny": (4, 4, 4, 1)}
 _MODULE = re.compile(r"^module .*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _INSTANCE = re.compile(r"^  \\?adagp_\S+ +\S+ +\(\n.*?^  \);\n", re.MULTILINE | re.DOTALL)
 _CONTROL = 0x040

@@ -60,7 +60,7 @@ NOT_AVAILABLE = {
 _SETUP_NS = 0.1
 
 #: Changes whenever the same input gives other figures.
-METHOD = 1
+METHOD = 2
 
 
 def memory_timings(modules) -> dict[str, MemoryTiming]:
@@ -86,6 +86,7 @@ def implement(
     wire_load: str | None = None,
     memory=memory_timings,
     directory: Path,
+    refresh: bool = False,
     progress=lambda text: None,
 ) -> tuple[FlatNetlist, TimingGraph, int]:
     """Map, flatten, put in buffer trees, time.
@@ -95,6 +96,7 @@ def implement(
     wire_load : see :meth:`~synth.library.Library.wire_load`
     memory : names of memory modules -> their timing
     directory : for what Yosys reads and writes
+    refresh : map even what was mapped before
 
     Returns
     -------
@@ -104,9 +106,14 @@ def implement(
     Raises :class:`ToolError`.
     """
     wires = library.wire_load(wire_load)
-    progress("mapping to standard cells")
     design = map_to_cells(
-        verilog, top=top, library=library, target_ns=target_ns, directory=directory
+        verilog,
+        top=top,
+        library=library,
+        target_ns=target_ns,
+        directory=directory,
+        refresh=refresh,
+        progress=progress,
     )
     progress("reading the netlist")
     netlist = flatten(design.modules, top, library, design.memories)
@@ -185,6 +192,7 @@ def measure(
                 target_ns=target_ns,
                 wire_load=wire_load,
                 directory=place,
+                refresh=refresh or directory is not None,
                 progress=progress,
             )
             result = _result(config, library, netlist, graph, buffers, clock_ns)

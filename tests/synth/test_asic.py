@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hw.config import make_config
-from synth import asic, cache
+from synth import asic, cache, mapping
 from synth.__main__ import main
 from synth.asic_area import areas, block_areas, block_of, merged_name
 from synth.errors import ToolError
@@ -84,13 +84,15 @@ def implemented(tiny, tmp_path_factory):
     pytest.importorskip("pyosys")
     directory = tmp_path_factory.mktemp("asic")
     memory = {"adagp_ram_16x8_8": MemoryTiming(access_ns=0.3)}
-    netlist, graph, buffers = asic.implement(
-        VERILOG,
-        top="adagp_baseline",
-        library=tiny,
-        memory=lambda modules: {name: memory[name] for name in modules},
-        directory=directory,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(cache.ENVIRONMENT, str(directory / "cache"))
+        netlist, graph, buffers = asic.implement(
+            VERILOG,
+            top="adagp_baseline",
+            library=tiny,
+            memory=lambda modules: {name: memory[name] for name in modules},
+            directory=directory,
+        )
     return netlist, graph, buffers, directory
 
 
@@ -176,12 +178,56 @@ def test_command(tiny_path, tmp_path, monkeypatch, capsys):
     assert again == figures
 
 
-def test_mapping_errors(tiny, tmp_path):
+def test_equal_modules_are_mapped_once(tiny, tmp_path, monkeypatch):
+    """Under another top, with another memory beside it: the lanes come from the cache, equal."""
     pytest.importorskip("pyosys")
+    monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path / "cache"))
+    arguments = {"library": tiny, "target_ns": 1, "directory": tmp_path}
+    first = map_to_cells(VERILOG, top="adagp_baseline", **arguments)
+    assert first.memories == {"adagp_ram_16x8_8"}
+    assert first.modules["adagp_ram_16x8_8"]["ports"]["read_data"]["direction"] == "output"
+    mapped = []
+    run_yosys = mapping.run_yosys
+    monkeypatch.setattr(
+        mapping,
+        "run_yosys",
+        lambda *a, name, **k: mapped.append(name) or run_yosys(*a, name=name, **k),
+    )
+    other = VERILOG.replace("adagp_baseline", "adagp_low").replace(
+        "read_address(a[3:0])", "read_address(a[7:4])"
+    )
+    second = map_to_cells(other, top="adagp_low", **arguments)
+    # The core connects its memory otherwise, and the top is another module by name.
+    assert mapped == ["adagp_low", "adagp_core0"]
+    assert second.modules["adagp_low.registers"] == first.modules["adagp_baseline.registers"]
+    for name in ("adagp_post_lane_x", "adagp_core0.post"):
+        assert second.modules[name] == first.modules[name]
+
+
+def test_split_and_stub():
+    texts = mapping.split_modules(VERILOG)
+    assert "adagp_core0.post" in texts and len(texts) == 7
+    inside, boxes = mapping._below(texts, "adagp_post_lane_x", set())
+    assert (inside, boxes) == ({"adagp_post_lane_x", "adagp_post_lane_x.adder"}, set())
+    inside, boxes = mapping._below(texts, "adagp_core0", {"adagp_core0.post", "adagp_ram_16x8_8"})
+    assert inside == {"adagp_core0"} and boxes == {"adagp_core0.post", "adagp_ram_16x8_8"}
+    assert mapping._stub(texts["adagp_baseline.registers"]).splitlines() == [
+        "(* blackbox *)",
+        "module \\adagp_baseline.registers (clk, rst, a, q);",
+        "  input clk, rst ;",
+        "  input [7:0] a ;",
+        "  output [7:0] q ;",
+        "endmodule",
+    ]
+
+
+def test_mapping_errors(tiny, tmp_path, monkeypatch):
+    pytest.importorskip("pyosys")
+    monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path / "cache"))
     arguments = {"top": "top", "library": tiny, "target_ns": 1, "directory": tmp_path}
     with pytest.raises(ToolError, match="has no module top"):
         map_to_cells("module other(); endmodule", **arguments)
-    with pytest.raises(ToolError, match="Yosys failed on mapped: .*ERROR"):
+    with pytest.raises(ToolError, match="Yosys failed on top: .*ERROR"):
         map_to_cells("module top(; endmodule", **arguments)
     latch = "module top(input g, d, output reg q); always @* if (g) q = d; endmodule"
     with pytest.raises(ToolError, match="no plain flip-flops: LATCH"):
