@@ -1,0 +1,148 @@
+"""The FPGA flow on designs of some hundred cells, and what it says about those that do not fit."""
+
+import json
+
+import pytest
+
+from hw.array import PEArray
+from hw.config import make_config
+from hw.formats import FORMATS
+from hw.shared import emit_verilog
+from synth import fpga, nextpnr
+from synth.__main__ import main
+from synth.devices import device_by_name
+from synth.errors import ToolError
+from synth.fpga_synthesis import synthesize
+
+pytest.importorskip("pyosys")
+
+CONFIG = make_config(variant="baseline", preset="tiny")
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """An array of 1 x 2 PEs in the place of the accelerator, and a cache of the test's own."""
+    monkeypatch.setenv("ADAGP_SYNTH_CACHE", str(tmp_path / "cache"))
+
+    def emitted(config, technology="generic"):
+        array = PEArray(FORMATS["bf16"], 1, 2)
+        return emit_verilog(array, name="adagp_baseline", technology=technology)
+
+    monkeypatch.setattr(fpga, "emitted_verilog", emitted)
+
+
+def test_placed_and_routed(small, monkeypatch, tmp_path, capsys):
+    out = tmp_path / "figures.json"
+    command = ["fpga", "--variant", "baseline", "--preset", "tiny", "--device", "LFE5U-25"]
+    command += ["--json", str(out)]
+    assert main([*command, "--seeds", "3"]) == 0
+    result = json.loads(out.read_text())
+    assert result["device"] == "LFE5U-25F"
+    assert result["fits"]
+    assert result["resources"]["MULT18X18D"] == {"used": 2, "available": 28, "percent": 7.1}
+    assert result["routes"]["3"]["utilisation"]["MULT18X18D"]["used"] == 2
+    placed = result["routes"]["3"]["utilisation"]["TRELLIS_FF"]["used"]
+    harness = placed - result["resources"]["FF"]["used"]
+    assert 0 < harness < 400
+    path = result["critical_path"]
+    assert path["logic_ns"] + path["routing_ns"] == pytest.approx(path["ns"], abs=0.002)
+    # The clock is as long as its critical path, skew apart.
+    assert 1000 / result["fmax_mhz"]["3"] == pytest.approx(path["ns"], rel=0.02)
+    assert "Fmax: min" in capsys.readouterr().out
+
+    # From the cache: no tool is called, except for another seed.
+    def refuse(*arguments, **options):
+        raise ToolError("called")
+
+    monkeypatch.setattr(fpga, "synthesize", refuse)
+    monkeypatch.setattr(fpga, "place_and_route", refuse)
+    again = fpga.measure(CONFIG, device="LFE5U-25F", seeds=(3,))
+    assert {**again, "command": ""} == {**result, "command": ""}
+    with pytest.raises(ToolError, match="called"):
+        fpga.measure(CONFIG, device="LFE5U-25F", seeds=(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("device", "resource", "number"),
+    [("xc7", "DSP48E1", 2), ("LIFCL-40", "MULT18X18", 2), ("GW2A-18C", "LUT4", None)],
+)
+def test_area(device, resource, number, small):
+    result = fpga.measure(CONFIG, device=device, seeds=())
+    assert result["fits"]
+    assert result["not_routed"] == "no seeds asked for"
+    used = result["resources"]
+    assert used[resource]["used"] == number if number else used[resource]["used"] > 100
+    assert used["FF"]["used"] > 300
+    assert sum(block[resource] for block in result["blocks"].values()) == used[resource]["used"]
+
+
+def test_module_by_module_is_close_to_flat(tmp_path):
+    """Two columns, mapped once; the same multipliers, and hardly more look-up tables."""
+    family = device_by_name("xc7").details
+    text = emit_verilog(PEArray(FORMATS["int8"], 2, 2), name="dut")
+    counts = []
+    for flat in (False, True):
+        blocks = synthesize(text, top="dut", family=family, directory=tmp_path, flat=flat)
+        counts.append(fpga.resources_of(blocks["top"], family))
+    assert counts[0]["FF"] == pytest.approx(counts[1]["FF"], rel=0.1)
+    assert counts[0]["LUT"] == pytest.approx(counts[1]["LUT"], rel=0.15)
+
+
+def test_too_large(small, monkeypatch, capsys):
+    monkeypatch.setattr(fpga, "emitted_verilog", lambda config, technology: _wide())
+    command = ["fpga", "--variant", "baseline", "--preset", "tiny", "--device", "iCE40UP5K"]
+    assert main(command) == 2
+    printed = capsys.readouterr()
+    message = printed.err.strip().splitlines()[-1]
+    assert message.endswith("does not fit iCE40UP5K: 720 FF too many (6000 of 5280)")
+    assert "not available, the design does not fit" in printed.out
+
+
+def _wide():
+    """A shift register of 6000 flip-flops."""
+    return """module adagp_baseline(input clk, input rst, input d, output q);
+      reg [5999:0] r; always @(posedge clk) r <= {r, d}; assign q = r[5999]; endmodule"""
+
+
+def test_no_legal_placement(small, monkeypatch, capsys):
+    def give_up(*arguments, seed, **options):
+        raise nextpnr.PlacementError(f"nextpnr failed, seed {seed}: Unable to find legal placement")
+
+    monkeypatch.setattr(fpga, "place_and_route", give_up)
+    result = fpga.measure(CONFIG, device="LFE5U-25F", seeds=(1,))
+    assert not result["fits"]
+    assert result["fmax_mhz"] == {}
+    assert "its cells are few enough" in fpga.misfit(result)
+    command = ["fpga", "--variant", "baseline", "--preset", "tiny", "--device", "LFE5U-25F"]
+    assert main([*command, "--seeds", "1"]) == 2
+    assert "the placer gives up: nextpnr failed, seed 1" in capsys.readouterr().err
+
+
+def test_error_of_the_placer_is_told_from_others(tmp_path):
+    """A netlist that is none, and the real tool."""
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(ToolError, match="nextpnr failed, seed 1: ") as error:
+        nextpnr.place_and_route(
+            "x", device=device_by_name("LFE5U-25F"), seed=1, target_mhz=50, directory=tmp_path
+        )
+    assert not isinstance(error.value, nextpnr.PlacementError)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--variant", "huge"], "variant must be one of"),
+        (["--set", "rowz=3"], "unknown field 'rowz'"),
+        (["--json", "/no/where.json"], "Directory of --json does not exist"),
+    ],
+)
+def test_bad_input(options, message, capsys):
+    assert main(["fpga", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bad_frequency(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["fpga", "--freq", "0"])
+    assert stop.value.code == 2
+    assert "must be a number from 1 to 1000" in capsys.readouterr().err
