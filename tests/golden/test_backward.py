@@ -82,10 +82,34 @@ def test_relu(fmt, rng):
     assert (relu_mask(fmt, relu(fmt, codes)) == values.grad.numpy()).all()
 
 
+@pytest.fixture
+def random_pools(rng):
+    """Ten shapes of windows, maps and paddings."""
+    cases = {}
+    while len(cases) < 10:
+        draw = lambda low, high: tuple(int(v) for v in rng.integers(low, high + 1, 2))  # noqa: E731
+        kernel, stride = draw(1, 4), draw(1, 4)
+        padding = tuple(int(rng.integers(0, size // 2 + 1)) for size in kernel)
+        h, w = (size + int(rng.integers(0, 6)) for size in kernel)
+        n, c = draw(1, 3)
+        cases[f"random {len(cases)}"] = (n, h, w, c, kernel, stride, padding)
+    return cases
+
+
+def test_random_pools(random_pools, rng):
+    for name, case in random_pools.items():
+        check_max_pool(f"{name}: {case}", case, BF16, rng)
+        check_average_pool(f"{name}: {case}", case, BF16, rng)
+
+
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("name", POOLS)
 def test_max_pool(name, fmt, rng):
-    n, h, w, c, kernel, stride, padding = POOLS[name]
+    check_max_pool(name, POOLS[name], fmt, rng)
+
+
+def check_max_pool(name, case, fmt, rng):
+    n, h, w, c, kernel, stride, padding = case
     window = {"kernel": kernel, "stride": stride, "padding": padding}
     codes = codes_of(rng, fmt, (n, h, w, c))
     x = torch_map(fmt, codes).requires_grad_()
@@ -111,7 +135,11 @@ def test_max_pool(name, fmt, rng):
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("name", NOT_PADDED)
 def test_average_pool(name, fmt, rng):
-    n, h, w, c, kernel, stride, _ = POOLS[name]
+    check_average_pool(name, POOLS[name], fmt, rng)
+
+
+def check_average_pool(name, case, fmt, rng):
+    n, h, w, c, kernel, stride, _ = case
     window = {"kernel": kernel, "stride": stride}
     codes = gradients_of(rng, fmt, (n, h, w, c))
     x = torch_map(fmt, codes).requires_grad_()

@@ -134,6 +134,15 @@ def test_within_the_bound_of_torch(shape, fmt, rng):
     assert not wrong, (shape, wrong)
 
 
+def test_random_shapes(rng):
+    for _ in range(6):
+        shape = tuple(int(size) for size in rng.integers(1, 6, 4))
+        shape = (shape[0] + 1, *shape[1:])
+        case = random_case(rng, BF16, shape)
+        wrong = out_of_bound(case, run(BF16, *case), BF16)
+        assert not wrong, (shape, wrong)
+
+
 def test_bound_is_worth_something(rng):
     """Float32 may lose less than a ten-thousandth; a wrong count of pixels is far more."""
     case = random_case(rng, BF16, (2, 7, 4, 5))
