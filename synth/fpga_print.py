@@ -20,7 +20,8 @@ def print_devices(devices, console) -> None:
 def print_report(result: dict, console, summary) -> None:
     """Utilisation, blocks, Fmax and the critical path; ``summary``: min, median, max of Fmax."""
     config = result["config"]
-    title = f"{config['variant']}, {result['pes']} PEs of {config['operand_format']}"
+    what = config["variant"] if result["part"] == "accelerator" else "PE array"
+    title = f"{what}, {result['pes']} PEs of {config['operand_format']}"
     table = Table(title=f"{title} on {result['device']}", caption=_caption(result))
     for heading in ("resource", "used", "available", "%"):
         table.add_column(heading, justify="left" if heading == "resource" else "right")
@@ -41,7 +42,7 @@ def print_report(result: dict, console, summary) -> None:
         arrays = sum(
             used["LUT4EQ"] for name, used in result["blocks"].items() if name.endswith("array")
         )
-        parts = f"{result['lut4eq_per_mac']:.1f} in the whole accelerator"
+        parts = f"{result['lut4eq_per_mac']:.1f} in all"
         if arrays:
             parts += f", {arrays / result['pes']:.1f} in the array" + (
                 "s" if sum(name.endswith("array") for name in result["blocks"]) > 1 else ""

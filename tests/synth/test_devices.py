@@ -48,7 +48,7 @@ def test_command_line(capsys):
         (
             "ice40",
             {"SB_LUT4": 5, "SB_DFF": 1, "SB_DFFESR": 2, "SB_CARRY": 3, "SB_RAM40_4K": 4},
-            {"LUT4": 5, "FF": 3, "CARRY": 3, "RAM4K": 4, "MAC16": 0},
+            {"LUT4": 5, "FF": 3, "CARRY": 3, "RAM4K": 4},
         ),
     ],
 )
