@@ -17,6 +17,14 @@ from .report_sections import blocks, ecp5, memories, standard_cells, xilinx
 
 __all__ = ["analyse", "document", "variants_of"]
 
+#: What the measured hardware does not do yet: overheads read without this would flatter it.
+SCOPE = (
+    "The accelerators measured here do forward inference. What training adds – backpropagation, "
+    "the reorganizer, the update unit, the phase controller – is not in them yet, so `low` is "
+    "`baseline` by another name and `efficient` adds a memory with its ports. `max` has its second "
+    "core. Overheads that are close to zero say that, and nothing about gradient prediction."
+)
+
 _EQUAL = ("asic_logic", "asic_total", "xc7_lut", "asic_power", "asic_power_total")
 _BUDGET = ("asic_logic", "xc7_lut")
 
@@ -69,6 +77,8 @@ def document(report: dict, plots: list[tuple[str, str]]) -> str:
         "Every figure here was measured by the tools named below, or follows from such figures by "
         "the arithmetic stated beside it. What the tools cannot give is called not available; "
         f"figures of the paper ({paper.SOURCE}) that were not at hand are called so.",
+        "",
+        f"**Scope.** {SCOPE}",
         "",
         *at_a_glance(designs, analysis),
         *overheads(analysis),
