@@ -10,7 +10,7 @@ PY := .venv/bin/python
 BOOTSTRAP = PYTHON='$(PYTHON)' scripts/bootstrap
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog test lint format regression bench lock clean distclean
+.PHONY: help setup tools verilog test lint format regression bench report lock clean distclean
 
 help: ## Show this list
 	@echo 'Targets:'
@@ -21,7 +21,7 @@ verilog: ## Generate Verilog (VARIANT=max|efficient|low|baseline, PRESET=, ARGS=
 	@$(BOOTSTRAP) generate
 	$(PY) -m rtl_gen --variant $(VARIANT) $(if $(PRESET),--preset $(PRESET)) $(ARGS)
 
-test: lint ## Run formatter check, linter and all fast tests (ARGS= for pytest, JOBS=2)
+test: lint tools ## Run formatter check, linter and all fast tests (ARGS= for pytest, JOBS=2)
 	@$(PY) -m pytest -n $(JOBS) $(ARGS)
 
 lint: setup ## Check format and style
@@ -38,6 +38,12 @@ regression: setup ## Run the long simulations (ARGS= for python -m verif)
 bench: setup ## Measure utilisation, area, clock frequency and simulation speed
 	$(PY) -m verif bench $(ARGS)
 	$(PY) -m synth column
+
+report: setup tools ## Area, timing and power of all variants, beside the paper (ARGS= for it)
+	$(PY) -m synth report $(ARGS)
+
+tools: setup ## Fetch CACTI and a standard-cell library into build/ (8.9 MB)
+	@$(PY) -m synth fetch >/dev/null || echo 'tools: tests that need them are skipped' >&2
 
 setup: ## Create or update .venv/ with everything
 	@$(BOOTSTRAP) full
