@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from golden import training_bounds
+from golden.bounds import rounding_error
 from golden.formats import BF16, FLOAT32, FP16
 from golden.normalize import (
     batch_statistics,
@@ -144,11 +145,12 @@ def test_random_shapes(rng):
 
 
 def test_bound_is_worth_something(rng):
-    """Float32 may lose less than a ten-thousandth; a wrong count of pixels is far more."""
+    """What float32 may lose is below a thousandth of a result of usual size, also in maps."""
     case = random_case(rng, BF16, (2, 7, 4, 5))
     for key, estimate in bounds(BF16, *case).items():
-        if key not in ("y", "dx", "evaluation"):
-            assert (estimate.error < 1e-4 * (np.abs(estimate.value) + 1e-2)).all(), key
+        largest = np.abs(estimate.value).max()
+        stored = rounding_error(BF16, largest) if key in ("y", "dx", "evaluation") else 0.0
+        assert estimate.error.max() < 1e-3 * largest + 1.01 * stored, key
 
 
 def test_the_bound_notices_mutations(rng):
