@@ -175,6 +175,8 @@ def _power(designs):
         "",
         *table(headings, rows),
     ]
+    if designs.get("max", {}).get("asic", {}).get("power_mw"):
+        lines += ["In `max` both cores work on it: the batch is split.", ""]
     if "basis" in first:
         lines += [f"Basis: {first['basis']}.", ""]
     return lines

@@ -228,7 +228,7 @@ def test_document(designs, tmp_path):
     text = written(designs, tmp_path)
     assert "| low | 12 × 15 | +1.0 % | +1.0 % | +1.7 % | 2.000 | yes | 53.0 |" in text
     assert "| max | 12 × 15 + 8 × 10 | +50.0 % | +50.0 % | +8.3 % | 3.000 | no | – |" in text
-    assert "`low` +1.0 %, no worse than the paper's +1.7 %" in text
+    assert "`low` +1.0 %, no more than the paper's +1.7 %" in text
     assert "does not fit LFE5U-85F: 119900 LUT4EQ too many (120000 of 100)" in text
     assert "made of look-up tables: `baseline` 2, `low` 2, `efficient` 2, `max` 2." in text
     assert "| paper, every design | not at hand |" in text and "adds 1080 RAMB36" in text
