@@ -158,7 +158,7 @@ def _overhead(axes, _designs, analysis):
         colour = _PAPER if label.startswith("paper") else _COLOURS[index]
         axes.bar(places, heights, width * 0.92, label=label, color=colour)
         for at, variant, height in zip(places, variants, heights):
-            text = "n/a" if values[variant] is None else f"{height:.1f}"
+            text = "n/a" if values[variant] is None else f"{round(height, 1) + 0.0:.1f}"
             axes.annotate(
                 text, (at, max(height, 0)), ha="center", va="bottom",
                 xytext=(0, 2), textcoords="offset points",
