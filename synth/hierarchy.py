@@ -12,6 +12,8 @@ __all__ = ["block_counts", "kept_modules", "resources_of", "total"]
 #: Modules with many instances, mapped once; what is in them (processing elements) is flattened
 #: into them. The memories are not among them: they have nothing to share.
 _SHARED = re.compile(r"adagp_(column|decoder|post_lane)_\w+")
+#: Modules that are no block of their own, whatever becomes of them: they count where they are used.
+_REPEATED = re.compile(r"adagp_(column|decoder|pe|post_lane|ram)_")
 #: Blocks of a core that are counted apart.
 _CORE_BLOCKS = ("matrix.array", "matrix.matmul", "matrix.weights", "matrix.accumulators")
 _IGNORED = ("$scopeinfo",)
@@ -66,7 +68,7 @@ def block_counts(statistics: dict, top: str) -> dict[str, Counter]:
     blocks: dict[str, Counter] = {}
 
     def walk(name, block, times):
-        if name != top and not _SHARED.fullmatch(name):
+        if name != top and not _REPEATED.match(name):
             core = re.fullmatch(r"adagp_(core\d+)(\..*)?", name)
             own = core.group(1) + (core.group(2) or "") if core else name
             block = own.removeprefix(f"{top}.")

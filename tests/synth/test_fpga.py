@@ -76,16 +76,20 @@ def test_area(device, resource, number, small):
     assert sum(block[resource] for block in result["blocks"].values()) == used[resource]["used"]
 
 
-def test_module_by_module_is_close_to_flat(tmp_path):
-    """Two columns, mapped once; the same multipliers, and hardly more look-up tables."""
+def test_module_by_module_against_flat(tmp_path):
+    """Two columns, mapped once: as many multipliers, and no less logic than all at once."""
     family = device_by_name("xc7").details
     text = emit_verilog(PEArray(FORMATS["int8"], 2, 2), name="dut")
-    counts = []
-    for flat in (False, True):
-        blocks = synthesize(text, top="dut", family=family, directory=tmp_path, flat=flat)
-        counts.append(fpga.resources_of(blocks["top"], family))
-    assert counts[0]["FF"] == pytest.approx(counts[1]["FF"], rel=0.1)
-    assert counts[0]["LUT"] == pytest.approx(counts[1]["LUT"], rel=0.15)
+    kept, flat = (
+        fpga.resources_of(
+            synthesize(text, top="dut", family=family, directory=tmp_path, flat=flat)["top"],
+            family,
+        )
+        for flat in (False, True)
+    )
+    assert kept["DSP48E1"] == flat["DSP48E1"]
+    assert flat["FF"] < kept["FF"] < 1.25 * flat["FF"]
+    assert flat["LUT"] <= kept["LUT"] < 1.25 * flat["LUT"]
 
 
 def test_too_large(small, monkeypatch, capsys):

@@ -41,6 +41,16 @@ def test_blocks():
     assert total(blocks)["LUT4"] == 41
 
 
+def test_repeated_modules_are_no_blocks():
+    """Nor are modules inside them that were not flattened."""
+    modules = {
+        "\\a": ({}, {"\\adagp_column_bf16_2": 2}),
+        "\\adagp_column_bf16_2": ({"LUT4": 1}, {"\\adagp_column_bf16_2.rounder": 1}),
+        "\\adagp_column_bf16_2.rounder": ({"LUT4": 4}, {}),
+    }
+    assert block_counts(read_statistics(text(modules)), "a") == {"top": Counter(LUT4=10)}
+
+
 def test_instances_among_the_cells():
     """Some versions of Yosys count submodules among the cells."""
     merged = {name: ({**cells, **inner}, {}) for name, (cells, inner) in MODULES.items()}
