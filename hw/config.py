@@ -314,7 +314,7 @@ PRESETS = {
         },
     ),
     "ulx3s": (
-        "8 x 8 PEs and 4 x 8 for the predictor; fits an ECP5-85",
+        "8 x 8 PEs and 4 x 8 for the predictor; sized for an ECP5-85",
         {
             "technology": "ecp5",
             "rows": 8,
