@@ -141,16 +141,20 @@ class Sequencer(wiring.Component):
             m.d.comb += self.command.ready.eq(1)
 
         # No progress ----------------
+        # Registered: what blocks a queue comes from all over the machine.
         idle = Signal(range(DEADLOCK_CYCLES + 1))
-        stuck = (
-            running
-            & checked
-            & (halting & ~finish | waiting_for_queue)
-            & self.blocked.all()
-            & ~self.bus_busy
-        )
-        m.d.sync += idle.eq(0)
-        with m.If(stuck):
+        stuck = Signal()
+        m.d.sync += [
+            stuck.eq(
+                running
+                & checked
+                & (halting & ~finish | waiting_for_queue)
+                & self.blocked.all()
+                & ~self.bus_busy
+            ),
+            idle.eq(0),
+        ]
+        with m.If(stuck & running):
             m.d.sync += idle.eq(idle + 1)
             with m.If(idle == DEADLOCK_CYCLES):
                 m.d.comb += [found.eq(1), own.eq(ErrorCode.DEADLOCK)]
