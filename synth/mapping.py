@@ -1,16 +1,14 @@
 """Standard-cell mapping with Yosys: Verilog to a hierarchical netlist of library cells."""
 
-import importlib.util
 import json
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from .cache import cached, text_hash, tool_versions
 from .errors import ToolError
 from .library import Library
+from .yosys import run_yosys
 
 __all__ = ["MappedDesign", "block_modules", "map_to_cells", "split_modules"]
 
@@ -91,8 +89,6 @@ def map_to_cells(
     Writes Verilog in and out, script, log and netlist of every module mapped into ``directory``.
     Raises :class:`ToolError` if Yosys is missing, fails, leaves a cell unmapped or needs a latch.
     """
-    if importlib.util.find_spec("pyosys") is None:
-        raise ToolError("Yosys is not installed: pip install pyosys")
     texts = split_modules(verilog)
     if top not in texts:
         raise ToolError(f"The Verilog has no module {top}")
@@ -247,29 +243,6 @@ def _check(modules, library):
         raise ToolError(
             f"The netlist has cells that are no gates and no plain flip-flops: {', '.join(other)}"
         )
-
-
-def run_yosys(passes, *, name: str, directory: Path) -> None:
-    """Run Yosys commands in a process of its own (Yosys ends it at an error).
-
-    Writes ``name.ys.py`` and ``name.log``. Raises :class:`ToolError` with the first error.
-    """
-    program = "from pyosys import libyosys as y\nd = y.Design()\n"
-    program += "".join(f"y.run_pass({command!r}, d)\n" for command in passes)
-    (directory / f"{name}.ys.py").write_text(program)
-    log = directory / f"{name}.log"
-    with open(log, "w") as output:
-        done = subprocess.run(
-            [sys.executable, f"{name}.ys.py"],
-            cwd=directory,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    if done.returncode:
-        lines = log.read_text().strip().splitlines()
-        reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "?")
-        raise ToolError(f"Yosys failed on {name}: {reason} (log: {log})")
 
 
 def _plain(name):

@@ -73,20 +73,21 @@ def synthesize_ecp5(verilog: str, *, top: str, name: str, directory: Path) -> Ce
 
 
 def run_yosys(passes, *, name: str, directory: Path) -> None:
-    """Run Yosys commands in ``directory``; writes ``name.log``.
+    """Run Yosys commands in ``directory``.
 
-    Raises :class:`ToolError` if Yosys is not installed, or with the first error it reports.
+    Writes ``name.ys.py``, which runs them again, and ``name.log``. Raises
+    :class:`ToolError` if Yosys is not installed, or with the first error it reports.
     """
     if importlib.util.find_spec("pyosys") is None:
         raise ToolError("Yosys is not installed: pip install pyosys")
     # A process of its own: Yosys ends the interpreter when it meets an error.
-    program = "from pyosys import libyosys as y\nd = y.Design()\n" + "".join(
-        f"y.run_pass({command!r}, d)\n" for command in passes
-    )
+    program = "from pyosys import libyosys as y\nd = y.Design()\n"
+    program += "".join(f"y.run_pass({command!r}, d)\n" for command in passes)
+    (directory / f"{name}.ys.py").write_text(program)
     log = directory / f"{name}.log"
     with log.open("w") as output:
         done = subprocess.run(
-            [sys.executable, "-c", program],
+            [sys.executable, f"{name}.ys.py"],
             cwd=directory,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -267,7 +267,7 @@ def test_bad_input(tiny_path, tmp_path, monkeypatch, capsys):
         assert main(["asic", "--preset", "tiny", *options]) == 2
         error = capsys.readouterr().err
         assert message in error and len(error.splitlines()) == 1
-    monkeypatch.setattr("synth.mapping.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("synth.yosys.importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path / "cache"))
     assert main(["asic", "--variant", "baseline", "--preset", "tiny", *library]) == 2
     assert "Yosys is not installed" in capsys.readouterr().err
