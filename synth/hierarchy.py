@@ -7,7 +7,7 @@ from collections import Counter
 
 from .errors import ToolError
 
-__all__ = ["block_counts", "kept_modules", "resources_of", "total"]
+__all__ = ["block_counts", "block_modules", "kept_modules", "plain_name", "resources_of", "total"]
 
 #: Modules with many instances, mapped once; what is in them (processing elements) is flattened
 #: into them. The memories are not among them: they have nothing to share.
@@ -21,17 +21,25 @@ _IGNORED = ("$scopeinfo",)
 
 def kept_modules(verilog: str, top: str) -> list[str]:
     """Modules of ``verilog`` that stay modules: shared ones and the blocks of top and cores."""
+    names = re.findall(r"^module \\?([^\s(]+)", verilog, re.MULTILINE)
+    return block_modules(names, top, shared=_SHARED)
+
+
+def block_modules(names, top: str, *, shared: re.Pattern) -> list[str]:
+    """Of the module ``names`` those that stay modules: ``shared``, cores, blocks of core and top.
+
+    ``shared`` matches the whole names of modules with many instances. In a design that is none of
+    the accelerator's everything is flattened into the top.
+    """
     kept = []
-    for name in re.findall(r"^module \\?([^\s(]+)", verilog, re.MULTILINE):
+    for name in names:
+        if name == top:
+            continue
         parent, _, child = name.partition(".")
-        if re.fullmatch(r"adagp_core\d+", parent) and (child or parent == name):
-            inside = child in _CORE_BLOCKS or (child != "matrix" and "." not in child)
-            keep = not child or inside
-        else:
-            keep = bool(_SHARED.fullmatch(name)) or (
-                parent == top and bool(child) and "." not in child
-            )
-        if keep and name != top:
+        if re.fullmatch(r"adagp_core\d+", parent):
+            if not child or child in _CORE_BLOCKS or (child != "matrix" and "." not in child):
+                kept.append(name)
+        elif shared.fullmatch(name) or (parent == top and child and "." not in child):
             kept.append(name)
     return kept
 
@@ -47,17 +55,17 @@ def read_statistics(text: str) -> dict[str, dict[str, Counter]]:
         inner = {name: entry.get("num_submodules_by_type") for name, entry in modules.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ToolError(f"The cell statistics cannot be read: {error!r}") from None
-    plain = {_plain(name) for name in cells}
+    plain = {plain_name(name) for name in cells}
     result = {}
     for name, types in cells.items():
-        types = Counter({_plain(kind): count for kind, count in types.items()})
-        types.update({_plain(kind): count for kind, count in (inner[name] or {}).items()})
+        types = Counter({plain_name(kind): count for kind, count in types.items()})
+        types.update({plain_name(kind): count for kind, count in (inner[name] or {}).items()})
         own = Counter({k: n for k, n in types.items() if k not in plain and k not in _IGNORED})
         left = sorted(kind for kind in own if kind.startswith("$"))
         if left:
             raise ToolError(f"Yosys left cells unmapped: {', '.join(left)}")
         below = Counter({kind: count for kind, count in types.items() if kind in plain})
-        result[_plain(name)] = {"cells": own, "modules": below}
+        result[plain_name(name)] = {"cells": own, "modules": below}
     return result
 
 
@@ -100,5 +108,6 @@ def resources_of(cells: dict[str, int], family) -> dict[str, int]:
     }
 
 
-def _plain(name):
-    return name[1:] if name.startswith("\\") else name
+def plain_name(name: str) -> str:
+    """An identifier of Verilog without the backslash that escapes it."""
+    return name.removeprefix("\\")

@@ -7,16 +7,14 @@ from pathlib import Path
 
 from .cache import cached, text_hash, tool_versions
 from .errors import ToolError
+from .hierarchy import block_modules, plain_name
 from .library import Library
 from .yosys import run_yosys
 
-__all__ = ["MappedDesign", "block_modules", "map_to_cells", "split_modules"]
-
-#: Blocks of a core that keep their hierarchy; anything below is flattened into them.
-_CORE_BLOCKS = ("matrix.array", "matrix.matmul", "matrix.weights", "matrix.accumulators")
+__all__ = ["SHARED", "MappedDesign", "map_to_cells", "split_modules"]
 
 #: Modules shared by many instances: mapped once, one netlist for all.
-_SHARED = re.compile(r"adagp_(column|pe|decoder|post_lane)_\w+")
+SHARED = re.compile(r"adagp_(column|pe|decoder|post_lane)_\w+")
 
 #: Memories: black boxes in the netlist.
 _MEMORY = re.compile(r"adagp_ram_\w+")
@@ -48,25 +46,6 @@ class MappedDesign:
     memories: frozenset[str]
 
 
-def block_modules(names, top: str) -> list[str]:
-    """Of the module ``names`` those that stay modules: shared ones, cores, blocks of core and top.
-
-    In a design that is none of the accelerator's everything is flattened into the top.
-    """
-    kept = []
-    for name in names:
-        parent, _, child = name.partition(".")
-        if name == top or _MEMORY.fullmatch(name):
-            continue
-        core = re.fullmatch(r"adagp_core\d+", parent)
-        if core:
-            if not child or child in _CORE_BLOCKS or (child != "matrix" and "." not in child):
-                kept.append(name)
-        elif _SHARED.fullmatch(name) or (parent == top and child and "." not in child):
-            kept.append(name)
-    return kept
-
-
 def map_to_cells(
     verilog: str,
     *,
@@ -74,13 +53,12 @@ def map_to_cells(
     library: Library,
     target_ns: float,
     directory: Path,
-    keep=None,
     refresh: bool = False,
     progress=lambda text: None,
 ) -> MappedDesign:
     """Map module ``top`` of ``verilog`` to cells of ``library``.
 
-    Modules ``keep`` (by default :func:`block_modules`) stay modules; what is below them is
+    The modules of :func:`~synth.hierarchy.block_modules` stay modules; what is below them is
     flattened into them, memories (modules ``adagp_ram_*``) are black boxes. Each is mapped once,
     alone, whatever else the design has: Yosys ``synth`` with Booth multipliers, ``dfflibmap``, then
     ``abc`` for ``target_ns`` with buffering and sizing; constants become tie cells. So equal
@@ -92,7 +70,7 @@ def map_to_cells(
     texts = split_modules(verilog)
     if top not in texts:
         raise ToolError(f"The Verilog has no module {top}")
-    kept = set(block_modules(texts, top) if keep is None else keep) | {top}
+    kept = {top, *block_modules(texts, top, shared=SHARED)}
     memories = {name for name in texts if _MEMORY.fullmatch(name)}
     modules, pending = {}, [top]
     while pending:
@@ -121,9 +99,9 @@ def split_modules(verilog: str) -> dict[str, str]:
     """Module name -> text."""
     found = {}
     for match in re.finditer(r"^module\s+(\\\S+|\w+).*?\bendmodule\b", verilog, re.M | re.S):
-        found[_plain(match[1])] = match[0]
+        found[plain_name(match[1])] = match[0]
     if not found and (name := re.search(r"^module\s+(\\\S+|\w+)", verilog, re.M)):
-        found[_plain(name[1])] = verilog
+        found[plain_name(name[1])] = verilog
     return found
 
 
@@ -134,7 +112,7 @@ def _below(texts, name, border):
         current = pending.pop()
         inside.add(current)
         for match in _INSTANCE.finditer(texts[current]):
-            child = _plain(match[1])
+            child = plain_name(match[1])
             if child in border:
                 boxes.add(child)
             elif child in texts and child not in inside:
@@ -243,10 +221,6 @@ def _check(modules, library):
         raise ToolError(
             f"The netlist has cells that are no gates and no plain flip-flops: {', '.join(other)}"
         )
-
-
-def _plain(name):
-    return name[1:] if name.startswith("\\") else name
 
 
 def _driver(library):

@@ -12,6 +12,7 @@ from rtl_gen.generate import top_name
 
 from .emit import emitted_verilog
 from .errors import ToolError
+from .hierarchy import plain_name
 
 __all__ = ["Memory", "list_memories", "macro_bits", "memories_of"]
 
@@ -127,21 +128,17 @@ def list_memories(verilog: str, *, top: str, purpose=lambda path: path) -> list[
 def _read(verilog):
     """Module -> its (instance, module) pairs, and module -> its arrays (name, words, width)."""
     lines = verilog.splitlines()
-    modules = {_plain(match[1]) for match in map(_MODULE.match, lines) if match}
+    modules = {plain_name(match[1]) for match in map(_MODULE.match, lines) if match}
     children, arrays = {name: [] for name in modules}, {name: [] for name in modules}
     current = None
     for line in lines:
         if match := _MODULE.match(line):
-            current = _plain(match[1])
+            current = plain_name(match[1])
         elif match := _ARRAY.match(line):
             arrays[current].append((match[2], int(match[3]) + 1, int(match[1]) + 1))
-        elif (match := _INSTANCE.match(line)) and _plain(match[1]) in modules:
-            children[current].append((_plain(match[2]), _plain(match[1])))
+        elif (match := _INSTANCE.match(line)) and plain_name(match[1]) in modules:
+            children[current].append((plain_name(match[2]), plain_name(match[1])))
     return children, arrays
-
-
-def _plain(identifier: str) -> str:
-    return identifier.removeprefix("\\")
 
 
 def _core(path) -> int | None:

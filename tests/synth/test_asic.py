@@ -9,7 +9,8 @@ from synth import asic, cache, mapping
 from synth.__main__ import main
 from synth.asic_area import areas, block_areas, block_of, merged_name
 from synth.errors import ToolError
-from synth.mapping import block_modules, map_to_cells
+from synth.hierarchy import block_modules
+from synth.mapping import map_to_cells
 from synth.netlist import flatten
 from synth.timing import MemoryTiming
 
@@ -132,7 +133,7 @@ def test_blocks():
     names += ["adagp_core1.matrix", "adagp_core1.matrix.array", "adagp_core1.matrix.matmul.nest"]
     names += ["adagp_core1.post", "adagp_core1.post.writer", "adagp_ram_16x8_8"]
     names += ["adagp_column_bf16_12", "adagp_column_bf16_12.rounder", "adagp_pe_bf16_d5"]
-    assert block_modules(names, "adagp_max") == [
+    assert block_modules(names, "adagp_max", shared=mapping.SHARED) == [
         "adagp_max.fetch",
         "adagp_core1",
         "adagp_core1.matrix.array",
