@@ -23,6 +23,7 @@ from .errors import ToolError
 from .fanout import repair_fanout
 from .library import Library
 from .mapping import map_to_cells
+from .memories import macro_size
 from .netlist import FlatNetlist, flatten
 from .reproduce import options_of
 from .timing import MemoryTiming, TimingGraph
@@ -71,7 +72,7 @@ def memory_timings(modules) -> dict[str, MemoryTiming]:
     """
     found = {}
     for module in sorted(modules):
-        words, width = map(int, module.removeprefix("adagp_ram_").split("_")[0].split("x"))
+        words, width = macro_size(module)
         macro = sram_macro(words=words, width=width, technology=Technology())
         found[module] = MemoryTiming(access_ns=macro["access_time_ns"], setup_ns=_SETUP_NS)
     return found

@@ -4,6 +4,7 @@ from .activity import Recording, record
 from .asic_area import block_of
 from .cacti import Technology, sram_macro
 from .gate_simulation import simulate
+from .memories import macro_size
 from .netlist import FlatNetlist
 from .power import PowerModel
 from .timing import TimingGraph
@@ -107,8 +108,7 @@ def _memory_power(memories, clock_ns):
     """Accesses times energy, pJ per ns being mW, and leakage; a write counts as a whole word."""
     dynamic = leakage = 0.0
     for memory in memories:
-        size = memory["module"].removeprefix("adagp_ram_").split("_")[0]
-        words, width = map(int, size.split("x"))
+        words, width = macro_size(memory["module"])
         macro = sram_macro(words=words, width=width, technology=Technology())
         energy = memory["reads"] * macro["read_energy_pj"]
         energy += memory["writes"] * macro["write_energy_pj"]

@@ -14,7 +14,7 @@ from .emit import emitted_verilog
 from .errors import ToolError
 from .hierarchy import plain_name
 
-__all__ = ["Memory", "list_memories", "macro_bits", "memories_of"]
+__all__ = ["Memory", "list_memories", "macro_bits", "macro_size", "memories_of"]
 
 _MODULE = re.compile(r"^module (\\?[^\s(]+) ?\(")
 _INSTANCE = re.compile(r"^  (\\?\S+)\s+(\\?\S+)\s*\($")
@@ -169,3 +169,9 @@ def macro_bits(memories) -> Counter:
         if memory.macro:
             bits[memory.purpose] += memory.bits
     return bits
+
+
+def macro_size(module: str) -> tuple[int, int]:
+    """Words and width of the memory module of that name, ``adagp_ram_<words>x<width>_<bits>``."""
+    words, width, _granularity = map(int, _MACRO.fullmatch(module).groups())
+    return words, width
