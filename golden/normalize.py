@@ -51,7 +51,7 @@ class NormalizeGradients:
     input : (N, H, W, C) operand codes
     scale, shift : (C,) float32 bits, gradients of gamma and beta
     input_scale, input_shift : (C,) float32 bits, the factors c1 and c0 of the input's gradient
-        ``(dy * a + x * c1) + c0``
+        ``dy * a + (x * c1 + c0)``
     flags : union of :class:`golden.numerics.Flags`
     """
 
@@ -100,7 +100,7 @@ def normalize_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a):
 
         shift = sum(dy)                       scale = sum(dy * d) * inverse
         c1 = -((a * inverse) * (scale * r))   c0 = -(a * (shift * r) + mean * c1)
-        input = (dy * a + x * c1) + c0
+        input = dy * a + (x * c1 + c0)
     """
     x, dy = _pixels(fmt, x_bits), _pixels(fmt, dy_bits)
     if x.shape != dy.shape:
@@ -113,7 +113,7 @@ def normalize_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a):
     c1 = negate(unit.multiply(unit.multiply(a, inverse), unit.multiply(scale, reciprocal)))
     from_shift = unit.multiply(a, unit.multiply(shift, reciprocal))
     c0 = negate(unit.add(from_shift, unit.multiply(mean, c1)))
-    dx = unit.add(unit.add(unit.multiply(dy, a), unit.multiply(x, c1)), c0)
+    dx = unit.add(unit.multiply(dy, a), unit.add(unit.multiply(x, c1), c0))
     return NormalizeGradients(
         input=unit.round(fmt, dx).reshape(np.shape(x_bits)),
         scale=scale,

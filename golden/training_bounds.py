@@ -125,7 +125,7 @@ def normalize_backward(x: Estimate, dy: Estimate, mean, inverse, a):
     scale = (dy * (x - mean)).sum() * inverse
     c1 = -((a * inverse) * (scale * reciprocal))
     c0 = -(a * (shift * reciprocal) + mean * c1)
-    return (dy * a + x * c1) + c0, scale, shift
+    return dy * a + (x * c1 + c0), scale, shift
 
 
 def update_running(running: Estimate, value: Estimate, momentum) -> Estimate:

@@ -211,7 +211,7 @@ def test_order_of_operations(fmt, offset, rng):
     c1 = mul(mul(a, inverse), mul(s2, reciprocal)) ^ sign
     c0 = add(mul(a, mul(s1, reciprocal)), mul(mean, c1)) ^ sign
     dx = [
-        unit.round(fmt, add(add(mul(g, a), mul(value, c1)), c0))
+        unit.round(fmt, add(mul(g, a), add(mul(value, c1), c0)))
         for value, g in zip(*widened, strict=True)
     ]
     unbiased = mul(variance, encode(FLOAT32, 18 / 17))
