@@ -1,15 +1,11 @@
 """``python -m synth asic``: area, timing and power of an accelerator in standard cells."""
 
 import argparse
-import contextlib
-import json
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from hw.config import ConfigError
 from rtl_gen.generate import top_name
-from rtl_gen.selection import DEFAULT_PRESET, select_config
+from rtl_gen.selection import DEFAULT_PRESET
 
 from . import liberty
 from .asic_area import areas, block_areas
@@ -18,8 +14,8 @@ from .asic_print import print_report
 from .asic_timing import timing_report
 from .cache import cached, text_hash, tool_versions
 from .cacti import Technology, sram_macro
+from .command_line import check_json, make_kept, selected_config, work_directory, write_json
 from .emit import emitted_verilog
-from .errors import ToolError
 from .fanout import repair_fanout
 from .library import Library
 from .mapping import map_to_cells
@@ -181,11 +177,7 @@ def measure(
     }
 
     def compute():
-        with contextlib.ExitStack() as stack:
-            place = directory
-            if place is None:
-                temporary = tempfile.TemporaryDirectory(prefix="synth-asic-")
-                place = Path(stack.enter_context(temporary))
+        with work_directory(directory, prefix="synth-asic-") as place:
             netlist, graph, buffers = implement(
                 verilog,
                 top=top_name(config),
@@ -253,7 +245,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", help="which cores and memories (max)")
     parser.add_argument("--preset", help=f"named sizes ({DEFAULT_PRESET})")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="one field; repeatable"
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one field; repeatable",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="fields from a file")
     parser.add_argument(
@@ -279,22 +276,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    try:
-        config = select_config(
-            variant=arguments.variant,
-            preset=arguments.preset,
-            settings=arguments.set,
-            file=arguments.config,
-        )
-    except ConfigError as error:
-        raise ToolError("; ".join(error.problems)) from None
-    if arguments.json and not arguments.json.absolute().parent.is_dir():
-        raise ToolError(f"Directory of --json does not exist: {arguments.json.absolute().parent}")
-    if arguments.keep:
-        try:
-            arguments.keep.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ToolError(f"Directory of --keep cannot be made: {error}") from None
+    config = selected_config(arguments, file=arguments.config)
+    check_json(arguments.json)
+    make_kept(arguments.keep)
     from rich.console import Console
 
     library = liberty.read(liberty.find(arguments.liberty))
@@ -311,5 +295,4 @@ def run(arguments: argparse.Namespace) -> None:
             progress=status.update,
         )
     print_report(result, Console())
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    write_json(arguments.json, result)

@@ -1,10 +1,7 @@
 """``python -m synth column``: look-up tables per multiply-accumulate and Fmax of one column."""
 
 import argparse
-import contextlib
-import json
 import statistics
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,12 +14,12 @@ from hw.column_integer import IntegerColumn
 from hw.formats import FORMATS, format_by_name
 from hw.shared import emit_verilog
 
-from .errors import ToolError
+from .command_line import check_json, make_kept, seed_list, work_directory, write_json
 from .harness import Harness
 from .nextpnr import place_and_route_ecp5
 from .yosys import CellCounts, synthesize_ecp5
 
-__all__ = ["ColumnReport", "add_arguments", "measure", "run", "seed_list"]
+__all__ = ["ColumnReport", "add_arguments", "measure", "run"]
 
 _TARGET_MHZ = 160.0
 
@@ -168,13 +165,6 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def seed_list(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")] if text.strip() else []
-    if not all(part.isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"must be numbers separated by commas, not {text!r}")
-    return tuple(dict.fromkeys(map(int, parts)))
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lanes", type=_positive, default=12, help="products per column (12)")
     parser.add_argument("--format", choices=tuple(FORMATS), default="bf16", help="operands (bf16)")
@@ -195,18 +185,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     console = Console()
-    if arguments.json and not arguments.json.absolute().parent.is_dir():
-        raise ToolError(f"Directory of --json does not exist: {arguments.json.absolute().parent}")
-    with contextlib.ExitStack() as stack:
-        if arguments.keep:
-            try:
-                arguments.keep.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ToolError(f"Directory of --keep cannot be made: {error}") from None
-            directory = arguments.keep
-        else:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="synth-")))
-        status = stack.enter_context(Console(stderr=True).status("starting"))
+    check_json(arguments.json)
+    make_kept(arguments.keep)
+    with (
+        work_directory(arguments.keep, prefix="synth-") as directory,
+        Console(stderr=True).status("starting") as status,
+    ):
         report = measure(
             format_name=arguments.format,
             lanes=arguments.lanes,
@@ -217,5 +201,4 @@ def run(arguments: argparse.Namespace) -> None:
             progress=status.update,
         )
     print_report(report, console)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    write_json(arguments.json, report.as_json())

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 import statistics
-import tempfile
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -13,13 +12,12 @@ from pathlib import Path
 from rich.console import Console
 
 from hw.array import PEArray
-from hw.config import ConfigError
 from hw.shared import emit_verilog
 from rtl_gen.generate import top_name
-from rtl_gen.selection import DEFAULT_PRESET, select_config
+from rtl_gen.selection import DEFAULT_PRESET
 
 from .cache import cache_directory, cached, text_hash, tool_versions
-from .column import seed_list
+from .command_line import check_json, seed_list, selected_config, work_directory, write_json
 from .devices import DEVICES, Device, device_by_name
 from .emit import emitted_verilog
 from .errors import ToolError
@@ -203,11 +201,8 @@ class _Work:
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
-        if self.directory is None:
-            temporary = tempfile.TemporaryDirectory(prefix="synth-fpga-")
-            self.directory = Path(self.stack.enter_context(temporary))
-        else:
-            self.directory.mkdir(parents=True, exist_ok=True)
+        place = work_directory(self.directory, prefix="synth-fpga-")
+        self.directory = self.stack.enter_context(place)
         return self
 
     def __exit__(self, *error):
@@ -301,17 +296,8 @@ def run(arguments: argparse.Namespace) -> None:
         print_devices(DEVICES.values(), console)
         return
     device = device_by_name(arguments.device)
-    if arguments.json and not arguments.json.absolute().parent.is_dir():
-        raise ToolError(f"Directory of --json does not exist: {arguments.json.absolute().parent}")
-    try:
-        config = select_config(
-            variant=arguments.variant,
-            preset=arguments.preset,
-            settings=arguments.settings,
-            file=arguments.config,
-        )
-    except ConfigError as error:
-        raise ToolError("; ".join(error.problems)) from None
+    check_json(arguments.json)
+    config = selected_config(arguments, file=arguments.config)
     with Console(stderr=True).status("starting") as status:
         result = measure(
             config,
@@ -324,8 +310,7 @@ def run(arguments: argparse.Namespace) -> None:
             directory=arguments.keep,
             progress=status.update,
         )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    write_json(arguments.json, result, indent=1)
     print_report(result, console, _summary(result))
     if not result["fits"]:
         raise ToolError(misfit(result))

@@ -11,6 +11,7 @@ from hw.config import PRESETS, VARIANTS
 from rtl_gen.selection import DEFAULT_PRESET
 
 from .cache import tool_versions
+from .command_line import seed_list
 from .errors import ToolError
 from .report_collect import FLOWS, collect, configurations
 from .report_document import analyse, document, variants_of
@@ -57,13 +58,6 @@ def write_report(report: dict, directory: Path) -> list[Path]:
     return [directory / name for name in (*files, *(file for file, _caption in plots))]
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")] if text.strip() else []
-    if not all(part.isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"must be numbers separated by commas, not {text!r}")
-    return tuple(dict.fromkeys(map(int, parts)))
-
-
 def _flows(text: str) -> tuple[str, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [part for part in parts if part not in FLOWS]
@@ -84,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--quick", action="store_true", help="the smallest preset, one seed, only `baseline` placed"
     )
-    add("--seeds", type=_numbers, help="of place and route (1,2,3; quick: 1)")
+    add("--seeds", type=seed_list, help="of place and route (1,2,3; quick: 1)")
     add("--device", help="ECP5 to place on (LFE5U-85F; quick: LFE5U-45F)")
     add("--flows", type=_flows, default=tuple(FLOWS), help=f"of {', '.join(FLOWS)} (all)")
     add("--jobs", type=_jobs, default=1, help="measurements at a time (1)")

@@ -2,7 +2,6 @@
 
 import argparse
 import datetime
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,11 +9,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from hw.config import ConfigError
-from rtl_gen.selection import DEFAULT_PRESET, select_config
+from rtl_gen.selection import DEFAULT_PRESET
 
 from .cacti import CELL_TYPES, NODES, Technology, sram_macro
-from .errors import ToolError
+from .command_line import check_json, selected_config, write_json
 from .memories import memories_of
 from .reproduce import options_of
 from .wheels import WHEELS
@@ -183,26 +181,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if arguments.json and not arguments.json.absolute().parent.is_dir():
-        raise ToolError(f"Directory of --json does not exist: {arguments.json.absolute().parent}")
+    check_json(arguments.json)
     technology = Technology(
         node_nm=arguments.node,
         cell_type=arguments.cell_type,
         temperature_k=arguments.temperature,
     )
-    try:
-        config = select_config(
-            variant=arguments.variant,
-            preset=arguments.preset,
-            settings=arguments.settings,
-            file=None,
-        )
-    except ConfigError as error:
-        raise ToolError(str(error)) from None
+    config = selected_config(arguments)
     with Console(stderr=True).status("starting") as status:
         result = measure(
             config, technology=technology, refresh=arguments.refresh, progress=status.update
         )
     print_report(result, Console())
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    write_json(arguments.json, result)
