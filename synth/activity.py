@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from verif.waves import variables
+
 from .errors import ToolError
 
 __all__ = ["WORKLOADS", "Recording", "read_vcd", "record"]
@@ -159,25 +161,14 @@ def read_vcd(path: Path, wanted, *, clock: str) -> dict[str, np.ndarray]:
     dict
         name -> uint8 (edges, bits), least significant bit first; unknown bits are 0
     """
-    signals, scopes, clock_id = {}, [], None
+    signals, clock_id = {}, None
     with open(path) as file:
-        for line in file:
-            words = line.split()
-            if not words:
-                continue
-            if words[0] == "$scope":
-                scopes.append(words[2])
-            elif words[0] == "$upscope":
-                scopes.pop()
-            elif words[0] == "$var":
-                full = ".".join([*scopes, words[4]])
-                if full == clock:
-                    clock_id = words[3]
-                name = wanted(full)
-                if name is not None:
-                    signals.setdefault(words[3], (int(words[2]), []))[1].append(name)
-            elif words[0] == "$enddefinitions":
-                break
+        for variable in variables(file):
+            if variable.path == clock:
+                clock_id = variable.key
+            name = wanted(variable.path)
+            if name is not None:
+                signals.setdefault(variable.key, (variable.width, []))[1].append(name)
         if clock_id is None:
             raise ToolError(f"{path} holds no signal {clock}")
         current = dict.fromkeys(signals, "0")
@@ -266,16 +257,10 @@ def _recording(path: Path) -> Recording:
 
 
 def _clock(path):
-    scopes = []
     with open(path) as file:
-        for line in file:
-            words = line.split()
-            if words and words[0] == "$scope":
-                scopes.append(words[2])
-            elif words and words[0] == "$upscope":
-                scopes.pop()
-            elif words and words[0] == "$var" and words[4] == "clk" and scopes[-1] == "adagp_sim":
-                return ".".join([*scopes, "clk"])
+        for variable in variables(file):
+            if f".{variable.path}".endswith(".adagp_sim.clk"):
+                return variable.path
     raise ToolError(f"{path} holds no clock")
 
 

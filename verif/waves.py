@@ -1,13 +1,14 @@
-"""GTKWave save files: the signals one wants to see first, in groups."""
+"""Headers of waveforms, and GTKWave save files with the signals one wants to see first."""
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["signal_groups", "write_save_file"]
+__all__ = ["Variable", "signal_groups", "variables", "write_save_file"]
 
 _TOP = "adagp_sim"
 _ACCELERATOR = "accelerator"
-_HEADER_LINES = 200_000
 
 #: Group -> regular expressions on paths below the accelerator; ``{core}`` is a core's instance.
 _GROUPS = {
@@ -35,28 +36,37 @@ _BUS = ["awvalid", "awready", "awaddr", "awlen", "wvalid", "wready", "wlast", "b
 _BUS += ["arvalid", "arready", "araddr", "arlen", "rvalid", "rready", "rlast", "rresp", "rdata"]
 
 
-def _signals(vcd: Path) -> dict[str, str]:
-    """Full path -> declared range of every signal in the file's header."""
-    scopes, signals = [], {}
-    with open(vcd) as file:
-        for number, line in enumerate(file):
-            words = line.split()
-            if not words:
-                continue
-            if words[0] == "$scope":
-                scopes.append(words[2])
-            elif words[0] == "$upscope":
-                scopes.pop()
-            elif words[0] == "$var":
-                signals[".".join([*scopes, words[4]])] = "".join(words[5:-1])
-            elif words[0] == "$enddefinitions" or number > _HEADER_LINES:
-                break
-    return signals
+class Variable(NamedTuple):
+    """A declaration: full ``path``, ``key`` of its values, ``width`` in bits, ``range`` as written."""
+
+    path: str
+    key: str
+    width: int
+    range: str
+
+
+def variables(lines: Iterable[str]) -> Iterator[Variable]:
+    """What the header of a VCD file declares; takes no line behind the header from ``lines``."""
+    scopes = []
+    for line in lines:
+        words = line.split()
+        if not words:
+            continue
+        if words[0] == "$scope":
+            scopes.append(words[2])
+        elif words[0] == "$upscope":
+            scopes.pop()
+        elif words[0] == "$var":
+            path = ".".join([*scopes, words[4]])
+            yield Variable(path, words[3], int(words[2]), "".join(words[5:-1]))
+        elif words[0] == "$enddefinitions":
+            return
 
 
 def signal_groups(vcd: Path, config) -> dict[str, list[str]]:
     """Group -> GTKWave signal names (path and range) that exist in ``vcd``."""
-    signals = _signals(vcd)
+    with open(vcd) as file:
+        signals = {variable.path: variable.range for variable in variables(file)}
     at = next((path for path in signals if path.endswith(f"{_TOP}.clk")), None)
     if at is None:
         raise ValueError(f"{vcd} holds no module {_TOP}")
