@@ -37,7 +37,7 @@ _BUS += ["arvalid", "arready", "araddr", "arlen", "rvalid", "rready", "rlast", "
 
 
 class Variable(NamedTuple):
-    """A declaration: full ``path``, ``key`` of its values, ``width`` in bits, ``range`` as written."""
+    """A declaration: full ``path``, ``key`` of its values, ``width`` in bits, ``range`` in text."""
 
     path: str
     key: str
