@@ -1,4 +1,4 @@
-"""A tiny standard-cell library whose numbers can be worked out by hand."""
+"""A tiny standard-cell library, and netlists of it, whose numbers can be worked out by hand."""
 
 from pathlib import Path
 
@@ -7,6 +7,25 @@ import pytest
 from synth import liberty
 
 TINY = Path(__file__).with_name("tiny.lib")
+
+#: Net of the clock in netlists written by hand.
+CLK = 2
+
+
+def port(direction, *bits):
+    """A port as in Yosys's JSON."""
+    return {"direction": direction, "bits": list(bits)}
+
+
+def cell(kind, **wires):
+    """A cell as in Yosys's JSON; a pin is at one net or at a list of nets."""
+    return {
+        "type": kind,
+        "connections": {
+            pin: list(bits) if isinstance(bits, list | tuple) else [bits]
+            for pin, bits in wires.items()
+        },
+    }
 
 
 @pytest.fixture(scope="session")

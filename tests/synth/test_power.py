@@ -12,22 +12,7 @@ from synth.gate_simulation import Mismatch, simulate
 from synth.netlist import flatten
 from synth.power import PowerModel
 from synth.timing import TimingGraph
-
-CLK = 2
-
-
-def port(direction, *bits):
-    return {"direction": direction, "bits": list(bits)}
-
-
-def cell(kind, **wires):
-    return {
-        "type": kind,
-        "connections": {
-            pin: list(bits) if isinstance(bits, list | tuple) else [bits]
-            for pin, bits in wires.items()
-        },
-    }
+from tests.synth.conftest import CLK, cell, port
 
 
 def netlist(tiny, ports, cells, memories=(), **modules):

@@ -8,27 +8,12 @@ from synth.errors import ToolError
 from synth.fanout import buffer_cell, repair_fanout
 from synth.netlist import ONE, ZERO, flatten
 from synth.timing import MemoryTiming, TimingGraph
-
-
-def port(direction, *bits):
-    return {"direction": direction, "bits": list(bits)}
-
-
-def cell(kind, **wires):
-    return {
-        "type": kind,
-        "connections": {
-            pin: list(bits) if isinstance(bits, list | tuple) else [bits]
-            for pin, bits in wires.items()
-        },
-    }
+from tests.synth.conftest import CLK, cell, port
 
 
 def module(ports, cells):
     return {"ports": ports, "cells": cells, "netnames": {}}
 
-
-CLK = 2
 
 #: Two registers, an inverter and a NAND between them and a third register.
 PATH = {
