@@ -8,7 +8,6 @@ from .timing import Endpoint, TimingGraph
 
 __all__ = ["timing_report"]
 
-_KINDS = ("register", "memory", "output")
 _BINS = 40
 _PATHS = 5
 

@@ -10,7 +10,7 @@ from .harness import harness_verilog
 from .hierarchy import block_counts, kept_modules, read_statistics
 from .yosys import run_yosys
 
-__all__ = ["METHOD", "link", "synthesize"]
+__all__ = ["METHOD", "link", "pack", "synthesize", "unpack"]
 
 #: Changes with the way in which designs are mapped; part of every key of the result cache.
 METHOD = 1

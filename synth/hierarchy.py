@@ -7,7 +7,15 @@ from collections import Counter
 
 from .errors import ToolError
 
-__all__ = ["block_counts", "block_modules", "kept_modules", "plain_name", "resources_of", "total"]
+__all__ = [
+    "block_counts",
+    "block_modules",
+    "kept_modules",
+    "plain_name",
+    "read_statistics",
+    "resources_of",
+    "total",
+]
 
 #: Modules with many instances, mapped once; what is in them (processing elements) is flattened
 #: into them. The memories are not among them: they have nothing to share.

@@ -8,7 +8,7 @@ import numpy as np
 from .errors import ToolError
 from .library import Cell, Library
 
-__all__ = ["Block", "CellGroup", "FlatNetlist", "Macro", "flatten"]
+__all__ = ["ONE", "ZERO", "Block", "CellGroup", "FlatNetlist", "Macro", "flatten"]
 
 #: Nets of the constants, in every netlist.
 ZERO, ONE = 0, 1

