@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import json
-import statistics
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -311,12 +310,6 @@ def run(arguments: argparse.Namespace) -> None:
             progress=status.update,
         )
     write_json(arguments.json, result, indent=1)
-    print_report(result, console, _summary(result))
+    print_report(result, console)
     if not result["fits"]:
         raise ToolError(misfit(result))
-
-
-def _summary(result):
-    """Least, middle and largest Fmax; None without any."""
-    values = list(result["fmax_mhz"].values())
-    return (min(values), statistics.median(values), max(values)) if values else None

@@ -2,6 +2,8 @@
 
 from rich.table import Table
 
+from .report_analysis import fmax_summary
+
 __all__ = ["print_devices", "print_report"]
 
 
@@ -17,8 +19,8 @@ def print_devices(devices, console) -> None:
     console.print(table)
 
 
-def print_report(result: dict, console, summary) -> None:
-    """Utilisation, blocks, Fmax and the critical path; ``summary``: min, median, max of Fmax."""
+def print_report(result: dict, console) -> None:
+    """Print what :func:`synth.fpga.measure` returned."""
     config = result["config"]
     what = config["variant"] if result["part"] == "accelerator" else "PE array"
     title = f"{what}, {result['pes']} PEs of {config['operand_format']}"
@@ -48,7 +50,7 @@ def print_report(result: dict, console, summary) -> None:
                 "s" if sum(name.endswith("array") for name in result["blocks"]) > 1 else ""
             )
         console.print(f"LUT4 equivalents (LUT4 + 2 CCU2C) per multiply-accumulate: {parts}")
-    _print_routes(result, console, summary)
+    _print_routes(result, console)
     console.print(f"again: {result['command']}", soft_wrap=True, markup=False, highlight=False)
 
 
@@ -57,7 +59,7 @@ def _caption(result):
     return f"Mapped by yosys {how} in {result['seconds']:.0f} s; before placement."
 
 
-def _print_routes(result, console, summary):
+def _print_routes(result, console):
     if result["not_routed"]:
         console.print(f"place and route: not available, {result['not_routed']}")
         return
@@ -88,6 +90,6 @@ def _print_routes(result, console, summary):
             for kind, entry in first["utilisation"].items()
         )
         console.print(f"placed: {sites}")
-    if summary:
-        low, middle, high = summary
+    if fmax := fmax_summary(result):
+        low, middle, high = fmax["min"], fmax["median"], fmax["max"]
         console.print(f"Fmax: min {low:.1f}, median {middle:.1f}, max {high:.1f} MHz")
