@@ -76,6 +76,7 @@ class Accelerator(wiring.Component):
             fetch.memory_size.eq(registers.mem_size),
             fetch.program_address.eq(registers.program_address),
             fetch.program_size.eq(registers.program_size),
+            fetch.shift.eq(sequencer.shift),
             sequencer.address.eq(fetch.address),
             registers.events.commands.eq(sequencer.dispatched),
         ]

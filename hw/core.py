@@ -15,7 +15,7 @@ from .dma_store import StoreEngine
 from .errors import ErrorCode
 from .matrix_unit import MATMUL_EVENTS, MatrixUnit
 from .post import PostEngine
-from .queue import CommandQueue, queue_entry_layout
+from .queue import CHUNK_WIDTH, CommandQueue
 from .registers import Unit
 from .sequencer import QUEUE_OPCODES
 
@@ -41,7 +41,7 @@ class Core(wiring.Component):
 
     Members
     -------
-    push0 ... push3 : ``In(stream of queue_entry_layout)``, in the order of ``QUEUE_OPCODES``
+    push0 ... push3 : ``In(stream of CHUNK_WIDTH bits)``, in the order of ``QUEUE_OPCODES``
     take, give : arrays of ``Out(stream of masks)``, to the semaphores
     empty, blocked : Out, one bit per queue
     memory_base, memory_size : In, memory window in bytes
@@ -60,8 +60,7 @@ class Core(wiring.Component):
         super().__init__(
             {
                 **{
-                    f"push{n}": In(stream.Signature(queue_entry_layout(config, opcode)))
-                    for n, opcode in enumerate(QUEUE_OPCODES)
+                    f"push{n}": In(stream.Signature(CHUNK_WIDTH)) for n in range(len(QUEUE_OPCODES))
                 },
                 "take": Out(masks).array(len(QUEUE_OPCODES)),
                 "give": Out(masks).array(len(QUEUE_OPCODES)),

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .bus import RESP_DECERR, RESP_OKAY, ErrorSignature, ReadChannelSignature
 from .commands import COMMAND_BYTES, COMMAND_WIDTH
 from .errors import ErrorCode
+from .queue import CHUNK_WIDTH
 
 __all__ = ["CommandFetch"]
 
@@ -31,6 +32,7 @@ class CommandFetch(wiring.Component):
     memory_base, memory_size, program_address, program_size : In, bytes, stable while running
     read : ``Out(ReadChannelSignature(config))``
     command : ``Out(stream of 512 bits)``; ``address``: Out, its DRAM address
+    shift : In(1), move the command offered down by CHUNK_WIDTH bits; not before it is valid
     busy : Out(1), a burst is outstanding
     error : ``Out(ErrorSignature())``: ``UNALIGNED_ADDRESS``, ``MEMORY_WINDOW``, ``READ_SLVERR``,
         ``READ_DECERR``, ``PROGRAM_END`` (when the consumer wants a command behind the last one)
@@ -49,6 +51,7 @@ class CommandFetch(wiring.Component):
                 "program_size": In(32),
                 "read": Out(ReadChannelSignature(config)),
                 "command": Out(stream.Signature(COMMAND_WIDTH)),
+                "shift": In(1),
                 "address": Out(width),
                 "busy": Out(1),
                 "error": Out(ErrorSignature()),
@@ -163,6 +166,8 @@ class CommandFetch(wiring.Component):
                 words.eq(Cat(words, fifo.r_data)[config.axi_data_width :]),
                 count.eq(count + 1),
             ]
+        with m.If(self.shift):
+            m.d.sync += words.eq(words.shift_right(CHUNK_WIDTH))
         with m.If(taken):
             m.d.sync += [count.eq(0), self.address.eq(self.address + COMMAND_BYTES)]
         at_end = running & fresh & ~more & (room == AHEAD) & (outstanding == 0)

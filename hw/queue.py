@@ -1,29 +1,26 @@
 """Command queues and the semaphores that order them."""
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from .bus import ErrorSignature
-from .commands import command_layout
+from .commands import HEADER_LAYOUT, command_layout
 from .errors import ErrorCode
+from .ram import add_ram
 
-__all__ = ["CommandQueue", "Semaphores", "queue_entry_layout"]
+__all__ = ["CHUNK_WIDTH", "CommandQueue", "Semaphores", "command_chunks"]
 
 #: Commands an engine may have accepted and not finished.
 IN_FLIGHT = 4
+#: Bits of a command that enter its queue in one cycle, from the least significant up.
+CHUNK_WIDTH = 64
 
 
-def queue_entry_layout(config, opcode):
-    """A queued command: its fields, and the semaphores it waits for and signals."""
-    return data.StructLayout(
-        {
-            "wait": config.semaphore_count,
-            "signal": config.semaphore_count,
-            "command": command_layout(opcode),
-        }
-    )
+def command_chunks(opcode):
+    """Chunks of a command of ``opcode``, header and fields; what is behind them is not queued."""
+    return -(-(HEADER_LAYOUT.size + command_layout(opcode).size) // CHUNK_WIDTH)
 
 
 class Semaphores(wiring.Component):
@@ -97,12 +94,15 @@ class Semaphores(wiring.Component):
 class CommandQueue(wiring.Component):
     """Holds one engine's commands, starts each when its semaphores allow, signals when it is done.
 
-    The earliest ``command`` is :attr:`LATENCY` cycles after its ``push``; commands start
-    :attr:`INTERVAL` cycles apart or more. Empty after reset.
+    Commands come in and are kept in chunks, in a memory as narrow as that: few wires lead to the
+    queues, and a command takes a flip-flop per bit only at the head. The earliest ``command`` is
+    :attr:`latency` cycles after its last ``push``; commands start :attr:`interval` cycles apart
+    or more. Empty after reset.
 
     Members
     -------
-    push : ``In(stream of queue_entry_layout)``
+    push : ``In(stream of CHUNK_WIDTH bits)``, :func:`command_chunks` for every command; ready for
+        all of them when it is for the first
     take, give : ``Out(stream of masks)``, to :class:`Semaphores`
     command : ``Out(stream of command_layout)``, to the engine
     done : In(1), one pulse per command the engine has finished, in order
@@ -111,16 +111,13 @@ class CommandQueue(wiring.Component):
         semaphores (or there is none) and nothing is in flight
     """
 
-    LATENCY = 3
-    INTERVAL = 3
-
     def __init__(self, config, opcode):
         self.depth = config.command_queue_depth
-        self.entry = queue_entry_layout(config, opcode)
+        self.chunks = command_chunks(opcode)
         masks = stream.Signature(config.semaphore_count)
         super().__init__(
             {
-                "push": In(stream.Signature(self.entry)),
+                "push": In(stream.Signature(CHUNK_WIDTH)),
                 "take": Out(masks),
                 "give": Out(masks),
                 "command": Out(stream.Signature(command_layout(opcode))),
@@ -130,31 +127,77 @@ class CommandQueue(wiring.Component):
             }
         )
 
+    @property
+    def latency(self):
+        """One cycle per chunk, one of the memory, one to see the command, one for semaphores."""
+        return self.chunks + 3
+
+    @property
+    def interval(self):
+        """The same from the engine's acceptance of the command before."""
+        return self.chunks + 3
+
     def elaborate(self, platform):
         m = Module()
-        m.submodules.fifo = fifo = SyncFIFO(width=self.entry.size, depth=self.depth)
+        words = self.depth * self.chunks
+        ram = add_ram(m, platform, name="commands", width=CHUNK_WIDTH, depth=max(words, 2))
         m.submodules.signals = signals = SyncFIFO(width=len(self.take.payload), depth=IN_FLIGHT)
-        entry = data.View(self.entry, fifo.r_data)
+
+        def advance(pointer):
+            return Mux(pointer == words - 1, 0, pointer + 1)
+
+        # In: room is reserved with the first chunk, and the command there is with the last.
+        arriving = Signal(range(max(self.chunks, 2)))
+        place = Signal(range(max(words, 2)))
+        reserved, whole = Signal(range(self.depth + 1)), Signal(range(self.depth + 1))
+        first, last, left = Signal(), Signal(), Signal()
+        pushed = self.push.valid & self.push.ready
         m.d.comb += [
-            fifo.w_data.eq(self.push.payload),
-            fifo.w_en.eq(self.push.valid),
-            self.push.ready.eq(fifo.w_rdy),
+            self.push.ready.eq((arriving != 0) | (reserved != self.depth)),
+            ram.write_en.eq(pushed),
+            ram.write_address.eq(place),
+            ram.write_data.eq(self.push.payload),
+            first.eq(pushed & (arriving == 0)),
+            last.eq(pushed & (arriving == self.chunks - 1)),
         ]
+        with m.If(pushed):
+            m.d.sync += [place.eq(advance(place)), arriving.eq(Mux(last, 0, arriving + 1))]
+        m.d.sync += reserved.eq(reserved + first - left)
+
+        # Out: the chunks shift into the head from the top.
+        head = Signal(self.chunks * CHUNK_WIDTH, reset_less=True)
+        header = data.View(HEADER_LAYOUT, head[: HEADER_LAYOUT.size])
+        layout = self.command.payload.shape()
+        waiting, granted = Signal(), Signal()
+        leaving = Signal(range(max(self.chunks, 2)))  # chunks still to be read
+        origin = Signal(range(max(words, 2)))
+        begin, shift = Signal(), Signal()
+        m.d.comb += [
+            begin.eq(~waiting & (leaving == 0) & ~shift & (whole != 0)),
+            ram.read_en.eq(begin | (leaving != 0)),
+            ram.read_address.eq(origin),
+            left.eq(shift & (leaving == 0)),
+        ]
+        m.d.sync += [whole.eq(whole + last - begin), shift.eq(ram.read_en)]
+        with m.If(ram.read_en):
+            m.d.sync += [
+                leaving.eq(Mux(begin, self.chunks, leaving) - 1),
+                origin.eq(advance(origin)),
+            ]
+        with m.If(shift):
+            m.d.sync += head.eq(Cat(head, ram.read_data)[CHUNK_WIDTH:])
 
         # The head waits here for its semaphores, then for the engine.
-        head = Signal(self.entry)
-        waiting, granted = Signal(), Signal()
         m.d.comb += [
-            self.take.payload.eq(head.wait),
+            self.take.payload.eq(header.wait),
             self.take.valid.eq(waiting & ~granted),
-            self.command.payload.eq(head.command),
+            self.command.payload.eq(head[HEADER_LAYOUT.size :][: layout.size]),
             self.command.valid.eq(waiting & granted & signals.w_rdy),
-            signals.w_data.eq(head.signal),
+            signals.w_data.eq(header.signal),
             signals.w_en.eq(self.command.valid & self.command.ready),
-            fifo.r_en.eq(~waiting),
         ]
-        with m.If(~waiting & fifo.r_rdy):
-            m.d.sync += [head.eq(entry), waiting.eq(1), granted.eq(0)]
+        with m.If(left):
+            m.d.sync += [waiting.eq(1), granted.eq(0)]
         with m.If(self.take.valid & self.take.ready):
             m.d.sync += granted.eq(1)
         with m.If(self.command.valid & self.command.ready):
@@ -172,9 +215,9 @@ class CommandQueue(wiring.Component):
         m.d.sync += finished.eq(finished + self.done - gave)
 
         m.d.comb += [
-            self.empty.eq(~fifo.r_rdy & ~waiting & ~signals.r_rdy),
+            self.empty.eq((reserved == 0) & ~waiting & ~signals.r_rdy),
             self.blocked.eq(
-                ~signals.r_rdy & Mux(waiting, ~granted & ~self.take.ready, ~fifo.r_rdy)
+                ~signals.r_rdy & Mux(waiting, ~granted & ~self.take.ready, reserved == 0)
             ),
         ]
         return m

@@ -14,7 +14,7 @@ from .commands import (
     command_layout,
 )
 from .errors import ErrorCode
-from .queue import queue_entry_layout
+from .queue import CHUNK_WIDTH, command_chunks
 from .registers import Unit
 
 __all__ = ["DEADLOCK_CYCLES", "QUEUE_OPCODES", "Sequencer"]
@@ -35,7 +35,8 @@ class Sequencer(wiring.Component):
     no answer to one run can reach the next.
 
     Every command is checked (opcode, core, semaphores, fields below their least value or without
-    a name) before it enters a queue. Throughput: one command in 2 cycles.
+    a name) before it enters a queue, chunk by chunk (:class:`~hw.queue.CommandQueue`). A command
+    takes a cycle for the checks and one for every chunk.
 
     Parameters
     ----------
@@ -50,6 +51,7 @@ class Sequencer(wiring.Component):
     error : ``Out(ErrorReportSignature())``, one cycle for the first error of a run
     clear, stop : Out(1); ``begin``: Out(1), pulse after ``clear``: start fetching
     command : ``In(stream of 512 bits)``; ``address``: In(64), its DRAM address
+    shift : Out(1), move the command offered down by a chunk; it is accepted with its last chunk
     push : array of Out streams, core after core in the order of :data:`QUEUE_OPCODES`
     empty, blocked : In, one bit per queue
     errors : array of ``In(ErrorReportSignature())``; a lower number goes first
@@ -70,6 +72,7 @@ class Sequencer(wiring.Component):
                 "stop": Out(1),
                 "begin": Out(1),
                 "command": In(stream.Signature(COMMAND_WIDTH)),
+                "shift": Out(1),
                 "address": In(config.axi_address_width),
                 "empty": In(len(self.queues)),
                 "blocked": In(len(self.queues)),
@@ -77,8 +80,8 @@ class Sequencer(wiring.Component):
                 "bus_busy": In(1),
                 "dispatched": Out(1),
                 **{
-                    f"push{number}": Out(stream.Signature(queue_entry_layout(config, opcode)))
-                    for number, (_, opcode) in enumerate(self.queues)
+                    f"push{number}": Out(stream.Signature(CHUNK_WIDTH))
+                    for number in range(len(self.queues))
                 },
             }
         )
@@ -114,15 +117,15 @@ class Sequencer(wiring.Component):
                     )
                 ),
             ]
+        chunk, last_chunk = Signal(range(COMMAND_WIDTH // CHUNK_WIDTH)), Signal()
         for number, (_, opcode) in enumerate(self.queues):
             push = self._push(number)
-            layout = command_layout(opcode)
             m.d.comb += [
-                push.payload.wait.eq(header.wait),
-                push.payload.signal.eq(header.signal),
-                push.payload.command.eq(body[: layout.size]),
+                push.payload.eq(self.command.payload[:CHUNK_WIDTH]),
                 push.valid.eq(running & checked & ~bad_opcode & ~bad_field & target[number]),
             ]
+            with m.If(target[number] & (chunk == command_chunks(opcode) - 1)):
+                m.d.comb += last_chunk.eq(1)
         finish = Signal()
         with m.If(running & checked):
             with m.If(bad_opcode):
@@ -132,8 +135,14 @@ class Sequencer(wiring.Component):
             with m.Elif(halting):
                 m.d.comb += [finish.eq(self.empty.all()), self.dispatched.eq(finish)]
             with m.Elif(ready):
-                m.d.comb += [self.command.ready.eq(1), self.dispatched.eq(1)]
-                m.d.sync += checked.eq(0)
+                m.d.comb += [
+                    self.shift.eq(1),
+                    self.command.ready.eq(last_chunk),
+                    self.dispatched.eq(last_chunk),
+                ]
+                m.d.sync += chunk.eq(chunk + 1)
+                with m.If(last_chunk):
+                    m.d.sync += [checked.eq(0), chunk.eq(0)]
             with m.Else():
                 m.d.comb += waiting_for_queue.eq(1)
         # The fetch takes this as "a command is wanted", even when there is none.
@@ -166,7 +175,7 @@ class Sequencer(wiring.Component):
         with m.FSM() as states:
             with m.State("IDLE"):
                 with m.If(self.start):
-                    m.d.sync += [failed.eq(0), ending.eq(0), checked.eq(0)]
+                    m.d.sync += [failed.eq(0), ending.eq(0), checked.eq(0), chunk.eq(0)]
                     m.next = "CLEAR"
             with m.State("CLEAR"):
                 m.d.comb += self.clear.eq(1)

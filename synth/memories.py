@@ -1,7 +1,7 @@
 """The memories of a configuration, read from the Verilog that it emits.
 
 Two kinds: *macros*, the block RAM modules of :mod:`hw.ram`, which a chip would build from SRAM, and
-small arrays (FIFOs, command queues, counters), which a standard-cell flow builds from flip-flops.
+small arrays (FIFOs, counters), which a standard-cell flow builds from flip-flops.
 """
 
 import re
@@ -150,6 +150,8 @@ def _purposes(config):
     """Words for the macros of ``config``; the path itself for small arrays."""
 
     def purpose(path):
+        if match := re.fullmatch(r"core(\d+)\.\w+_queue\.commands", path):
+            return f"command queues, core {match[1]}"
         match = re.fullmatch(r"core(\d+)\.(buffer|matrix\.accumulators)\.bank(\d+)", path)
         if not match:
             return path

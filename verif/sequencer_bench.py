@@ -6,6 +6,7 @@ from amaranth.sim import Simulator
 
 from hw.commands import COMMANDS, HEADER_LAYOUT, Opcode, command_layout
 from hw.fetch import CommandFetch
+from hw.queue import CHUNK_WIDTH, command_chunks
 from hw.registers import Unit
 from hw.sequencer import Sequencer
 
@@ -46,8 +47,8 @@ def patched(command, field, value):
 class SequencerBench:
     """A sequencer whose fetch, queues and engines are played by the bench.
 
-    ``pushed`` collects ``(queue, wait, signal, body)`` of every dispatched command; ``errors``
-    what the sequencer reported.
+    ``pushed`` collects ``(queue, wait, signal, body)`` of every dispatched command, put together
+    from its chunks; ``errors`` what the sequencer reported.
     """
 
     def __init__(self, config):
@@ -58,6 +59,7 @@ class SequencerBench:
         self.ready = lambda cycle: self.all
         self.pushed, self.errors, self.trace = [], [], []
         self.program, self.cycle = [], 0
+        self.chunks = []
 
     def simulate(self, process):
         simulator = Simulator(self.dut)
@@ -77,22 +79,16 @@ class SequencerBench:
         ctx, dut = self.ctx, self.dut
         ctx.set(dut.command.valid, bool(self.program))
         if self.program:
-            ctx.set(dut.command.payload, int.from_bytes(self.program[0], "little"))
+            command = int.from_bytes(self.program[0], "little")
+            ctx.set(dut.command.payload, command >> (CHUNK_WIDTH * len(self.chunks)))
             ctx.set(dut.address, ADDRESS + 64 * self.position)
         ready = self.ready(self.cycle)
         for number in range(self.queues):
             push = getattr(dut, f"push{number}")
             ctx.set(push.ready, ready >> number & 1)
             if ctx.get(push.valid) and ready >> number & 1:
-                entry = push.payload
-                self.pushed.append(
-                    (
-                        number,
-                        ctx.get(entry.wait),
-                        ctx.get(entry.signal),
-                        ctx.get(entry.command.as_value()),
-                    )
-                )
+                assert ctx.get(dut.shift)
+                self._chunk(number, ctx.get(push.payload))
         event = {
             name: ctx.get(getattr(dut, name))
             for name in ("clear", "begin", "stop", "finish", "dispatched")
@@ -112,10 +108,22 @@ class SequencerBench:
         self.trace.append(event)
         return event
 
+    def _chunk(self, number, bits):
+        """A chunk of a command has entered a queue."""
+        self.chunks.append(bits)
+        _, opcode = self.dut.queues[number]
+        if len(self.chunks) < command_chunks(opcode):
+            return
+        word = sum(chunk << (CHUNK_WIDTH * n) for n, chunk in enumerate(self.chunks))
+        header = HEADER_LAYOUT.from_bits(word & ((1 << HEADER_LAYOUT.size) - 1))
+        self.pushed.append((number, header.wait, header.signal, word >> HEADER_LAYOUT.size))
+        self.chunks.clear()
+
     async def start(self, program):
         """Start a run and check how it begins: one cycle of clear, then begin."""
         self.program, self.position = [], 0
         self.pushed, self.errors = [], []
+        self.chunks.clear()
         self.ctx.set(self.dut.start, 1)
         await self.step()
         self.ctx.set(self.dut.start, 0)
@@ -135,7 +143,7 @@ class SequencerBench:
     async def run(self, program):
         """A whole run; returns its errors."""
         await self.start(program)
-        await self.until("finish", limit=60 + 4 * len(program))
+        await self.until("finish", limit=60 + 12 * len(program))
         return self.errors
 
 
@@ -170,6 +178,7 @@ class Control(Sequencer):
             inner.errors[0].address.eq(self.fetch.error.address),
             self.fetch.start.eq(inner.begin),
             self.fetch.stop.eq(inner.stop),
+            self.fetch.shift.eq(inner.shift),
             self.finish.eq(inner.finish),
             self.error.valid.eq(inner.error.valid),
             self.error.code.eq(inner.error.code),

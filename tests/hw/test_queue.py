@@ -9,9 +9,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect
 from amaranth.sim import Simulator
 
-from hw.commands import Opcode, command_layout
+from hw.commands import HEADER_LAYOUT, Opcode, command_layout, encode
 from hw.config import make_config
-from hw.queue import IN_FLIGHT, CommandQueue, Semaphores, queue_entry_layout
+from hw.queue import CHUNK_WIDTH, IN_FLIGHT, CommandQueue, Semaphores, command_chunks
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 OPCODE = Opcode.STORE
@@ -26,10 +26,15 @@ def simulate(dut, *testbenches):
     simulator.run()
 
 
-def entry(wait, signal, number):
-    command = dict.fromkeys(command_layout(OPCODE).members, 0)
-    command |= {"dram_address": number, "row_bytes": ~number & 0xFFFFFFFF}
-    return {"wait": wait, "signal": signal, "command": command}
+CHUNKS = command_chunks(OPCODE)
+
+
+def chunks_of(wait, signal, number):
+    """The chunks of a command that can be told by its number."""
+    values = dict.fromkeys(command_layout(OPCODE).members, 1)
+    values |= {"dram_address": number, "row_bytes": ~number & 0xFFFFFFFF}
+    word = int.from_bytes(encode(OPCODE, wait=wait, signal=signal, **values), "little")
+    return [word >> (CHUNK_WIDTH * n) & ((1 << CHUNK_WIDTH) - 1) for n in range(CHUNKS)]
 
 
 class QueuePeer:
@@ -44,6 +49,7 @@ class QueuePeer:
         self.rng = rng
         self.chances = chances
         self.items = []
+        self.sent = 0  # chunks of the command that is being pushed
         # Commands that were ...
         self.pushed = self.granted = self.started = self.ended = self.gave = 0
 
@@ -61,7 +67,8 @@ class QueuePeer:
         offered = len(self.items) > self.pushed
         ctx.set(dut.push.valid, offered)
         if offered:
-            ctx.set(dut.push.payload, entry(*self.items[-1], len(self.items) - 1))
+            chunks = chunks_of(*self.items[-1], len(self.items) - 1)
+            ctx.set(dut.push.payload, chunks[self.sent])
         ctx.set(dut.take.ready, self.chance("take"))
         ctx.set(dut.command.ready, self.chance("start"))
         ctx.set(dut.give.ready, self.chance("give"))
@@ -69,8 +76,11 @@ class QueuePeer:
         ctx.set(dut.done, ends)
 
         takes, starts, gives = (ctx.get(port.valid) for port in (dut.take, dut.command, dut.give))
-        assert ctx.get(dut.empty) == (self.gave == self.pushed)
-        stays = self.pushed == self.granted or (takes and not ctx.get(dut.take.ready))
+        nothing = self.gave == self.pushed and not self.sent
+        assert ctx.get(dut.empty) == nothing
+        stays = (self.pushed == self.granted and not self.sent) or (
+            takes and not ctx.get(dut.take.ready)
+        )
         assert ctx.get(dut.blocked) == (self.gave == self.started == self.granted and stays)
         if takes:
             assert self.granted < self.pushed and self.granted == self.started
@@ -84,7 +94,11 @@ class QueuePeer:
             assert self.gave < self.ended, f"command {self.gave} is not done"
             assert ctx.get(dut.give.payload) == self.items[self.gave][1]
 
-        self.pushed += offered and ctx.get(dut.push.ready)
+        if offered and ctx.get(dut.push.ready):
+            self.sent = (self.sent + 1) % CHUNKS
+            self.pushed += not self.sent
+        else:
+            assert not (offered and self.sent), "ready for a part of a command only"
         self.granted += takes and ctx.get(dut.take.ready)
         self.started += starts and ctx.get(dut.command.ready)
         self.gave += gives and ctx.get(dut.give.ready)
@@ -114,7 +128,6 @@ def test_queue_under_random_traffic(depth, slow, seed):
 
 
 def test_queue_latency_and_rate(seed):
-    """3 cycles from a push to the engine; a command in 3 cycles."""
     dut = CommandQueue(CONFIG, OPCODE)
     peer = QueuePeer(dut, random.Random(seed), **FAST)
     starts = []
@@ -129,7 +142,8 @@ def test_queue_latency_and_rate(seed):
                 break
 
     simulate(dut, testbench)
-    assert starts == [CommandQueue.LATENCY + CommandQueue.INTERVAL * n for n in range(12)]
+    first = CHUNKS - 1 + dut.latency
+    assert starts == [first + dut.interval * n for n in range(12)]
 
 
 def test_queue_back_pressure(seed):
@@ -142,7 +156,7 @@ def test_queue_back_pressure(seed):
             peer = QueuePeer(dut, random.Random(seed), **{**FAST, stopped: 0.0})
 
             async def testbench(ctx, peer=peer):
-                for _ in range(60):
+                for _ in range(60 + 20 * CHUNKS):
                     await peer.cycle(ctx, 50)
 
             simulate(dut, testbench)
@@ -179,9 +193,10 @@ def test_double_buffering(seed):
         async def testbench(ctx):
             port = dut.queues[number].push
             for index, (wait, signal) in enumerate(entries):
-                ctx.set(port.payload, entry(wait, signal, index))
-                ctx.set(port.valid, 1)
-                await ctx.tick().until(port.ready)
+                for chunk in chunks_of(wait, signal, index):
+                    ctx.set(port.payload, chunk)
+                    ctx.set(port.valid, 1)
+                    await ctx.tick().until(port.ready)
                 ctx.set(port.valid, 0)
 
         return testbench
@@ -232,13 +247,16 @@ def test_two_queues_that_wait_for_each_other_are_blocked():
         assert ctx.get(dut.blocked)  # nothing to do
         for number, queue in enumerate(dut.queues):
             ctx.set(queue.command.ready, 1)
-            ctx.set(queue.push.payload, entry(1 << number, 2 >> number, 0))
             ctx.set(queue.push.valid, 1)
-        await ctx.tick()
-        assert not ctx.get(dut.blocked)
+        for place in range(CHUNKS):
+            for number, queue in enumerate(dut.queues):
+                ctx.set(queue.push.payload, chunks_of(1 << number, 2 >> number, 0)[place])
+            await ctx.tick()
+            assert not ctx.get(dut.blocked)
         for queue in dut.queues:
             ctx.set(queue.push.valid, 0)
-        await ctx.tick()
+        for _ in range(dut.queues[0].latency):
+            await ctx.tick()
         for _ in range(20):
             await ctx.tick()
             assert ctx.get(dut.blocked)
@@ -248,7 +266,7 @@ def test_two_queues_that_wait_for_each_other_are_blocked():
     simulate(dut, testbench)
 
 
-def test_entry_layout_holds_the_whole_command():
+def test_chunks_hold_the_whole_command():
     for opcode in (Opcode.LOAD, Opcode.MATMUL, Opcode.POST, Opcode.STORE):
-        layout = queue_entry_layout(CONFIG, opcode)
-        assert layout.size == 2 * CONFIG.semaphore_count + command_layout(opcode).size
+        bits = HEADER_LAYOUT.size + command_layout(opcode).size
+        assert 0 <= command_chunks(opcode) * CHUNK_WIDTH - bits < CHUNK_WIDTH

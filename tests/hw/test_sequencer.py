@@ -8,6 +8,7 @@ import pytest
 from hw.commands import COMMANDS, HEADER_LAYOUT, Opcode, encode
 from hw.config import make_config
 from hw.errors import ErrorCode
+from hw.queue import CHUNK_WIDTH, command_chunks
 from hw.registers import Unit
 from hw.sequencer import QUEUE_OPCODES, Sequencer
 from verif.sequencer_bench import ADDRESS, patched, simulate, values_of
@@ -35,7 +36,8 @@ def test_random_programs(config, seed):
                     "signal": rng.getrandbits(32) & masks,
                 }
                 command = encode(opcode, **header, **values_of(opcode, rng))
-                body = int.from_bytes(command, "little") >> HEADER_LAYOUT.size
+                bits = CHUNK_WIDTH * command_chunks(opcode)
+                body = (int.from_bytes(command, "little") % (1 << bits)) >> HEADER_LAYOUT.size
                 number = 4 * core + QUEUE_OPCODES.index(opcode)
                 expected.append((number, header["wait"], header["signal"], body))
                 program.append(command)
@@ -54,17 +56,18 @@ def test_random_programs(config, seed):
     simulate(config, process)
 
 
-def test_throughput_is_one_command_in_two_cycles():
+def test_throughput_is_a_cycle_and_one_per_chunk():
+    cost = 1 + command_chunks(Opcode.LOAD)
     load = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
 
     async def process(bench):
         bench.trace.clear()
         await bench.start([load] * 20)
         await bench.until("wants")
-        for _ in range(37):
+        for _ in range(19 * cost - 1):
             await bench.step()
         cycles = [n for n, event in enumerate(bench.trace) if event["dispatched"]]
-        assert [b - a for a, b in itertools.pairwise(cycles)] == [2] * (len(cycles) - 1)
+        assert [b - a for a, b in itertools.pairwise(cycles)] == [cost] * (len(cycles) - 1)
         assert len(cycles) == 19
 
     simulate(BASELINE, process)

@@ -5,9 +5,10 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
-from hw.commands import Opcode, encode
+from hw.commands import COMMAND_BYTES, Opcode, decode, encode
 from hw.config import make_config
 from hw.errors import ErrorCode
+from hw.queue import CHUNK_WIDTH, command_chunks
 from hw.registers import Unit
 from hw.sequencer import DEADLOCK_CYCLES
 from verif.sequencer_bench import ADDRESS, SOURCES, Control, simulate, values_of
@@ -262,10 +263,15 @@ def test_runs_in_a_row_on_a_slow_memory(latency, seed):
             ctx.set(fetch.program_address, base)
             ctx.set(fetch.program_size, size)
             ctx.set(dut.start, 1)
-            taken, errors = [], []
+            taken, errors, chunks = [], [], []
             for _ in range(1500):
                 if ctx.get(dut.push0.valid):
-                    taken.append(ctx.get(dut.push0.payload.command.dram_address))
+                    chunks.append(ctx.get(dut.push0.payload))
+                if len(chunks) == command_chunks(Opcode.LOAD):
+                    bits = sum(chunk << (CHUNK_WIDTH * n) for n, chunk in enumerate(chunks))
+                    _, values = decode(bits.to_bytes(COMMAND_BYTES, "little"))
+                    taken.append(values["dram_address"])
+                    chunks.clear()
                 if ctx.get(dut.error.valid):
                     errors.append((ctx.get(dut.error.code), ctx.get(dut.error.address)))
                 over = ctx.get(dut.finish)

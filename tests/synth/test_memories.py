@@ -3,7 +3,9 @@
 import pytest
 
 from hw.config import make_config
+from hw.queue import CHUNK_WIDTH, command_chunks
 from hw.ram import BlockRam
+from hw.sequencer import QUEUE_OPCODES
 from rtl_gen.generate import accelerator_verilog
 from synth.errors import ToolError
 from synth.memories import list_memories, macro_bits, memories_of
@@ -14,13 +16,22 @@ def test_tiny_accelerator():
     config = make_config(variant="max", preset="tiny", buffer_banks=2, accumulator_depth=64)
     text, _ports = accelerator_verilog(config)
     macros = [memory for memory in memories_of(config, text) if memory.macro]
-    found = {(m.purpose, m.core): (m.count, m.words, m.width, m.granularity) for m in macros}
+    others = [m for m in macros if "command queues" not in m.purpose]
+    found = {(m.purpose, m.core): (m.count, m.words, m.width, m.granularity) for m in others}
     assert found == {
         ("global buffer", 0): (2, 512, 64, 64),
         ("predictor memory", 1): (1, 2048, 64, 64),
         ("accumulators, core 0", 0): (2, 64, 128, 128),
         ("accumulators, core 1", 1): (2, 128, 128, 128),
     }
+    queues = [m for m in macros if m not in others]
+    assert {(m.purpose, m.core) for m in queues} == {
+        (f"command queues, core {core}", core) for core in (0, 1)
+    }
+    depth = config.command_queue_depth
+    assert sum(m.bits for m in queues) == 2 * depth * CHUNK_WIDTH * sum(
+        command_chunks(opcode) for opcode in QUEUE_OPCODES
+    )
     assert macros[0].bits == 2048 * 64
     assert macro_bits(macros)["global buffer"] == 2 * 512 * 64
     assert {m.instances for m in macros if m.core == 0 and "buffer" in m.purpose} == {
