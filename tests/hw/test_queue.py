@@ -245,7 +245,7 @@ def test_two_queues_that_wait_for_each_other_are_blocked():
 
     async def testbench(ctx):
         assert ctx.get(dut.blocked)  # nothing to do
-        for number, queue in enumerate(dut.queues):
+        for queue in dut.queues:
             ctx.set(queue.command.ready, 1)
             ctx.set(queue.push.valid, 1)
         for place in range(CHUNKS):
