@@ -85,5 +85,6 @@ class VectorUnit:
 
 
 def negate(bits) -> np.ndarray:
-    """``bits`` with the sign turned; no operation of its own, and NaN stays NaN."""
-    return np.asarray(bits, np.uint32) ^ _SIGN
+    """``bits`` with the sign turned, no operation of its own; NaN stays the one NaN there is."""
+    bits = np.asarray(bits, np.uint32)
+    return np.where(bits & ~_SIGN > FLOAT32.infinity, np.uint32(FLOAT32.nan), bits ^ _SIGN)
