@@ -200,12 +200,13 @@ class VectorLane(wiring.Component):
 
 
 def _greater(x, y):
-    """Whether float32 ``x`` is NaN or above ``y``; zeros are equal, nothing is above NaN."""
-    x_nan, y_nan = (v[23:31].all() & v[:23].any() for v in (x, y))
+    """Whether float32 ``x`` is NaN or above ``y``; zeros are equal. The one NaN is above all other
+    numbers, so nothing but NaN is above it."""
+    x_nan = x[23:31].all() & x[:23].any()
     zeros = ~x[23:31].any() & ~y[23:31].any()
     more, same = x[:31] > y[:31], x[:31] == y[:31]
     above = Mux(x[31] == y[31], Mux(x[31], ~more & ~same, more), y[31])
-    return x_nan | (~y_nan & ~zeros & above)
+    return x_nan | (~zeros & above)
 
 
 assert Const(_ONE, 32).value == 0x3F800000

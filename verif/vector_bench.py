@@ -234,8 +234,11 @@ async def start(config, core, rng, **options):
 
 def random_command(rng, machine, *, limit=50):
     """Fields of a legal command of at most ``limit`` steps."""
+    # Flags are those of a whole command: some have a channel or two only.
+    tiny = rng.random() < 0.3
     while True:
         counts = [rng.choice((1, 1, 2, 3, rng.randint(1, 20))) for _ in range(4)]
+        counts = [1, 1, 1, 1] if tiny else counts
         if np.prod(counts) <= limit:
             break
     values = defaults() | {f"{n}_count": c for n, c in zip(VECTOR_LOOPS, counts, strict=True)}
@@ -254,6 +257,8 @@ def random_command(rng, machine, *, limit=50):
         values["condition"] = values["add"] = 0
     channels = counts[3] * machine.rows
     values["channels"] = rng.choice((channels, rng.randint(1, channels), channels + 5))
+    if tiny:
+        values["channels"] = rng.randint(0, 2)
 
     blocks = {Source.NARROW: (0, OPERANDS, 1), Source.WIDE: (OPERANDS, NUMBERS, machine.chunks)}
     for name in _PORTS:
