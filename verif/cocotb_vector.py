@@ -242,7 +242,8 @@ async def training_layers(_):
     draw = np.random.default_rng(rng.getrandbits(32))
     for name, case in CASES.items():
         layer = case(draw, bench.machine.fmt, core.rows, (1, 5, 6, core.rows + 1))
-        bench.machine = layer.plan.machine(coefficients=layer.coefficients)
+        bench.machine = layer.plan.machine(coefficients=layer.coefficients, guard=True)
+        bench.dut.guard.value = 1
         bench.memory = bench.machine.memory.copy()
         raw = layer.coefficients.astype("<u4").tobytes()
         bench.dut.coefficients.value = int.from_bytes(raw, "little")
@@ -254,3 +255,4 @@ async def training_layers(_):
         for key, (view, bits) in layer.expected.items():
             actual = layer.plan.read(bench.memory, view)
             assert (actual == np.reshape(bits, view.shape)).all(), f"{name}: {key} is wrong"
+        assert bench.rejected == layer.rejected, f"{name}: {bench.rejected} rejected"

@@ -1,6 +1,7 @@
 """Training layers as VECTOR commands on random maps, with what golden computes layer by layer."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -22,18 +23,21 @@ _POOLS = {"2x2": (2, 2, 0), "3x3 padded": (3, 2, 1)}
 class Case:
     """A plan, the coefficient registers, and views with the bits they must hold at the end.
 
-    ``flags`` is the union of what golden raises.
+    ``flags`` is the union of what golden raises, ``rejected`` the number of tiles that its guard,
+    which is on, keeps away from the weights.
     """
 
     plan: Plan
     expected: dict[str, tuple[View, np.ndarray]]
     flags: int
     coefficients: np.ndarray
+    rejected: int
 
 
-def _case(plan, expected, flags, coefficients=(0,) * 8):
+def _case(plan, expected, flags, coefficients=(0,) * 8, rejected=0):
+    coefficients = np.array(coefficients, np.uint32)
     return Case(
-        plan=plan, expected=expected, flags=flags, coefficients=np.array(coefficients, np.uint32)
+        plan=plan, expected=expected, flags=flags, coefficients=coefficients, rejected=rejected
     )
 
 
@@ -156,10 +160,13 @@ def average_pooling(rng, fmt, rows, shape):
     return _case(plan, expected, flags)
 
 
-def descent(rng, fmt, rows, shape):
+def descent(rng, fmt, rows, shape, *, rejected=False):
     """SGD with momentum and weight decay, coefficients in registers."""
     optimizer = SGD(learning_rate=0.05, momentum=0.9, weight_decay=1e-3)
     weights, velocity, gradient = (_parameters(rng, shape, 1)[0] for _ in range(3))
+    if rejected:
+        place = tuple(int(rng.integers(size)) for size in shape)
+        gradient[place] = rng.choice([FLOAT32.infinity, FLOAT32.nan])
     plan = Plan(fmt, rows)
     views = [plan.map(shape, wide=True, contents=v) for v in (weights, velocity, gradient)]
     names = ("weight_decay", "momentum", "learning_rate")
@@ -167,13 +174,14 @@ def descent(rng, fmt, rows, shape):
     operands = sequences.update_sgd(plan, *views, decay=decay, momentum=momentum, rate=rate)
     coefficients = np.zeros(8, np.uint32)
     coefficients[1:6:2] = [constant(getattr(optimizer, name)) for name in names]
-    result = update(optimizer, fmt, weights, (velocity,), gradient)
+    result = update(optimizer, fmt, weights, (velocity,), gradient, guard=True)
+    assert result.skipped == int(rejected)
     expected = {
         "weights": (views[0], result.weights),
         "velocity": (views[1], result.slots[0]),
         "operands": (operands, result.operands),
     }
-    return _case(plan, expected, result.flags, coefficients)
+    return _case(plan, expected, result.flags, coefficients, rejected=result.skipped)
 
 
 #: Name -> function of (rng, golden format, rows, shape (N, H, W, C)).
@@ -183,4 +191,5 @@ CASES = {
     "max pooling": max_pooling,
     "average pooling": average_pooling,
     "descent": descent,
+    "guarded descent": partial(descent, rejected=True),
 }

@@ -5,7 +5,7 @@ leave; the results are those of docs/training.md, bit for bit.
 """
 
 from golden.layers import output_size, pair
-from golden.vector_command import Carry, Condition, Factor, Term
+from golden.vector_command import Carry, Condition, Factor, Term, Watch
 
 __all__ = [
     "average_pool",
@@ -138,11 +138,16 @@ def average_pool_backward(plan, dy, *, input_shape, kernel, stride):
 
 
 def update_sgd(plan, weights, velocity, gradient, *, decay, momentum, rate):
-    """Weights and velocity in place; the operand copy. Coefficients are registers or numbers."""
+    """Weights and velocity in place; the operand copy. Coefficients are registers or numbers.
+
+    With the engine's guard on, an infinity or NaN in the gradient leaves everything as it was; that
+    takes a pass over the gradient of its own.
+    """
     step = plan.map(weights.shape, wide=True)
-    plan.scale_add(step, weights, decay, gradient)
-    plan.scale_add(velocity, velocity, momentum, step)
-    plan.scale_add(weights, velocity, rate, weights, negate_product=1)
+    plan.emit(step, 0.0, gradient, watch=Watch.FIRST)
+    plan.scale_add(step, weights, decay, gradient, guarded=1)
+    plan.scale_add(velocity, velocity, momentum, step, guarded=1)
+    plan.scale_add(weights, velocity, rate, weights, negate_product=1, guarded=1)
     return plan.emit(plan.map(weights.shape), weights)
 
 

@@ -17,7 +17,7 @@ SHAPES = ((4, (2, 6, 5, 4)), (3, (1, 7, 8, 7)), (5, (3, 5, 3, 2)))
 def test_layers(name, fmt, rng):
     for rows, shape in SHAPES:
         case = CASES[name](rng, fmt, rows, shape)
-        machine = case.plan.machine(coefficients=case.coefficients)
+        machine = case.plan.machine(coefficients=case.coefficients, guard=True)
         for command in case.plan.commands:
             machine.run(command)
         for key, (view, bits) in case.expected.items():
@@ -32,6 +32,7 @@ def test_layers(name, fmt, rng):
         assert machine.flags == case.flags, (
             f"{name}, {rows} rows, {shape}: flags {machine.flags:#06b}, expected {case.flags:#06b}"
         )
+        assert machine.rejected == case.rejected
 
 
 def test_codes_are_those_of_the_hardware():
