@@ -34,12 +34,14 @@ class LossResult:
     gradient : operand codes, of the shape of the network's output
     flags : union of :class:`golden.numerics.Flags`
     probabilities : float32 bits (N, classes) of cross-entropy, else None
+    correct : images whose largest logit is the label's, of cross-entropy, else 0
     """
 
     value: np.uint32
     gradient: np.ndarray
     flags: int
     probabilities: np.ndarray | None = None
+    correct: int = 0
 
 
 def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
@@ -54,6 +56,8 @@ def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
     For every image: m, the maximum of its logits in order of classes; d = x - m; e = exp(d);
     s, the sum of e in eight partial sums; p = e / s; the gradient (p - hot) * float32(1 / N),
     rounded to operands. The value is the mean of ln(s) - d[label], summed in eight partial sums.
+    An answer is correct if the maximum was found at the label: of equal logits the first one is it,
+    of NaN the last one.
     """
     logits, labels = np.asarray(logits, np.uint32), np.asarray(labels)
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or not len(labels):
@@ -64,8 +68,11 @@ def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
         raise ValueError(f"Labels must be from 0 to {logits.shape[1] - 1}")
     unit, images = VectorUnit(), np.arange(len(labels))
     reciprocal = constant(1.0 / len(labels))
-    largest = logits[:, 0]
-    for column in logits.T[1:]:
+    largest, place = logits[:, 0], np.zeros(len(labels), np.int64)
+    for index, column in enumerate(logits.T[1:], start=1):
+        value = decode(FLOAT32, column)
+        with np.errstate(invalid="ignore"):
+            place[np.isnan(value) | (value > decode(FLOAT32, largest))] = index
         largest = max_f32(largest, column)
     shifted = unit.subtract(logits, largest[:, np.newaxis])
     powers = unit.exponential(shifted)
@@ -80,6 +87,7 @@ def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
         gradient=gradient,
         flags=unit.flags,
         probabilities=share,
+        correct=int(np.count_nonzero(place == labels)),
     )
 
 

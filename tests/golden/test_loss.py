@@ -146,6 +146,28 @@ def test_special_values():
     assert decode(BF16, result.gradient).tolist() == [[-1.0, 1.0]]
 
 
+def test_correct_answers(rng):
+    """As torch counts them; ties and zeros of both signs go to the first, NaN to the last."""
+    logits, labels = random_logits(rng, (64, 3)), rng.integers(0, 3, 64)
+    expected = torch.from_numpy(decode(FLOAT32, logits)).argmax(1).numpy() == labels
+    assert 0 < expected.sum() < 64
+    assert cross_entropy(BF16, logits, labels).correct == expected.sum()
+    one, minus, none = 0x3F800000, 0xBF800000, 0x80000000
+    rows = [
+        ([one, one, 0], 0),
+        ([minus, none, 0], 1),
+        ([none, 0, minus], 0),
+        ([0, 1, 2], 0),  # subnormal numbers are zeros
+        ([INF, NAN, one], 1),
+        ([NAN, INF, NAN], 2),
+        ([INF | 1 << 31] * 3, 0),
+    ]
+    for logits, place in rows:
+        for label in range(3):
+            result = cross_entropy(BF16, np.array([logits], np.uint32), np.array([label]))
+            assert result.correct == (label == place), (logits, label)
+
+
 def test_messages():
     logits = np.zeros((2, 3), np.uint32)
     with pytest.raises(ValueError, match="Labels must be from 0 to 2"):
