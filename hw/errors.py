@@ -33,3 +33,4 @@ class ErrorCode(enum.IntEnum):
     SEMAPHORE_OVERFLOW = 11, "a signal to a semaphore at its maximum; address: the semaphore"
     DEADLOCK = 12, "no unit can make progress: every waiting command's semaphores are empty"
     PROGRAM_END = 13, "the program ended without a HALT command; address: behind the last command"
+    ILLEGAL_LABEL = 14, "a label that is no class; address: the word address of its row"

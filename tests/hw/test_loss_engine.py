@@ -1,0 +1,77 @@
+"""hw.loss.LossEngine against golden.loss, bit for bit, and the layout of its command."""
+
+import json
+
+import pytest
+
+from golden import loss as golden_loss
+from golden.vector import constant
+from hw.commands import COMMAND_WIDTH, HEADER
+from hw.config import make_config
+from hw.loss import LossEngine
+from hw.loss_command import LOSS, LOSS_LAYOUT
+from hw.loss_program import CONSTANTS, PROGRAM, Register
+from hw.shared import emit_verilog
+from verif import runner
+
+#: Rows, columns, lanes: rows that are no multiple of the lanes of a float32, one row, square.
+CASES = (
+    ((12, 15, 3), "bf16"),
+    ((4, 4, 4), "fp16"),
+    ((5, 3, 1), "bf16"),
+    ((8, 10, 2), "fp16"),
+    ((6, 4, 2), "fp8_e4m3"),
+    ((1, 1, 1), "fp8_e5m2"),
+)
+
+
+def configuration(size, operand_format):
+    rows, columns, lanes = size
+    return {
+        "preset": "tiny",
+        "variant": "baseline",
+        "operand_format": operand_format,
+        "rows": rows,
+        "columns": columns,
+        "post_lanes": lanes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("size", "operand_format"),
+    CASES,
+    ids=lambda value: value if isinstance(value, str) else "x".join(map(str, value)),
+)
+def test_engine(size, operand_format, seed):
+    fields = configuration(size, operand_format)
+    config = make_config(**fields)
+    text = emit_verilog(LossEngine(config, config.cores[0]), name="loss")
+    design = runner.build(text, toplevel="loss")
+    runner.run(
+        design,
+        "verif.cocotb_loss",
+        seed=seed,
+        extra_env={"LOSS_CONFIG": json.dumps(fields), "LOSS_BATCHES": 24},
+    )
+
+
+def test_command_fits():
+    used = sum(field.width for field in (*HEADER, *LOSS))
+    assert used <= COMMAND_WIDTH, f"LOSS takes {used} of {COMMAND_WIDTH} bits"
+    assert LOSS_LAYOUT.size == sum(field.width for field in LOSS)
+    assert len({field.name for field in LOSS}) == len(LOSS)
+
+
+def test_constants():
+    """The hardware's own constants are those of golden."""
+    for divisor, name in ((9, "NINTH"), (7, "SEVENTH"), (5, "FIFTH"), (3, "THIRD"), (1, "ONE")):
+        assert CONSTANTS[Register[name]] == constant(1 / divisor), name
+    assert CONSTANTS[Register.LN2_LOW] == golden_loss._LN2_LOW
+    assert CONSTANTS[Register.LN2_HIGH] == golden_loss._LN2_HIGH
+    assert len(PROGRAM) <= 64
+
+
+def test_integers_are_refused():
+    config = make_config(preset="tiny", variant="baseline", operand_format="int8")
+    with pytest.raises(ValueError, match="float format of 8 or 16 bits, not int8"):
+        LossEngine(config, config.cores[0])

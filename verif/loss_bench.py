@@ -1,0 +1,309 @@
+"""Driver, stimulus and expected writes for benches of :class:`hw.loss.LossEngine`.
+
+The environment variable ``LOSS_CONFIG`` holds the fields of the configuration as JSON.
+"""
+
+import json
+import os
+import random
+from dataclasses import dataclass, field
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge
+
+from golden.formats import FLOAT32
+from golden.formats import FORMATS as GOLDEN_FORMATS
+from golden.loss import cross_entropy, mean_squared_error
+from golden.numerics import encode
+from golden.vector import constant, widen
+from hw.bus import BUFFER_READ_LATENCY
+from hw.config import make_config
+from hw.loss_command import LOSS, Loss
+
+__all__ = ["Batch", "Bench", "check", "configuration", "pack", "random_batch", "start"]
+
+WORDS = 1 << 14
+SPECIAL = (0, 0x80000000, 1, 0x80400000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001,
+           0x7F7FFFFF, 0xFF7FFFFF, 0x00800000, 0x00800001, 0x00900000, 0x80800001,
+           0x80900000)  # fmt: skip
+
+
+def configuration():
+    config = make_config(**json.loads(os.environ["LOSS_CONFIG"]))
+    return config, config.cores[0]
+
+
+def pack(fields):
+    """Bits of a command behind the header, of any values that fit the fields' widths."""
+    word = position = 0
+    for item in LOSS:
+        value = int(fields[item.name])
+        assert 0 <= value < 1 << item.width, (item.name, value)
+        word |= value << position
+        position += item.width
+    return word
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """The buffer, with stalls on both ports; records every write.
+
+    ``busy_read`` and ``busy_write`` are the probabilities that a port does not accept. Words are
+    integers; ``junk`` comes where nothing was asked for.
+    """
+
+    dut: object
+    rng: random.Random
+    word_bits: int
+    memory: list
+    busy_read: float = 0.0
+    busy_write: float = 0.0
+    cycle: int = 0
+    writes: list = field(default_factory=list)
+    flags: int = 0
+    errors: list = field(default_factory=list)
+    done: list = field(default_factory=list)
+    stalls: int = 0
+    _data: list = field(default_factory=lambda: [None] * BUFFER_READ_LATENCY)
+    _held: dict = field(default_factory=dict)
+
+    async def step(self):
+        """One cycle: look at the outputs in its middle, answer, go to the middle of the next."""
+        dut = self.dut
+        read_ready = self.rng.random() >= self.busy_read
+        write_ready = self.rng.random() >= self.busy_write
+        dut.read__ready.value = int(read_ready)
+        dut.write__ready.value = int(write_ready)
+        data = self._data.pop(0)
+        dut.read__data.value = self.rng.getrandbits(self.word_bits) if data is None else data
+
+        answer = None
+        if dut.read__valid.value:
+            address = int(dut.read__address.value)
+            self._keep("read", None if read_ready else (address,), (address,))
+            if read_ready:
+                answer = self.memory[address % WORDS]
+        else:
+            self._keep("read", None, None)
+        self._data.append(answer)
+        if dut.write__valid.value:
+            write = (int(dut.write__address.value), int(dut.write__data.value))
+            assert int(dut.write__enable.value) == (1 << len(dut.write__enable)) - 1
+            self._keep("write", None if write_ready else write, write)
+            if write_ready:
+                self.writes.append(write)
+                self.memory[write[0] % WORDS] = write[1]
+        else:
+            self._keep("write", None, None)
+        self.flags |= int(dut.flags.value)
+        self.stalls += int(dut.stall.value)
+        if dut.done.value:
+            self.done.append(self.cycle)
+            assert not dut.write__valid.value, "done before the last write was accepted"
+        if dut.error__valid.value:
+            self.errors.append((int(dut.error__code.value), int(dut.error__address.value)))
+        await FallingEdge(dut.clk)
+        self.cycle += 1
+
+    def _keep(self, port, waits, now):
+        """A request that was not accepted must still be there, unchanged."""
+        before = self._held.get(port)
+        assert before is None or before == now, f"stalled {port} changed: {before} -> {now}"
+        self._held[port] = waits
+
+    async def issue(self, fields):
+        """Hand a command over; returns the cycle of its acceptance."""
+        self.dut.command__payload.value = pack(fields)
+        self.dut.command__valid.value = 1
+        while not self.dut.command__ready.value:
+            await self.step()
+        accepted = self.cycle
+        await self.step()
+        self.dut.command__valid.value = 0
+        return accepted
+
+    async def finish(self, limit=1_000_000):
+        """Wait for ``done``; returns its cycle."""
+        count = len(self.done)
+        for _ in range(limit):
+            if len(self.done) > count:
+                return self.done[-1]
+            await self.step()
+        raise AssertionError(f"no done within {limit} cycles")
+
+    def forget(self):
+        """A stop has withdrawn what was waiting."""
+        self._held.clear()
+
+    def take(self):
+        """Writes and flags since the last call."""
+        writes, flags = self.writes, self.flags
+        self.writes, self.flags = [], 0
+        return writes, flags
+
+
+async def start(core, rng, **options):
+    dut = cocotb.top
+    for port in ("command__valid", "stop", "read__ready", "write__ready"):
+        getattr(dut, port).value = 0
+    cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
+    dut.rst.value = 1
+    for _ in range(3):
+        await FallingEdge(dut.clk)
+    dut.rst.value = 0
+    for output in ("read__valid", "write__valid", "done", "busy", "error__valid", "flags"):
+        assert getattr(dut, output).value == 0, f"{output} is set after reset"
+    memory = [rng.getrandbits(core.word_width) for _ in range(WORDS)]
+    return Bench(dut=dut, rng=rng, word_bits=core.word_width, memory=memory, **options)
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """A batch as one or more commands, and what they must do.
+
+    Members
+    -------
+    commands : list of fields
+    writes : list per command of (address, word), in order
+    flags : of all commands together
+    memory : address -> word, to be there before
+    """
+
+    commands: list
+    writes: list
+    flags: int
+    memory: dict
+
+    def put(self, bench):
+        for address, word in self.memory.items():
+            bench.memory[address % WORDS] = word
+
+
+def words(core, values, bits):
+    """``values`` of ``bits`` bits one after the other, cut into words."""
+    stream = sum(int(value) << bits * index for index, value in enumerate(values))
+    count = -(-len(values) * bits // core.word_width)
+    mask = (1 << core.word_width) - 1
+    return [stream >> core.word_width * index & mask for index in range(count)]
+
+
+def random_numbers(rng, shape, special):
+    """Float32 bits, sometimes ties, with ``special`` also anything else."""
+    generator = np.random.default_rng(rng.getrandbits(32))
+    values = generator.standard_normal(shape) * 2.0 ** generator.integers(-3, 5)
+    if rng.random() < 0.3:
+        values = np.round(values)
+    bits = encode(FLOAT32, values)
+    if special:
+        chosen = generator.random(shape) < rng.choice((0.02, 0.3, 1.0))
+        bits = np.where(chosen, generator.choice(np.array(SPECIAL, np.uint32), shape), bits)
+        anywhere = generator.integers(0, 1 << 32, shape, dtype=np.uint32)
+        bits = np.where(generator.random(shape) < 0.05, anywhere, bits)
+    return bits.astype(np.uint32)
+
+
+def random_batch(rng, config, core, *, special=False, numbers=60, **fixed):
+    """A batch of about ``numbers`` outputs, in commands of random sizes. ``fixed``: fields, and
+    ``rows`` and ``length`` of the whole batch."""
+    fmt = GOLDEN_FORMATS[config.operand_format]
+    fields = {
+        "loss": rng.choice((Loss.CROSS_ENTROPY, Loss.CROSS_ENTROPY, Loss.SQUARED_ERROR)),
+        "x_wide": rng.random() < 0.8,
+        "target_wide": rng.random() < 0.5,
+    }
+    length = fixed.pop("length", rng.choice((1, 2, 3, 7, 8, 10, 17, rng.randint(1, 40))))
+    rows = fixed.pop("rows", rng.randint(1, max(1, min(20, numbers // length))))
+    fields |= fixed
+    is_cross = fields["loss"] == Loss.CROSS_ENTROPY
+
+    def operands(bits, wide):
+        """What is stored, the width of that, and the same as float32."""
+        if wide:
+            return bits, 32, bits
+        codes = encode(fmt, bits.view(np.float32).astype(np.float64))
+        if special:
+            chosen = np.random.default_rng(rng.getrandbits(32)).random(bits.shape) < 0.3
+            codes = np.where(chosen, bits & ((1 << fmt.width) - 1), codes)
+        return codes, fmt.width, widen(fmt, codes)
+
+    with np.errstate(invalid="ignore"):
+        stored, bits, x = operands(random_numbers(rng, (rows, length), special), fields["x_wide"])
+        if is_cross:
+            labels = np.array([rng.randrange(length) for _ in range(rows)])
+            targets, target_bits = labels[:, np.newaxis], 32
+            result = cross_entropy(fmt, x, labels)
+            scales = (constant(1 / rows), constant(1 / rows))
+        else:
+            random_targets = random_numbers(rng, (rows, length), special)
+            targets, target_bits, y = operands(random_targets, fields["target_wide"])
+            result = mean_squared_error(fmt, x, y)
+            scales = (constant(2 / x.size), constant(1 / x.size))
+
+    x_words = [words(core, row, bits) for row in stored]
+    target_words = [words(core, row, target_bits) for row in targets]
+    stride = len(x_words[0]) + rng.randrange(3)
+    correct = encode(FLOAT32, float(result.correct))
+    value_row = words(core, (result.value, correct), 32)
+    top = rng.randrange(2) << 23
+    position, places = rng.randrange(1 << 20), {}
+    for name, count in (
+        ("x", stride * rows),
+        ("target", len(target_words[0]) * rows),
+        ("gradient", -(-length // core.rows) * rows),
+        ("value", len(value_row)),
+    ):
+        places[name] = top | position
+        position += count + rng.randrange(3)
+    memory = {}
+    for number, (row, target) in enumerate(zip(x_words, target_words, strict=True)):
+        memory |= {places["x"] + number * stride + i: word for i, word in enumerate(row)}
+        first = places["target"] + number * len(target)
+        memory |= {first + i: word for i, word in enumerate(target)}
+    assert len({address % WORDS for address in memory}) == len(memory)
+
+    commands, writes, begin = [], [], 0
+    while begin < rows:
+        count = rng.choice((rows - begin, rng.randint(1, rows - begin)))
+        end = begin + count
+        per_row = -(-length // core.rows)
+        commands.append(
+            fields
+            | {
+                "first": begin == 0,
+                "last": end == rows,
+                "row_count": count,
+                "row_length": length,
+                "x_address": places["x"] + begin * stride,
+                "x_stride": stride,
+                "target_address": places["target"] + begin * len(target_words[0]),
+                "gradient_address": places["gradient"] + begin * per_row,
+                "value_address": places["value"],
+                "gradient_scale": scales[0],
+                "value_scale": scales[1],
+            }
+        )
+        gradient = [w for row in result.gradient[begin:end] for w in words(core, row, fmt.width)]
+        writes.append(
+            list(enumerate(gradient, start=places["gradient"] + begin * per_row))
+            + (list(enumerate(value_row, start=places["value"])) if end == rows else [])
+        )
+        begin = end
+    return Batch(commands=commands, writes=writes, flags=result.flags, memory=memory)
+
+
+def check(core, fmt, command, actual, wanted):
+    """Compare writes of one command, lane by lane."""
+    for number, (got, want) in enumerate(zip(actual, wanted, strict=False)):
+        assert got[0] == want[0], (
+            f"write {number}: address {got[0]:#x}, expected {want[0]:#x}; command {command}"
+        )
+        for lane in range(core.rows):
+            values = [w >> lane * fmt.width & ((1 << fmt.width) - 1) for w in (got[1], want[1])]
+            assert values[0] == values[1], (
+                f"write {number} of {len(wanted)}, address {got[0]:#x}, lane {lane}: "
+                f"{values[0]:#x}, expected {values[1]:#x}; words {got[1]:#x}, {want[1]:#x}; "
+                f"command {command}"
+            )
+    assert len(actual) == len(wanted), f"{len(actual)} writes, expected {len(wanted)}; {command}"
