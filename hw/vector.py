@@ -112,7 +112,7 @@ class VectorEngine(wiring.Component):
         wiring.connect(m, writer.write, wiring.flipped(self.write))
 
         # Operands ----------------
-        fire, group, last = Signal(), Signal(range(max(2, groups))), Signal()
+        take, group, last = Signal(), Signal(range(max(2, groups))), Signal()
         step = walker.steps.payload
         readers = []
         for name in _OPERANDS:
@@ -136,10 +136,9 @@ class VectorEngine(wiring.Component):
                 reader.source.eq(source),
                 reader.scalar.eq(Mux(source == Source.COEFFICIENT, coefficient, immediate)),
                 reader.held.eq(getattr(walker, f"{name}_held")),
-                reader.group.eq(group),
-                reader.take.eq(fire),
-                reader.last.eq(last),
-                reader.release.eq(step.last),
+                reader.start.eq(begin),
+                reader.take.eq(take),
+                reader.release.eq(take & last & step.last),
             ]
         m.d.sync += self.stall.eq(
             Cat(
@@ -149,40 +148,37 @@ class VectorEngine(wiring.Component):
         )
 
         # Issue ----------------
-        summing = Signal()
+        # A chain takes its operands when it begins, a division when it is finished.
+        summing, issue, last_of_all = Signal(), Signal(), Signal()
         chain = command.operation == Operation.CHAIN
         m.d.comb += [
             last.eq(group == groups - 1),
-            fire.eq(
+            issue.eq(
                 running
                 & walker.steps.valid
-                & readers[0].ready
-                & readers[1].ready
-                & readers[2].ready
+                & Cat(reader.ready for reader in readers).all()
                 & (command.reduce | writer.room)
                 & ~summing
                 & ~special.busy
             ),
-            walker.steps.ready.eq(fire & last),
-            reduction.close.eq(fire & last & step.last & command.reduce),
+            take.eq(Mux(chain, issue, special.done)),
+            walker.steps.ready.eq(take & last),
+            last_of_all.eq(take & last & step.last & command.reduce),
             reduction.room.eq(writer.room),
             writer.wide.eq(command.wide),
-            writer.reserve.eq((fire & ~command.reduce) | (reduction.tree & reduction.result)),
+            writer.reserve.eq((issue & ~command.reduce) | (reduction.tree & reduction.result)),
         ]
-        with m.If(fire):
+        m.d.sync += reduction.close.eq(last_of_all)
+        with m.If(take):
             m.d.sync += group.eq(Mux(last, 0, group + 1))
-        with m.If(reduction.close):
+        with m.If(last_of_all):
             m.d.sync += summing.eq(1)
         with m.Elif(reduction.finished):
             m.d.sync += summing.eq(0)
-        operands = [Signal(32 * core.post_lanes, name=n, reset_less=True) for n in _OPERANDS]
-        active = Signal(core.post_lanes, reset_less=True)
+        valid = issue & chain
+        active = self._active(m, step.lanes, group, "issue")
         closed_lanes = Signal.like(step.lanes, reset_less=True)
-        valid = Signal()
-        m.d.sync += valid.eq(fire & chain)
-        with m.If(fire):
-            m.d.sync += [register.eq(r.o) for register, r in zip(operands, readers, strict=True)]
-            m.d.sync += [active.eq(self._active(m, step.lanes, group, "issue"))]
+        with m.If(take):
             m.d.sync += closed_lanes.eq(step.lanes)
 
         # Lanes ----------------
@@ -197,11 +193,11 @@ class VectorEngine(wiring.Component):
         )
         m.d.comb += [
             reduction.step.eq(at_partial & command.reduce),
-            special.start.eq(fire & ~chain),
+            special.start.eq(issue & ~chain),
             special.root.eq(command.operation == Operation.ROOT),
             special.active.eq(active),
-            special.x.eq(operands[0]),
-            special.y.eq(operands[1]),
+            special.x.eq(readers[0].o),
+            special.y.eq(readers[1].o),
             writer.valid.eq(Mux(command.wide, wide_valid, narrow_valid)),
         ]
         tree_active = self._active(m, closed_lanes, reduction.group, "tree")
@@ -219,8 +215,8 @@ class VectorEngine(wiring.Component):
             m.d.comb += [
                 *(getattr(lane, name).eq(command[name]) for name in fields),
                 *(
-                    getattr(lane, name).eq(bits[32 * index : 32 * (index + 1)])
-                    for name, bits in zip(_OPERANDS, operands, strict=True)
+                    getattr(lane, name).eq(reader.o[32 * index : 32 * (index + 1)])
+                    for name, reader in zip(_OPERANDS, readers, strict=True)
                 ),
                 *(
                     getattr(lane, name).eq(getattr(reduction, name))

@@ -34,16 +34,15 @@ class VectorReader(wiring.Component):
     -------
     source : In(2), scalar : In(32) -- constant while in use; without a stream every group consists
         of the scalar
-    held : In(1) -- constant while in use: the words of a step are kept for the next one until
+    held : In(1) -- constant while in use: all steps have the words of the first one until
         ``release``
+    start : In(1) -- a command begins
     i : ``In(stream of word addresses)`` -- one per step, or with ``held`` one per ``release``
     request : ``Out(stream of word addresses)``, data : In -- read port of the buffer; the data
         arrive :data:`~hw.bus.BUFFER_READ_LATENCY` cycles after a request is accepted
     ready : Out(1) -- ``o`` is the group after the ones taken
-    group : In -- its number in its step
-    take : In(1) -- together with ``ready``
-    last : In(1) -- it is the last one of its step
-    release : In(1) -- with ``last``: the next step has other words
+    take : In(1) -- only with ``ready``
+    release : In(1) -- with the last group of a step: the next step has other words
     o : Out(32 * post_lanes)
     """
 
@@ -61,9 +60,8 @@ class VectorReader(wiring.Component):
                 "request": Out(stream.Signature(BUFFER_ADDRESS_WIDTH)),
                 "data": In(core.word_width),
                 "ready": Out(1),
-                "group": In(range(max(2, core.groups_per_word))),
+                "start": In(1),
                 "take": In(1),
-                "last": In(1),
                 "release": In(1),
                 "o": Out(32 * core.post_lanes),
             }
@@ -95,63 +93,67 @@ class VectorReader(wiring.Component):
         ]
         present = place != filled
 
-        # Groups. ``advance`` uses a word up, ``rewind`` begins its step again, ``free_next`` and
-        # ``free`` give up the words up to this one, or before it.
-        advance, rewind, free_next, free = (
-            Signal(name=name) for name in ("advance", "rewind", "free_next", "free")
-        )
-        with m.If(rewind):
-            m.d.sync += place.eq(base)
-        with m.Elif(advance):
-            m.d.sync += place.eq(place + 1)
-        with m.If(free_next):
-            m.d.sync += base.eq(place + 1)
-        with m.Elif(free):
-            m.d.sync += base.eq(place)
-
-        taken = self.take & ~scalar
+        # Groups, up to one ahead. ``advance`` uses a word up, the last one of its step with
+        # ``step_end``; words that are held are begun again until they are released.
+        full = Signal()
+        advance, step_end, other = Signal(), Signal(), Signal()
+        m.d.comb += other.eq(self.held & ~scalar & self.release)
+        with m.If(advance):
+            m.d.sync += place.eq(Mux(step_end & self.held, base, place + 1))
+            with m.If(~self.held):
+                m.d.sync += base.eq(place + 1)
+        with m.If(other):
+            following = (base + Mux(wide, chunks, 1))[: len(base)]
+            m.d.sync += [base.eq(following), place.eq(following)]
         width = core.group_width
         pieces = [head.data[width * index : width * (index + 1)] for index in range(groups)]
-        narrow = _select(m, pieces, self.group, "narrow")
-        word_end = Signal()
+        group = Signal(range(max(2, groups)))
+        narrow = _select(m, pieces, group, "narrow")
+        load, word_end = Signal(), Signal()
         m.d.comb += [
-            self.ready.eq(present | scalar),
-            word_end.eq(taken & self.last),
-            advance.eq(word_end),
-            rewind.eq(word_end & self.held & self.last & ~self.release),
-            free_next.eq(word_end & (~self.held | (self.last & self.release))),
+            load.eq((present | scalar) & (~full | self.take)),
+            word_end.eq(group == groups - 1),
+            step_end.eq(group == groups - 1),
+            advance.eq(load & ~scalar & word_end),
         ]
+        with m.If(self.take):
+            m.d.sync += full.eq(0)
+        with m.If(load):
+            m.d.sync += full.eq(1)
+            with m.If(~scalar):
+                m.d.sync += group.eq(Mux(step_end, 0, group + 1))
         if groups % chunks == 0:
             # The groups of a word, and which of them ``group`` is.
             number = groups // chunks
             inside = Signal(range(max(2, number)))
-            with m.Switch(self.group):
+            with m.Switch(group):
                 for index in range(groups):
                     with m.Case(index):
                         m.d.comb += inside.eq(index % number)
             pairs = [Cat(pieces[chunks * i : chunks * (i + 1)]) for i in range(number)]
             wide_bits = _select(m, pairs, inside, "wide")
             with m.If(wide):
-                m.d.comb += word_end.eq(taken & (inside == number - 1))
+                m.d.comb += word_end.eq(inside == number - 1)
         else:
             wide_bits = Signal(32 * lanes, reset_less=True)
             with m.If(wide):
-                fetch, full, closing, word_done = self._gather(
-                    m, wide & present, taken, pieces, wide_bits
-                )
-                m.d.comb += [
-                    self.ready.eq(full),
-                    advance.eq(fetch & word_done),
-                    free_next.eq(fetch & word_done & ~self.held),
-                    free.eq(taken & closing & self.release),
-                    rewind.eq(taken & closing & ~self.release & (groups != 1)),
-                ]
+                self._gather(m, present, pieces, wide_bits, full, load, advance, step_end, other)
+        with m.If(self.start | other):
+            m.d.sync += [full.eq(0), group.eq(0)]
+
         for lane in range(lanes):
+            part = slice(32 * lane, 32 * (lane + 1))
             code = narrow[core.operand_width * lane : core.operand_width * (lane + 1)]
-            bits = Mux(wide, wide_bits[32 * lane : 32 * (lane + 1)], self._widen(code))
-            m.d.comb += self.o[32 * lane : 32 * (lane + 1)].eq(
-                canonical(Mux(scalar, self.scalar, bits))
-            )
+            bits = self._widen(code)
+            if groups % chunks == 0:
+                bits = Mux(wide, wide_bits[part], bits)
+            output = Signal(32, name=f"output{lane}", reset_less=True)
+            with m.If(load):
+                m.d.sync += output.eq(canonical(Mux(scalar, self.scalar, bits)))
+            if groups % chunks:
+                output = Mux(wide, canonical(wide_bits[part]), output)
+            m.d.comb += self.o[part].eq(output)
+        m.d.comb += self.ready.eq(full)
         return m
 
     def _request(self, m, wide, room):
@@ -177,41 +179,33 @@ class VectorReader(wiring.Component):
             ]
         return accepted
 
-    def _gather(self, m, present, taken, pieces, bits):
-        """Wide groups that cross words: piece by piece into a register.
-
-        With ``held``, nothing is fetched behind the last group of a step before it is taken: only
-        then it is known which words come next. If the step is a single group, it just stays.
-
-        Returns whether a piece is fetched, whether a group is whole, whether it is such a last
-        one, and whether the piece is the last one of its word.
-        """
-        core = self._core
-        groups, chunks = core.groups_per_word, core.chunks_per_wide
+    def _gather(self, m, present, pieces, bits, full, load, advance, step_end, other):
+        """Wide groups that cross words: piece by piece into a register, in place of ``load``."""
+        groups, chunks = self._core.groups_per_word, self._core.chunks_per_wide
         slot, word = Signal(range(max(2, groups))), Signal(range(chunks))
-        chunk = Signal(range(chunks))
-        full, closing, fetch, word_done = Signal(), Signal(), Signal(), Signal()
-        stays = closing & ~self.release & (groups == 1)
+        chunk, fetch = Signal(range(chunks)), Signal()
+        # A step of a single group that is held just stays where it is.
+        stays = self.held & (groups == 1)
         m.d.comb += [
-            fetch.eq(present & (~full | (taken & ~closing))),
-            word_done.eq(slot == groups - 1),
+            load.eq(0),
+            step_end.eq(word == chunks - 1),
+            fetch.eq(present & (~full | (self.take & ~stays))),
+            advance.eq(fetch & (slot == groups - 1)),
         ]
-        with m.If(taken & ~stays):
-            m.d.sync += [full.eq(0), closing.eq(0)]
+        with m.If(self.take & stays):
+            m.d.sync += full.eq(1)
         piece = _select(m, pieces, slot, "piece")
         with m.If(fetch):
             for index in range(chunks):
                 with m.If(chunk == index):
-                    m.d.sync += bits.word_select(index, core.group_width).eq(piece)
+                    m.d.sync += bits.word_select(index, self._core.group_width).eq(piece)
             m.d.sync += [chunk.eq(chunk + 1), slot.eq(slot + 1)]
-            with m.If(word_done):
-                m.d.sync += [slot.eq(0), word.eq(word + 1)]
-                with m.If(word == chunks - 1):
-                    m.d.sync += word.eq(0)
+            with m.If(slot == groups - 1):
+                m.d.sync += [slot.eq(0), word.eq(Mux(step_end, 0, word + 1))]
             with m.If(chunk == chunks - 1):
                 m.d.sync += [chunk.eq(0), full.eq(1)]
-                m.d.sync += closing.eq(self.held & word_done & (word == chunks - 1))
-        return fetch, full, closing, word_done
+        with m.If(other):
+            m.d.sync += [slot.eq(0), word.eq(0), chunk.eq(0)]
 
     def _widen(self, code):
         """The float32 number of an operand, still with subnormals."""

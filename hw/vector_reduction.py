@@ -20,9 +20,9 @@ class VectorReduction(wiring.Component):
     channel the even ones lie in one half of a lane's memory, the odd ones in the other; so a level
     of the tree, ``p[2k] + p[2k + 1]``, reads both, and its result k goes to half k mod 2 again.
 
-    From the last element to the last sum handed out: at most ``WAIT + 2 * STORED + 7 * groups``
-    cycles and those without ``room``. Idle after reset; then, and when it has ``finished``, all
-    partial sums count as +0.
+    From the last element to the last sum handed out: ``WAIT + 2 * STORED + 7 * groups`` cycles, a
+    constant few, and those without ``room``. Idle after reset; then, and when it has ``finished``,
+    all partial sums count as +0.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class VectorReduction(wiring.Component):
     Members
     -------
     step : In(1) -- a group reaches ``VectorLane.PARTIAL``
-    close : In(1) -- the last group of the last element has been issued to the lanes; no more
-        until ``finished``
+    close : In(1) -- the last group of the last element was issued to the lanes in the cycle
+        before; no more until ``finished``
     room : In(1) -- a result may be issued
     half, address, even_fresh, odd_fresh, tree, write, write_address : Out, to the lanes
     group : Out -- whose partial sums the tree adds
@@ -41,7 +41,7 @@ class VectorReduction(wiring.Component):
     """
 
     #: Cycles from ``close`` until all sums are stored.
-    WAIT = VectorLane.PARTIAL + VectorLane.STORED + 1
+    WAIT = VectorLane.PARTIAL + VectorLane.STORED - 3
 
     def __init__(self, groups):
         self._groups = groups
@@ -106,7 +106,7 @@ class VectorReduction(wiring.Component):
                 with m.If(self.tree & (group == groups - 1)):
                     m.d.sync += pair.eq(pair + 1)
                 with m.If(self.tree & last):
-                    m.d.sync += [pair.eq(0), level.eq(level + 1), wait.eq(VectorLane.STORED - 1)]
+                    m.d.sync += [pair.eq(0), level.eq(level + 1), wait.eq(VectorLane.STORED - 2)]
                     m.next = "WAIT"
                     with m.If(level == 2):
                         m.d.comb += self.finished.eq(1)

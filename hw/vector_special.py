@@ -20,7 +20,7 @@ class VectorSpecial(wiring.Component):
 
     Members
     -------
-    start : In(1) -- the operands stand from the next cycle to ``done``
+    start : In(1) -- not while ``busy``; the operands stand from now on to ``done``
     root : In(1), x, y : In(32 * lanes), active : In(lanes)
     busy : Out(1) -- from the cycle after ``start`` to ``done``
     load : Out(lanes), o : Out(32) -- a lane's result; +0 if it is not active

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from .config import BUFFER_ADDRESS_WIDTH
@@ -90,7 +90,9 @@ class VectorWalker(wiring.Component):
 
         first = nest.first.i0 & nest.first.i1 & nest.first.i2
         last = nest.last.i0 & nest.last.i1 & nest.last.i2
-        m.submodules.queue = queue = SyncFIFO(width=step_layout(core).size, depth=self.DEPTH)
+        m.submodules.queue = queue = SyncFIFOBuffered(
+            width=step_layout(core).size, depth=self.DEPTH
+        )
         room = Signal()
         m.d.comb += nest.next.eq(nest.valid & room)
         ready = queue.w_rdy & self.o.ready

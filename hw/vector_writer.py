@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from .bus import BufferWriteSignature
@@ -64,9 +64,9 @@ class VectorWriter(wiring.Component):
         m = Module()
         core = self._core
         groups, chunks, width = core.groups_per_word, core.chunks_per_wide, core.group_width
-        m.submodules.results = results = SyncFIFO(width=len(self.data), depth=self.DEPTH)
+        m.submodules.results = results = SyncFIFOBuffered(width=len(self.data), depth=self.DEPTH)
         # Steps under way: those of all reserved results, and a few that wait for operands.
-        m.submodules.steps = steps = SyncFIFO(
+        m.submodules.steps = steps = SyncFIFOBuffered(
             width=len(self.steps.payload), depth=max(8, 2 * self.DEPTH // groups)
         )
         m.d.comb += [

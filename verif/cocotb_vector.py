@@ -75,9 +75,8 @@ async def throughput(_):
     slow = 1 if groups % chunks == 0 else chunks
     pixels, blocks = 60, 3
     number = pixels * blocks * groups
-    # With one group in a word the vector stays; otherwise its groups are put together every time,
-    # and a cycle is lost with every pixel.
-    again = number * slow + pixels * blocks if slow > 1 and groups > 1 else number
+    # With one group in a word the vector stays; otherwise its groups are put together every time.
+    again = number * slow if groups > 1 else number
     chain = {"factor": Factor.Y, "y_source": Source.WIDE, "add": 1, "carry": Carry.Z}
     maps = {"z_source": Source.NARROW, "z_i0_stride": blocks}
     wide = {"wide": 1, "o_i0_stride": blocks * chunks}
