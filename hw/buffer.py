@@ -3,7 +3,7 @@
 The global buffer and the predictor memory are both made of this.
 """
 
-from amaranth.hdl import Array, Cat, Const, Module, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -17,10 +17,12 @@ __all__ = ["Buffer"]
 class Buffer(wiring.Component):
     """Banked memory that holds one operand per PE-array row in each word.
 
-    A client is served in the cycle in which it asks unless a client with a lower port number asks
-    for the same bank; reads and writes do not disturb each other. Throughput: one read and one
-    write per bank and cycle. Read latency: :data:`~hw.bus.BUFFER_READ_LATENCY` cycles. Contents
-    are undefined after reset and survive it.
+    The ports of a *channel* share its wires to the banks: in each cycle a channel serves one of
+    them and a bank one channel. A port is served in the cycle in which it asks unless one with a
+    lower number asks for the same bank or has the channel; reads and writes do not disturb each
+    other. Throughput: one word per channel and cycle. Read latency:
+    :data:`~hw.bus.BUFFER_READ_LATENCY` cycles. Contents are undefined after reset and survive it.
+    What a read gives in the cycle of a write to the same word is undefined.
 
     Addresses with bit 23 clear select the global buffer, with bit 23 set the predictor memory. An
     access outside the banks that exist is accepted, reads anything or is dropped, and is reported
@@ -31,8 +33,8 @@ class Buffer(wiring.Component):
     config : AdaGPConfig
     core : CoreConfig
         whose memories these are
-    readers, writers : int
-        number of ports
+    readers, writers : tuple of int
+        for each port the number of its channel
 
     Members
     -------
@@ -44,15 +46,16 @@ class Buffer(wiring.Component):
 
     def __init__(self, config, core, *, readers, writers):
         self.core = core
+        self.readers, self.writers = tuple(readers), tuple(writers)
         self.global_banks = config.buffer_banks if 0 in core.memories else 0
         self.bank_depth = config.buffer_bank_depth
         self.predictor_depth = config.predictor_memory_depth if 1 in core.memories else 0
         super().__init__(
             {
-                "read": In(BufferReadSignature(core)).array(readers),
-                "write": In(BufferWriteSignature(core)).array(writers),
-                "outside_read": Out(readers),
-                "outside_write": Out(writers),
+                "read": In(BufferReadSignature(core)).array(len(self.readers)),
+                "write": In(BufferWriteSignature(core)).array(len(self.writers)),
+                "outside_read": Out(len(self.readers)),
+                "outside_write": Out(len(self.writers)),
                 "outside_address": Out(BUFFER_ADDRESS_WIDTH),
             }
         )
@@ -71,6 +74,35 @@ class Buffer(wiring.Component):
         m.d.comb += hit.eq(Cat(hits))
         return hit
 
+    def _arbitrate(self, m, ports, hits, channels, name):
+        """Per channel: banks it serves (one bit at most), and the payload of the port it serves.
+
+        The payload is everything that the port brings, as one value.
+        """
+        banks = len(hits[0])
+        taken, busy = Const(0, banks), {channel: Const(0) for channel in channels}
+        serves = {channel: Const(0, banks) for channel in channels}
+        bring = dict.fromkeys(channels)
+        for port, hit, channel in reversed(list(zip(ports, hits, channels, strict=True))):
+            payload = [port.address] + ([port.data, port.enable] if name == "write" else [])
+            chosen, others = Cat(payload), bring[channel]
+            if others is not None:
+                chosen = Mux(port.valid & hit.any(), chosen, others)
+            bring[channel] = chosen
+        for port, hit, channel in zip(ports, hits, channels, strict=True):
+            asks = hit & (port.valid & ~busy[channel]).replicate(banks)
+            serves[channel] = serves[channel] | (asks & ~taken)
+            m.d.comb += port.ready.eq((hit & ~taken).any() & ~busy[channel] | ~hit.any())
+            taken = taken | asks
+            busy[channel] = busy[channel] | (port.valid & hit.any())
+        result = []
+        for channel in sorted(set(channels)):
+            serve = Signal(banks, name=f"{name}_channel{channel}_serves")
+            brought = Signal(len(bring[channel]), name=f"{name}_channel{channel}")
+            m.d.comb += [serve.eq(serves[channel]), brought.eq(bring[channel])]
+            result.append((serve, brought))
+        return result
+
     def elaborate(self, platform):
         m = Module()
         depths = [self.bank_depth] * self.global_banks
@@ -81,10 +113,10 @@ class Buffer(wiring.Component):
         writes = [self.write[i] for i in range(len(self.write))]
         read_hits = [self._decode(m, port.address, f"read{i}") for i, port in enumerate(reads)]
         write_hits = [self._decode(m, port.address, f"write{i}") for i, port in enumerate(writes)]
+        read_channels = self._arbitrate(m, reads, read_hits, self.readers, "read")
+        write_channels = self._arbitrate(m, writes, write_hits, self.writers, "write")
 
         outputs = []
-        read_grants = [[] for _ in reads]
-        write_grants = [[] for _ in writes]
         for bank, depth in enumerate(depths):
             ram = add_ram(
                 m,
@@ -95,40 +127,38 @@ class Buffer(wiring.Component):
                 granularity=self.core.group_width,
             )
             outputs.append(ram.read_data)
-
-            taken = Const(0)
-            for port, hits, grants in zip(reads, read_hits, read_grants, strict=True):
-                grants.append(hits[bank] & ~taken)
-                with m.If(port.valid & grants[-1]):
-                    m.d.comb += [ram.read_address.eq(port.address), ram.read_en.eq(1)]
-                taken = taken | (port.valid & hits[bank])
-            taken = Const(0)
-            for port, hits, grants in zip(writes, write_hits, write_grants, strict=True):
-                grants.append(hits[bank] & ~taken)
-                with m.If(port.valid & grants[-1]):
+            for serves, address in read_channels:
+                with m.If(serves[bank]):
+                    m.d.comb += [ram.read_address.eq(address), ram.read_en.eq(1)]
+            for serves, brought in write_channels:
+                data_at = BUFFER_ADDRESS_WIDTH
+                enable_at = data_at + self.core.word_width
+                # The wires of a single channel lead to all banks alike.
+                with m.If(serves[bank] | (len(write_channels) == 1)):
                     m.d.comb += [
-                        ram.write_address.eq(port.address),
-                        ram.write_data.eq(port.data),
-                        ram.write_en.eq(port.enable),
+                        ram.write_address.eq(brought[:data_at]),
+                        ram.write_data.eq(brought[data_at:enable_at]),
+                        ram.write_en.eq(
+                            brought[enable_at:] & serves[bank].replicate(len(ram.write_en))
+                        ),
                     ]
-                taken = taken | (port.valid & hits[bank])
 
         ports, hits = reads + writes, read_hits + write_hits
-        for port, hit, grants in zip(ports, hits, read_grants + write_grants, strict=True):
-            m.d.comb += port.ready.eq(Cat(grants).any() | ~hit.any())
+        for port, hit in zip(ports, hits, strict=True):
             with m.If(port.valid & ~hit.any()):
                 m.d.sync += self.outside_address.eq(port.address)
         m.d.sync += Cat(self.outside_read, self.outside_write).eq(
             Cat(port.valid & ~hit.any() for port, hit in zip(ports, hits, strict=True))
         )
 
-        for index, port in enumerate(reads):
-            select = Signal(range(max(len(depths), 2)), name=f"read{index}_select")
+        for channel, (serves, _address) in enumerate(read_channels):
+            select = Signal(range(max(len(depths), 2)), name=f"channel{channel}_select")
+            data = Signal(self.core.word_width, name=f"channel{channel}_data")
             for bank in range(len(depths)):
-                with m.If(read_hits[index][bank]):
+                with m.If(serves[bank]):
                     m.d.sync += select.eq(bank)
-            if len(depths) == 1:
-                m.d.sync += port.data.eq(outputs[0])
-            else:
-                m.d.sync += port.data.eq(Array(outputs)[select])
+            m.d.sync += data.eq(Array(outputs)[select] if len(depths) > 1 else outputs[0])
+            for port, number in zip(reads, self.readers, strict=True):
+                if number == channel:
+                    m.d.comb += port.data.eq(data)
         return m

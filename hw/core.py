@@ -26,6 +26,9 @@ CORE_EVENTS = (*MATMUL_EVENTS, "post_busy", "post_stall", "load_busy", "store_bu
 
 _READERS = ("weights", "x", "store")
 _WRITERS = ("load", "post")
+#: Channels of the buffer: vectors have one of their own, what comes now and then shares.
+_READ_CHANNELS = (0, 1, 0)
+_WRITE_CHANNELS = (0, 0)
 
 
 class Core(wiring.Component):
@@ -33,8 +36,8 @@ class Core(wiring.Component):
 
     LOAD fills the buffer from DRAM, MATMUL streams it through the array into the accumulators,
     POST turns sums into operands in the buffer, STORE writes them to DRAM; the four work at the
-    same time. Weights are read before vectors before stores where they meet in a buffer bank;
-    loads are written before post-processed results.
+    same time. Weights are read before vectors before stores where they meet in a buffer bank, and
+    weights before stores in any case; loads are written before post-processed results.
 
     Reset and the sequencer's clear make all queues empty and all engines idle; buffer and
     accumulator contents survive.
@@ -83,7 +86,7 @@ class Core(wiring.Component):
         config, core = self.config, self.core
 
         m.submodules.buffer = buffer = Buffer(
-            config, core, readers=len(_READERS), writers=len(_WRITERS)
+            config, core, readers=_READ_CHANNELS, writers=_WRITE_CHANNELS
         )
         m.submodules.load = load = LoadEngine(config, core)
         m.submodules.matrix = matrix = MatrixUnit(config, core)

@@ -1,5 +1,6 @@
 """cocotb benches of the on-chip operand memory, compared with a Python model in every cycle."""
 
+import json
 import os
 from collections import deque
 
@@ -9,6 +10,8 @@ from hw.bus import BUFFER_READ_LATENCY
 from hw.config import BUFFER_ADDRESS_WIDTH
 from verif import cocotb_support as support
 
+#: JSON: ``readers`` and ``writers`` of the buffer.
+CHANNELS_VARIABLE = "ADAGP_BUFFER_CHANNELS"
 _PREDICTOR = 1 << (BUFFER_ADDRESS_WIDTH - 1)
 
 
@@ -32,14 +35,15 @@ class Model:
         inside = 0 in self.core.memories and number < self.config.buffer_banks
         return number if inside else None
 
-    def ready(self, requests):
+    def ready(self, requests, channels):
         """Which of ``requests`` (address or None, by port) are accepted in this cycle."""
-        taken, ready = set(), []
-        for address in requests:
+        taken, busy, ready = set(), set(), []
+        for address, channel in zip(requests, channels, strict=True):
             bank = None if address is None else self.bank(address)
-            ready.append(bank is None or bank not in taken)
-            if bank is not None:
+            ready.append(bank is None or (bank not in taken and channel not in busy))
+            if bank is not None and channel not in busy:
                 taken.add(bank)
+                busy.add(channel)
         return ready
 
     def write(self, address, value, enable):
@@ -104,6 +108,7 @@ async def _traffic(dut, *, cycles, density, outside_share, name):
     rng = support.generator(f"{name} {density} {outside_share}")
     model = Model(config, core)
     reads, writes = _ports(dut, "read"), _ports(dut, "write")
+    channels = json.loads(os.environ[CHANNELS_VARIABLE])
     assert reads and writes, "the bench found no ports"
     good, bad = _addresses(config, core, rng), _outside(config, core)
     await support.start(dut)
@@ -151,8 +156,8 @@ async def _traffic(dut, *, cycles, density, outside_share, name):
                 )
 
         expected_ready = [
-            *model.ready(requests[: len(reads)]),
-            *model.ready(requests[len(reads) :]),
+            *model.ready(requests[: len(reads)], channels["readers"]),
+            *model.ready(requests[len(reads) :], channels["writers"]),
         ]
         missing, written = {}, set()
         accepted = []

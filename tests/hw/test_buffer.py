@@ -8,6 +8,7 @@ from hw.buffer import Buffer
 from hw.config import make_config
 from hw.shared import emit_verilog
 from verif import runner
+from verif.cocotb_buffer import CHANNELS_VARIABLE
 from verif.cocotb_support import CONFIG_VARIABLE
 
 SIZES = {
@@ -23,27 +24,38 @@ SIZES = {
 
 @pytest.mark.parametrize(
     ("variant", "core_index", "readers", "writers"),
-    [("baseline", 0, 3, 2), ("efficient", 0, 3, 2), ("max", 1, 2, 1)],
+    [
+        ("baseline", 0, (0, 1, 0), (0, 0)),
+        ("baseline", 0, (0, 1, 2), (1, 0)),
+        ("efficient", 0, (0, 1, 1, 0), (0, 1, 0)),
+        ("max", 1, (0, 1), (0,)),
+    ],
 )
 def test_random_traffic(variant, core_index, readers, writers, seed):
     config = make_config(variant=variant, preset="tiny", **SIZES)
     buffer = Buffer(config, config.cores[core_index], readers=readers, writers=writers)
-    result = run(emit_verilog(buffer, name="buffer"), config, core_index, seed)
+    result = run(emit_verilog(buffer, name="buffer"), buffer, config, core_index, seed)
     assert len(result.tests) == 4
 
 
 def test_a_wrong_memory_is_found(seed):
     config = make_config(variant="baseline", preset="tiny", **SIZES)
-    text = emit_verilog(Buffer(config, config.cores[0], readers=3, writers=2), name="buffer")
+    buffer = Buffer(config, config.cores[0], readers=(0, 1, 0), writers=(0, 0))
+    text = emit_verilog(buffer, name="buffer")
     assert "if (write_en[1])" in text
     with pytest.raises(runner.SimulationFailed, match=r"read port \d+, word 0x.* expected 0x"):
-        run(text.replace("if (write_en[1])", "if (write_en[0])"), config, 0, seed)
+        run(text.replace("if (write_en[1])", "if (write_en[0])"), buffer, config, 0, seed)
 
 
-def run(text, config, core_index, seed):
+def run(text, buffer, config, core_index, seed):
+    channels = {"readers": buffer.readers, "writers": buffer.writers}
     return runner.run(
         runner.build(text, toplevel="buffer"),
         "verif.cocotb_buffer",
         seed=seed,
-        extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict()), "ADAGP_CORE": core_index},
+        extra_env={
+            CONFIG_VARIABLE: json.dumps(config.as_dict()),
+            CHANNELS_VARIABLE: json.dumps(channels),
+            "ADAGP_CORE": core_index,
+        },
     )
