@@ -26,9 +26,11 @@ def command_chunks(opcode):
 class Semaphores(wiring.Component):
     """Token counters shared by all queues.
 
-    In each cycle one queue may take tokens and one may give tokens; lower port numbers go first.
-    A ``take`` is granted when every counter in its mask is above zero, and lowers them together.
-    Counters hold 0 to 15 and are 0 after reset; a token too many is reported on ``error`` (code
+    Takes have their turns, a port per cycle: what a port offers in its turn is granted in the next
+    cycle when every counter in its mask is above zero then, and lowers them together. So a take
+    waits up to ``max(queues, 2)`` cycles longer than its tokens. Of the gives the lowest port is
+    accepted in each cycle; its tokens count in the next and can be taken after that. Counters hold
+    0 to 15 and are 0 after reset; a token too many is reported on ``error`` (code
     ``SEMAPHORE_OVERFLOW``, the number of the lowest such counter).
 
     Members
@@ -55,20 +57,29 @@ class Semaphores(wiring.Component):
         m = Module()
         above = Signal(self.count)
         taken, given = Signal(self.count), Signal(self.count)
+        takes, gives = ([ports[i] for i in range(self.queues)] for ports in (self.take, self.give))
 
-        busy = Const(0)
-        for port in (self.take[i] for i in range(self.queues)):
-            able = port.valid & (port.payload & ~above == 0)
-            m.d.comb += port.ready.eq((port.payload & ~above == 0) & ~busy)
-            with m.If(able & ~busy):
-                m.d.comb += taken.eq(port.payload)
-            busy = busy | able
-        busy = Const(0)
-        for port in (self.give[i] for i in range(self.queues)):
+        # With two turns at least, no port is looked at again before it knows the answer.
+        turn = Signal(max(self.queues, 2), init=1)
+        m.d.sync += turn.eq(turn.rotate_left(1))
+        wanted, asking = Signal(self.count, reset_less=True), Signal(self.queues)
+        able = Signal()
+        m.d.sync += [
+            wanted.eq(_chosen(turn, takes)),
+            asking.eq(turn & Cat(port.valid for port in takes)),
+        ]
+        m.d.comb += [
+            able.eq(wanted & ~above == 0),
+            taken.eq(wanted & (able & asking.any()).replicate(self.count)),
+            *(port.ready.eq(asking[index] & able) for index, port in enumerate(takes)),
+        ]
+
+        first, busy = [], Const(0)
+        for port in gives:
             m.d.comb += port.ready.eq(~busy)
-            with m.If(port.valid & ~busy):
-                m.d.comb += given.eq(port.payload)
+            first.append(port.valid & ~busy)
             busy = busy | port.valid
+        m.d.sync += given.eq(_chosen(first, gives))
 
         overflow = Signal(self.count)
         for index in range(self.count):
@@ -89,6 +100,14 @@ class Semaphores(wiring.Component):
         m.d.sync += [self.error.valid.eq(overflow.any()), self.error.address.eq(number)]
         m.d.comb += self.error.code.eq(ErrorCode.SEMAPHORE_OVERFLOW)
         return m
+
+
+def _chosen(select, ports):
+    """Payload of the port whose bit of ``select`` is set, 0 if there is none."""
+    chosen = Const(0)
+    for bit, port in zip(select, ports, strict=False):
+        chosen = chosen | (port.payload & bit.replicate(len(port.payload)))
+    return chosen
 
 
 class CommandQueue(wiring.Component):
