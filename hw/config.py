@@ -314,13 +314,15 @@ PRESETS = {
         },
     ),
     "ulx3s": (
-        "8 x 8 PEs and 4 x 8 for the predictor; sized for an ECP5-85",
+        "4 x 8 PEs and 4 x 4 for the predictor; fits an ECP5-85",
         {
             "technology": "ecp5",
-            "rows": 8,
+            "rows": 4,
             "columns": 8,
             "predictor_rows": 4,
-            "predictor_columns": 8,
+            "predictor_columns": 4,
+            "post_lanes": 1,
+            "predictor_post_lanes": 1,
             "accumulator_depth": 256,
             "predictor_accumulator_depth": 128,
             "buffer_banks": 4,
