@@ -29,8 +29,8 @@ __all__ = [
 Operation = enum.IntEnum("Operation", "CHAIN DIVIDE ROOT", start=0)
 Source = enum.IntEnum("Source", "NARROW WIDE IMMEDIATE COEFFICIENT", start=0)
 Term = enum.IntEnum("Term", "X ADD SUBTRACT IMMEDIATE", start=0)
-Factor = enum.IntEnum("Factor", "ONE Y Z U IMMEDIATE COEFFICIENT", start=0)
-Carry = enum.IntEnum("Carry", "Y Z IMMEDIATE COEFFICIENT", start=0)
+Factor = enum.IntEnum("Factor", "ONE Y Z U", start=0)
+Carry = enum.IntEnum("Carry", "Y Z", start=0)
 Condition = enum.IntEnum("Condition", "ALWAYS GREATER POSITIVE EQUAL", start=0)
 Watch = enum.IntEnum("Watch", "NONE FIRST MORE", start=0)
 
@@ -127,7 +127,6 @@ class VectorMachine:
     def _chain(self, unit, command, x, y, z, active):
         """(cb, steps, rows) float32 bits; operations that do not count raise no flags."""
         immediate = _canonical(np.uint32(command["immediate"]))
-        coefficient = _canonical(np.uint32(self.coefficients[command["coefficient"]]))
         taken = active & np.ones(x.shape, bool)
         match command["condition"]:
             case Condition.GREATER:
@@ -146,11 +145,10 @@ class VectorMachine:
             u = _where(taken, unit.subtract, x, y)
         v = u
         if command["factor"] != Factor.ONE:
-            factors = (_ONE, y, z, u, immediate, coefficient)
-            v = _where(taken, unit.multiply, u, factors[command["factor"]])
+            v = _where(taken, unit.multiply, u, (_ONE, y, z, u)[command["factor"]])
         if command["negate_product"]:
             v = negate(v)
-        carry = np.broadcast_to((y, z, immediate, coefficient)[command["carry"]], x.shape)
+        carry = (y, z)[command["carry"]]
         w = v
         if command["add"]:
             w = _where(taken, unit.add, v, negate(carry) if command["negate_carry"] else carry)
@@ -193,7 +191,7 @@ def _check(command):
     counts = [name for name in command if name.endswith("_count") and command[name] < 1]
     if counts:
         raise ValueError(f"{counts[0]} must be at least 1, not {command[counts[0]]}")
-    kinds = {"operation": Operation, "factor": Factor, "watch": Watch}
+    kinds = {"operation": Operation, "watch": Watch}
     for name, kind in kinds.items():
         if command[name] not in set(kind):
             raise ValueError(f"{name} must be one of {[int(k) for k in kind]}, not {command[name]}")

@@ -65,8 +65,6 @@ class Factor(enum.IntEnum):
     Y = 1
     Z = 2
     U = 3
-    IMMEDIATE = 4
-    COEFFICIENT = 5
 
 
 class Carry(enum.IntEnum):
@@ -74,8 +72,6 @@ class Carry(enum.IntEnum):
 
     Y = 0
     Z = 1
-    IMMEDIATE = 2
-    COEFFICIENT = 3
 
 
 class Condition(enum.IntEnum):
@@ -120,9 +116,9 @@ VECTOR = (
         for name in VECTOR_STREAMS[:-1]
     ),
     Field("term", 2, "u = X, X + Y, X - Y or the immediate", enum=Term),
-    Field("factor", 3, "v = u times this", enum=Factor),
+    Field("factor", 2, "v = u times this", enum=Factor),
     Field("negate_product", 1, "v with its sign turned"),
-    Field("carry", 2, "the number C that goes along", enum=Carry),
+    Field("carry", 1, "the number C that goes along", enum=Carry),
     Field("add", 1, "w = v + C; otherwise w = v"),
     Field("negate_carry", 1, "w = v - C"),
     Field("condition", 2, "when the result is w", enum=Condition),

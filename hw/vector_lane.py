@@ -51,8 +51,8 @@ class VectorLane(wiring.Component):
     -------
     x, y, z : In(32), active : In(1) -- an element; lanes that are not active give 0 and no flags
     valid : In(1)
-    term, factor, carry, condition, negate_product, negate_carry, add, keep, wide, immediate,
-        coefficient : In -- fields of the command, constant while in use
+    term, factor, carry, condition, negate_product, negate_carry, add, keep, wide,
+        immediate : In -- fields of the command, constant while in use
     reduce : In(1) -- add to partial sums
     half, address : In -- :attr:`PARTIAL` cycles after the operands: the place of the partial sum
     even_fresh, odd_fresh : In(1) -- partial sums of that half count as +0
@@ -79,14 +79,14 @@ class VectorLane(wiring.Component):
         address = range(max(partials, 2))
         ones = "active valid negate_product negate_carry add keep wide reduce half tree "
         ones += "tree_active even_fresh odd_fresh slow direct_load stored"
-        numbers = ("x", "y", "z", "immediate", "coefficient", "direct")
+        numbers = ("x", "y", "z", "immediate", "direct")
         super().__init__(
             {
                 **dict.fromkeys(numbers, In(32)),
                 **dict.fromkeys(ones.split(), In(1)),
                 "term": In(2),
-                "factor": In(3),
-                "carry": In(2),
+                "factor": In(2),
+                "carry": In(1),
                 "condition": In(2),
                 "address": In(address),
                 "write": In(2),
@@ -106,26 +106,19 @@ class VectorLane(wiring.Component):
         x, y, z = self.x, self.y, self.z
 
         # What goes along: the factor to the multiplier, the carry to the second adder and on.
-        sources = [y, z, self.immediate, self.coefficient]
         m.submodules.factors = factors = DelayLine(32, self.PARTIAL - multiplier.LATENCY)
         with m.Switch(self.factor):
-            for code, source in (
-                (Factor.Y, y),
-                (Factor.Z, z),
-                (Factor.IMMEDIATE, self.immediate),
-                (Factor.COEFFICIENT, self.coefficient),
-            ):
+            for code, source in ((Factor.Y, y), (Factor.Z, z)):
                 with m.Case(code):
                     m.d.comb += factors.i.eq(source)
             with m.Default():
                 m.d.comb += factors.i.eq(_ONE)
         m.submodules.carries = carries = DelayLine(32, self.PARTIAL)
         m.submodules.others = others = DelayLine(32, _NEXT)
-        with m.Switch(self.carry):
-            for code, source in zip(Carry, sources, strict=True):
-                with m.Case(code):
-                    m.d.comb += carries.i.eq(source)
-        m.d.comb += others.i.eq(carries.o)
+        m.d.comb += [
+            carries.i.eq(Mux(self.carry == Carry.Z, z, y)),
+            others.i.eq(carries.o),
+        ]
 
         # Cycle 0: the condition, the operands of the first adder.
         taken = Signal()

@@ -42,7 +42,8 @@ class VectorReader(wiring.Component):
         arrive :data:`~hw.bus.BUFFER_READ_LATENCY` cycles after a request is accepted
     ready : Out(1) -- ``o`` is the group after the ones taken
     take : In(1) -- only with ``ready``
-    release : In(1) -- with the last group of a step: the next step has other words
+    release : In(1) -- the cycle after the last group of a step was taken: the next step has other
+        words; with ``held``, ``ready`` does not count in that cycle
     o : Out(32 * post_lanes)
     """
 
@@ -72,7 +73,7 @@ class VectorReader(wiring.Component):
         core = self._core
         groups, chunks, lanes = core.groups_per_word, core.chunks_per_wide, core.post_lanes
         wide = self.source == Source.WIDE
-        scalar = (self.source == Source.IMMEDIATE) | (self.source == Source.COEFFICIENT)
+        scalar = self.source[1]
 
         # Words: places from ``base`` on are in use, to ``asked``, filled to ``filled``; ``place``
         # is being given out.
@@ -84,27 +85,35 @@ class VectorReader(wiring.Component):
         head, write = words.read_port(domain="comb"), words.write_port()
         accepted = self._request(m, wide, (asked - base)[: len(base)] != self.DEPTH)
         arrived = delay(m, accepted, BUFFER_READ_LATENCY, name="arrived")
-        m.d.sync += [asked.eq(asked + accepted), filled.eq(filled + arrived)]
+        filled_next = Signal(pointer)
+        m.d.comb += filled_next.eq(filled + arrived)
+        m.d.sync += [asked.eq(asked + accepted), filled.eq(filled_next)]
         m.d.comb += [
             head.addr.eq(place),
             write.addr.eq(filled),
             write.data.eq(self.data),
             write.en.eq(arrived),
         ]
-        present = place != filled
+        present = Signal()
 
         # Groups, up to one ahead. ``advance`` uses a word up, the last one of its step with
         # ``step_end``; words that are held are begun again until they are released.
         full = Signal()
         advance, step_end, other = Signal(), Signal(), Signal()
         m.d.comb += other.eq(self.held & ~scalar & self.release)
+        further, following = Signal(pointer), Signal(pointer)
+        m.d.comb += [further.eq(place + 1), following.eq(base + Mux(wide, chunks, 1))]
+        m.d.sync += present.eq(place != filled_next)
         with m.If(advance):
-            m.d.sync += place.eq(Mux(step_end & self.held, base, place + 1))
+            with m.If(step_end & self.held):
+                m.d.sync += [place.eq(base), present.eq(1)]
+            with m.Else():
+                m.d.sync += [place.eq(further), present.eq(further != filled_next)]
             with m.If(~self.held):
-                m.d.sync += base.eq(place + 1)
+                m.d.sync += base.eq(further)
         with m.If(other):
-            following = (base + Mux(wide, chunks, 1))[: len(base)]
             m.d.sync += [base.eq(following), place.eq(following)]
+            m.d.sync += present.eq(following != filled_next)
         width = core.group_width
         pieces = [head.data[width * index : width * (index + 1)] for index in range(groups)]
         group = Signal(range(max(2, groups)))
@@ -148,7 +157,7 @@ class VectorReader(wiring.Component):
             if groups % chunks == 0:
                 bits = Mux(wide, wide_bits[part], bits)
             output = Signal(32, name=f"output{lane}", reset_less=True)
-            with m.If(load):
+            with m.If(~full | self.take):
                 m.d.sync += output.eq(canonical(Mux(scalar, self.scalar, bits)))
             if groups % chunks:
                 output = Mux(wide, canonical(wide_bits[part]), output)
@@ -241,3 +250,6 @@ def _select(m, choices, index, name):
         with m.Default():
             m.d.comb += result.eq(choices[-1])
     return result
+
+
+assert [bool(source & 2) for source in Source] == [False, False, True, True]

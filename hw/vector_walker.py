@@ -38,7 +38,8 @@ class VectorWalker(wiring.Component):
     start : In(1)
     x, y, z : ``Out(stream of word addresses)``; a stream that is held gets the first step of each
         ``cb`` only, one that does not come from the buffer nothing
-    x_held, y_held, z_held : Out(1) -- the stream reads the same words in all steps of a ``cb``
+    x_held, y_held, z_held : Out(1) -- the stream reads the same words in all steps of a ``cb``,
+        and there are several
     o : ``Out(stream)`` of the address of a step and whether it is the last of all; for a reduction
         the last step of each ``cb`` only
     steps : ``Out(stream of step_layout(core))``
@@ -96,6 +97,7 @@ class VectorWalker(wiring.Component):
         room = Signal()
         m.d.comb += nest.next.eq(nest.valid & room)
         ready = queue.w_rdy & self.o.ready
+        repeats = Cat(command[f"{loop}_count"] != 1 for loop in _INNER).any()
         for name in _OPERANDS:
             m.submodules[f"{name}_addresses"] = addresses = SkidBuffer(BUFFER_ADDRESS_WIDTH)
             source = command[f"{name}_source"]
@@ -103,7 +105,7 @@ class VectorWalker(wiring.Component):
             # Constant during a command.
             used, kept = Signal(name=f"{name}_used"), getattr(self, f"{name}_held")
             moves = Cat(command[f"{name}_{loop}_stride"] for loop in _INNER).any()
-            m.d.sync += [used.eq(stream_used), kept.eq(~moves)]
+            m.d.sync += [used.eq(stream_used), kept.eq(stream_used & repeats & ~moves)]
             m.d.comb += [
                 addresses.i.valid.eq(nest.next & used & (~kept | first)),
                 addresses.i.payload.eq(nest.value[name]),

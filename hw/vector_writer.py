@@ -77,8 +77,11 @@ class VectorWriter(wiring.Component):
             results.w_data.eq(self.data),
         ]
         reserved = Signal(range(self.DEPTH + 1))
-        m.d.comb += self.room.eq(reserved != self.DEPTH)
-        m.d.sync += reserved.eq(reserved + self.reserve - results.r_en)
+        m.d.sync += [
+            reserved.eq(reserved + self.reserve - results.r_en),
+            # A cycle late, so one place is kept for a reservation in between.
+            self.room.eq(reserved < self.DEPTH - 1),
+        ]
 
         # A step gives its result to the word in pieces: all of it, or one group at a time.
         whole = groups % chunks == 0

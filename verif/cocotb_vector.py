@@ -212,7 +212,7 @@ async def errors(_):
     rng = random.Random(cocotb.RANDOM_SEED)
     bench = await start(config, core, rng)
     cases = [{f"{loop}_count": 0} for loop in VECTOR_LOOPS]
-    cases += [{"operation": 3}, {"factor": 6}, {"factor": 7}, {"watch": 3}]
+    cases += [{"operation": 3}, {"watch": 3}]
     cases += [{"reduce": 1, "add": 1}, {"reduce": 1, "condition": Condition.EQUAL}]
     cases += [{"reduce": 1, "operation": Operation.ROOT}]
     cases += [{"watch": Watch.FIRST, "operation": Operation.DIVIDE}]

@@ -248,7 +248,6 @@ def random_command(rng, machine, *, limit=50):
         values |= {f"{n}_count": c for n, c in zip(VECTOR_LOOPS, counts, strict=True)}
     values |= {item.name: rng.randrange(1 << item.width) for item in VECTOR[: _index("channels")]}
     values["operation"] = operation
-    values["factor"] = rng.randrange(6)
     values["condition"] = rng.choice((0, 0, *Condition))
     values["watch"] = rng.choice((0, *Watch)) if operation == Operation.CHAIN else 0
     values["guarded"] = int(rng.random() < 0.1)

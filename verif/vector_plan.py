@@ -98,18 +98,19 @@ class Plan:
         values = values.view("<u4") if view.wide else values
         return values[..., : view.shape[3]]
 
-    def emit(self, o: View, x, y=0.0, z=0.0, *, immediate=None, coefficient=None, **fields):
-        """One command. Operands are views or numbers; a vector goes with every pixel.
+    def emit(self, o: View, x, y=None, z=None, *, immediate=None, **fields):
+        """One command. Operands are views, numbers or coefficient registers; a vector goes with
+        every pixel.
 
-        At most one number may be an immediate and one a coefficient. Loops are those of ``o``, or
-        of ``x`` for a reduction. Returns ``o``.
+        There is one immediate, which ``immediate`` and all numbers have to share. Loops are those
+        of ``o``, or of ``x`` for a reduction. Returns ``o``.
         """
         loops = x if fields.get("reduce") else o
         counts = loops.shape[2::-1]
         values = defaults() | {f"{n}_count": c for n, c in zip(_LOOPS, counts, strict=True)}
         values |= {"cb_count": -(-o.shape[3] // self.rows), "channels": o.shape[3]}
         numbers = [] if immediate is None else [immediate]
-        registers = [] if coefficient is None else [coefficient]
+        registers = []
         for name, operand in (("x", x), ("y", y), ("z", z), ("o", o)):
             if isinstance(operand, View):
                 # A vector goes along with every pixel, whatever the strides of its one pixel.
@@ -128,7 +129,7 @@ class Plan:
                 registers.append(operand)
             else:
                 values[f"{name}_source"] = Source.IMMEDIATE
-                numbers += [operand] if operand else []
+                numbers += [] if operand is None else [operand]
         if len(set(numbers)) > 1 or len({register.index for register in registers}) > 1:
             raise ValueError(f"One command cannot hold {numbers} and {registers}")
         values["immediate"] = int(constant(numbers[0])) if numbers else 0
@@ -141,19 +142,12 @@ class Plan:
     # What most commands are.
 
     def scale(self, o, x, factor, **options):
-        """``x * factor``; a view or a number."""
-        if isinstance(factor, View):
-            return self.emit(o, x, factor, factor=Factor.Y, **options)
-        if isinstance(factor, Coefficient):
-            return self.emit(o, x, factor=Factor.COEFFICIENT, coefficient=factor, **options)
-        return self.emit(o, x, factor=Factor.IMMEDIATE, immediate=factor, **options)
+        """``x * factor``."""
+        return self.emit(o, x, factor, factor=Factor.Y, **options)
 
     def scale_add(self, o, x, factor, addend, **options):
         """``x * factor + addend``."""
-        if isinstance(factor, View):
-            options |= {"carry": Carry.Z, "add": 1}
-            return self.emit(o, x, factor, addend, factor=Factor.Y, **options)
-        return self.scale(o, x, factor, y=addend, carry=Carry.Y, add=1, **options)
+        return self.emit(o, x, factor, addend, factor=Factor.Y, carry=Carry.Z, add=1, **options)
 
     def add(self, o, x, y, *, subtract=False):
         """``x + y`` or ``x - y``."""

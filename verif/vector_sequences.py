@@ -67,8 +67,8 @@ def update_running(plan, running, value, *, momentum, factor=None):
     if factor is not None:
         value = plan.scale(plan.vector(value.shape[3]), value, factor)
     return plan.emit(
-        running, value, running, term=Term.SUBTRACT, factor=Factor.IMMEDIATE, immediate=momentum,
-        carry=Carry.Y, add=1,
+        running, value, running, momentum, term=Term.SUBTRACT, factor=Factor.Z, carry=Carry.Y,
+        add=1,
     )  # fmt: skip
 
 
