@@ -51,6 +51,7 @@ class VectorSpecial(wiring.Component):
         lane = Signal(range(max(2, self._lanes)))
         waiting = Signal()
         finished = Signal()
+        present = Signal(self._lanes, reset_less=True)
         request = unit.i.payload
         m.d.comb += request.operation.eq(
             Mux(self.root, SpecialOperation.SQUARE_ROOT, SpecialOperation.DIVIDE)
@@ -58,7 +59,7 @@ class VectorSpecial(wiring.Component):
         with m.Switch(lane):
             for index in range(self._lanes):
                 with m.Case(index):
-                    active = self.active[index]
+                    active = present[index]
                     m.d.comb += [
                         request.a.eq(self.x[32 * index : 32 * (index + 1)]),
                         request.b.eq(self.y[32 * index : 32 * (index + 1)]),
@@ -79,5 +80,5 @@ class VectorSpecial(wiring.Component):
         with m.If(self.done):
             m.d.sync += [self.busy.eq(0), lane.eq(0)]
         with m.If(self.start):
-            m.d.sync += self.busy.eq(1)
+            m.d.sync += [self.busy.eq(1), present.eq(self.active)]
         return m

@@ -82,7 +82,7 @@ class Bench:
     async def step(self):
         """One cycle: look at the outputs in its middle, answer, go to the middle of the next."""
         dut = self.dut
-        served = False
+        served, reads = False, []
         for name in _PORTS:
             valid, address, ready_port, data = self._ports[name]
             ready = self.rng.random() >= self.busy_read and not (self.single and served)
@@ -100,6 +100,7 @@ class Bench:
                 self.reads[name] += 1
                 served = True
                 answer = int.from_bytes(self.memory[int(address.value)].tobytes(), "little")
+                reads.append(int(address.value))
             self._data[name].append(answer)
 
         ready = self.rng.random() >= self.busy_write
@@ -114,6 +115,7 @@ class Bench:
             if self._held is not None:
                 assert write == self._held, f"write changed while stalled: {self._held} -> {write}"
             if ready:
+                assert write[0] not in reads, f"word {write[0]} read in the cycle of its write"
                 self._store(*write)
                 write = None
         else:
