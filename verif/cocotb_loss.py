@@ -92,8 +92,9 @@ async def back_to_back(_):
             await bench.issue(command)
         writes += [write for part in batch.writes for write in part]
         commands += len(batch.commands)
-    while len(bench.done) < commands:
+    for _ in range(20_000):
         await bench.step()
+    assert len(bench.done) == commands, f"{len(bench.done)} of {commands} commands done"
     check(core, config.format, "all", bench.take()[0], writes)
 
 

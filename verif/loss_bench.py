@@ -26,8 +26,10 @@ __all__ = ["Batch", "Bench", "check", "configuration", "pack", "random_batch", "
 
 WORDS = 1 << 14
 SPECIAL = (0, 0x80000000, 1, 0x80400000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001,
-           0x7F7FFFFF, 0xFF7FFFFF, 0x00800000, 0x00800001, 0x00900000, 0x80800001,
-           0x80900000)  # fmt: skip
+           0x7F7FFFFF, 0xFF7FFFFF, 0x00800000, 0x80800001)  # fmt: skip
+
+#: Numbers whose differences are too small for float32.
+TINY = (0, 0x80000000, 1, 0x00800000, 0x00800001, 0x00900000, 0x80800000, 0x80800001, 0x80900000)
 
 
 def configuration():
@@ -197,6 +199,8 @@ def random_numbers(rng, shape, special):
         values = np.round(values)
     bits = encode(FLOAT32, values)
     if special:
+        if rng.random() < 0.3:
+            return generator.choice(np.array(TINY, np.uint32), shape)
         chosen = generator.random(shape) < rng.choice((0.02, 0.3, 1.0))
         bits = np.where(chosen, generator.choice(np.array(SPECIAL, np.uint32), shape), bits)
         anywhere = generator.integers(0, 1 << 32, shape, dtype=np.uint32)
