@@ -181,6 +181,7 @@ async def stop(_):
     for moment in range(0, 75, 3):
         values = random_command(rng, bench.machine)
         values |= {"guarded": 0, "o_i2_stride": 0, "x_i2_stride": 0, "y_i2_stride": 0}
+        bench.overlapping = True
         await bench.issue(values | {"z_i2_stride": 0, "i2_count": 100})
         for _ in range(moment):
             await bench.step()
@@ -202,6 +203,7 @@ async def stop(_):
         assert len(bench.done) == count, f"done after a stop in cycle {moment}"
         dut.stop.value = 0
         await bench.step()
+        bench.overlapping = False
         await bench.execute(random_command(rng, bench.machine, limit=20))
 
 
