@@ -119,6 +119,19 @@ async def throughput(_):
 
 
 @cocotb.test()
+async def slow_writes(_):
+    """More results than places for them, while the buffer hardly takes any: none is lost."""
+    config, core = configuration()
+    rng = random.Random(cocotb.RANDOM_SEED)
+    bench = await start(config, core, rng, busy_write=0.97)
+    for wide in (0, 1):
+        pixels = 100
+        values = map_command(core, bench.machine, pixels=pixels, blocks=1, wide=wide)
+        values["o_i0_stride"] = core.chunks_per_wide if wide else 1
+        await bench.execute(values)
+
+
+@cocotb.test()
 async def held_words_are_read_once(_):
     """A stream without strides is read once per ``cb``, a scalar never."""
     config, core = configuration()
