@@ -40,7 +40,6 @@ __all__ = [
     "bias_gradient",
     "input_gradient",
     "linear_input_gradient",
-    "pixel_block",
     "weight_gradient",
 ]
 
@@ -121,19 +120,17 @@ def weight_gradient(
     dilation=1,
     groups=1,
     rows: int,
-    block=None,
 ):
     """Gradient (O, I / groups, KH, KW) of a convolution's weights: float32, from +0 on.
 
-    K tiles are blocks of ``rows`` output pixels, in order of images, then rows, then columns.
-    Lanes outside the output map hold +0 on both sides; inside it, input pixels of the padding are
-    +0 and are multiplied like any other.
+    A K tile is ``rows`` consecutive output pixels in order of images, then rows, then columns.
+    Lanes behind the last pixel hold +0 on both sides; input pixels of the padding are +0 and are
+    multiplied like any other.
 
     Parameters
     ----------
     x_bits, dy_bits : (N, H, W, I) and (N, HO, WO, O) operand codes
     kernel : (KH, KW) or one number
-    block : (images, rows, columns) of a block, of product ``rows``; :func:`pixel_block` by default
     """
     x, dy = np.asarray(x_bits), np.asarray(dy_bits)
     check_maps(fmt, rows, x=x, dy=dy)
@@ -157,8 +154,7 @@ def weight_gradient(
         ],
         axis=-1,
     ).reshape(*dy.shape[:3], inputs, kernel_h * kernel_w)
-    block = pixel_block(*dy.shape[:3], rows) if block is None else tuple(block)
-    patches, tiles = _pixel_tiles(patches, block, rows), _pixel_tiles(dy, block, rows)
+    patches, tiles = _pixel_tiles(patches, rows), _pixel_tiles(dy, rows)
     # Sums do not mix channels, so several groups may go through column_dot at once.
     group_in, group_out = inputs // groups, outputs // groups
     sums = np.empty((outputs, group_in, kernel_h * kernel_w), np.uint32)
@@ -178,46 +174,21 @@ def weight_gradient(
     return sums.reshape(shape), flags.reshape(shape)
 
 
-def bias_gradient(fmt, dy_bits, *, rows: int, block=None):
+def bias_gradient(fmt, dy_bits, *, rows: int):
     """Gradient (O,) of the bias: the weight gradient of an input that is 1 everywhere."""
     dy = np.asarray(dy_bits)
     check_maps(fmt, rows, dy=dy)
-    block = pixel_block(*dy.shape[:3], rows) if block is None else tuple(block)
-    tiles = _pixel_tiles(dy, block, rows)
+    tiles = _pixel_tiles(dy, rows)
     ones = np.broadcast_to(encode(fmt, 1.0), (*tiles.shape[:2], 1))
     sums, flags = _accumulate(fmt, ones, tiles)
     return sums[0], flags[0]
 
 
-def pixel_block(images: int, height: int, width: int, rows: int) -> tuple[int, int, int]:
-    """(images, rows, columns) of the blocks of ``rows`` pixels that cover a map with least waste.
-
-    Of blocks that need equally many K tiles the one with most columns, then with most rows.
-    """
-    blocks = [
-        (rows // (bh * bw), bh, bw)
-        for bw in range(1, rows + 1)
-        if rows % bw == 0
-        for bh in range(1, rows // bw + 1)
-        if rows // bw % bh == 0
-    ]
-    return min(
-        blocks,
-        key=lambda b: (-(-images // b[0]) * -(-height // b[1]) * -(-width // b[2]), -b[2], -b[1]),
-    )
-
-
-def _pixel_tiles(values, block, rows):
-    """(N, H, W, ...) cut into blocks of pixels: (tiles, rows, ...), filled up with +0."""
-    if len(block) != 3 or np.prod(block) != rows:
-        raise ValueError(f"The product of block {block} must be {rows}")
-    count = [-(-size // step) for size, step in zip(values.shape, block)]
-    fill = [(0, n * step - size) for n, step, size in zip(count, block, values.shape)]
-    rest = values.shape[3:]
-    values = np.pad(values, fill + [(0, 0)] * len(rest))
-    values = values.reshape(count[0], block[0], count[1], block[1], count[2], block[2], *rest)
-    values = np.moveaxis(values, (2, 4), (1, 2))
-    return values.reshape(count[0] * count[1] * count[2], rows, *rest)
+def _pixel_tiles(values, rows):
+    """Tiles of consecutive pixels (tiles, rows, ...) of (N, H, W, ...), filled up with +0."""
+    pixels = values.reshape(-1, *values.shape[3:])
+    fill = [(0, -len(pixels) % rows)] + [(0, 0)] * (pixels.ndim - 1)
+    return np.pad(pixels, fill).reshape(-1, rows, *pixels.shape[1:])
 
 
 def _accumulate(fmt, x_tiles, w_tiles):

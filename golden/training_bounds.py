@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from golden.gradients import pixel_block
 from golden.numerics import decode, dot_error_bound
 from golden.running_error import Estimate
 
@@ -57,11 +56,7 @@ def convolution(
     taps = kernel[0] * kernel[1]
     tiles = {"y": taps * _words(np.shape(x_bits)[3], rows), "dx": taps * _words(outputs, rows)}
     if dy_bits is not None:
-        size = np.shape(dy_bits)[:3]
-        block = pixel_block(*size, rows)
-        tiles["dw"] = tiles["db"] = int(
-            np.prod([-(-n // step) for n, step in zip(size, block, strict=True)])
-        )
+        tiles["dw"] = tiles["db"] = _words(int(np.prod(np.shape(dy_bits)[:3])), rows)
     return {
         key: Estimate(value, dot_error_bound(reach[key], tiles[key] * rows, rows))
         for key, value in exact.items()
