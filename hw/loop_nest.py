@@ -56,6 +56,10 @@ class LoopNest(wiring.Component):
         Loop name -> width in bits of its count, innermost loop first.
     tracks : dict of str to :class:`Affine` or :class:`Counter`
         What to follow.
+    endless : bool
+        ``next`` at the last point goes on to the first one, which is there in the next cycle.
+    checkpoint : bool
+        The walk can go back to a point: adds ``save`` and ``restore``.
 
     Attributes
     ----------
@@ -71,6 +75,11 @@ class LoopNest(wiring.Component):
         Drop the walk: ``valid`` is low from the next cycle on. ``start`` wins over it.
     next : In(1)
         Advance; has no effect while ``valid`` is low.
+    save : In(1)
+        The point shown in this cycle is the one to go back to.
+    restore : In(1)
+        The next cycle shows the point of the last ``save``, which may be in this very cycle.
+        Wins over ``next``; not together with ``start`` or ``stop``.
     count : In(struct)
         Iterations of each loop, at least 1 (0 means ``2 ** width``). Like ``stride`` and
         ``origin``: read in the cycle of ``start`` and later, so constant until the walk ends.
@@ -92,9 +101,11 @@ class LoopNest(wiring.Component):
 
     LATENCY = 2
 
-    def __init__(self, counts, tracks):
+    def __init__(self, counts, tracks, *, endless=False, checkpoint=False):
         self._loops = tuple(counts)
         self._tracks = dict(tracks)
+        self._endless = endless
+        self._checkpoint = checkpoint
         if not self._loops:
             raise ValueError("A loop nest needs at least one loop")
         for name, track in self._tracks.items():
@@ -112,6 +123,7 @@ class LoopNest(wiring.Component):
                 "start": In(1),
                 "stop": In(1),
                 "next": In(1),
+                **({"save": In(1), "restore": In(1)} if checkpoint else {}),
                 "count": In(data.StructLayout(dict(counts))),
                 "stride": In(
                     data.StructLayout({n: data.StructLayout(t.strides) for n, t in affine.items()})
@@ -135,12 +147,16 @@ class LoopNest(wiring.Component):
         filling = Signal()
         m.d.comb += step.eq(self.next | ~self.valid)
 
+        # All that makes up a point, for checkpoints.
+        self._state = [self.first.as_value(), self.last.as_value(), self.final, self.valid]
+
         # ends[l]: loops 0..l are all in their last iteration, so loop l wraps in this step.
         # advance[l]: loop l goes on to its next iteration and the loops inside it start again.
         ends, advance = [], []
         below = Const(1)
         first = Signal.like(self.first, reset_less=True)
         last = Signal.like(self.last, reset_less=True)
+        self._state += [first.as_value(), last.as_value()]
         for loop in self._loops:
             advance.append(below & ~last[loop])
             below = Signal(name=f"end_{loop}")
@@ -154,7 +170,7 @@ class LoopNest(wiring.Component):
                 self.first.eq(first),
                 self.last.eq(last),
                 self.final.eq(ends[-1]),
-                self.valid.eq(filling | (self.valid & ~self.final)),
+                self.valid.eq(filling | (self.valid & (self._endless | ~self.final))),
                 filling.eq(0),
             ]
         with m.If(self.stop):
@@ -162,11 +178,19 @@ class LoopNest(wiring.Component):
         with m.If(self.start):
             m.d.sync += [self.valid.eq(0), filling.eq(1)]
 
+        wrap = ends[-1] if self._endless else Const(0)
         for name, track in self._tracks.items():
             if isinstance(track, Counter):
-                self._follow_counter(m, name, track, step, advance)
+                self._follow_counter(m, name, track, step, advance, wrap)
             else:
-                self._follow_affine(m, name, track, step, advance)
+                self._follow_affine(m, name, track, step, advance, wrap)
+        if self._checkpoint:
+            for number, register in enumerate(self._state):
+                saved = Signal(register.shape(), name=f"saved{number}", reset_less=True)
+                with m.If(self.save):
+                    m.d.sync += saved.eq(register)
+                with m.If(self.restore):
+                    m.d.sync += register.eq(Mux(self.save, register, saved))
         return m
 
     def _count(self, m, loop, step, ends, advance, first, last):
@@ -179,6 +203,7 @@ class LoopNest(wiring.Component):
         start_value = 2 & ((1 << len(count)) - 1)
         # Written so that restarting goes to the reset, advancing to the enable of the flip-flops.
         is_single = count == 1
+        self._state.append(ahead)
         with m.If(self.start):
             m.d.sync += single.eq(is_single)
         with m.If(self.start | (step & ends)):
@@ -190,7 +215,7 @@ class LoopNest(wiring.Component):
         with m.Elif(step & (ends | advance)):
             m.d.sync += last.eq(Mux(ends, single, ahead == count))
 
-    def _follow_affine(self, m, name, track, step, advance):
+    def _follow_affine(self, m, name, track, step, advance, wrap):
         """Stage B of one track.
 
         ``base[l]`` is the value with the indices inside loop l at 0. When loop l advances, the
@@ -212,6 +237,7 @@ class LoopNest(wiring.Component):
         restart = Signal(name=f"{name}_restart", reset_less=True)
         addend = Signal(value.shape(), name=f"{name}_addend", reset_less=True)
 
+        self._state += [*base.values(), *pick.values(), *write.values(), restart, addend]
         total = Signal.like(value, name=f"{name}_next")
         legs = [Mux(pick[level], Cat(base[level]), 0) for level in levels]
         legs.append(Mux(restart, Cat(origin), 0))
@@ -228,9 +254,9 @@ class LoopNest(wiring.Component):
             for level in levels:
                 users = [advance[at] for at, base_of in enumerate(outer) if base_of == level]
                 m.d.sync += pick[level].eq(_any(users))
-                m.d.sync += write[level].eq(_any(advance[level:]))
+                m.d.sync += write[level].eq(_any([*advance[level:], wrap]))
             m.d.sync += restart.eq(
-                _any([advance[at] for at, base_of in enumerate(outer) if base_of is None])
+                _any([wrap, *(advance[at] for at, base_of in enumerate(outer) if base_of is None)])
             )
             strides = {
                 level: _extend(self.stride[name][self._loops[level]], len(value))
@@ -244,13 +270,14 @@ class LoopNest(wiring.Component):
             m.d.sync += [write[level].eq(1) for level in levels]
             m.d.sync += [restart.eq(1), addend.eq(0)]
 
-    def _follow_counter(self, m, name, track, step, advance):
+    def _follow_counter(self, m, name, track, step, advance, wrap):
         value, origin = Signal.like(self.value[name], name=name, reset_less=True), self.origin[name]
         m.d.comb += self.value[name].eq(value)
         through = self._loops.index(track.through)
         restart = Signal(name=f"{name}_restart", reset_less=True)
+        self._state += [value, restart]
         with m.If(step):
-            m.d.sync += restart.eq(_any(advance[through + 1 :]))
+            m.d.sync += restart.eq(_any([*advance[through + 1 :], wrap]))
             m.d.sync += value.eq(Mux(restart, origin, value + 1))
         with m.If(self.start):
             m.d.sync += restart.eq(1)

@@ -12,7 +12,7 @@ from hw.loop_nest import Affine, Counter, LoopNest
 MATMUL = ("wo", "ho", "n", "kw", "kh", "cb")
 
 
-def matmul_nest():
+def matmul_nest(**options):
     """The nest of a matrix multiplication: all kinds of tracks on six loops."""
     return LoopNest(
         dict.fromkeys(MATMUL, 16),
@@ -23,6 +23,7 @@ def matmul_nest():
             "tile": Affine(24, {"kw": 24, "kh": 24, "cb": 24}),
             "entry": Counter(16, through="n"),
         },
+        **options,
     )
 
 
@@ -214,6 +215,47 @@ def test_long_count():
             await walk(ctx, nest, counts, tracks, rng=rng, pace=1, chained=True)
             await ctx.tick()
             assert not ctx.get(nest.valid)
+
+    simulate(nest, testbench)
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_checkpoints(endless, seed):
+    """Random steps, saves and restores, together and apart, at the ends as elsewhere."""
+    rng = random.Random(seed)
+    nest = matmul_nest(endless=endless, checkpoint=True)
+
+    async def testbench(ctx):
+        for _ in range(6):
+            counts, tracks = random_matmul(rng, 2)
+            points = reference(counts, tracks)
+            load(ctx, nest, counts, tracks)
+            ctx.set(nest.start, 1)
+            await ctx.tick()
+            ctx.set(nest.start, 0)
+            await ctx.tick().repeat(nest.LATENCY - 1)
+            place, saved = 0, None
+            for step in range(4 * len(points)):
+                where = f"step {step}, point {place} of {len(points)}, counts {counts}"
+                assert ctx.get(nest.valid) == (place < len(points)), where
+                if place < len(points):
+                    assert await observe(ctx, nest, counts, tracks) == points[place], where
+                    assert ctx.get(nest.final) == (place == len(points) - 1), where
+                advance, save = rng.random() < 0.8, rng.random() < 0.2
+                restore = (save or saved is not None) and rng.random() < 0.1
+                ctx.set(nest.next, advance)
+                ctx.set(nest.save, save)
+                ctx.set(nest.restore, restore)
+                saved = place if save else saved
+                if restore:
+                    place = saved
+                elif advance and place < len(points):
+                    place += 1
+                    if endless:
+                        place %= len(points)
+                await ctx.tick()
+            for port in (nest.next, nest.save, nest.restore):
+                ctx.set(port, 0)
 
     simulate(nest, testbench)
 
