@@ -1,4 +1,4 @@
-"""How long a command stream takes: a timing estimate of the four queues of every core.
+"""How long a command stream takes: a timing estimate of the queues of every core.
 
 Good for choosing between plans. It knows queues, semaphores, the dispatcher, burst and word
 rates, and nothing of conflicts between blocks. The hardware's own counters are the truth.
@@ -6,7 +6,7 @@ rates, and nothing of conflicts between blocks. The hardware's own counters are 
 
 from dataclasses import dataclass, field
 
-from hw.commands import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, Opcode
+from hw.commands import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, WEIGHTS_LOOPS, Opcode
 
 __all__ = ["Command", "Timeline", "bits", "estimate", "matmul_shape"]
 
@@ -16,6 +16,8 @@ MATMUL_LATENCY_CYCLES = 24
 POST_LATENCY_CYCLES = 16
 #: Least cycles between two K tiles: for a tile's weights beyond one per column, and for the sums.
 WEIGHT_CYCLES = 5
+#: Cycles from the first word of a WEIGHTS to its first column, beyond one per word.
+WEIGHTS_LATENCY_CYCLES = 8
 SUM_CYCLES = 20
 #: Cycles a queue needs between two commands.
 COMMAND_CYCLES = 4
@@ -45,15 +47,18 @@ def matmul_shape(fields):
     return _product(fields, MATMUL_LOOPS[3:]), _product(fields, MATMUL_LOOPS[:3])
 
 
+def _tile_cycles(fields, core):
+    """Cycles in which a WEIGHTS brings a K tile."""
+    words = core.columns
+    if fields["transpose"]:
+        words = core.rows * fields["block_count"]
+        words += max(0, core.columns + fields["skip"] - words)
+    return max(words, core.columns + WEIGHT_CYCLES)
+
+
 def _duration(command, config, core):
     """(cycles the queue is busy, further cycles until the signal)."""
     fields = command.fields
-    if command.opcode is Opcode.MATMUL:
-        tiles, vectors = matmul_shape(fields)
-        # A K tile cannot be shorter than the next one's way into the array, nor than the way of
-        # a sum back to the adder.
-        least = max(core.columns + WEIGHT_CYCLES, SUM_CYCLES)
-        return tiles * max(vectors, least) + COMMAND_CYCLES, MATMUL_LATENCY_CYCLES
     if command.opcode is Opcode.POST:
         results = _product(fields, POST_LOOPS[2:])
         # A wide result leaves as several groups, one in each cycle.
@@ -87,6 +92,8 @@ class Timeline:
         self.end = START_CYCLES
         self._dispatch, self._free, self._starts = {}, {}, {}
         self._tokens, self._taken = {}, {}
+        #: For each core the last WEIGHTS: its start, cycles per tile, and its tokens.
+        self._weights = {}
         self._dispatch_cycles = 2 + COMMAND_BYTES // config.beat_bytes
 
     def ready(self, command):
@@ -114,14 +121,41 @@ class Timeline:
             index = self._taken.get(semaphore, 0)
             self._taken[semaphore] = index + 1
             start = max(start, self._tokens[semaphore][index])
-        busy, latency = _duration(command, self.config, self._cores[command.core])
+        core = self._cores[command.core]
+        if command.opcode is Opcode.WEIGHTS:
+            pace = _tile_cycles(command.fields, core)
+            busy, latency = _product(command.fields, WEIGHTS_LOOPS) * pace, 0
+        elif command.opcode is Opcode.MATMUL:
+            busy, latency = self._multiply(command, start, core), MATMUL_LATENCY_CYCLES
+        else:
+            busy, latency = _duration(command, self.config, core)
         self._free[key] = start + busy
         end = start + busy + latency
         self.end = max(self.end, end)
+        given = []
         for semaphore in bits(command.signal):
-            self._tokens.setdefault(semaphore, []).append(end)
+            tokens = self._tokens.setdefault(semaphore, [])
+            given.append((tokens, len(tokens)))
+            tokens.append(end)
+        if command.opcode is Opcode.WEIGHTS:
+            self._weights[command.core] = (start, pace, given)
         self._starts.setdefault(key, []).append(start)
         return start
+
+    def _multiply(self, command, start, core):
+        """Cycles that a MATMUL is busy with the tiles of the WEIGHTS before it, which it slows
+        down."""
+        tiles, vectors = matmul_shape(command.fields)
+        first, pace, tokens = self._weights[command.core]
+        # A K tile cannot be shorter than the next one's way into the array, nor than the way of
+        # a sum back to the adder.
+        cycles = max(vectors, pace, SUM_CYCLES)
+        begin = max(start, first + pace + WEIGHTS_LATENCY_CYCLES)
+        key = (command.core, Opcode.WEIGHTS)
+        self._free[key] = max(self._free[key], begin + (tiles - 1) * cycles)
+        for given, index in tokens:
+            given[index] = max(given[index], self._free[key])
+        return begin - start + tiles * cycles + COMMAND_CYCLES
 
 
 def estimate(commands, config):

@@ -7,7 +7,15 @@ from .run import Semaphore
 
 __all__ = ["disassemble", "semaphore_name"]
 
-_ADDRESSES = ("buffer_address", "dram_address", "x_address", "w_address", "out_address", "scale")
+_ADDRESSES = (
+    "buffer_address",
+    "dram_address",
+    "address",
+    "bias_address",
+    "x_address",
+    "out_address",
+    "scale",
+)
 
 
 def semaphore_name(number, per_core=16):
@@ -44,7 +52,7 @@ def disassemble(commands, *, per_core=16, tensors=()):
         if opcode is Opcode.HALT:
             yield f"{index:6} -     HALT"
             continue
-        parts = [f"{index:6} core{values['core']} {opcode.name:6}"]
+        parts = [f"{index:6} core{values['core']} {opcode.name:7}"]
         for name in ("wait", "signal"):
             names = ",".join(semaphore_name(n, per_core) for n in bits(values[name]))
             parts.append(f"{name}={names or '-'}")

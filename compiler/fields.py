@@ -19,7 +19,7 @@ def dma_fields(address, move):
     }
 
 
-def matmul_fields(geometry, tile, column_tile, box, *, x_box, x_address, w_address, bank):
+def matmul_fields(geometry, tile, column_tile, box, *, x_box, x_address, bank):
     """MATMUL of ``box``'s K tiles for ``tile`` and ``column_tile``.
 
     ``x_box`` is the box whose input slab lies at ``x_address``; it contains ``box``.
@@ -39,9 +39,10 @@ def matmul_fields(geometry, tile, column_tile, box, *, x_box, x_address, w_addre
     return {
         "accumulator_bank": bank,
         "init": init,
+        "transpose": 0,
+        "ones": 0,
         # May lie before the slab; sums of address and strides wrap at the field's width.
         "x_address": address % (1 << BUFFER_ADDRESS_WIDTH),
-        "w_address": w_address,
         "accumulator_address": 0,
         "channels": _channels(geometry, column_tile),
         "wo_count": c1 - c0,
@@ -100,7 +101,9 @@ def post_fields(geometry, tile, column_tile, *, position, last_channel, address,
         "channels": _channels(geometry, column_tile),
         "out_address": address + place // core.groups_per_word,
         "out_group": place % core.groups_per_word,
-        "out_stride": words,
+        "out_wo_stride": words,
+        "out_ho_stride": (tile.w1 - tile.w0) * words,
+        "out_n_stride": (tile.h1 - tile.h0) * (tile.w1 - tile.w0) * words,
         "scale": stage.scale,
     }
 

@@ -14,7 +14,7 @@ from .program import CompiledProgram, StageInfo, encode_commands
 from .run import Run
 from .schedule import RunScheduler
 from .stages import stages_of
-from .weights import pack_weights
+from .weights import dense_weights, tiled_biases
 
 __all__ = ["compile_network"]
 
@@ -53,15 +53,18 @@ def compile_network(
     size = max(tensor.offset + tensor.size for tensor in tensors.values())
     if size > _WINDOW:
         raise CompileError(f"the program and its data need {size} bytes, more than {_WINDOW}")
-    weights = {}
+    parameters = {}
     for scheduler in schedulers:
         run = scheduler.run
-        weights.setdefault(run.weights.name, pack_weights(run.stage, run.core).tobytes())
+        if run.weights.name not in parameters:
+            parameters[run.weights.name] = run.weights.pack(dense_weights(run.stage))
+        if run.bias is not None:
+            parameters[run.bias.name] = run.bias.pack(tiled_biases(run.stage, run.core))
     return CompiledProgram(
         config=config,
         commands=encode_commands(commands),
         tensors=tensors,
-        contents=weights,
+        contents=parameters,
         memory_size=round_up(size, _ALIGNMENT),
         stages=[_info(stage, schedulers) for stage in stages],
         estimated_cycles=cycles,
@@ -108,31 +111,38 @@ def _plan(config, run, *, default):
 
 
 def _layout(stages, config, placed):
-    """Fields and offsets of all tensors: weights first, then what the run writes."""
+    """Fields and offsets of all tensors: parameters first, then what the run writes."""
     width = config.format.width
     narrow = lcm(config.granule_bytes * 8, width) // width
     # A wide output is written in whole groups of 32-bit lanes, by whichever core.
     lanes = [core.post_lanes for core in config.cores]
     wide = lcm(config.granule_bytes, *(4 * lane for lane in lanes)) // 4
+    sums = "float32" if config.format.is_float else "int32"
     sizes = {}
+
+    def add(name, shape, pitch, kind, index):
+        item = 4 if kind == sums else width // 8
+        size = shape[0] * shape[1] * shape[2] * pitch * item
+        sizes[name] = {"size": size, "shape": shape, "pitch": pitch, "kind": kind, "stage": index}
+
     for stage in stages:
+        outputs, inputs, *kernel = stage.weight.shape
+        shape = (*kernel, inputs, outputs)
+        add(
+            f"{stage.name}.weights", shape, round_up(outputs, narrow), config.operand_format,
+            stage.index,
+        )  # fmt: skip
         for core in sorted({cores[stage.index] for cores in placed.cores}):
-            size = pack_weights(stage, config.cores[core]).size
-            name = f"{stage.name}.weights.core{core}"
-            sizes[name] = {
-                "size": size, "shape": (size,), "pitch": size, "kind": "bytes",
-                "stage": stage.index,
-            }  # fmt: skip
+            if stage.bias is not None:
+                columns = config.cores[core].columns
+                shape = (1, 1, -(-outputs // columns), columns)
+                pitch = round_up(columns, lcm(config.granule_bytes, 4) // 4)
+                add(f"{stage.name}.bias.core{core}", shape, pitch, sums, stage.index)
     shapes = [("input", stages[0].input_shape, False, None)]
     shapes += [(f"{s.name}.output", s.output_shape, s.wide, s.index) for s in stages]
     for name, shape, is_wide, index in shapes:
         pitch = round_up(shape[3], wide if is_wide else narrow)
-        item = 4 if is_wide else width // 8
-        kind = config.operand_format
-        if is_wide:
-            kind = "float32" if config.format.is_float else "int32"
-        size = shape[0] * shape[1] * shape[2] * pitch * item
-        sizes[name] = {"size": size, "shape": shape, "pitch": pitch, "kind": kind, "stage": index}
+        add(name, shape, pitch, sums if is_wide else config.operand_format, index)
     offsets, position = {}, 0
     for name, fields in sizes.items():
         offsets[name] = position
@@ -162,7 +172,8 @@ def _runs(stages, config, placed, in_predictor, tensors):
                 images=group,
                 source=tensors[source],
                 target=tensors[f"{stage.name}.output"],
-                weights=tensors[f"{stage.name}.weights.core{core}"],
+                weights=tensors[f"{stage.name}.weights"],
+                bias=tensors.get(f"{stage.name}.bias.core{core}"),
                 weights_memory=1 if in_other else config.cores[core].memories[0],
                 first=own[0] == plan[index],
                 last=own[-1] == plan[index],

@@ -124,13 +124,14 @@ def _whole_k(config, run, geometry):
                 out_slots=2,
                 group=group,
             )
-            fitting = _first_fitting(
-                config,
-                run,
-                [base, *(replace(base, resident=False, w_slots=slots) for slots in _W_SLOTS)],
-            )
+            rings = [replace(base, resident=False, w_slots=slots) for slots in _W_SLOTS]
+            fitting = _first_fitting(config, run, [base, *rings])
             if fitting:
                 yield fitting
+            if geometry.column_tiles > 1:
+                together = RunScheduler(config, run, replace(base, w_group=geometry.column_tiles))
+                if together.fits and together.spread:
+                    yield together
 
 
 def _first_fitting(config, run, plans):

@@ -16,7 +16,7 @@ from .memory import Tensor
 __all__ = ["CompiledProgram", "ProgramError", "StageInfo", "encode_commands"]
 
 _MAGIC = b"PK"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
 
 class ProgramError(ValueError):
@@ -63,8 +63,9 @@ class CompiledProgram:
     -------
     config : the configuration it is for
     commands : the command stream, which lies at offset 0 of the memory window
-    tensors : name -> :class:`~compiler.memory.Tensor`: "input", "stage<i>.output" and
-        "stage<i>.weights.core<j>"
+    tensors : name -> :class:`~compiler.memory.Tensor`: "input", "stage<i>.output",
+        "stage<i>.weights" (KH, KW, CI, CO) and, for every core that needs them,
+        "stage<i>.bias.core<j>" (1, 1, column tiles, columns)
     contents : name -> bytes of the tensors that are loaded with the program
     memory_size : bytes of the memory window
     stages : one :class:`StageInfo` per stage

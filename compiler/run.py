@@ -35,6 +35,7 @@ class Run:
 
     Members
     -------
+    weights : (KH, KW, CI, CO); ``bias``: (1, 1, column tiles, columns), or None
     waits_input : the other core stores the input; a token says when
     signals_input : the other core reads the output
     first : no run of this core comes before it
@@ -47,6 +48,7 @@ class Run:
     source: Tensor
     target: Tensor
     weights: Tensor
+    bias: Tensor | None
     weights_memory: int
     first: bool = True
     last: bool = True
@@ -67,6 +69,7 @@ class Plan:
     resident : all weights stay in the buffer
     x_slots, w_slots, out_slots : slots of each ring
     group : column tiles whose outputs are stored together
+    w_group : column tiles whose weights are loaded together
     """
 
     tiles: tuple
@@ -78,6 +81,7 @@ class Plan:
     w_slots: int
     out_slots: int
     group: int
+    w_group: int = 1
 
 
 def group_unit(core):

@@ -2,9 +2,9 @@
 
 The order is output tiles outermost, then column tiles, then boxes of K tiles. An input slab is
 loaded once per output tile and serves all its column tiles; weights stay in the buffer when all
-of them fit and are streamed through a ring of slots otherwise. Streaming weights costs
-``columns`` words for every K tile and output tile, streaming inputs would cost one word for every
-vector: so the inputs stay.
+of them fit and are streamed through a ring of slots otherwise. Streaming weights costs about
+``rows x columns`` operands for every K tile and output tile, streaming inputs would cost ``rows``
+for every vector: so the inputs stay. Biases always stay.
 
 Semaphores of a core: see :class:`~compiler.run.Semaphore`. All of them are back at zero
 when a run has finished.
@@ -16,9 +16,10 @@ from hw.commands import Opcode
 
 from .cost import Command
 from .fields import dma_fields, matmul_fields, post_fields
-from .memory import Pool, Tensor, transfers
+from .memory import Pool, transfers
 from .run import Semaphore
 from .tiling import Geometry
+from .weight_layout import WeightSlice
 
 __all__ = ["RunScheduler"]
 
@@ -60,8 +61,13 @@ class RunScheduler:
     def _x_box(self, item):
         return item.what[2] if self.plan.chunk_x else self.geometry.whole
 
-    def _w_words(self, box):
-        return box.tiles * self.core.columns + (0 if box.first else self.geometry.bias_words)
+    def _w_slice(self, item):
+        """The weights of an item (reuse, group of column tiles, box)."""
+        _, group, box = item
+        first = group * self.plan.w_group
+        end = min(first + self.plan.w_group, self.geometry.column_tiles)
+        unit = self.config.granule_bytes // self.run.weights.dtype.itemsize
+        return WeightSlice(self.run.weights, self.geometry, max(1, unit), box, first, end)
 
     def chunk(self, group):
         """(first channel, last channel + 1, words) of an output pixel's part in ``group``."""
@@ -77,12 +83,16 @@ class RunScheduler:
         plan, geometry = self.plan, self.geometry
         x_boxes = plan.boxes if plan.chunk_x else (geometry.whole,)
         self.x_slot = max(geometry.slab_words(tile, box) for tile in plan.tiles for box in x_boxes)
-        self.w_slot = max(self._w_words(box) for box in plan.boxes)
+        w_groups = -(-geometry.column_tiles // plan.w_group)
+        self.w_slot = max(
+            self._w_slice((0, group, box)).words for box in plan.boxes for group in range(w_groups)
+        )
         self.out_slot = max(tile.pixels for tile in plan.tiles) * max(
             self.chunk(group)[2] for group in range(len(self.groups))
         )
-        self.w_slots = geometry.column_tiles if plan.resident else plan.w_slots
-        w_size = self.w_slot * self.w_slots
+        self.w_slots = w_groups if plan.resident else plan.w_slots
+        biases = geometry.bias_words * geometry.column_tiles
+        w_size = self.w_slot * self.w_slots + biases
         sizes = [self.x_slot * plan.x_slots, self.out_slot * plan.out_slots]
         own = self.core.memories[0]
         shared = self.run.weights_memory == own
@@ -95,7 +105,8 @@ class RunScheduler:
         if placed is None or apart is None:
             return False
         self.x_base, self.out_base = placed[0][:2]
-        self.w_base = placed[0][2] if shared else apart[0][0]
+        self.bias_base = placed[0][2] if shared else apart[0][0]
+        self.w_base = self.bias_base + biases
         #: No two kinds of data share a bank.
         self.spread = placed[1]
         return True
@@ -113,7 +124,11 @@ class RunScheduler:
                 for box in boxes:
                     whole = len(plan.boxes) == 1
                     x_key = (t, nt, box) if plan.chunk_x else (t,)
-                    w_key = (0 if plan.resident else t, nt, geometry.whole if whole else box)
+                    w_key = (
+                        0 if plan.resident else t,
+                        nt // plan.w_group,
+                        geometry.whole if whole else box,
+                    )
                     op = len(self.ops)
                     x = _use(self.x_items, x_known, x_key, op)
                     w = _use(self.w_items, w_known, w_key, op)
@@ -132,7 +147,8 @@ class RunScheduler:
     def commands(self):
         """The run's commands, in an order in which they could also run one by one."""
         self._number()
-        loads = sorted([*self._x_loads(), *self._w_loads()], key=lambda load: (load[0], load[1]))
+        loads = [*self._bias_loads(), *self._x_loads(), *self._w_loads()]
+        loads.sort(key=lambda load: load[:2])
         pending = [command for _, _, commands in loads for command in commands]
         if not self.run.first:
             pending[0].wait |= self._mask(Semaphore.DONE)
@@ -190,6 +206,13 @@ class RunScheduler:
                 position = earliest + room * piece // pieces
                 yield position, item.first_use + 0.5, commands
 
+    def _bias_loads(self):
+        """The LOAD of all biases, likewise: it goes before all others, which vouch for it."""
+        if self.run.bias is not None:
+            tiles, columns = (0, self.geometry.column_tiles), (0, self.run.bias.pitch)
+            moves = transfers(self.run.bias, (0, 1), (0, 1), tiles, columns, self.core.word_bytes)
+            yield 0, -1, self._load(self.bias_base, moves, 0, 0)
+
     def _w_loads(self):
         """LOADs of the weights, likewise; also notes which products wait for one."""
         plan = self.plan
@@ -198,8 +221,7 @@ class RunScheduler:
         rest = len(self.w_items) - bool(head)
         per_token = max(1, -(-rest // (MAX_TOKENS - len(head)))) if plan.resident else 1
         for index, item in enumerate(self.w_items):
-            tile_bytes = self.run.weights.shape[0] // self.geometry.column_tiles
-            base = self.run.weights.offset + item.what[1] * tile_bytes
+            weights = self._w_slice(item.what)
             earliest = wait = 0
             if index >= self.w_slots:
                 earliest = self.w_items[index - self.w_slots].last_use + 1
@@ -207,57 +229,47 @@ class RunScheduler:
             signal = self._mask(Semaphore.W_FULL)
             if index == 0 and head:
                 for position, box in enumerate(head):
-                    skip = self._w_offset(box.first)
-                    words = self._w_offset(box.first + box.tiles) - skip
-                    moves = [self._block(base, skip, words)]
                     self.w_waits.add(position)
                     place = max(0, position - LOOKAHEAD)
-                    yield place, position, self._load(item.address + skip, moves, 0, signal)
+                    commands = self._load(item.address, weights.moves(box), 0, signal)
+                    yield place, position, commands
                 continue
-            first = item.what[2].first
-            moves = [self._block(base, self._w_offset(first), self._w_words(item.what[2]))]
             group = (index - bool(head)) % per_token
             last = group == per_token - 1 or index == len(self.w_items) - 1
             if group == 0:
                 self.w_waits.add(item.first_use)
                 use = item.first_use
-            commands = self._load(item.address, moves, wait, signal if last else 0)
+            commands = self._load(
+                item.address, weights.moves(weights.box), wait, signal if last else 0
+            )
             yield max(earliest, use - LOOKAHEAD), use, commands
 
-    def _w_offset(self, k_tile):
-        """Words before ``k_tile`` in a column tile; the bias belongs to K tile 0."""
-        return self.geometry.bias_words + k_tile * self.core.columns if k_tile else 0
-
-    def _block(self, base, skip, words):
-        size = self.core.word_bytes
-        tensor = Tensor(
-            name="", offset=base + skip * size, size=words * size, shape=(1, 1, 1, words * size),
-            pitch=words * size, kind="bytes", stage=None,
-        )  # fmt: skip
-        (move,) = transfers(tensor, (0, 1), (0, 1), (0, 1), (0, words * size), size)
-        return move
-
     def _compute(self, op):
-        """MATMUL, and after the last box of a column tile POST, after the last of a group STORE."""
+        """WEIGHTS and MATMUL, and after the last box of a column tile POST, after the last of a
+        group STORE."""
         plan, geometry = self.plan, self.geometry
         t, nt, box, x, w = self.ops[op]
         job = t * geometry.column_tiles + nt
         jobs = len(plan.tiles) * geometry.column_tiles
         first, last = box.first == 0, box.first + box.tiles == geometry.k_tiles
+        weights = Command(Opcode.WEIGHTS, self.core.index)
         wait = signal = 0
         if x.first_use == op:
             wait |= self._mask(Semaphore.X_FULL)
         if op in self.w_waits:
-            wait |= self._mask(Semaphore.W_FULL)
+            weights.wait = self._mask(Semaphore.W_FULL)
         if first and job >= 2:
             wait |= self._mask(Semaphore.ACC_FREE)
         if x.last_use == op and x.index + plan.x_slots < len(self.x_items):
             signal |= self._mask(Semaphore.X_FREE)
         if w.last_use == op and w.index + self.w_slots < len(self.w_items):
-            signal |= self._mask(Semaphore.W_FREE)
+            weights.signal = self._mask(Semaphore.W_FREE)
         if last:
             signal |= self._mask(Semaphore.ACC_FULL)
-        skip = self._w_offset(box.first) - self._w_offset(w.what[2].first)
+        bias = self.bias_base + nt * geometry.bias_words
+        weights.fields = self._w_slice(w.what).fields(
+            nt, box, address=w.address, bias_address=bias if first and self.run.bias else None
+        )
         fields = matmul_fields(
             geometry,
             plan.tiles[t],
@@ -265,10 +277,9 @@ class RunScheduler:
             box,
             x_box=self._x_box(x),
             x_address=x.address,
-            w_address=w.address + skip,
             bank=job % 2,
         )
-        commands = [Command(Opcode.MATMUL, self.core.index, wait, signal, fields)]
+        commands = [weights, Command(Opcode.MATMUL, self.core.index, wait, signal, fields)]
         if last:
             commands += self._drain(t, nt, job, jobs)
         return commands

@@ -57,7 +57,6 @@ class Geometry:
         self.k_tiles = self.blocks * self.kernel_h * self.kernel_w
         self.column_tiles = -(-outputs // core.columns)
         self.bias_words = 0 if stage.bias is None else core.bias_words
-        self.weight_words = self.bias_words + self.k_tiles * core.columns
         self.whole = Box(0, 0, self.blocks, 0, self.kernel_h, 0, self.kernel_w)
 
     def conv_rows(self, tile):

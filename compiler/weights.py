@@ -1,8 +1,8 @@
-"""Numbers into bytes: operand codes, and the weight words of an array."""
+"""Numbers into codes, and parameters into the shape in which they lie in DRAM."""
 
 import numpy as np
 
-__all__ = ["codes_of", "pack_weights", "storage"]
+__all__ = ["codes_of", "dense_weights", "storage", "tiled_biases"]
 
 
 def storage(width):
@@ -37,25 +37,14 @@ def codes_of(fmt, values):
     return np.where(np.isnan(values), fmt.nan, codes).astype(storage(fmt.width))
 
 
-def pack_weights(stage, core):
-    """Weights of ``stage`` as ``core`` reads them.
+def dense_weights(stage):
+    """Weights (KH, KW, CI, CO) of ``stage``."""
+    return np.ascontiguousarray(stage.weight.transpose(2, 3, 1, 0))
 
-    Returns ``uint8 (column tiles, bytes of a tile)``. A tile is its bias words, if the stage has a
-    bias, then for each K tile (blocks of ``rows`` input channels outermost, kernel row, kernel
-    column) ``columns`` words of ``rows`` operands. Lanes without a channel are zero.
-    """
-    codes = stage.weight
-    outputs, inputs, height, width = codes.shape
-    tiles, blocks = -(-outputs // core.columns), -(-inputs // core.rows)
-    padded = np.zeros((tiles * core.columns, blocks * core.rows, height, width), codes.dtype)
-    padded[:outputs, :inputs] = codes
-    padded = padded.reshape(tiles, core.columns, blocks, core.rows, height, width)
-    words = np.ascontiguousarray(padded.transpose(0, 2, 4, 5, 1, 3))
-    data = words.view(np.uint8).reshape(tiles, -1)
-    if stage.bias is None:
-        return data
+
+def tiled_biases(stage, core):
+    """Biases (1, 1, column tiles, columns) of ``stage`` on ``core``, filled up with zeros."""
+    tiles = -(-stage.weight.shape[0] // core.columns)
     bias = np.zeros(tiles * core.columns, "<u4")
-    bias[:outputs] = stage.bias
-    head = np.zeros((tiles, core.bias_words * core.word_bytes), np.uint8)
-    head[:, : core.columns * 4] = bias.reshape(tiles, -1).view(np.uint8)
-    return np.concatenate([head, data], axis=1)
+    bias[: len(stage.bias)] = stage.bias
+    return bias.reshape(1, 1, tiles, core.columns)

@@ -4,10 +4,11 @@ A program is a list of commands of :data:`COMMAND_BYTES` bytes in DRAM, little-e
 from the first to ``HALT``. Every command starts with the same header; the fields behind it depend
 on the opcode. Unused bits are zero.
 
-Commands go to queues: each core has a LOAD, a MATMUL, a POST and a STORE queue, which work at the
-same time, each in order. Semaphores order them: a command starts when every semaphore in its
-``wait`` mask is above zero, and takes one from each; when it has finished (its data is in place,
-write responses included) it adds one to each semaphore in its ``signal`` mask.
+Commands go to queues: each core has a LOAD, a WEIGHTS, a MATMUL, a POST and a STORE queue, which
+work at the same time, each in order. Semaphores order them: a command starts when every semaphore
+in its ``wait`` mask is above zero, and takes one from each; when it has finished (its data is in
+place, write responses included) it adds one to each semaphore in its ``signal`` mask. Weight tiles
+go from WEIGHTS to MATMUL in order and without semaphores: MATMUL waits for the tiles it takes.
 """
 
 import enum
@@ -27,8 +28,10 @@ __all__ = [
     "MATMUL_LOOPS",
     "Opcode",
     "POST_LOOPS",
+    "POST_OUTPUT_LOOPS",
     "Pool",
     "SEMAPHORE_MASK_WIDTH",
+    "WEIGHTS_LOOPS",
     "command_layout",
     "decode",
     "encode",
@@ -39,10 +42,15 @@ COMMAND_BYTES = COMMAND_WIDTH // 8
 SEMAPHORE_MASK_WIDTH = 32
 
 #: MATMUL's loops, innermost first: the first three walk the output vectors (M), the last three
-#: the K tiles. ``cb`` counts blocks of ``rows`` channels.
+#: the K tiles. ``cb`` counts blocks of ``rows`` channels. With ``transpose`` the first three walk
+#: the contraction, and ``rows`` of their steps are a K tile; the last three walk the outputs.
 MATMUL_LOOPS = ("wo", "ho", "n", "kw", "kh", "cb")
+#: WEIGHTS' loops over K tiles, innermost first.
+WEIGHTS_LOOPS = ("kw", "kh", "cb")
 #: POST's loops, innermost first: the pooling window inside the channel groups inside the outputs.
 POST_LOOPS = ("pw", "ph", "group", "wo", "ho", "n")
+#: Those of them that go from output to output.
+POST_OUTPUT_LOOPS = ("wo", "ho", "n")
 
 
 class Opcode(enum.IntEnum):
@@ -53,6 +61,7 @@ class Opcode(enum.IntEnum):
     STORE = 3
     MATMUL = 4
     POST = 5
+    WEIGHTS = 6
 
 
 class Init(enum.IntEnum):
@@ -117,9 +126,37 @@ _DMA = (
     ),
 )
 
+_WEIGHTS = (
+    Field("address", _A, f"word at loop index 0 everywhere, modulo 2**24; {_ADDRESS}"),
+    Field("row_stride", _A, "words from one row (transpose 0: column) to the next", signed=True),
+    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in WEIGHTS_LOOPS),
+    *(
+        Field(f"{n}_stride", _A, f"words address moves per step of loop {n}", signed=True)
+        for n in WEIGHTS_LOOPS
+    ),
+    Field(
+        "row_limit",
+        16,
+        "rows that exist, counted on through loop cb (transpose 0: columns that exist in every "
+        "tile); others are zeros and not read",
+    ),
+    Field("transpose", 1, "1: a word holds a row of the tile, 0: a column"),
+    Field("block_count", 8, "transpose 1: words of a row that are read", minimum=1),
+    Field("skip", 10, "transpose 1: columns to drop before the first of the tile"),
+    Field("bias", 1, "bring biases, for the MATMUL with init BIAS that takes the first tile"),
+    Field("bias_address", _A, f"first word of the biases, 32 bits per column; {_ADDRESS}"),
+)
+
 _MATMUL = (
     Field("accumulator_bank", 1, "bank that collects the sums"),
     Field("init", 2, "partial sums the first K tile starts from", enum=Init),
+    Field(
+        "transpose",
+        1,
+        "1: K tiles run over `rows` steps of wo, ho, n in order, vectors over cb, kh, kw and the "
+        "`rows` channels of a word",
+    ),
+    Field("ones", 1, "transpose 1: one more vector per K tile, of ones; its entry is the last"),
     Field("channels", 16, "valid columns; float flags of columns beyond are ignored", minimum=1),
     Field(
         "x_address",
@@ -127,7 +164,6 @@ _MATMUL = (
         "word at loop index 0 everywhere, modulo 2**24; never read where coordinates are outside "
         f"the limits; {_ADDRESS}",
     ),
-    Field("w_address", _A, f"bias words (if init is BIAS), then C words per K tile; {_ADDRESS}"),
     Field("accumulator_address", 16, "entry of the first output vector; the rest follow"),
     *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in MATMUL_LOOPS),
     *(
@@ -159,7 +195,10 @@ _POST = (
     Field("channels", 16, "valid channels of the tile; lanes beyond are stored as zero"),
     Field("out_address", _A, f"word of the first output's first group; {_ADDRESS}"),
     Field("out_group", 8, "position of the first group inside that word, in groups"),
-    Field("out_stride", _A, "words from one output to the next"),
+    *(
+        Field(f"out_{n}_stride", _A, f"words the output moves per step of loop {n}", signed=True)
+        for n in POST_OUTPUT_LOOPS
+    ),
     Field("scale", 32, "float32 factor; integers: multiplier in bits 0-15, shift in 16-21"),
 )
 
@@ -168,6 +207,7 @@ COMMANDS = {
     Opcode.HALT: (),
     Opcode.LOAD: _DMA,
     Opcode.STORE: _DMA,
+    Opcode.WEIGHTS: _WEIGHTS,
     Opcode.MATMUL: _MATMUL,
     Opcode.POST: _POST,
 }

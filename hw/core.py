@@ -5,11 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .buffer import Buffer
-from .bus import (
-    ErrorReportSignature,
-    ReadChannelSignature,
-    WriteChannelSignature,
-)
+from .bus import ErrorReportSignature, ReadChannelSignature, WriteChannelSignature
+from .commands import Opcode
 from .dma_load import LoadEngine
 from .dma_store import StoreEngine
 from .errors import ErrorCode
@@ -34,17 +31,18 @@ _WRITE_CHANNELS = (0, 0)
 class Core(wiring.Component):
     """A PE array with everything that keeps it fed; ``max`` has two instances of this class.
 
-    LOAD fills the buffer from DRAM, MATMUL streams it through the array into the accumulators,
-    POST turns sums into operands in the buffer, STORE writes them to DRAM; the four work at the
-    same time. Weights are read before vectors before stores where they meet in a buffer bank, and
-    weights before stores in any case; loads are written before post-processed results.
+    LOAD fills the buffer from DRAM, WEIGHTS brings tiles of it into the array, MATMUL streams
+    vectors through them into the accumulators, POST turns sums into operands in the buffer, STORE
+    writes them to DRAM; the five work at the same time. Weights are read before vectors before
+    stores where they meet in a buffer bank, and weights before stores in any case; loads are
+    written before post-processed results.
 
     Reset and the sequencer's clear make all queues empty and all engines idle; buffer and
     accumulator contents survive.
 
     Members
     -------
-    push0 ... push3 : ``In(stream of CHUNK_WIDTH bits)``, in the order of ``QUEUE_OPCODES``
+    push0 ... push4 : ``In(stream of CHUNK_WIDTH bits)``, in the order of ``QUEUE_OPCODES``
     take, give : arrays of ``Out(stream of masks)``, to the semaphores
     empty, blocked : Out, one bit per queue
     memory_base, memory_size : In, memory window in bytes
@@ -93,19 +91,37 @@ class Core(wiring.Component):
         m.submodules.post = post = PostEngine(config, core)
         m.submodules.store = store = StoreEngine(config, core)
 
-        engines = (load, matrix, post, store)
-        for number, (opcode, engine) in enumerate(zip(QUEUE_OPCODES, engines, strict=True)):
-            queue = CommandQueue(config, opcode)
+        engines = {
+            Opcode.LOAD: (load.command, load.done),
+            Opcode.WEIGHTS: (matrix.weights, matrix.weights_done),
+            Opcode.MATMUL: (matrix.command, matrix.done),
+            Opcode.POST: (post.command, post.done),
+            Opcode.STORE: (store.command, store.done),
+        }
+        queues = {}
+        for number, opcode in enumerate(QUEUE_OPCODES):
+            command, done = engines[opcode]
+            queues[opcode] = queue = CommandQueue(config, opcode)
             m.submodules[f"{opcode.name.lower()}_queue"] = queue
             connect(m, flipped(getattr(self, f"push{number}")), queue.push)
             connect(m, queue.take, flipped(self.take[number]))
             connect(m, queue.give, flipped(self.give[number]))
-            connect(m, queue.command, engine.command)
+            connect(m, queue.command, command)
             m.d.comb += [
-                queue.done.eq(engine.done),
+                queue.done.eq(done),
                 self.empty[number].eq(queue.empty),
                 self.blocked[number].eq(queue.blocked),
             ]
+        # Weights go on by themselves when their command is done, and must be taken by somebody.
+        # That MATMUL is starved may be over before its last sums are in place, but not for long.
+        number = QUEUE_OPCODES.index(Opcode.WEIGHTS)
+        weights = queues[Opcode.WEIGHTS]
+        m.d.comb += [
+            weights.starved.eq(matrix.weights_quiet),
+            self.empty[number].eq(weights.empty & ~matrix.weights_held),
+            self.blocked[number].eq(weights.blocked & matrix.weights_quiet),
+            queues[Opcode.MATMUL].starved.eq(matrix.starved),
+        ]
 
         for engine in (load, store):
             m.d.comb += [
@@ -130,31 +146,33 @@ class Core(wiring.Component):
 
         # Errors, in the cycle after they are found
         reads, writes = buffer.outside_read, buffer.outside_write
-        base = 4 * core.index + Unit.CORE0_LOAD
+        unit = {opcode: Unit[f"CORE{core.index}_{opcode.name}"] for opcode in QUEUE_OPCODES}
         sources = [
-            (load.error.valid, load.error.code, load.error.address, 0),
-            (store.error.valid, store.error.code, store.error.address, 3),
-            (post.error.valid, post.error.code, post.error.address, 2),
-        ]
-        for port, offset in (("weights", 1), ("x", 1), ("store", 3)):
-            sources.append(
-                (reads[_READERS.index(port)], ErrorCode.BUFFER_ADDRESS,
-                 buffer.outside_address, offset)
-            )  # fmt: skip
-        for port, offset in (("load", 0), ("post", 2)):
-            sources.append(
-                (writes[_WRITERS.index(port)], ErrorCode.BUFFER_ADDRESS,
-                 buffer.outside_address, offset)
-            )  # fmt: skip
-        for valid, offset in ((matrix.outside_write, 1), (matrix.outside_read, 2)):
-            sources.append((valid, ErrorCode.ACCUMULATOR_ADDRESS, matrix.outside_address, offset))
+            (engine.error.valid, engine.error.code, engine.error.address, opcode)
+            for engine, opcode in (
+                (load, Opcode.LOAD), (store, Opcode.STORE), (post, Opcode.POST),
+            )
+        ]  # fmt: skip
+        for valid, opcode in (
+            (reads[_READERS.index("weights")], Opcode.WEIGHTS),
+            (reads[_READERS.index("x")], Opcode.MATMUL),
+            (reads[_READERS.index("store")], Opcode.STORE),
+            (writes[_WRITERS.index("load")], Opcode.LOAD),
+            (writes[_WRITERS.index("post")], Opcode.POST),
+        ):
+            sources.append((valid, ErrorCode.BUFFER_ADDRESS, buffer.outside_address, opcode))
+        for valid, opcode in (
+            (matrix.outside_write, Opcode.MATMUL),
+            (matrix.outside_read, Opcode.POST),
+        ):
+            sources.append((valid, ErrorCode.ACCUMULATOR_ADDRESS, matrix.outside_address, opcode))
         m.d.sync += self.error.valid.eq(0)
-        for valid, code, address, offset in reversed(sources):
+        for valid, code, address, opcode in reversed(sources):
             with m.If(valid):
                 m.d.sync += [
                     self.error.valid.eq(1),
                     self.error.code.eq(code),
-                    self.error.unit.eq(base + offset),
+                    self.error.unit.eq(unit[opcode]),
                     self.error.address.eq(address),
                 ]
 

@@ -77,6 +77,11 @@ class FloatFormat:
         """Code of the canonical NaN."""
         return self.infinity | (1 << (self.mantissa_bits - 1))
 
+    @property
+    def one(self) -> int:
+        """Code of 1."""
+        return self.bias << self.mantissa_bits
+
 
 @dataclass(frozen=True, kw_only=True)
 class IntFormat:
@@ -96,6 +101,8 @@ class IntFormat:
     width: int = 8
 
     is_float = False
+    #: Code of 1.
+    one = 1
 
     def __post_init__(self):
         _check_name(self.name)

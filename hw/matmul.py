@@ -1,23 +1,21 @@
 """MATMUL: streams vectors through the PE array, K tile by K tile, into the accumulators."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bus import ACCUMULATOR_READ_LATENCY, BUFFER_READ_LATENCY, BufferReadSignature
-from .commands import MATMUL_LOOPS, Init, Opcode, command_layout
+from .commands import Opcode, command_layout
 from .config import BUFFER_ADDRESS_WIDTH
-from .loop_nest import Affine, Counter, LoopNest
+from .matmul_steps import MatmulSteps
 from .pipeline import delay
-from .weight_loader import weight_command_layout
+from .transposer import BlockTransposer
 
 __all__ = ["MatmulEngine"]
 
-_COORDINATE = signed(18)
-
 
 class MatmulEngine(wiring.Component):
-    """Executes MATMUL commands: address generation, zero padding, tile and hazard interlocks.
+    """Executes MATMUL commands: zero padding, tile and hazard interlocks, transposition.
 
     One vector enters the array per cycle unless the next tile's weights are not there yet
     (``stall_weights``), the accumulators it would add to are still in the pipeline
@@ -25,8 +23,9 @@ class MatmulEngine(wiring.Component):
     buffer serves another client (``stall_buffer``). Between two commands there is a gap of
     3 cycles. The pipeline behind a vector never stops.
 
-    The weight side of the next command is accepted as soon as the loader is free, so that its
-    first tile loads while the last tile of this one streams.
+    With ``transpose`` the words of ``rows`` pixels go through a
+    :class:`~hw.transposer.BlockTransposer` and the vectors across them into the array: the first
+    vector of a command comes ``rows`` cycles later than otherwise, and from then on one per cycle.
 
     Parameters
     ----------
@@ -35,12 +34,14 @@ class MatmulEngine(wiring.Component):
         cycles from a vector at the array to its sums
     psum_offset : int
         cycles from a vector at the array to the partial sums it is added to
+    one : int
+        operand code of 1
 
     Members
     -------
     command : ``In(stream of MATMUL)``; ``done``: Out(1)
-    weights : ``Out(stream)`` of ``weight_command_layout``, to the :class:`WeightLoader`
     tile_loaded : In(1); ``tile_used``, ``bias_used``: Out(1)
+    starved : Out(1), nothing enters the array before ``tile_loaded``
     read : ``Out(BufferReadSignature(core))``, the vectors
     x, x_valid, x_bank, x_channels : Out, to the array; weight banks take turns, tile by tile
     read_en, read_bank, read_address, init_zero, init_bias : Out, to the accumulators
@@ -48,18 +49,19 @@ class MatmulEngine(wiring.Component):
     vectors, tiles, stall_weights, stall_hazard, stall_buffer, stall_command : Out(1), events
     """
 
-    def __init__(self, core, *, array_latency, psum_offset):
+    def __init__(self, core, *, array_latency, psum_offset, one):
         self.core = core
         self.array_latency = array_latency
         self.psum_offset = psum_offset
+        self.one = one
         super().__init__(
             {
                 "command": In(stream.Signature(command_layout(Opcode.MATMUL))),
                 "done": Out(1),
-                "weights": Out(stream.Signature(weight_command_layout())),
                 "tile_loaded": In(1),
                 "tile_used": Out(1),
                 "bias_used": Out(1),
+                "starved": Out(1),
                 "read": Out(BufferReadSignature(core)),
                 "x": Out(core.word_width),
                 "x_valid": Out(1),
@@ -98,165 +100,81 @@ class MatmulEngine(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        layout = command_layout(Opcode.MATMUL)
-        m.submodules.nest = nest = LoopNest(
-            dict.fromkeys(MATMUL_LOOPS, 16),
-            {
-                "address": Affine(
-                    BUFFER_ADDRESS_WIDTH,
-                    dict.fromkeys(MATMUL_LOOPS, signed(BUFFER_ADDRESS_WIDTH)),
-                ),
-                "h": Affine(_COORDINATE, {"ho": 8, "kh": 8}),
-                "w": Affine(_COORDINATE, {"wo": 8, "kw": 8}),
-                "entry": Counter(16, through="n"),
-            },
-        )
+        m.submodules.steps = steps = MatmulSteps(self.core)
+        wiring.connect(m, wiring.flipped(self.command), steps.command)
 
-        # Commands ----------------
-        # ``pending`` has been given to the weight loader and waits for the vectors' side.
-        command, pending = Signal(layout), Signal(layout)
-        active, has_pending = Signal(), Signal()
-        accept, begin, continues = Signal(), Signal(), Signal()
-        m.d.comb += [
-            self.weights.payload.address.eq(self.command.payload.w_address),
-            self.weights.payload.bias.eq(self.command.payload.init == Init.BIAS),
-            self.weights.payload.kw.eq(self.command.payload.kw_count),
-            self.weights.payload.kh.eq(self.command.payload.kh_count),
-            self.weights.payload.cb.eq(self.command.payload.cb_count),
-            self.weights.valid.eq(self.command.valid & ~has_pending),
-            self.command.ready.eq(self.weights.ready & ~has_pending),
-            accept.eq(self.command.valid & self.command.ready),
-            begin.eq(has_pending & (~active | (nest.next & nest.final))),
-        ]
-        with m.If(nest.next & nest.final):
-            m.d.sync += active.eq(0)
-        with m.If(begin):
-            m.d.sync += [command.eq(pending), active.eq(1), has_pending.eq(0)]
-            # Adding to the very sums of the command before is like a further K tile of it.
-            m.d.sync += continues.eq(
-                (pending.accumulator_address == command.accumulator_address)
-                & (pending.accumulator_bank == command.accumulator_bank)
-            )
-        with m.If(accept):
-            m.d.sync += [pending.eq(self.command.payload), has_pending.eq(1)]
-        m.d.sync += nest.start.eq(begin)
-        for loop in MATMUL_LOOPS:
-            m.d.comb += [
-                nest.count[loop].eq(command[f"{loop}_count"]),
-                nest.stride["address"][loop].eq(command[f"{loop}_stride"]),
-            ]
-        m.d.comb += [
-            nest.stride["h"]["ho"].eq(command.ho_step),
-            nest.stride["h"]["kh"].eq(command.kh_step),
-            nest.stride["w"]["wo"].eq(command.wo_step),
-            nest.stride["w"]["kw"].eq(command.kw_step),
-            nest.origin["address"].eq(command.x_address),
-            nest.origin["h"].eq(command.h_origin),
-            nest.origin["w"].eq(command.w_origin),
-            nest.origin["entry"].eq(command.accumulator_address),
-        ]
-
-        # One vector waits here to be issued ----------------
+        # One step waits here to be issued ----------------
+        point = steps.o.payload
         step = Signal(
             data.StructLayout(
-                {
-                    "address": BUFFER_ADDRESS_WIDTH,
-                    "padding": 1,
-                    "entry": 16,
-                    "bank": 1,
-                    "channels": range(self.core.columns + 1),
-                    "init_zero": 1,
-                    "init_bias": 1,
-                    "reads_sums": 1,
-                    "other_sums": 1,
-                    "tile_start": 1,
-                    "tile_end": 1,
-                    "bias_end": 1,
-                    "final": 1,
-                }
+                {"address": BUFFER_ADDRESS_WIDTH, "reads": 1, "about": point["about"].shape()}
             )
         )
+        about = step.about
         has_step, issue = Signal(), Signal()
-        first, last = nest.first, nest.last
-        first_tile = first.kw & first.kh & first.cb
-        tile_end = last.wo & last.ho & last.n
-        m.d.comb += nest.next.eq(nest.valid & (~has_step | issue))
-        with m.If(nest.next):
+        m.d.comb += steps.o.ready.eq(~has_step | issue)
+        with m.If(steps.o.valid & steps.o.ready):
             m.d.sync += [
-                step.address.eq(nest.value.address),
-                step.padding.eq(
-                    (nest.value.h.as_unsigned() >= command.h_limit)
-                    | (nest.value.w.as_unsigned() >= command.w_limit)
+                has_step.eq(1),
+                step.address.eq(point.address),
+                step.reads.eq(
+                    point.enters
+                    & (point.h.as_unsigned() < point.h_limit)
+                    & (point.w.as_unsigned() < point.w_limit)
                 ),
-                step.entry.eq(nest.value.entry),
-                step.bank.eq(command.accumulator_bank),
-                step.channels.eq(
-                    Mux(command.channels > self.core.columns, self.core.columns, command.channels)
-                ),
-                step.init_zero.eq(first_tile & (command.init == Init.ZERO)),
-                step.init_bias.eq(first_tile & (command.init == Init.BIAS)),
-                step.reads_sums.eq(~first_tile | (command.init == Init.ACCUMULATOR)),
-                step.other_sums.eq(first_tile & ~continues),
-                step.tile_start.eq(first.wo & first.ho & first.n),
-                step.tile_end.eq(tile_end),
-                step.bias_end.eq(first_tile & tile_end & (command.init == Init.BIAS)),
-                step.final.eq(nest.final),
+                about.eq(point.about),
             ]
-        with m.If(nest.next):
-            m.d.sync += has_step.eq(1)
         with m.Elif(issue):
             m.d.sync += has_step.eq(0)
 
-        # Interlocks ----------------
-        loaded = Signal()
-        with m.If(self.tile_loaded):
-            m.d.sync += loaded.eq(1)
-        with m.Elif(self.tile_used):
-            m.d.sync += loaded.eq(0)
-        has_weights = ~step.tile_start | loaded
-        distance = self.hazard_cycles
-        # ``vectors`` counts down from the distance over one tile; what is left at its end is how
-        # long the next tile, which adds to the same sums in the same order, must wait. A command
-        # that adds to other sums waits until the pipeline is empty.
-        vectors, settle, drain = (
-            Signal(range(distance + 1), name=name) for name in ("vectors", "settle", "drain")
-        )
-        left = Mux(step.tile_start, distance, vectors)
-        for counter, start in ((settle, Mux(left == 0, 0, left - 1)), (drain, distance)):
-            with m.If(issue & step.tile_end):
-                m.d.sync += counter.eq(start)
-            with m.Elif(counter != 0):
-                m.d.sync += counter.eq(counter - 1)
-        with m.If(issue):
-            m.d.sync += vectors.eq(Mux(left == 0, 0, left - 1))
-        waits = Mux(step.other_sums, drain, settle) != 0
-        hazard = step.tile_start & step.reads_sums & waits
         go = Signal()
+        vector = issue & about.vector
+        starts, ends = vector & about.tile_start, vector & about.tile_end
+        has_weights, hazard = self._interlocks(m, about, vector, ends)
         m.d.comb += [
-            go.eq(has_step & has_weights & ~hazard),
-            self.read.valid.eq(go & ~step.padding),
+            go.eq(has_step & (~about.vector | (has_weights & ~hazard))),
+            self.read.valid.eq(go & step.reads),
             self.read.address.eq(step.address),
-            issue.eq(go & (step.padding | self.read.ready)),
+            issue.eq(go & (~step.reads | self.read.ready)),
+            self.starved.eq(has_step & ~has_weights),
         ]
 
         # Behind the issue: fixed delays ----------------
+        at_array = BUFFER_READ_LATENCY
+        arrived = data.StructLayout({"valid": 1, "shift": 1, "reads": 1, "straight": 1, "ones": 1})
+        now, then = Signal(arrived), Signal(arrived)
+        m.d.comb += [
+            now.valid.eq(vector),
+            now.shift.eq(issue & about.shift),
+            now.reads.eq(step.reads),
+            now.straight.eq(~about.shift),
+            now.ones.eq(about.ones),
+            then.eq(delay(m, now, at_array, name="arrived")),
+        ]
+        m.submodules.transposer = transposer = BlockTransposer(
+            self.core.rows, self.core.operand_width
+        )
+        word = Signal(self.core.word_width)
+        ones = sum(self.one << (self.core.operand_width * row) for row in range(self.core.rows))
+        m.d.comb += [
+            word.eq(Mux(then.ones, ones, Mux(then.reads, self.read.data, 0))),
+            transposer.step.eq(then.shift),
+            transposer.i.as_value().eq(word),
+            self.x.eq(Mux(then.straight, word, transposer.o.as_value())),
+            self.x_valid.eq(then.valid),
+        ]
         bank = Signal(init=1)
         with m.If(self.tile_used):
             m.d.sync += bank.eq(~bank)
-        at_array = BUFFER_READ_LATENCY
-        padding = delay(m, step.padding, at_array, name="padding")
         m.d.comb += [
-            self.x_valid.eq(delay(m, issue, at_array, name="x_valid")),
-            self.x_bank.eq(delay(m, bank ^ step.tile_start, at_array, name="x_bank")),
-            self.x_channels.eq(delay(m, step.channels, at_array, name="x_channels")),
-            self.x.eq(Mux(padding, 0, self.read.data)),
+            self.x_bank.eq(delay(m, bank ^ about.tile_start, at_array, name="x_bank")),
+            self.x_channels.eq(delay(m, about.channels, at_array, name="x_channels")),
         ]
+
         at_read = self._psum_read_delay
         assert at_read >= 0
-        tag = Signal(step.shape())
-        m.d.comb += tag.eq(step)
-        reads = delay(m, tag, at_read, name="psum_tag")
-        reads_valid = delay(m, issue, at_read, name="psum_valid")
+        reads = delay(m, about, at_read, name="psum_tag")
+        reads_valid = delay(m, vector, at_read, name="psum_valid")
         m.d.comb += [
             self.read_en.eq(reads_valid),
             self.read_bank.eq(reads.bank),
@@ -281,16 +199,42 @@ class MatmulEngine(wiring.Component):
         # The biases are free once the last vector of the first tile has read them: ``at_write``
         # cycles after its issue at the latest, and nobody is in a hurry.
         m.d.comb += [
-            self.tile_used.eq(issue & step.tile_start),
-            self.bias_used.eq(delay(m, issue & step.bias_end, at_write, name="bias_used")),
+            self.tile_used.eq(starts),
+            self.bias_used.eq(delay(m, ends & about.init_bias, at_write, name="bias_used")),
         ]
 
         m.d.comb += [
-            self.vectors.eq(issue),
-            self.tiles.eq(issue & step.tile_end),
-            self.stall_weights.eq(has_step & ~has_weights),
+            self.vectors.eq(vector),
+            self.tiles.eq(ends),
+            self.stall_weights.eq(self.starved),
             self.stall_hazard.eq(has_step & has_weights & hazard),
             self.stall_buffer.eq(go & ~issue),
-            self.stall_command.eq(~has_step),
+            self.stall_command.eq(~has_step | (issue & ~about.vector)),
         ]
         return m
+
+    def _interlocks(self, m, about, vector, ends):
+        """Whether the weights of the vector that waits are there, and whether its sums are not."""
+        loaded = Signal()
+        with m.If(self.tile_loaded):
+            m.d.sync += loaded.eq(1)
+        with m.Elif(self.tile_used):
+            m.d.sync += loaded.eq(0)
+        has_weights = ~about.tile_start | loaded
+        distance = self.hazard_cycles
+        # ``vectors`` counts down from the distance over one tile; what is left at its end is how
+        # long the next tile, which adds to the same sums in the same order, must wait. A command
+        # that adds to other sums waits until the pipeline is empty.
+        vectors, settle, drain = (
+            Signal(range(distance + 1), name=name) for name in ("vectors", "settle", "drain")
+        )
+        left = Mux(about.tile_start, distance, vectors)
+        for counter, start in ((settle, Mux(left == 0, 0, left - 1)), (drain, distance)):
+            with m.If(ends):
+                m.d.sync += counter.eq(start)
+            with m.Elif(counter != 0):
+                m.d.sync += counter.eq(counter - 1)
+        with m.If(vector):
+            m.d.sync += vectors.eq(Mux(left == 0, 0, left - 1))
+        waits = Mux(about.other_sums, drain, settle) != 0
+        return has_weights, about.tile_start & about.reads_sums & waits

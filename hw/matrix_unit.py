@@ -25,14 +25,17 @@ MATMUL_EVENTS = (
 
 
 class MatrixUnit(wiring.Component):
-    """Executes MATMUL commands on a PE array and holds the sums for post-processing.
+    """Executes WEIGHTS and MATMUL commands on a PE array and holds the sums for post-processing.
 
-    Timing and interlocks: :class:`~hw.matmul.MatmulEngine`. Reset drops all work; the sums
-    survive it.
+    Timing and interlocks: :class:`~hw.weight_loader.WeightLoader`, for WEIGHTS, and
+    :class:`~hw.matmul.MatmulEngine`. Reset drops all work; the sums survive it.
 
     Members
     -------
+    weights : ``In(stream of WEIGHTS)``; ``weights_done``: Out(1), all words have been read
+    weights_held, weights_quiet : Out(1), ``holds`` and ``quiet`` of the loader
     command : ``In(stream of MATMUL)``; ``done``: Out(1), the sums are in the accumulators
+    starved : Out(1), the array waits for weights
     x_read, w_read : ``Out(BufferReadSignature(core))``, vectors and weights
     sums : ``In(AccumulatorReadSignature(core))``
     flags : Out(4), float flags raised in this cycle
@@ -45,7 +48,12 @@ class MatrixUnit(wiring.Component):
         self.core = core
         super().__init__(
             {
+                "weights": In(stream.Signature(command_layout(Opcode.WEIGHTS))),
+                "weights_done": Out(1),
+                "weights_held": Out(1),
+                "weights_quiet": Out(1),
                 "command": In(stream.Signature(command_layout(Opcode.MATMUL))),
+                "starved": Out(1),
                 "done": Out(1),
                 "x_read": Out(BufferReadSignature(core)),
                 "w_read": Out(BufferReadSignature(core)),
@@ -66,17 +74,24 @@ class MatrixUnit(wiring.Component):
         )
         m.submodules.accumulators = accumulators = AccumulatorMemory(core)
         m.submodules.matmul = matmul = MatmulEngine(
-            core, array_latency=array.LATENCY, psum_offset=array.PSUM_OFFSET
+            core,
+            array_latency=array.LATENCY,
+            psum_offset=array.PSUM_OFFSET,
+            one=self.config.format.one,
         )
         m.submodules.weights = weights = WeightLoader(core)
 
         connect(m, flipped(self.command), matmul.command)
-        connect(m, matmul.weights, weights.command)
+        connect(m, flipped(self.weights), weights.command)
         connect(m, matmul.read, flipped(self.x_read))
         connect(m, weights.read, flipped(self.w_read))
         connect(m, flipped(self.sums), accumulators.post)
         m.d.comb += [
             self.done.eq(matmul.done),
+            self.starved.eq(matmul.starved),
+            self.weights_done.eq(weights.done),
+            self.weights_held.eq(weights.holds),
+            self.weights_quiet.eq(weights.quiet),
             matmul.tile_loaded.eq(weights.tile_loaded),
             weights.tile_used.eq(matmul.tile_used),
             weights.bias_used.eq(matmul.bias_used),

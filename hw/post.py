@@ -10,7 +10,7 @@ from .bus import (
     BufferWriteSignature,
     ErrorSignature,
 )
-from .commands import POST_LOOPS, Opcode, Pool, command_layout
+from .commands import POST_LOOPS, POST_OUTPUT_LOOPS, Opcode, Pool, command_layout
 from .convert import Requantizer
 from .errors import ErrorCode
 from .loop_nest import Affine, LoopNest
@@ -117,6 +117,8 @@ class PostEngine(wiring.Component):
                 "window_first": 1,
                 "window_last": 1,
                 "output_last": 1,
+                "wo_last": 1,
+                "ho_last": 1,
                 "final": 1,
             }
         )
@@ -130,6 +132,8 @@ class PostEngine(wiring.Component):
             steps.i.payload.window_first.eq(nest.first.pw & nest.first.ph),
             steps.i.payload.window_last.eq(nest.last.pw & nest.last.ph),
             steps.i.payload.output_last.eq(nest.last.group),
+            steps.i.payload.wo_last.eq(nest.last.wo),
+            steps.i.payload.ho_last.eq(nest.last.ho),
             steps.i.payload.final.eq(nest.final),
         ]
         step = steps.o.payload
@@ -143,6 +147,8 @@ class PostEngine(wiring.Component):
             steps.o.ready.eq(accepted),
             writer.reserve.eq(accepted & step.window_last),
             writer.reserve_last.eq(step.output_last),
+            writer.reserve_wo_last.eq(step.wo_last),
+            writer.reserve_ho_last.eq(step.ho_last),
             writer.reserve_final.eq(step.final),
         ]
         m.d.sync += self.stall.eq(
@@ -209,7 +215,10 @@ class PostEngine(wiring.Component):
             writer.clear.eq(self.stop),
             writer.out_address.eq(command.out_address),
             writer.out_group.eq(command.out_group),
-            writer.out_stride.eq(command.out_stride),
+            *(
+                getattr(writer, f"out_{n}_stride").eq(command[f"out_{n}_stride"])
+                for n in POST_OUTPUT_LOOPS
+            ),
             writer.wide.eq(command.wide),
             self.error.code.eq(ErrorCode.ILLEGAL_FIELD),
         ]

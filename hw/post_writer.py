@@ -1,14 +1,17 @@
 """Collects post-processed results and writes them to the buffer."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, ResetInserter, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from .bus import BufferWriteSignature
+from .commands import POST_OUTPUT_LOOPS
 from .config import BUFFER_ADDRESS_WIDTH
 
 __all__ = ["PostWriter"]
+
+_STRIDE = signed(BUFFER_ADDRESS_WIDTH)
 
 
 class PostWriter(wiring.Component):
@@ -17,9 +20,9 @@ class PostWriter(wiring.Component):
     A result is ``post_lanes`` values. Before its elements are read, a place is reserved
     (``reserve``, only with ``room``); so nothing is lost however long the buffer stalls. Results
     arrive in the order of their reservations. A narrow result is one group of the buffer, a wide
-    one ``chunks_per_wide`` groups, least significant first. Groups go to consecutive positions,
-    from ``out_group`` of the word at ``out_address``; an output starts ``out_stride`` words after
-    the one before.
+    one ``chunks_per_wide`` groups, least significant first. Groups of an output go to consecutive
+    positions, from ``out_group`` of its first word, which moves from ``out_address`` on by the
+    stride of the loop that advances.
 
     One group per cycle; :attr:`LATENCY` cycles from a result to its first write.
 
@@ -36,10 +39,12 @@ class PostWriter(wiring.Component):
     Members
     -------
     start : In(1) -- begin at ``out_address`` and ``out_group``
-    out_address, out_group, out_stride, wide : In -- fields of the command, constant while in use
+    out_address, out_group, out_wo_stride, out_ho_stride, out_n_stride, wide : In -- fields of the
+        command, constant while in use
     room : Out(1)
     reserve : In(1)
     reserve_last : In(1) -- the result is the last one of its output
+    reserve_wo_last, reserve_ho_last : In(1) -- in the last iteration of that loop
     reserve_final : In(1) -- it is the last one of the command
     valid : In(1), data : In(32 * post_lanes) -- a result; narrow values in the low bits of each 32
     clear : In(1) -- forget everything; ``write.valid`` is low from the next cycle on
@@ -57,11 +62,13 @@ class PostWriter(wiring.Component):
                 "start": In(1),
                 "out_address": In(BUFFER_ADDRESS_WIDTH),
                 "out_group": In(8),
-                "out_stride": In(BUFFER_ADDRESS_WIDTH),
+                **{f"out_{n}_stride": In(_STRIDE) for n in POST_OUTPUT_LOOPS},
                 "wide": In(1),
                 "room": Out(1),
                 "reserve": In(1),
                 "reserve_last": In(1),
+                "reserve_wo_last": In(1),
+                "reserve_ho_last": In(1),
                 "reserve_final": In(1),
                 "valid": In(1),
                 "data": In(32 * core.post_lanes),
@@ -75,7 +82,7 @@ class PostWriter(wiring.Component):
         m = Module()
         core = self._core
         m.submodules.places = places = ResetInserter(self.clear)(
-            SyncFIFO(width=2, depth=self.DEPTH)
+            SyncFIFO(width=4, depth=self.DEPTH)
         )
         m.submodules.results = results = ResetInserter(self.clear)(
             SyncFIFO(width=len(self.data), depth=self.DEPTH)
@@ -83,11 +90,18 @@ class PostWriter(wiring.Component):
         m.d.comb += [
             self.room.eq(places.w_rdy),
             places.w_en.eq(self.reserve),
-            places.w_data.eq(Cat(self.reserve_last, self.reserve_final)),
+            places.w_data.eq(
+                Cat(
+                    self.reserve_last,
+                    self.reserve_wo_last,
+                    self.reserve_ho_last,
+                    self.reserve_final,
+                )
+            ),
             results.w_en.eq(self.valid),
             results.w_data.eq(self.data),
         ]
-        last, final = places.r_data
+        last, wo_last, ho_last, final = places.r_data
 
         # Slices of the result at the head.
         chunks = core.chunks_per_wide
@@ -114,8 +128,13 @@ class PostWriter(wiring.Component):
         slots = core.groups_per_word
         slot = Signal(range(slots))
         address = Signal(BUFFER_ADDRESS_WIDTH, reset_less=True)
-        origin = Signal(BUFFER_ADDRESS_WIDTH, reset_less=True)
         following = Signal(BUFFER_ADDRESS_WIDTH)
+        # First words of the current output, of the first one with its ho, with its n.
+        origins = [
+            Signal(BUFFER_ADDRESS_WIDTH, name=f"origin_{loop}", reset_less=True)
+            for loop in POST_OUTPUT_LOOPS
+        ]
+        level = Mux(wo_last, 1 + ho_last, 0)
         write = self.write
         out_valid, out_final, load = Signal(), Signal(), Signal()
         out_address = Signal(BUFFER_ADDRESS_WIDTH, reset_less=True)
@@ -123,7 +142,10 @@ class PostWriter(wiring.Component):
         out_enable = Signal(slots, reset_less=True)
         m.d.comb += [
             load.eq(results.r_rdy & (~out_valid | write.ready)),
-            following.eq(origin + self.out_stride),
+            following.eq(
+                Array(origins)[level]
+                + Array(getattr(self, f"out_{n}_stride") for n in POST_OUTPUT_LOOPS)[level]
+            ),
             results.r_en.eq(load & whole),
             places.r_en.eq(load & whole),
             write.valid.eq(out_valid),
@@ -142,7 +164,10 @@ class PostWriter(wiring.Component):
                 chunk.eq(Mux(whole, 0, chunk + 1)),
             ]
             with m.If(whole & last):
-                m.d.sync += [origin.eq(following), address.eq(following), slot.eq(self.out_group)]
+                m.d.sync += [address.eq(following), slot.eq(self.out_group)]
+                for number, origin in enumerate(origins):
+                    with m.If(level >= number):
+                        m.d.sync += origin.eq(following)
             with m.Elif(slot == slots - 1):
                 m.d.sync += [address.eq(address + 1), slot.eq(0)]
             with m.Else():
@@ -151,7 +176,7 @@ class PostWriter(wiring.Component):
             m.d.sync += out_valid.eq(0)
         with m.If(self.start):
             m.d.sync += [
-                origin.eq(self.out_address),
+                *(origin.eq(self.out_address) for origin in origins),
                 address.eq(self.out_address),
                 slot.eq(self.out_group),
                 chunk.eq(0),

@@ -126,8 +126,9 @@ class CommandQueue(wiring.Component):
     command : ``Out(stream of command_layout)``, to the engine
     done : In(1), one pulse per command the engine has finished, in order
     empty : Out(1), nothing is queued or in flight
-    blocked : Out(1), nothing can move before somebody else signals: the head waits for
-        semaphores (or there is none) and nothing is in flight
+    starved : In(1), the engine can neither go on nor take a command before another engine does
+    blocked : Out(1), nothing can move before another engine does: the head waits for semaphores or
+        for an engine that is starved (or there is none), and what is in flight is starved
     """
 
     def __init__(self, config, opcode):
@@ -141,6 +142,7 @@ class CommandQueue(wiring.Component):
                 "give": Out(masks),
                 "command": Out(stream.Signature(command_layout(opcode))),
                 "done": In(1),
+                "starved": In(1),
                 "empty": Out(1),
                 "blocked": Out(1),
             }
@@ -236,7 +238,8 @@ class CommandQueue(wiring.Component):
         m.d.comb += [
             self.empty.eq((reserved == 0) & ~waiting & ~signals.r_rdy),
             self.blocked.eq(
-                ~signals.r_rdy & Mux(waiting, ~granted & ~self.take.ready, reserved == 0)
+                (~signals.r_rdy | self.starved)
+                & Mux(waiting, Mux(granted, self.starved, ~self.take.ready), reserved == 0)
             ),
         ]
         return m

@@ -37,7 +37,7 @@ ADDRESS_WIDTH = 12
 #: Value of the ID register: "ADAG" in ASCII.
 MAGIC = 0x41444147
 #: Version of this register interface and of the command encoding: major, minor.
-VERSION = (1, 0)
+VERSION = (2, 0)
 #: Byte offset of the first register of control and status; the constants lie below.
 CONTROL_BASE = 0x40
 #: Byte offset of the first counter; the other registers lie below.
@@ -50,19 +50,22 @@ _W1C = Access.WRITE_ONE_TO_CLEAR
 
 
 class Unit(enum.IntEnum):
-    """Part of the accelerator that reported an error; core c's units start at ``4 + 4 * c``."""
+    """Part of the accelerator that reported an error; core c's units start at ``8 + 8 * c``, in
+    the order of :data:`~hw.sequencer.QUEUE_OPCODES`."""
 
     NONE = 0
     FETCH = 1
     SEQUENCER = 2
-    CORE0_LOAD = 4
-    CORE0_MATMUL = 5
-    CORE0_POST = 6
-    CORE0_STORE = 7
-    CORE1_LOAD = 8
-    CORE1_MATMUL = 9
-    CORE1_POST = 10
-    CORE1_STORE = 11
+    CORE0_LOAD = 8
+    CORE0_WEIGHTS = 9
+    CORE0_MATMUL = 10
+    CORE0_POST = 11
+    CORE0_STORE = 12
+    CORE1_LOAD = 16
+    CORE1_WEIGHTS = 17
+    CORE1_MATMUL = 18
+    CORE1_POST = 19
+    CORE1_STORE = 20
 
 
 class VariantCode(enum.IntEnum):
@@ -270,7 +273,11 @@ def _counters(config):
         yield counter(n + "STALL_WEIGHTS", "cycles", "the array waited for weights")
         yield counter(n + "STALL_BUFFER", "cycles", "the array waited for a buffer bank")
         yield counter(n + "STALL_HAZARD", "cycles", "the array waited for its own last sum")
-        yield counter(n + "STALL_COMMAND", "cycles", "the array had no command or its semaphore")
+        yield counter(
+            n + "STALL_COMMAND",
+            "cycles",
+            "the array had no command, its semaphore or a full transposer",
+        )
         yield counter(n + "POST_BUSY", "cycles", "post-processing worked on a command")
         yield counter(n + "POST_STALL", "cycles", "post-processing waited for a memory port")
         yield counter(n + "LOAD_BUSY", "cycles", "a LOAD was at work")

@@ -20,7 +20,7 @@ from .registers import Unit
 __all__ = ["DEADLOCK_CYCLES", "QUEUE_OPCODES", "Sequencer"]
 
 #: Opcodes that have a queue in every core, in the order of the sequencer's ports.
-QUEUE_OPCODES = (Opcode.LOAD, Opcode.MATMUL, Opcode.POST, Opcode.STORE)
+QUEUE_OPCODES = (Opcode.LOAD, Opcode.WEIGHTS, Opcode.MATMUL, Opcode.POST, Opcode.STORE)
 #: Cycles without any possible progress after which a run is stopped; more than the turns of all
 #: queues at the semaphores.
 DEADLOCK_CYCLES = 64

@@ -1,4 +1,4 @@
-"""cocotb bench of the matrix unit: random MATMUL commands, compared with golden bit for bit."""
+"""cocotb bench of the matrix unit: random WEIGHTS and MATMUL commands against golden."""
 
 import os
 
@@ -7,7 +7,15 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 
 from golden.numerics import column_dot, encode, format_by_name
-from hw.commands import COMMANDS, HEADER_LAYOUT, MATMUL_LOOPS, Init, Opcode, command_layout
+from hw.commands import (
+    COMMANDS,
+    HEADER_LAYOUT,
+    MATMUL_LOOPS,
+    WEIGHTS_LOOPS,
+    Init,
+    Opcode,
+    command_layout,
+)
 from hw.commands import encode as encode_command
 from verif import cocotb_support as support
 
@@ -35,7 +43,8 @@ class Bench:
         self.disturbance = np.random.default_rng(seed + 1)
         self.sent = self.finished = 0
         self.last_sums = 0, 0
-        self.payload_mask = (1 << command_layout(Opcode.MATMUL).size) - 1
+        self.waiting = {Opcode.WEIGHTS: [], Opcode.MATMUL: []}
+        self.tiles = []
         self.sums = np.zeros((2, self.core.accumulator_depth, self.core.columns), np.uint32)
 
     def pack(self, operands):
@@ -53,8 +62,8 @@ class Bench:
             await support.next_cycle(dut)
         dut.write__valid.value = 0
 
-    def random_command(self):
-        """Fields of a command whose addresses stay in the buffer."""
+    def random_matmul(self):
+        """Fields of a command whose addresses stay in the buffer, and its number of K tiles."""
         rng, core = self.rng, self.core
         while True:
             counts = dict(
@@ -64,29 +73,32 @@ class Bench:
             )
             if rng.random() < 0.2:
                 counts |= {"wo": 1, "ho": 1, "n": 1}
-            vectors = counts["wo"] * counts["ho"] * counts["n"]
-            tiles = counts["kw"] * counts["kh"] * counts["cb"]
-            init = rng.choice([Init.ZERO, Init.BIAS, Init.ACCUMULATOR])
-            bias = core.bias_words if init == Init.BIAS else 0
+            pixels = counts["wo"] * counts["ho"] * counts["n"]
+            taps = counts["kw"] * counts["kh"] * counts["cb"]
+            transpose, ones = int(rng.integers(2)), int(rng.integers(2))
+            vectors, tiles = pixels, taps
+            if transpose:
+                vectors, tiles = taps * core.rows + ones, -(-pixels // core.rows)
             strides = dict(
                 zip(MATMUL_LOOPS, (int(n) for n in rng.integers(-4, 9, size=6)), strict=True)
             )
-            reach = [
+            low, high = (
                 sum(strides[n] * (counts[n] - 1) for n in MATMUL_LOOPS if (strides[n] > 0) == up)
                 for up in (False, True)
-            ]
-            if reach[1] - reach[0] >= self.words or tiles * core.columns + bias > self.words:
+            )
+            if high - low >= self.words or vectors > core.accumulator_depth:
                 continue
             bank, entry = self.last_sums
             if rng.random() < 0.6 or entry + vectors > core.accumulator_depth:
                 bank, entry = rng.integers(2), rng.integers(core.accumulator_depth - vectors + 1)
             self.last_sums = bank, entry
-            return {
+            return tiles, {
                 "accumulator_bank": int(bank),
-                "init": int(init),
+                "init": int(rng.choice([Init.ZERO, Init.BIAS, Init.ACCUMULATOR])),
+                "transpose": transpose,
+                "ones": ones,
                 "channels": int(rng.integers(1, core.columns + 2)),
-                "x_address": int(rng.integers(-reach[0], self.words - reach[1])),
-                "w_address": int(rng.integers(self.words - tiles * core.columns - bias + 1)),
+                "x_address": int(rng.integers(-low, self.words - high)),
                 "accumulator_address": int(entry),
                 **{f"{n}_count": counts[n] for n in MATMUL_LOOPS},
                 **{f"{n}_stride": strides[n] for n in MATMUL_LOOPS},
@@ -99,68 +111,138 @@ class Bench:
                 },
             }
 
-    async def send(self, command):
-        """Give the unit a command, and have the model execute it."""
-        word = int.from_bytes(encode_command(Opcode.MATMUL, **command), "little")
-        self.dut.command__payload.value = word >> HEADER_LAYOUT.size & self.payload_mask
-        self.dut.command__valid.value = 1
-        for _ in range(20000):
-            await support.settle()
-            ready = int(self.dut.command__ready.value)
-            await support.next_cycle(self.dut)
-            if ready:
-                break
-        else:
-            raise AssertionError(f"command {self.sent} is not accepted")
-        self.dut.command__valid.value = 0
+    def random_weights(self, tiles, bias):
+        """Fields of a command that brings ``tiles`` tiles."""
+        rng, core = self.rng, self.core
+        shapes = [
+            (a, b, tiles // a // b)
+            for a in range(1, tiles + 1)
+            for b in range(1, tiles + 1)
+            if tiles % (a * b) == 0
+        ]
+        counts = dict(zip(WEIGHTS_LOOPS, shapes[rng.integers(len(shapes))], strict=True))
+        while True:
+            transpose = int(rng.integers(2))
+            blocks = int(rng.integers(1, 4))
+            strides = {n: int(rng.integers(-9, 10)) for n in WEIGHTS_LOOPS}
+            row_stride = int(rng.integers(-3, 7))
+            reach = [strides[n] * (counts[n] - 1) for n in WEIGHTS_LOOPS]
+            reach.append(row_stride * ((core.rows if transpose else core.columns) - 1))
+            reach.append(blocks - 1 if transpose else 0)
+            low, high = sum(min(n, 0) for n in reach), sum(max(n, 0) for n in reach)
+            if high - low >= self.words:
+                continue
+            return {
+                "address": int(rng.integers(-low, self.words - high)),
+                "row_stride": row_stride,
+                **{f"{n}_count": counts[n] for n in WEIGHTS_LOOPS},
+                **{f"{n}_stride": strides[n] for n in WEIGHTS_LOOPS},
+                "row_limit": int(rng.choice([0xFFFF, rng.integers(1, 3 * core.rows)])),
+                "transpose": transpose,
+                "block_count": blocks,
+                "skip": int(rng.choice([0, rng.integers(core.rows)])),
+                "bias": int(bias),
+                "bias_address": int(rng.integers(self.words - core.bias_words)),
+            }
+
+    def send(self, matmul, weights):
+        """Give the unit two commands that belong together, and have the model execute them."""
+        self.waiting[Opcode.WEIGHTS].append(weights)
+        self.waiting[Opcode.MATMUL].append(matmul)
         self.sent += 1
-        self.execute(command)
+        self.load(weights)
+        self.execute(matmul)
+
+    async def feed(self, opcode):
+        """Offers commands as they come."""
+        name = "weights" if opcode is Opcode.WEIGHTS else "command"
+        payload, valid, ready = (
+            getattr(self.dut, f"{name}__{part}") for part in ("payload", "valid", "ready")
+        )
+        mask = (1 << command_layout(opcode).size) - 1
+        while True:
+            if not self.waiting[opcode]:
+                await support.next_cycle(self.dut)
+                continue
+            word = int.from_bytes(encode_command(opcode, **self.waiting[opcode].pop(0)), "little")
+            payload.value = word >> HEADER_LAYOUT.size & mask
+            valid.value = 1
+            accepted = 0
+            while not accepted:
+                await support.settle()
+                accepted = int(ready.value)
+                await support.next_cycle(self.dut)
+            valid.value = 0
+            # Now and then the other side is far ahead.
+            if self.disturbance.random() < 0.2:
+                for _ in range(int(self.disturbance.integers(100))):
+                    await support.next_cycle(self.dut)
 
     async def wait_until_done(self, place):
         for _ in range(20000):
             if self.finished == self.sent:
+                assert not int(self.dut.weights_held.value), f"{place}: weights are left"
                 return
             await support.next_cycle(self.dut)
         raise AssertionError(f"{place}: {self.finished} of {self.sent} commands are done")
 
-    def execute(self, c):
-        """What the command does to the model's sums."""
+    def load(self, c):
+        """Tiles (rows, columns) that a WEIGHTS brings, the biases with the first."""
         core = self.core
+        bias = None
+        if c["bias"]:
+            words = self.buffer[c["bias_address"] :][: core.bias_words]
+            text = sum(self.pack(word) << (core.word_width * i) for i, word in enumerate(words))
+            bias = [(text >> (32 * i)) & 0xFFFFFFFF for i in range(core.columns)]
+        for cb, kh, kw in np.ndindex(*(c[f"{n}_count"] for n in reversed(WEIGHTS_LOOPS))):
+            base = c["address"] + cb * c["cb_stride"] + kh * c["kh_stride"] + kw * c["kw_stride"]
+            if c["transpose"]:
+                lines = np.zeros((core.rows, c["block_count"] * core.rows + core.columns), np.int64)
+                for row in range(min(core.rows, c["row_limit"] - cb * core.rows)):
+                    words = self.buffer[base + row * c["row_stride"] :][: c["block_count"]]
+                    lines[row, : words.size] = words.ravel()
+                tile = lines[:, c["skip"] :][:, : core.columns]
+            else:
+                tile = np.zeros((core.rows, core.columns), np.int64)
+                for column in range(min(core.columns, c["row_limit"])):
+                    tile[:, column] = self.buffer[base + column * c["row_stride"]]
+            self.tiles.append((tile.astype(np.uint32), bias))
+            bias = None
+
+    def execute(self, c):
+        """What a MATMUL does to the model's sums."""
+        rows = self.core.rows
         count = {n: c[f"{n}_count"] for n in MATMUL_LOOPS}
-        stride = {n: c[f"{n}_stride"] for n in MATMUL_LOOPS}
-        n, ho, wo = np.meshgrid(
-            *(np.arange(count[name]) for name in ("n", "ho", "wo")), indexing="ij"
+        index = dict(
+            zip(
+                reversed(MATMUL_LOOPS),
+                np.indices([count[n] for n in reversed(MATMUL_LOOPS)]),
+                strict=True,
+            )
         )
-        entries = slice(c["accumulator_address"], c["accumulator_address"] + n.size)
+        h = c["h_origin"] + index["ho"] * c["ho_step"] + index["kh"] * c["kh_step"]
+        w = c["w_origin"] + index["wo"] * c["wo_step"] + index["kw"] * c["kw_step"]
+        address = c["x_address"] + sum(index[n] * c[f"{n}_stride"] for n in MATMUL_LOOPS)
+        inside = (h >= 0) & (h < c["h_limit"]) & (w >= 0) & (w < c["w_limit"])
+        taps = count["cb"] * count["kh"] * count["kw"]
+        x = np.where(inside[..., None], self.buffer[address], 0).reshape(taps, -1, rows)
+        if c["transpose"]:
+            fill = -x.shape[1] % rows
+            x = np.pad(x, ((0, 0), (0, fill), (0, 0))).reshape(taps, -1, rows, rows)
+            x = x.transpose(1, 0, 3, 2).reshape(x.shape[1], taps * rows, rows)
+            if c["ones"]:
+                ones = np.full((len(x), 1, rows), int(encode(self.fmt, 1.0)))
+                x = np.concatenate([x, ones], axis=1)
+        entries = slice(c["accumulator_address"], c["accumulator_address"] + x.shape[1])
         sums = self.sums[c["accumulator_bank"], entries]
-        weights = c["w_address"]
+        bias = self.tiles[0][1]
         if c["init"] == Init.ZERO:
             sums = np.zeros_like(sums)
         elif c["init"] == Init.BIAS:
-            words = self.buffer[weights : weights + core.bias_words]
-            text = sum(self.pack(word) << (core.word_width * i) for i, word in enumerate(words))
-            bias = [(text >> (32 * i)) & 0xFFFFFFFF for i in range(core.columns)]
             sums = np.broadcast_to(np.array(bias, np.uint32), sums.shape)
-            weights += core.bias_words
-        for cb in range(count["cb"]):
-            for kh in range(count["kh"]):
-                for kw in range(count["kw"]):
-                    h = c["h_origin"] + ho * c["ho_step"] + kh * c["kh_step"]
-                    w = c["w_origin"] + wo * c["wo_step"] + kw * c["kw_step"]
-                    address = c["x_address"] + sum(
-                        index * stride[name]
-                        for name, index in (
-                            ("n", n), ("ho", ho), ("wo", wo), ("cb", cb), ("kh", kh), ("kw", kw),
-                        )
-                    )  # fmt: skip
-                    inside = (h >= 0) & (h < c["h_limit"]) & (w >= 0) & (w < c["w_limit"])
-                    x = np.where(inside[..., None], self.buffer[address], 0)
-                    tile = self.buffer[weights : weights + core.columns].T
-                    weights += core.columns
-                    sums, _ = column_dot(
-                        self.fmt, x.reshape(-1, core.rows).astype(np.uint32),
-                        tile.astype(np.uint32), sums.astype(np.uint32),
-                    )  # fmt: skip
+        for vectors in x:
+            tile, _ = self.tiles.pop(0)
+            sums, _ = column_dot(self.fmt, vectors.astype(np.uint32), tile, sums)
         self.sums[c["accumulator_bank"], entries] = sums
 
     async def read_sums(self, bank, entry):
@@ -208,29 +290,32 @@ async def count_done(bench):
 async def random_commands(dut, disturbance):
     """Commands of all kinds back to back, sums after each batch, with and without conflicts."""
     bench = Bench(dut)
-    for port in (dut.command__valid, dut.write__valid, dut.disturb__valid, dut.sums__valid):
+    for port in (
+        dut.command__valid,
+        dut.weights__valid,
+        dut.write__valid,
+        dut.disturb__valid,
+        dut.sums__valid,
+    ):
         port.value = 0
     await support.start(dut)
     await bench.fill_buffer()
     tasks = [cocotb.start_soon(count_done(bench))]
+    tasks += [cocotb.start_soon(bench.feed(opcode)) for opcode in bench.waiting]
     # Every entry starts as the sum of one padded vector.
+    zeros = {field.name: field.minimum or 0 for field in COMMANDS[Opcode.MATMUL]}
     for bank in range(2):
         for first in range(0, bench.core.accumulator_depth, 16):
-            await bench.send(
-                {
-                    **{field.name: 0 for field in COMMANDS[Opcode.MATMUL]},
-                    **{f"{name}_count": 1 for name in MATMUL_LOOPS},
-                    "wo_count": min(16, bench.core.accumulator_depth - first),
-                    "channels": 1,
-                    "accumulator_bank": bank,
-                    "accumulator_address": first,
-                }
-            )
+            count = min(16, bench.core.accumulator_depth - first)
+            sums = {"accumulator_bank": bank, "accumulator_address": first}
+            bench.send({**zeros, "wo_count": count, **sums}, bench.random_weights(1, False))
+    await bench.wait_until_done("start")
     if disturbance:
         tasks.append(cocotb.start_soon(disturb(bench, disturbance)))
-    for batch in range(6):
+    for batch in range(8):
         for _ in range(5):
-            await bench.send(bench.random_command())
+            tiles, matmul = bench.random_matmul()
+            bench.send(matmul, bench.random_weights(tiles, matmul["init"] == Init.BIAS))
         await bench.wait_until_done(f"batch {batch}")
         await bench.check(f"disturbance {disturbance}, batch {batch}")
     for task in tasks:

@@ -64,7 +64,7 @@ async def throughput(_):
         values, _ = random_command(rng, config, core)
         values["wo_count"], values["wo_stride"] = 40, 0
         accepted = await bench.issue(values)
-        done = await bench.finish(50_000)
+        done = await bench.finish(100_000)
         writes, _ = bench.take()
         reads = int(np.prod([values[f"{loop}_count"] for loop in POST_LOOPS]))
         pace = interval if values["pool"] == Pool.SUM else 1

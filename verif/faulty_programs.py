@@ -2,10 +2,21 @@
 
 from dataclasses import dataclass
 
-from hw.commands import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, Init, Opcode, Pool, encode
+from hw.commands import (
+    COMMAND_BYTES,
+    MATMUL_LOOPS,
+    POST_LOOPS,
+    POST_OUTPUT_LOOPS,
+    WEIGHTS_LOOPS,
+    Init,
+    Opcode,
+    Pool,
+    encode,
+)
 from hw.config import AdaGPConfig
 from hw.errors import ErrorCode
 from hw.registers import Unit
+from hw.sequencer import QUEUE_OPCODES
 
 __all__ = ["PROGRAM", "WINDOW", "Fault", "faults"]
 
@@ -70,15 +81,35 @@ def dma(opcode, config, core=0, *, words=4, wait=0, signal=0, **fields) -> bytes
     return encode(opcode, core=core, wait=wait, signal=signal, **values)
 
 
+def weights(config, core=0, *, tiles=1, wait=0, signal=0, **fields) -> bytes:
+    """A WEIGHTS of ``tiles`` tiles of one word at the start of the buffer."""
+    values = {
+        "address": _own_memory(config, core),
+        "row_stride": 0,
+        **{f"{name}_count": 1 for name in WEIGHTS_LOOPS},
+        **{f"{name}_stride": 0 for name in WEIGHTS_LOOPS},
+        "row_limit": 1,
+        "transpose": 1,
+        "block_count": 1,
+        "skip": 0,
+        "bias": 0,
+        "bias_address": 0,
+        "kw_count": tiles,
+        **fields,
+    }
+    return encode(Opcode.WEIGHTS, core=core, wait=wait, signal=signal, **values)
+
+
 def matmul(config, core=0, *, vectors=1, wait=0, signal=0, **fields) -> bytes:
     """A MATMUL of ``vectors`` vectors and one K tile at the start of the buffer."""
     first = _own_memory(config, core)
     values = {
         "accumulator_bank": 0,
         "init": Init.ZERO,
+        "transpose": 0,
+        "ones": 0,
         "channels": 1,
         "x_address": first,
-        "w_address": first,
         "accumulator_address": 0,
         **{f"{name}_count": 1 for name in MATMUL_LOOPS},
         **{f"{name}_stride": 0 for name in MATMUL_LOOPS},
@@ -109,7 +140,7 @@ def post(config, core=0, *, outputs=1, wait=0, signal=0, **fields) -> bytes:
         "channels": 1,
         "out_address": _own_memory(config, core),
         "out_group": 0,
-        "out_stride": 1,
+        **{f"out_{name}_stride": 1 for name in POST_OUTPUT_LOOPS},
         "scale": 0x3F800000,
         "wo_count": outputs,
         **fields,
@@ -158,7 +189,20 @@ def _sequencer_faults(config):
               code=ErrorCode.DEADLOCK, address=None, **common),
         Fault(name="deadlock of all queues", code=ErrorCode.DEADLOCK, address=None,
               commands=[waits, matmul(config, wait=2), post(config, wait=4),
-                        dma(Opcode.STORE, config, wait=8), HALT], **common),
+                        weights(config, wait=16), dma(Opcode.STORE, config, wait=8), HALT],
+              **common),
+        Fault(name="MATMUL without weights", code=ErrorCode.DEADLOCK, address=None,
+              commands=[load, weights(config), matmul(config), matmul(config), HALT], **common),
+        Fault(name="MATMUL with too few weights", code=ErrorCode.DEADLOCK, address=None,
+              commands=[load, weights(config, tiles=2), matmul(config, kh_count=3), HALT],
+              **common),
+        Fault(name="weights that nobody takes", code=ErrorCode.DEADLOCK, address=None,
+              commands=[load, weights(config, tiles=2), matmul(config), HALT], **common),
+        Fault(name="weights that wait for nobody", code=ErrorCode.DEADLOCK, address=None,
+              commands=[load, weights(config, tiles=9, transpose=0), *[waits] * queue, HALT],
+              **common),
+        Fault(name="biases that nobody takes", code=ErrorCode.DEADLOCK, address=None,
+              commands=[load, weights(config, bias=1), matmul(config), HALT], **common),
         Fault(name="semaphore overflow", code=ErrorCode.SEMAPHORE_OVERFLOW, address=5,
               in_window=False,
               commands=[*[dma(Opcode.LOAD, config, words=1, signal=1 << 5)] * 16, HALT],
@@ -221,23 +265,27 @@ def _memory_faults(config, core):
     depth = config.cores[core].accumulator_depth
     buffer = {"code": ErrorCode.BUFFER_ADDRESS, "address": end, "in_window": False}
     entry = {"code": ErrorCode.ACCUMULATOR_ADDRESS, "address": depth, "in_window": False}
-    units = {opcode: Unit[f"CORE{core}_{opcode.name}"] for opcode in
-             (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.POST)}  # fmt: skip
+    units = {opcode: Unit[f"CORE{core}_{opcode.name}"] for opcode in QUEUE_OPCODES}
     last = end - 1
     return [
         Fault(name=f"core {core} LOAD behind the buffer", unit=units[Opcode.LOAD], **buffer,
               commands=[dma(Opcode.LOAD, config, core, buffer_address=last), HALT]),
         Fault(name=f"core {core} STORE from behind the buffer", unit=units[Opcode.STORE], **buffer,
               commands=[dma(Opcode.STORE, config, core, buffer_address=last), HALT]),
-        Fault(name=f"core {core} MATMUL vectors behind the buffer", unit=units[Opcode.MATMUL],
-              commands=[matmul(config, core, vectors=2, x_address=last, wo_stride=1), HALT],
+        Fault(name=f"core {core} MATMUL behind the buffer", unit=units[Opcode.MATMUL],
+              commands=[weights(config, core),
+                        matmul(config, core, vectors=2, x_address=last, wo_stride=1), HALT],
               **buffer),
-        Fault(name=f"core {core} MATMUL weights behind the buffer", unit=units[Opcode.MATMUL],
-              commands=[matmul(config, core, w_address=last), HALT], **buffer),
+        *(Fault(name=f"core {core} WEIGHTS behind the buffer, transpose {transpose}",
+                unit=units[Opcode.WEIGHTS],
+                commands=[weights(config, core, address=last, row_limit=2, row_stride=1,
+                                  transpose=transpose), HALT], **buffer)
+          for transpose in (0, 1)),
         Fault(name=f"core {core} POST behind the buffer", unit=units[Opcode.POST],
               commands=[post(config, core, outputs=2, out_address=last), HALT], **buffer),
         Fault(name=f"core {core} MATMUL behind the accumulators", unit=units[Opcode.MATMUL],
-              commands=[matmul(config, core, vectors=2, accumulator_address=depth - 1), HALT],
+              commands=[weights(config, core),
+                        matmul(config, core, vectors=2, accumulator_address=depth - 1), HALT],
               **entry),
         Fault(name=f"core {core} POST behind the accumulators", unit=units[Opcode.POST],
               commands=[post(config, core, outputs=2, accumulator_address=depth - 1,

@@ -1,20 +1,21 @@
-"""What each command does, without time: memories and the effects of LOAD, STORE, MATMUL and POST.
+"""What each command does, without time: memories, and the effects of the commands on them.
 
 Built on :mod:`golden.numerics` and :mod:`golden.post`. Memories know which bytes have been written;
 reading others is an error, as is any address out of range.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from golden.formats import format_by_name
-from golden.numerics import column_dot
+from golden.numerics import column_dot, encode
 from golden.post import post
-from hw.commands import Init, Opcode, Pool
+from hw.commands import POST_OUTPUT_LOOPS, Init, Opcode, Pool
 from hw.config import BUFFER_ADDRESS_WIDTH
 
-__all__ = ["Access", "FunctionalError", "Machine"]
+__all__ = ["Access", "FunctionalError", "Machine", "tile_count"]
 
 _ADDRESSES = 1 << BUFFER_ADDRESS_WIDTH
 
@@ -29,6 +30,14 @@ class Access:
 
     reads: list = field(default_factory=list)
     writes: list = field(default_factory=list)
+
+
+def tile_count(opcode, fields, rows):
+    """K tiles that a WEIGHTS brings or a MATMUL takes."""
+    taps = fields["kw_count"] * fields["kh_count"] * fields["cb_count"]
+    if opcode is Opcode.MATMUL and fields["transpose"]:
+        return -(-fields["wo_count"] * fields["ho_count"] * fields["n_count"] // rows)
+    return taps
 
 
 class _Memory:
@@ -64,7 +73,7 @@ class _Memory:
 
 
 class Machine:
-    """The memories of one accelerator.
+    """The memories of one accelerator, and the weight tiles on their way to its arrays.
 
     Parameters
     ----------
@@ -89,6 +98,8 @@ class Machine:
             name = f"memory {number}"
             # Bytes are the unit: a group of lanes is written by itself.
             self.memories[name] = _Memory(name, depth * core.word_bytes, 1)
+        #: For each core (weights (rows, columns), biases (columns,) or None), in order.
+        self.tiles = [deque() for _ in config.cores]
         for core in config.cores:
             for bank in range(2):
                 name = f"core {core.index} accumulator bank {bank}"
@@ -169,6 +180,52 @@ class Machine:
         rows = self._bytes(name, index[:, : dram.shape[1]])
         self.memories["dram"].write(dram, rows[..., None])
 
+    # WEIGHTS ---------------------------------------------------------------------------------
+
+    def _weights_plan(self, fields):
+        """(memory, byte indices (words, word)) and, for every word of (tile, line, block), its
+        place there or -1 for zeros; the first words are the biases."""
+        core = self._core(fields)
+        loops = self._grid(fields, ("cb", "kh", "kw"))
+        bias = core.bias_words * fields["bias"]
+        words = [fields["bias_address"] + np.arange(bias)]
+        lines = np.arange(core.rows if fields["transpose"] else core.columns)
+        blocks = np.arange(fields["block_count"] if fields["transpose"] else 1)
+        number = lines + (loops["cb"][:, None] * core.rows if fields["transpose"] else 0)
+        exists = np.broadcast_to(number < fields["row_limit"], (len(loops["cb"]), len(lines)))
+        base = fields["address"] + sum(loops[loop] * fields[f"{loop}_stride"] for loop in loops)
+        address = base[:, None, None] + lines[:, None] * fields["row_stride"] + blocks
+        words.append(address[exists].ravel())
+        place = np.full(address.shape, -1)
+        place[exists] = bias + np.arange(exists.sum() * len(blocks)).reshape(-1, len(blocks))
+        words = np.concatenate(words)
+        if not len(words):
+            return None, np.zeros((0, core.word_bytes), np.int64), place
+        return *self._words(core, words), place
+
+    def _weights_access(self, fields):
+        name, index, _ = self._weights_plan(fields)
+        return Access([] if name is None else [(name, np.unique(index))], [])
+
+    def _weights(self, fields):
+        core = self._core(fields)
+        name, index, place = self._weights_plan(fields)
+        words = np.zeros((len(index) + 1, core.word_bytes), np.uint8)
+        if name is not None:
+            words[:-1] = self._bytes(name, index)
+        bias = None
+        if fields["bias"]:
+            bias = words[: core.bias_words].reshape(-1)[: 4 * core.columns].copy().view("<u4")
+        for tile in place:
+            lines = words[tile].view(self.dtype)
+            if fields["transpose"]:
+                lines = lines.reshape(core.rows, -1)[:, fields["skip"] :][:, : core.columns]
+                lines = np.pad(lines, ((0, 0), (0, core.columns - lines.shape[1])))
+            else:
+                lines = lines[:, 0].T
+            self.tiles[fields["core"]].append((lines, bias))
+            bias = None
+
     # MATMUL ----------------------------------------------------------------------------------
 
     def _accumulator(self, fields):
@@ -180,16 +237,19 @@ class Machine:
         return dict(zip(loops, np.indices(counts).reshape(len(loops), -1), strict=True))
 
     def _matmul_plan(self, fields):
-        """Entries; per K tile (memory, byte indices (M', word), mask (M,)); weights and bias."""
+        """Entries; per repetition (memory, byte indices (M', word), mask (M,))."""
         core = self._core(fields)
         outer = self._grid(fields, ("cb", "kh", "kw"))
         inner = self._grid(fields, ("n", "ho", "wo"))
-        entries = fields["accumulator_address"] + np.arange(len(inner["n"]))
+        vectors = len(inner["n"])
+        if fields["transpose"]:
+            vectors = len(outer["cb"]) * core.rows + fields["ones"]
+        entries = fields["accumulator_address"] + np.arange(vectors)
         self.memories[self._accumulator(fields)].check(entries)
         base = sum(inner[loop] * fields[f"{loop}_stride"] for loop in inner) + fields["x_address"]
         row = fields["h_origin"] + inner["ho"] * fields["ho_step"]
         column = fields["w_origin"] + inner["wo"] * fields["wo_step"]
-        tiles = []
+        taps = []
         for cb, kh, kw in zip(*outer.values(), strict=True):
             h, w = row + kh * fields["kh_step"], column + kw * fields["kw_step"]
             inside = (h >= 0) & (h < fields["h_limit"]) & (w >= 0) & (w < fields["w_limit"])
@@ -197,37 +257,52 @@ class Machine:
             name, index = None, None
             if inside.any():
                 name, index = self._words(core, (base + step)[inside])
-            tiles.append((inside, name, index))
-        skip = core.bias_words if fields["init"] == Init.BIAS else 0
-        words = fields["w_address"] + np.arange(skip + len(tiles) * core.columns)
-        w_name, w_index = self._words(core, words)
-        return entries, tiles, w_name, w_index, skip
+            taps.append((inside, name, index))
+        return entries, taps
 
     def _matmul_access(self, fields):
-        entries, tiles, w_name, w_index, _ = self._matmul_plan(fields)
-        reads = [(name, np.unique(index)) for _, name, index in tiles if name is not None]
-        return Access([*reads, (w_name, w_index)], [(self._accumulator(fields), entries)])
+        entries, taps = self._matmul_plan(fields)
+        reads = [(name, np.unique(index)) for _, name, index in taps if name is not None]
+        return Access(reads, [(self._accumulator(fields), entries)])
+
+    def _vectors(self, core, fields, taps):
+        """Vectors (K tiles, M, rows) of a MATMUL."""
+        x = np.zeros((len(taps), len(taps[0][0]), core.rows), self.dtype)
+        for tap, (inside, name, index) in enumerate(taps):
+            if name is not None:
+                x[tap, inside] = self._bytes(name, index).view(self.dtype)
+        if not fields["transpose"]:
+            return x
+        x = np.pad(x, ((0, 0), (0, -x.shape[1] % core.rows), (0, 0)))
+        x = x.reshape(len(taps), -1, core.rows, core.rows).transpose(1, 0, 3, 2)
+        x = x.reshape(len(x), -1, core.rows)
+        if fields["ones"]:
+            ones = np.full((len(x), 1, core.rows), encode(self.format, 1.0), self.dtype)
+            x = np.concatenate([x, ones], axis=1)
+        return x
 
     def _matmul(self, fields):
         core = self._core(fields)
-        entries, tiles, w_name, w_index, skip = self._matmul_plan(fields)
+        entries, taps = self._matmul_plan(fields)
         memory = self.memories[self._accumulator(fields)]
-        words = self._bytes(w_name, w_index)
-        shape = (len(entries), core.columns)
-        if fields["init"] == Init.ACCUMULATOR:
-            sums = memory.read(entries).view("<u4")
-        elif fields["init"] == Init.BIAS:
-            bias = words[:skip].reshape(-1)[: 4 * core.columns].copy().view("<u4")
-            sums = np.broadcast_to(bias, shape)
-        else:
-            sums = np.zeros(shape, np.uint32)
-        for tile, (inside, name, index) in enumerate(tiles):
-            x = np.zeros((len(entries), core.rows), self.dtype)
-            if name is not None:
-                x[inside] = self._bytes(name, index).view(self.dtype)
-            first = skip + tile * core.columns
-            w = words[first : first + core.columns].view(self.dtype).T
-            sums, flags = column_dot(self.format, x, w, sums)
+        waiting = self.tiles[fields["core"]]
+        for number, vectors in enumerate(self._vectors(core, fields, taps)):
+            if not waiting:
+                raise FunctionalError("it needs a weight tile more than there are")
+            weights, bias = waiting.popleft()
+            wants_bias = number == 0 and fields["init"] == Init.BIAS
+            if wants_bias != (bias is not None):
+                raise FunctionalError(
+                    f"K tile {number} {'wants' if wants_bias else 'does not want'} the biases, its "
+                    f"weights come {'with' if bias is not None else 'without'} them"
+                )
+            if wants_bias:
+                sums = np.broadcast_to(bias, (len(entries), core.columns))
+            elif number == 0 and fields["init"] == Init.ACCUMULATOR:
+                sums = memory.read(entries).view("<u4")
+            elif number == 0:
+                sums = np.zeros((len(entries), core.columns), np.uint32)
+            sums, flags = column_dot(self.format, vectors, weights, sums)
             self._flag(flags[:, : fields["channels"]])
         memory.write(entries, sums.astype("<u4").view(np.uint8).reshape(len(entries), -1))
 
@@ -249,8 +324,10 @@ class Machine:
         size = fields["group_count"] * core.post_lanes * item
         skip = fields["out_group"] * core.group_width // 8
         word_count = -(-(skip + size) // core.word_bytes)
-        words = fields["out_address"] + np.arange(len(entries))[:, None] * fields["out_stride"]
-        name, index = self._words(core, words + np.arange(word_count))
+        words = fields["out_address"] + sum(
+            outputs[loop] * fields[f"out_{loop}_stride"] for loop in POST_OUTPUT_LOOPS
+        )
+        name, index = self._words(core, words[:, None] + np.arange(word_count))
         return entries, name, index.reshape(len(entries), -1)[:, skip : skip + size]
 
     def _post_access(self, fields):
@@ -277,4 +354,4 @@ class Machine:
         self.memories[name].write(index, full.view(np.uint8)[..., None])
 
 
-assert {Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.POST, Opcode.HALT} == set(Opcode)
+assert all(hasattr(Machine, f"_{opcode.name.lower()}") for opcode in set(Opcode) - {Opcode.HALT})

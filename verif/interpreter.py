@@ -6,6 +6,10 @@ a running command. Each seed also prefers some queues to others, so that over a 
 queue is once far ahead and once far behind. What a command touches is watched from its start to
 its end: another command that writes it meanwhile, or reads what is being written, is a race, and
 an error even if the values come out right.
+
+Weight tiles go from WEIGHTS to MATMUL one by one: a WEIGHTS ends when it has brought its last one,
+of which at most one or two (depending on the seed) may wait to be taken; a MATMUL ends when it has
+taken its last one.
 """
 
 from dataclasses import dataclass
@@ -14,7 +18,7 @@ import numpy as np
 
 from hw.commands import COMMAND_BYTES, Opcode, decode
 
-from .functional import Access, FunctionalError, Machine
+from .functional import Access, FunctionalError, Machine, tile_count
 
 __all__ = ["FunctionalError", "InterpreterResult", "interpret"]
 
@@ -40,6 +44,8 @@ class _Running:
     opcode: Opcode
     fields: dict
     access: Access
+    #: Weight tiles that it has to bring or to take before it can end.
+    tiles: int = 0
 
 
 class _Watch:
@@ -116,6 +122,9 @@ class _Interpreter:
             if opcode is not Opcode.HALT
         }
         self.running = {}
+        #: For each core the tiles that have been brought and not taken, and how many may be.
+        self.tiles = [0] * len(config.cores)
+        self.tile_limit = 1 + int(self.random.integers(2))
         self.position = 0
         self.halted = False
         self.overlap = 0
@@ -125,11 +134,15 @@ class _Interpreter:
             choices = list(self._choices())
             if not choices:
                 waiting = [f"{q[0][0]} ({k[1].name})" for k, q in self.queues.items() if q]
+                waiting += [f"{r.index} ({r.opcode.name}, {r.tiles} weight tiles to go)"
+                            for r in self.running.values()]  # fmt: skip
                 raise FunctionalError(f"deadlock: waiting commands {', '.join(waiting)}")
             weights = np.array([self._weight(choice) for choice in choices])
             pick = self.random.choice(len(choices), p=weights / weights.sum())
             kind, key = choices[pick]
             getattr(self, f"_{kind}")(key)
+        if any(self.tiles):
+            raise FunctionalError("deadlock: weight tiles are left that no MATMUL takes")
         left = {number: count for number, count in enumerate(self.semaphores) if count}
         return InterpreterResult(self.machine.flags, left, self.position, self.overlap)
 
@@ -149,9 +162,29 @@ class _Interpreter:
                 yield "dispatch", key
         for key, queue in self.queues.items():
             if key in self.running:
-                yield "finish", key
+                if self._can_go_on(self.running[key]):
+                    yield "finish", key
             elif queue and all(self.semaphores[n] for n in _bits(queue[0][2]["wait"])):
                 yield "start", key
+
+    def _can_go_on(self, running):
+        """Whether ``running`` can end, or at least bring or take weight tiles."""
+        if not running.tiles:
+            return True
+        waiting = self.tiles[running.fields["core"]]
+        return waiting > 0 if running.opcode is Opcode.MATMUL else waiting < self.tile_limit
+
+    def _move_tiles(self, running):
+        """Bring or take as many weight tiles as possible; whether that was all."""
+        core = running.fields["core"]
+        if running.opcode is Opcode.MATMUL:
+            count = min(running.tiles, self.tiles[core])
+            self.tiles[core] -= count
+        else:
+            count = min(running.tiles, self.tile_limit - self.tiles[core])
+            self.tiles[core] += count
+        running.tiles -= count
+        return not running.tiles
 
     def _next(self):
         start = self.position * COMMAND_BYTES
@@ -187,15 +220,30 @@ class _Interpreter:
         if race:
             others = ", ".join(f"{r.index} ({r.opcode.name})" for r in self.running.values())
             raise FunctionalError(f"command {index} ({opcode.name}): {race}; running: {others}")
-        self.running[key] = _Running(index, opcode, fields, access)
+        self.running[key] = running = _Running(index, opcode, fields, access)
+        if opcode in (Opcode.WEIGHTS, Opcode.MATMUL):
+            rows = self.config.cores[fields["core"]].rows
+            running.tiles = tile_count(opcode, fields, rows)
+        if opcode is Opcode.WEIGHTS:
+            # Nothing that it reads may change until it ends.
+            self._execute(running)
         self.overlap = max(self.overlap, len(self.running))
 
-    def _finish(self, key):
-        done = self.running.pop(key)
+    def _execute(self, command):
         try:
-            self.machine.execute(done.opcode, done.fields)
+            self.machine.execute(command.opcode, command.fields)
         except FunctionalError as error:
-            raise FunctionalError(f"command {done.index} ({done.opcode.name}): {error}") from error
+            raise FunctionalError(
+                f"command {command.index} ({command.opcode.name}): {error}"
+            ) from error
+
+    def _finish(self, key):
+        done = self.running[key]
+        if done.tiles and not self._move_tiles(done):
+            return
+        del self.running[key]
+        if done.opcode is not Opcode.WEIGHTS:
+            self._execute(done)
         self.watch.end(done.access)
         for number in _bits(done.fields["signal"]):
             self.semaphores[number] += 1

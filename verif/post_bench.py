@@ -16,8 +16,8 @@ from cocotb.triggers import FallingEdge
 from golden import post as gp
 from golden.formats import FORMATS as GOLDEN_FORMATS
 from hw.bus import ACCUMULATOR_READ_LATENCY
-from hw.commands import POST_LOOPS, Opcode, Pool, encode
-from hw.config import make_config
+from hw.commands import POST_LOOPS, POST_OUTPUT_LOOPS, Opcode, Pool, encode
+from hw.config import BUFFER_ADDRESS_WIDTH, make_config
 
 __all__ = ["HEADER_BITS", "Bench", "check", "configuration", "expected", "random_command", "start"]
 
@@ -197,7 +197,10 @@ def random_command(rng, config, core, *, limit=300):
         "channels": rng.choice((core.columns, rng.randint(0, core.columns), core.columns + 3)),
         "out_address": rng.randrange(1 << 20),
         "out_group": rng.randrange(core.groups_per_word),
-        "out_stride": -(-per_output // core.groups_per_word) + rng.randrange(3),
+        **{
+            f"out_{loop}_stride": -(-per_output // core.groups_per_word) * rng.randint(-9, 9)
+            for loop in POST_OUTPUT_LOOPS
+        },
         "scale": scale,
     }
     return values, entries + origin
@@ -220,12 +223,14 @@ def expected(config, core, memory, values, entries):
     padded = np.zeros((len(entries), values["group_count"] * lanes), dtype=np.uint32)
     padded[:, :used] = results
     writes = []
-    for output, row in enumerate(padded):
+    places = np.indices([values[f"{loop}_count"] for loop in ("n", "ho", "wo")]).reshape(3, -1)
+    strides = [values[f"out_{loop}_stride"] for loop in ("n", "ho", "wo")]
+    for place, row in zip(places.T, padded, strict=True):
         stream = sum(int(v) << width * i for i, v in enumerate(row))
         for group in range(len(row) * width // core.group_width):
             position = values["out_group"] + group
-            address = values["out_address"] + output * values["out_stride"]
-            address += position // core.groups_per_word
+            address = values["out_address"] + int(place @ strides)
+            address = (address + position // core.groups_per_word) % (1 << BUFFER_ADDRESS_WIDTH)
             bits = (stream >> group * core.group_width) & ((1 << core.group_width) - 1)
             writes.append((address, 1 << position % core.groups_per_word, bits))
     return writes, int(np.bitwise_or.reduce(flags, axis=None, initial=0))

@@ -21,7 +21,7 @@ _CORE_GROUPS = {
         r"{core}\.flags",
     ],
     "matrix": [
-        r"{core}\.(\w+\.)?matmul\.(command__valid|command__ready|done|x_valid|x_swap)",
+        r"{core}\.(\w+\.)?matmul\.(command__valid|command__ready|done|x_valid|x_bank)",
         r"{core}\.(\w+\.)?matmul\.(read__\w+|write_address|write_bank)",
         r"{core}\.(\w+\.)?weights\.(w_valid|w_column|tile_loaded)",
     ],

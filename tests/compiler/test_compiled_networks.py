@@ -139,7 +139,7 @@ def test_layer_larger_than_every_buffer(name):
     config = make_config(variant="baseline", preset="tiny", **SMALL)
     program, _ = run(layers, shape, config, seed=3)
     words = config.memory_depth[0]
-    weights = program.tensors["stage0.weights.core0"].size // config.cores[0].word_bytes
+    weights = program.tensors["stage0.weights"].size // config.cores[0].word_bytes
     inputs = program.input.size // config.cores[0].word_bytes
     assert weights + inputs > words or program.stages[0].runs[0]["tiles"] > 1
 

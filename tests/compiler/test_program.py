@@ -77,7 +77,8 @@ def test_show_saved_program(program, tmp_path, run):
     lines = output.splitlines()
     assert len(lines) == len(program.commands) // COMMAND_BYTES
     assert lines[-1].split() == [str(len(lines) - 1), "-", "HALT"]
-    assert any("MATMUL" in line and "wait=c0.x_full,c0.w_full" in line for line in lines)
+    assert any("MATMUL" in line and "wait=c0.x_full" in line for line in lines)
+    assert any("WEIGHTS" in line and "wait=c0.w_full" in line for line in lines)
     assert any("LOAD" in line and "(input+0x0)" in line for line in lines)
     assert any("core1 STORE" in line and "(stage1.output+0x0)" in line for line in lines)
 

@@ -8,13 +8,19 @@ import torch
 from torch import nn
 
 import compiler
+from compiler.fields import dma_fields
+from compiler.memory import Tensor
 from compiler.run import Semaphore
 from compiler.stages import stages_of
-from compiler.weights import codes_of, pack_weights
+from compiler.tiling import Geometry, k_boxes
+from compiler.weight_layout import WeightSlice
+from compiler.weights import codes_of, dense_weights, tiled_biases
 from golden.numerics import FLOAT32, FORMATS, decode, encode
 from golden.stages import group_layers
+from hw.commands import Opcode
 from hw.config import AdaGPConfig, make_config
 from hw.formats import FORMATS as HW_FORMATS
+from verif.functional import Machine
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 
@@ -112,22 +118,68 @@ def test_codes_equal_golden(name, rng):
     )
 
 
-def test_weight_words():
-    """Every weight is where the array expects it, everything else is zero."""
-    torch.manual_seed(2)
-    model = nn.Sequential(nn.Conv2d(5, 7, (2, 3)))
-    config = make_config(variant="baseline", preset="tiny", rows=3, columns=4)
+def _tiles(config, stage, image, box, parts, first, end):
+    """K tiles that WEIGHTS brings, ``parts`` of ``box`` one after the other, from the buffer."""
     core = config.cores[0]
-    (stage,) = stages_of(model, (1, 5, 8, 8), config)
-    packed = pack_weights(stage, core)
-    assert packed.shape[0] == 2
-    bias_bytes = core.bias_words * core.word_bytes
-    bias = np.ascontiguousarray(packed[:, : 4 * core.columns]).view("<u4")
+    geometry = Geometry(stage, core)
+    unit = config.granule_bytes // 2
+    pitch = -(-stage.weight.shape[0] // unit) * unit
+    codes = dense_weights(stage)
+    tensor = Tensor(
+        name="w", offset=64, size=codes.size // codes.shape[3] * pitch * 2, shape=codes.shape,
+        pitch=pitch, kind="bf16", stage=0,
+    )  # fmt: skip
+    memory = bytearray(64) + tensor.pack(codes) + image
+    weights = WeightSlice(tensor, geometry, unit, box, first, end)
+    machine = Machine(config, memory)
+    for part in parts:
+        for move in weights.moves(part):
+            machine.execute(Opcode.LOAD, {"core": 0, **dma_fields(10 + move.word, move)})
+            assert move.word + move.words <= weights.words
+    for column_tile in range(first, end):
+        for part in parts:
+            fields = weights.fields(column_tile, part, address=10, bias_address=None)
+            machine.execute(Opcode.WEIGHTS, {"core": 0, **fields})
+    return [tile for tile, bias in machine.tiles[0] if bias is None]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 4), (4, 4), (4, 2), (12, 15), (8, 3)])
+@pytest.mark.parametrize("groups", [1, 2, 9])
+def test_every_weight_is_where_the_array_expects_it(rows, columns, groups):
+    """Slices of all sizes, loaded and used in parts; everything else is zero."""
+    torch.manual_seed(2)
+    config = make_config(variant="baseline", preset="tiny", rows=rows, columns=columns)
+    (stage,) = stages_of(nn.Sequential(nn.Conv2d(13, 19, (2, 3))), (1, 13, 8, 8), config)
+    geometry = Geometry(stage, config.cores[0])
+    for limit in (geometry.k_tiles, 6, 4, 2, 1):
+        parts = k_boxes(geometry, [limit])
+        for first in range(0, geometry.column_tiles, groups):
+            end = min(first + groups, geometry.column_tiles)
+            for box, inner in [(geometry.whole, parts), *((part, [part]) for part in parts)]:
+                tiles = iter(_tiles(config, stage, bytes(8), box, inner, first, end))
+                for nt in range(first, end):
+                    for part in inner:
+                        _check_tiles(stage, rows, columns, nt, part, tiles)
+                assert next(tiles, None) is None
+
+
+def _check_tiles(stage, rows, columns, column_tile, box, tiles):
+    padded = np.zeros((*dense_weights(stage).shape[:2], 48, 48), np.uint16)
+    padded[:, :, :13, :19] = dense_weights(stage)
+    for cb in range(box.cb0, box.cb1):
+        for kh in range(box.kh0, box.kh1):
+            for kw in range(box.kw0, box.kw1):
+                outputs = slice(column_tile * columns, (column_tile + 1) * columns)
+                expected = padded[kh, kw, cb * rows : (cb + 1) * rows, outputs]
+                np.testing.assert_array_equal(next(tiles), expected, f"{column_tile} {box}")
+
+
+def test_biases():
+    torch.manual_seed(2)
+    config = make_config(variant="baseline", preset="tiny", rows=3, columns=4)
+    (stage,) = stages_of(nn.Sequential(model := nn.Conv2d(5, 7, 1)), (1, 5, 8, 8), config)
+    biases = tiled_biases(stage, config.cores[0])
+    assert biases.shape == (1, 1, 2, 4)
     np.testing.assert_array_equal(
-        decode(FLOAT32, bias.reshape(-1)[:7]), model[0].bias.detach().double().numpy()
+        decode(FLOAT32, biases.ravel()), [*model.bias.detach().double().numpy(), 0]
     )
-    words = np.ascontiguousarray(packed[:, bias_bytes:]).view("<u2").reshape(2, 2, 2, 3, 4, 3)
-    for co, ci, kh, kw in np.ndindex(8, 6, 2, 3):
-        got = words[co // 4, ci // 3, kh, kw, co % 4, ci % 3]
-        expected = stage.weight[co, ci, kh, kw] if co < 7 and ci < 5 else 0
-        assert got == expected, f"weight {(co, ci, kh, kw)}"

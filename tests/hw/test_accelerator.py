@@ -22,7 +22,7 @@ def config():
 def small_network(config, seed):
     torch.manual_seed(seed)
     model = nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 5, 1)
+        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 5, 3, padding=1)
     )
     images = np.random.default_rng(seed).standard_normal((2, 6, 6, 3))
     return prepare("small", model, config, images)

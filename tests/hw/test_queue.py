@@ -12,6 +12,7 @@ from amaranth.sim import Simulator
 from hw.commands import HEADER_LAYOUT, Opcode, command_layout, encode
 from hw.config import make_config
 from hw.queue import CHUNK_WIDTH, IN_FLIGHT, CommandQueue, Semaphores, command_chunks
+from hw.sequencer import QUEUE_OPCODES
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 OPCODE = Opcode.STORE
@@ -41,13 +42,14 @@ class QueuePeer:
     """Plays everything around a queue, at random, and checks every cycle.
 
     Chances per cycle: ``push`` a command is offered, ``take`` the semaphores allow, ``start`` the
-    engine accepts, ``end`` it finishes one, ``give`` a signal is accepted.
+    engine accepts, ``end`` it finishes one, ``give`` a signal is accepted, ``starve`` the engine
+    waits for another one.
     """
 
     def __init__(self, dut, rng, **chances):
         self.dut = dut
         self.rng = rng
-        self.chances = chances
+        self.chances = {"starve": 0.1, **chances}
         self.items = []
         self.sent = 0  # chunks of the command that is being pushed
         # Commands that were ...
@@ -78,10 +80,14 @@ class QueuePeer:
         takes, starts, gives = (ctx.get(port.valid) for port in (dut.take, dut.command, dut.give))
         nothing = self.gave == self.pushed and not self.sent
         assert ctx.get(dut.empty) == nothing
+        starved = self.chance("starve")
+        ctx.set(dut.starved, starved)
         stays = (self.pushed == self.granted and not self.sent) or (
             takes and not ctx.get(dut.take.ready)
         )
-        assert ctx.get(dut.blocked) == (self.gave == self.started == self.granted and stays)
+        idle = self.gave == self.started or starved
+        granted = self.granted > self.started
+        assert ctx.get(dut.blocked) == (idle and (starved if granted else stays))
         if takes:
             assert self.granted < self.pushed and self.granted == self.started
             assert ctx.get(dut.take.payload) == self.items[self.granted][0]
@@ -267,6 +273,6 @@ def test_two_queues_that_wait_for_each_other_are_blocked():
 
 
 def test_chunks_hold_the_whole_command():
-    for opcode in (Opcode.LOAD, Opcode.MATMUL, Opcode.POST, Opcode.STORE):
+    for opcode in QUEUE_OPCODES:
         bits = HEADER_LAYOUT.size + command_layout(opcode).size
         assert 0 <= command_chunks(opcode) * CHUNK_WIDTH - bits < CHUNK_WIDTH

@@ -243,8 +243,8 @@ def test_runs_in_a_row_on_a_slow_memory(latency, seed):
             cycle += 1
 
     async def host(ctx):
-        ctx.set(dut.empty, 15)
-        for number in range(4):
+        ctx.set(dut.empty, (1 << len(dut.queues)) - 1)
+        for number in range(len(dut.queues)):
             ctx.set(getattr(dut, f"push{number}").ready, 1)
         ctx.set(fetch.memory_size, 1 << 20)
         for run in range(12):

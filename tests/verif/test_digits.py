@@ -47,16 +47,11 @@ def test_scoreboard_finds_a_wrong_weight(config, seed):
     workload = digits_workload(config, images=2, seed=seed)
     stage, channel = 2, 7
     core = config.cores[workload.program.stages[stage].runs[0]["core"]]
-    weights = next(
-        tensor
-        for name, tensor in workload.program.tensors.items()
-        if name.startswith(f"stage{stage}.weights")
-    )
-    k_tiles = workload.program.stages[stage].runs[0]["k_tiles"]
+    weights = workload.program.tensors[f"stage{stage}.weights"]
     tile, column = divmod(channel, core.columns)
-    word = tile * (core.bias_words + k_tiles * core.columns) + core.bias_words + column
     image = bytearray(workload.image)
-    image[weights.offset + word * core.word_bytes + 1] ^= 0x80  # the sign of row 0 in K tile 0
+    # The sign of the weight of input channel 0 at the kernel's first position.
+    image[weights.offset + channel * weights.dtype.itemsize + 1] ^= 0x80
     execution = execute(workload, seed=seed, repeat=1, image=bytes(image))
     comparison = execution.comparisons[0]
     assert not execution.passed and not comparison.stray
