@@ -1,0 +1,117 @@
+"""Gradients of convolutions on the whole accelerator against golden, bit for bit."""
+
+import numpy as np
+import pytest
+
+from golden.formats import format_by_name
+from golden.gradients import bias_gradient, input_gradient, weight_gradient
+from golden.numerics import encode
+from hw.config import make_config
+from verif import accelerator
+from verif.gradient_programs import GradientProgram
+from verif.interpreter import interpret
+from verif.record import BASE
+
+#: Shape, outputs, kernel, stride, padding, dilation.
+CASES = {
+    "1x1": ((2, 3, 5, 5), 7, (1, 1), (1, 1), (0, 0), (1, 1)),
+    "3x3": ((2, 5, 6, 9), 7, (3, 3), (1, 1), (1, 1), (1, 1)),
+    "3x3, stride 2, rest": ((1, 8, 7, 4), 11, (3, 3), (2, 2), (1, 1), (1, 1)),
+    "1x1, stride 2: phases without taps": ((2, 5, 6, 3), 5, (1, 1), (2, 2), (0, 0), (1, 1)),
+    "3x2, strides 1 and 2, no padding": ((1, 6, 7, 5), 3, (3, 2), (1, 2), (0, 0), (1, 1)),
+    "dilation": ((1, 7, 9, 3), 4, (3, 2), (2, 1), (2, 1), (2, 3)),
+    "linear: the kernel is the map": ((9, 2, 2, 6), 10, (2, 2), (2, 2), (0, 0), (1, 1)),
+}
+ARRAYS = {
+    "tiny": {},
+    "5x3": {"rows": 5, "columns": 3},
+    "3x7": {"rows": 3, "columns": 7},
+    "fp8": {"rows": 6, "columns": 4, "operand_format": "fp8_e5m2"},
+}
+
+
+def config_of(array):
+    return make_config(variant="baseline", preset="tiny", **ARRAYS[array])
+
+
+def stimulus(config, program, rng):
+    """Codes of x, dy and weights, and what golden makes of them."""
+    fmt = format_by_name(config.operand_format)
+
+    def codes(*shape):
+        values = rng.standard_normal(shape) * np.exp2(rng.integers(-6, 7, shape))
+        return encode(fmt, np.where(rng.random(shape) < 0.1, 0, values))
+
+    x, dy = codes(*program.shape), codes(program.shape[0], *program.map, program.outputs)
+    weights = codes(program.outputs, program.shape[3], *program.kernel)
+    geometry = {"stride": program.stride, "padding": program.padding, "dilation": program.dilation}
+    rows = config.rows
+    return (x, dy, weights), {
+        "dx": input_gradient(
+            fmt, dy, weights, input_size=program.shape[1:3], rows=rows, **geometry
+        )[0],
+        "dw": weight_gradient(fmt, x, dy, kernel=program.kernel, rows=rows, **geometry)[0],
+        "db": bias_gradient(fmt, dy, rows=rows)[0],
+    }
+
+
+def compare(program, memory, expected, where):
+    for name, actual in program.results(memory).items():
+        wrong = np.argwhere(actual != expected[name])
+        if len(wrong):
+            place = tuple(int(index) for index in wrong[0])
+            got, want = (np.uint32(part[name][place]) for part in ({name: actual}, expected))
+            raise AssertionError(
+                f"{where}: {name}{place} is {got:#x} ({got.view(np.float32)}), expected "
+                f"{want:#x} ({want.view(np.float32)}); {len(wrong)} of {actual.size} are wrong"
+            )
+
+
+def programs(config):
+    for name, (shape, outputs, kernel, stride, padding, dilation) in CASES.items():
+        yield name, GradientProgram(
+            config=config, shape=shape, outputs=outputs, kernel=kernel, stride=stride,
+            padding=padding, dilation=dilation,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+def test_interpreter(array, rng, seed):
+    config = config_of(array)
+    for name, program in programs(config):
+        codes, expected = stimulus(config, program, rng)
+        memory = bytearray(program.image(*codes))
+        result = interpret(config, program.program, memory, seed=seed)
+        assert not result.semaphores, name
+        compare(program, bytes(memory), expected, name)
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+def test_accelerator(array, rng, seed):
+    """All cases one after the other without a reset, on a memory that stalls."""
+    config = config_of(array)
+    runs, wanted = [], []
+    for name, program in programs(config):
+        codes, expected = stimulus(config, program, rng)
+        runs.append(accelerator.Run(image=program.image(*codes), program_size=len(program.program)))
+        wanted.append((name, program, expected))
+    largest = max(len(run.image) for run in runs)
+    simulator = accelerator.build(config, memory_bytes=BASE + largest)
+    outcomes, _ = accelerator.run(
+        simulator, runs, seed=seed, stall_share=0.2, latency=10, timeout_cycles=200_000
+    )
+    for (name, program, expected), outcome in zip(wanted, outcomes, strict=True):
+        record = outcome.record
+        assert record.done and not record.error, f"{name}: {record.code} of {record.unit}"
+        compare(program, outcome.memory, expected, name)
+
+
+def test_the_comparison_can_fail(rng, seed):
+    config = config_of("tiny")
+    name, program = next(programs(config))
+    codes, expected = stimulus(config, program, rng)
+    memory = bytearray(program.image(*codes))
+    interpret(config, program.program, memory, seed=seed)
+    memory[program.tensors["dw"].offset] ^= 1
+    with pytest.raises(AssertionError, match=r"dw\(0, 0, 0, 0\) is 0x"):
+        compare(program, bytes(memory), expected, name)
