@@ -38,7 +38,9 @@ class MatmulBench(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.unit = unit = self.unit
-        m.submodules.buffer = buffer = Buffer(self.config, self.core, readers=3, writers=1)
+        m.submodules.buffer = buffer = Buffer(
+            self.config, self.core, readers=(0, 0, 1), writers=(0,)
+        )
         connect(m, flipped(self.disturb), buffer.read[0])
         connect(m, unit.w_read, buffer.read[1])
         connect(m, unit.x_read, buffer.read[2])
