@@ -77,6 +77,16 @@ async def sizes(_):
 
 
 @cocotb.test()
+async def tiny_differences(_):
+    """The maximum is larger than another logit by less than the least float32."""
+    config, core = configuration()
+    rng = random.Random(cocotb.RANDOM_SEED)
+    bench = await start(core, rng)
+    fixed = {"loss": Loss.CROSS_ENTROPY, "x_wide": 1, "rows": 16, "length": 3}
+    await run(bench, config, core, random_batch(rng, config, core, special="tiny", **fixed))
+
+
+@cocotb.test()
 async def back_to_back(_):
     """The next command waits at the port."""
     config, core = configuration()

@@ -192,14 +192,14 @@ def words(core, values, bits):
 
 
 def random_numbers(rng, shape, special):
-    """Float32 bits, sometimes ties, with ``special`` also anything else."""
+    """Float32 bits, sometimes ties, with ``special`` also anything else, or only :data:`TINY`."""
     generator = np.random.default_rng(rng.getrandbits(32))
     values = generator.standard_normal(shape) * 2.0 ** generator.integers(-3, 5)
     if rng.random() < 0.3:
         values = np.round(values)
     bits = encode(FLOAT32, values)
     if special:
-        if rng.random() < 0.3:
+        if special == "tiny":
             return generator.choice(np.array(TINY, np.uint32), shape)
         chosen = generator.random(shape) < rng.choice((0.02, 0.3, 1.0))
         bits = np.where(chosen, generator.choice(np.array(SPECIAL, np.uint32), shape), bits)
