@@ -16,7 +16,14 @@ from rtl_gen.generate import top_name
 from rtl_gen.selection import DEFAULT_PRESET
 
 from .cache import cache_directory, cached, text_hash, tool_versions
-from .command_line import check_json, seed_list, selected_config, work_directory, write_json
+from .command_line import (
+    check_json,
+    make_kept,
+    seed_list,
+    selected_config,
+    work_directory,
+    write_json,
+)
 from .devices import DEVICES, Device, device_by_name
 from .emit import emitted_verilog
 from .errors import ToolError
@@ -296,6 +303,7 @@ def run(arguments: argparse.Namespace) -> None:
         return
     device = device_by_name(arguments.device)
     check_json(arguments.json)
+    make_kept(arguments.keep)
     config = selected_config(arguments, file=arguments.config)
     with Console(stderr=True).status("starting") as status:
         result = measure(
