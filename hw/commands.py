@@ -12,18 +12,14 @@ go from WEIGHTS to MATMUL in order and without semaphores: MATMUL waits for the 
 """
 
 import enum
-from dataclasses import dataclass
 
-from amaranth.hdl import signed, unsigned
-from amaranth.lib import data
-
+from .command_field import BUFFER_ADDRESS_NOTE, Field, fields_layout, pack_fields
 from .config import BUFFER_ADDRESS_WIDTH
 
 __all__ = [
     "COMMANDS",
     "COMMAND_BYTES",
     "COMMAND_WIDTH",
-    "Field",
     "Init",
     "MATMUL_LOOPS",
     "Opcode",
@@ -79,30 +75,7 @@ class Pool(enum.IntEnum):
     SUM = 1
 
 
-@dataclass(frozen=True)
-class Field:
-    """One field of a command: ``width`` bits, two's complement if ``signed``.
-
-    ``minimum`` is the least value the hardware accepts; ``enum`` names values.
-    """
-
-    name: str
-    width: int
-    doc: str
-    signed: bool = False
-    minimum: int | None = None
-    enum: type | None = None
-
-    @property
-    def range(self):
-        """Smallest and largest value that can be encoded."""
-        if self.signed:
-            return -(1 << (self.width - 1)), (1 << (self.width - 1)) - 1
-        return self.minimum or 0, (1 << self.width) - 1
-
-
 _A = BUFFER_ADDRESS_WIDTH
-_ADDRESS = f"buffer word address; bit {_A - 1} selects the predictor memory"
 
 HEADER = (
     Field("opcode", 8, "command code", enum=Opcode),
@@ -112,7 +85,7 @@ HEADER = (
 )
 
 _DMA = (
-    Field("buffer_address", _A, f"first word; words are consecutive; {_ADDRESS}"),
+    Field("buffer_address", _A, f"first word; words are consecutive; {BUFFER_ADDRESS_NOTE}"),
     Field("dram_address", 32, "byte offset in the memory window; multiple of the granule"),
     Field("run_bytes", 32, "contiguous bytes per run; multiple of row_bytes", minimum=1),
     Field("run_count", 16, "number of runs", minimum=1),
@@ -127,7 +100,7 @@ _DMA = (
 )
 
 _WEIGHTS = (
-    Field("address", _A, f"word at loop index 0 everywhere, modulo 2**24; {_ADDRESS}"),
+    Field("address", _A, f"word at loop index 0 everywhere, modulo 2**24; {BUFFER_ADDRESS_NOTE}"),
     Field("row_stride", _A, "words from one row (transpose 0: column) to the next", signed=True),
     *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in WEIGHTS_LOOPS),
     *(
@@ -144,7 +117,9 @@ _WEIGHTS = (
     Field("block_count", 8, "transpose 1: words of a row that are read", minimum=1),
     Field("skip", 10, "transpose 1: columns to drop before the first of the tile"),
     Field("bias", 1, "bring biases, for the MATMUL with init BIAS that takes the first tile"),
-    Field("bias_address", _A, f"first word of the biases, 32 bits per column; {_ADDRESS}"),
+    Field(
+        "bias_address", _A, f"first word of the biases, 32 bits per column; {BUFFER_ADDRESS_NOTE}"
+    ),
 )
 
 _MATMUL = (
@@ -162,7 +137,7 @@ _MATMUL = (
         "x_address",
         _A,
         "word at loop index 0 everywhere, modulo 2**24; never read where coordinates are outside "
-        f"the limits; {_ADDRESS}",
+        f"the limits; {BUFFER_ADDRESS_NOTE}",
     ),
     Field("accumulator_address", 16, "entry of the first output vector; the rest follow"),
     *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in MATMUL_LOOPS),
@@ -193,7 +168,7 @@ _POST = (
         if n != "group"
     ),
     Field("channels", 16, "valid channels of the tile; lanes beyond are stored as zero"),
-    Field("out_address", _A, f"word of the first output's first group; {_ADDRESS}"),
+    Field("out_address", _A, f"word of the first output's first group; {BUFFER_ADDRESS_NOTE}"),
     Field("out_group", 8, "position of the first group inside that word, in groups"),
     *(
         Field(f"out_{n}_stride", _A, f"words the output moves per step of loop {n}", signed=True)
@@ -213,19 +188,13 @@ COMMANDS = {
 }
 
 
-def _layout(fields):
-    return data.StructLayout(
-        {f.name: signed(f.width) if f.signed else unsigned(f.width) for f in fields}
-    )
-
-
 #: Layout of the header, the low bits of every command.
-HEADER_LAYOUT = _layout(HEADER)
+HEADER_LAYOUT = fields_layout(HEADER)
 
 
 def command_layout(opcode):
     """Layout of the fields behind the header of ``opcode``'s commands."""
-    return _layout(COMMANDS[opcode])
+    return fields_layout(COMMANDS[opcode])
 
 
 for _opcode, _fields in COMMANDS.items():
@@ -245,22 +214,21 @@ def encode(opcode, **values):
         naming the field, its value and the range, or the field that is missing or unknown.
     """
     opcode = Opcode(opcode)
+    fields = (*HEADER, *COMMANDS[opcode])
     values = {"core": 0, "wait": 0, "signal": 0, **values, "opcode": opcode}
-    word = position = 0
-    for field in (*HEADER, *COMMANDS[opcode]):
+    for field in fields:
         if field.name not in values:
             raise ValueError(f"{opcode.name} needs field {field.name}")
-        value = int(values.pop(field.name))
         low, high = field.range
-        if not low <= value <= high:
+        if not low <= int(values[field.name]) <= high:
             raise ValueError(
-                f"{opcode.name} field {field.name} must be from {low} to {high}, not {value}"
+                f"{opcode.name} field {field.name} must be from {low} to {high}, "
+                f"not {int(values[field.name])}"
             )
-        word |= (value & ((1 << field.width) - 1)) << position
-        position += field.width
-    if values:
-        raise ValueError(f"{opcode.name} has no field {', '.join(values)}")
-    return word.to_bytes(COMMAND_BYTES, "little")
+    names = {field.name for field in fields}
+    if unknown := [name for name in values if name not in names]:
+        raise ValueError(f"{opcode.name} has no field {', '.join(unknown)}")
+    return pack_fields(fields, values).to_bytes(COMMAND_BYTES, "little")
 
 
 def decode(command):

@@ -2,10 +2,7 @@
 
 import enum
 
-from amaranth.hdl import unsigned
-from amaranth.lib import data
-
-from .command_field import Field
+from .command_field import BUFFER_ADDRESS_NOTE, Field, fields_layout
 from .config import BUFFER_ADDRESS_WIDTH
 
 __all__ = ["LOSS", "LOSS_LAYOUT", "Loss"]
@@ -19,7 +16,6 @@ class Loss(enum.IntEnum):
 
 
 _A = BUFFER_ADDRESS_WIDTH
-_ADDRESS = f"buffer word address; bit {_A - 1} selects the predictor memory"
 
 #: Fields in order from the least significant bit behind the header. See docs/loss.md.
 LOSS = (
@@ -30,28 +26,29 @@ LOSS = (
     Field("target_wide", 1, "targets are float32, else operands; labels are 32 bits anyway"),
     Field("row_count", 16, "images (cross-entropy) or rows of numbers (squared error)", minimum=1),
     Field("row_length", 16, "classes, or numbers in a row", minimum=1),
-    Field("x_address", _A, f"first row of outputs; each starts with a word; {_ADDRESS}"),
+    Field("x_address", _A, f"first row of outputs; each starts with a word; {BUFFER_ADDRESS_NOTE}"),
     Field("x_stride", 16, "words from one row of outputs to the next"),
     Field(
         "target_address",
         _A,
         "first row of targets, or of labels (a row has one integer of 32 bits); each row starts "
-        f"with the word behind the one before; {_ADDRESS}",
+        f"with the word behind the one before; {BUFFER_ADDRESS_NOTE}",
     ),
     Field(
         "gradient_address",
         _A,
         "first row of the gradient (operands, the last word filled up with zeros); each row starts "
-        f"with the word behind the one before; {_ADDRESS}",
+        f"with the word behind the one before; {BUFFER_ADDRESS_NOTE}",
     ),
     Field(
         "value_address",
         _A,
-        f"value row, if last: loss and number of correct answers, both float32; {_ADDRESS}",
+        "value row, if last: loss and number of correct answers, both float32; "
+        f"{BUFFER_ADDRESS_NOTE}",
     ),
     Field("gradient_scale", 32, "float32: 1 / images, or 2 / numbers"),
     Field("value_scale", 32, "float32: 1 / images, or 1 / numbers"),
 )
 
 #: Layout of the fields.
-LOSS_LAYOUT = data.StructLayout({field.name: unsigned(field.width) for field in LOSS})
+LOSS_LAYOUT = fields_layout(LOSS)

@@ -2,10 +2,7 @@
 
 import enum
 
-from amaranth.hdl import signed, unsigned
-from amaranth.lib import data
-
-from .command_field import Field
+from .command_field import BUFFER_ADDRESS_NOTE, Field, fields_layout
 from .config import BUFFER_ADDRESS_WIDTH
 
 __all__ = [
@@ -95,12 +92,11 @@ class Watch(enum.IntEnum):
 
 
 _A = BUFFER_ADDRESS_WIDTH
-_ADDRESS = f"buffer word address at index 0 everywhere; bit {_A - 1} selects the predictor memory"
 
 
 def _stream(name, what):
     return (
-        Field(f"{name}_address", _A, f"{what}: {_ADDRESS}"),
+        Field(f"{name}_address", _A, f"{what} at index 0 everywhere: {BUFFER_ADDRESS_NOTE}"),
         *(
             Field(f"{name}_{loop}_stride", 16, f"words per step of loop {loop}", signed=True)
             for loop in VECTOR_LOOPS[:-1]
@@ -140,6 +136,4 @@ VECTOR = (
 
 def vector_layout():
     """Layout of the fields behind the header."""
-    return data.StructLayout(
-        {f.name: signed(f.width) if f.signed else unsigned(f.width) for f in VECTOR}
-    )
+    return fields_layout(VECTOR)
