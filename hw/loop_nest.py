@@ -4,7 +4,7 @@ from amaranth import Cat, Const, Module, Mux, Shape, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Affine", "Counter", "LoopNest"]
+__all__ = ["Affine", "LoopNest"]
 
 
 class Affine:
@@ -25,23 +25,6 @@ class Affine:
             raise ValueError("An affine track needs a stride for at least one loop")
 
 
-class Counter:
-    """A track that goes up by one at every step and restarts at ``origin`` whenever a loop
-    outside ``through`` advances, modulo ``2 ** width``.
-
-    Parameters
-    ----------
-    shape : shape-castable
-        Shape of origin and value.
-    through : str
-        The outermost loop that counts on.
-    """
-
-    def __init__(self, shape, *, through):
-        self.shape = Shape.cast(shape)
-        self.through = through
-
-
 class LoopNest(wiring.Component):
     """Walk nested loops, one step per cycle, and follow affine functions of their indices.
 
@@ -54,7 +37,7 @@ class LoopNest(wiring.Component):
     ----------
     counts : dict of str to int
         Loop name -> width in bits of its count, innermost loop first.
-    tracks : dict of str to :class:`Affine` or :class:`Counter`
+    tracks : dict of str to :class:`Affine`
         What to follow.
     endless : bool
         ``next`` at the last point goes on to the first one, which is there in the next cycle.
@@ -84,7 +67,7 @@ class LoopNest(wiring.Component):
         Iterations of each loop, at least 1 (0 means ``2 ** width``). Like ``stride`` and
         ``origin``: read in the cycle of ``start`` and later, so constant until the walk ends.
     stride : In(struct of structs)
-        ``stride[track][loop]``; affine tracks only.
+        ``stride[track][loop]``.
     origin : In(struct)
         ``origin[track]``.
     valid : Out(1)
@@ -109,13 +92,11 @@ class LoopNest(wiring.Component):
         if not self._loops:
             raise ValueError("A loop nest needs at least one loop")
         for name, track in self._tracks.items():
-            used = {track.through} if isinstance(track, Counter) else set(track.strides)
-            if not used <= set(self._loops):
-                unknown = ", ".join(sorted(used - set(self._loops)))
+            if not set(track.strides) <= set(self._loops):
+                unknown = ", ".join(sorted(set(track.strides) - set(self._loops)))
                 raise ValueError(
                     f"Track {name!r} names loop {unknown}; loops are {', '.join(self._loops)}"
                 )
-        affine = {n: t for n, t in self._tracks.items() if isinstance(t, Affine)}
         shapes = data.StructLayout({n: t.shape for n, t in self._tracks.items()})
         flags = data.StructLayout(dict.fromkeys(self._loops, 1))
         super().__init__(
@@ -126,7 +107,9 @@ class LoopNest(wiring.Component):
                 **({"save": In(1), "restore": In(1)} if checkpoint else {}),
                 "count": In(data.StructLayout(dict(counts))),
                 "stride": In(
-                    data.StructLayout({n: data.StructLayout(t.strides) for n, t in affine.items()})
+                    data.StructLayout(
+                        {n: data.StructLayout(t.strides) for n, t in self._tracks.items()}
+                    )
                 ),
                 "origin": In(shapes),
                 "valid": Out(1),
@@ -180,10 +163,7 @@ class LoopNest(wiring.Component):
 
         wrap = ends[-1] if self._endless else Const(0)
         for name, track in self._tracks.items():
-            if isinstance(track, Counter):
-                self._follow_counter(m, name, track, step, advance, wrap)
-            else:
-                self._follow_affine(m, name, track, step, advance, wrap)
+            self._follow(m, name, track, step, advance, wrap)
         if self._checkpoint:
             for number, register in enumerate(self._state):
                 saved = Signal(register.shape(), name=f"saved{number}", reset_less=True)
@@ -215,7 +195,7 @@ class LoopNest(wiring.Component):
         with m.Elif(step & (ends | advance)):
             m.d.sync += last.eq(Mux(ends, single, ahead == count))
 
-    def _follow_affine(self, m, name, track, step, advance, wrap):
+    def _follow(self, m, name, track, step, advance, wrap):
         """Stage B of one track.
 
         ``base[l]`` is the value with the indices inside loop l at 0. When loop l advances, the
@@ -269,18 +249,6 @@ class LoopNest(wiring.Component):
             m.d.sync += [pick[level].eq(0) for level in levels]
             m.d.sync += [write[level].eq(1) for level in levels]
             m.d.sync += [restart.eq(1), addend.eq(0)]
-
-    def _follow_counter(self, m, name, track, step, advance, wrap):
-        value, origin = Signal.like(self.value[name], name=name, reset_less=True), self.origin[name]
-        m.d.comb += self.value[name].eq(value)
-        through = self._loops.index(track.through)
-        restart = Signal(name=f"{name}_restart", reset_less=True)
-        self._state += [value, restart]
-        with m.If(step):
-            m.d.sync += restart.eq(_any([*advance[through + 1 :], wrap]))
-            m.d.sync += value.eq(Mux(restart, origin, value + 1))
-        with m.If(self.start):
-            m.d.sync += restart.eq(1)
 
 
 def _any(values):

@@ -7,13 +7,13 @@ import pytest
 from amaranth import signed
 from amaranth.sim import Simulator
 
-from hw.loop_nest import Affine, Counter, LoopNest
+from hw.loop_nest import Affine, LoopNest
 
 MATMUL = ("wo", "ho", "n", "kw", "kh", "cb")
 
 
 def matmul_nest(**options):
-    """The nest of a matrix multiplication: all kinds of tracks on six loops."""
+    """The nest of a matrix multiplication: all its tracks on six loops."""
     return LoopNest(
         dict.fromkeys(MATMUL, 16),
         {
@@ -21,7 +21,6 @@ def matmul_nest(**options):
             "h": Affine(signed(18), {"ho": 8, "kh": 8}),
             "w": Affine(signed(18), {"wo": 8, "kw": 8}),
             "tile": Affine(24, {"kw": 24, "kh": 24, "cb": 24}),
-            "entry": Counter(16, through="n"),
         },
         **options,
     )
@@ -30,8 +29,7 @@ def matmul_nest(**options):
 def reference(counts, tracks):
     """Points of a walk: (values, first, last) per step, from plain nested loops.
 
-    ``counts`` and the strides are dicts; ``tracks`` is name -> (width, signed, origin, strides),
-    or (width, signed, origin, name of the outermost loop that counts on).
+    ``counts`` and the strides are dicts; ``tracks`` is name -> (width, signed, origin, strides).
     """
     loops = list(counts)
     points = []
@@ -39,14 +37,7 @@ def reference(counts, tracks):
         index = dict(zip(reversed(loops), outside_in, strict=True))
         values = {}
         for name, (width, is_signed, origin, strides) in tracks.items():
-            value = origin
-            if isinstance(strides, str):
-                scale = 1
-                for loop in loops[: loops.index(strides) + 1]:
-                    value += index[loop] * scale
-                    scale *= counts[loop]
-            else:
-                value += sum(index[loop] * stride for loop, stride in strides.items())
+            value = origin + sum(index[loop] * stride for loop, stride in strides.items())
             value &= (1 << width) - 1
             if is_signed and value >> (width - 1):
                 value -= 1 << width
@@ -70,9 +61,8 @@ def load(ctx, nest, counts, tracks):
         ctx.set(nest.count[loop], count)
     for name, (_, _, origin, strides) in tracks.items():
         ctx.set(nest.origin[name], origin)
-        if not isinstance(strides, str):
-            for loop, stride in strides.items():
-                ctx.set(nest.stride[name][loop], stride)
+        for loop, stride in strides.items():
+            ctx.set(nest.stride[name][loop], stride)
 
 
 def random_matmul(rng, limit):
@@ -87,7 +77,6 @@ def random_matmul(rng, limit):
         "h": (18, True, rng.randint(-200, 200), strides(("ho", "kh"), 0, 255)),
         "w": (18, True, rng.randint(-200, 200), strides(("wo", "kw"), 0, 255)),
         "tile": (24, False, rng.randrange(1 << 24), strides(("kw", "kh", "cb"), 0, 1 << 20)),
-        "entry": (16, False, rng.randrange(1 << 16), "n"),
     }
 
 
@@ -150,9 +139,6 @@ def test_small_counts_exhaustively(seed):
             "middle": Affine(6, {"b": signed(6)}),
             "outer": Affine(12, {"c": 8}),
             "inner": Affine(12, {"a": 8}),
-            "each_b": Counter(5, through="a"),
-            "each_c": Counter(5, through="b"),
-            "always": Counter(3, through="c"),
         },
     )
     tracks = {
@@ -160,9 +146,6 @@ def test_small_counts_exhaustively(seed):
         "middle": (6, False, 3, {"b": -5}),
         "outer": (12, False, 9, {"c": 255}),
         "inner": (12, False, 4000, {"a": 77}),
-        "each_b": (5, False, 30, "a"),
-        "each_c": (5, False, 1, "b"),
-        "always": (3, False, 5, "c"),
     }
     rng = random.Random(seed)
 
