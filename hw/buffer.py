@@ -74,22 +74,19 @@ class Buffer(wiring.Component):
         m.d.comb += hit.eq(Cat(hits))
         return hit
 
-    def _arbitrate(self, m, ports, hits, channels, name):
-        """Per channel: banks it serves (one bit at most), and the payload of the port it serves.
-
-        The payload is everything that the port brings, as one value.
-        """
+    def _arbitrate(self, m, ports, payloads, hits, channels, name):
+        """Per channel: banks it serves (one bit at most), and the payload of the port it serves."""
         banks = len(hits[0])
         taken, busy = Const(0, banks), {channel: Const(0) for channel in channels}
         serves = {channel: Const(0, banks) for channel in channels}
         bring = dict.fromkeys(channels)
-        for port, hit, channel in reversed(list(zip(ports, hits, channels, strict=True))):
-            payload = [port.address] + ([port.data, port.enable] if name == "write" else [])
-            chosen, others = Cat(payload), bring[channel]
-            if others is not None:
-                chosen = Mux(port.valid & hit.any(), chosen, others)
-            bring[channel] = chosen
-        for port, hit, channel in zip(ports, hits, channels, strict=True):
+        rows = list(zip(ports, payloads, hits, channels, strict=True))
+        for port, payload, hit, channel in reversed(rows):
+            others = bring[channel]
+            bring[channel] = (
+                payload if others is None else Mux(port.valid & hit.any(), payload, others)
+            )
+        for port, _payload, hit, channel in rows:
             asks = hit & (port.valid & ~busy[channel]).replicate(banks)
             serves[channel] = serves[channel] | (asks & ~taken)
             m.d.comb += port.ready.eq((hit & ~taken).any() & ~busy[channel] | ~hit.any())
@@ -113,8 +110,17 @@ class Buffer(wiring.Component):
         writes = [self.write[i] for i in range(len(self.write))]
         read_hits = [self._decode(m, port.address, f"read{i}") for i, port in enumerate(reads)]
         write_hits = [self._decode(m, port.address, f"write{i}") for i, port in enumerate(writes)]
-        read_channels = self._arbitrate(m, reads, read_hits, self.readers, "read")
-        write_channels = self._arbitrate(m, writes, write_hits, self.writers, "write")
+        read_channels = self._arbitrate(
+            m, reads, [port.address for port in reads], read_hits, self.readers, "read"
+        )
+        write_channels = self._arbitrate(
+            m,
+            writes,
+            [Cat(port.address, port.data, port.enable) for port in writes],
+            write_hits,
+            self.writers,
+            "write",
+        )
 
         outputs = []
         for bank, depth in enumerate(depths):
