@@ -7,7 +7,8 @@ import cocotb
 
 from hw.errors import ErrorCode
 from hw.loss_command import Loss
-from verif.loss_bench import check, configuration, random_batch, start
+from verif.engine_bench import configuration
+from verif.loss_bench import check, random_batch, start
 
 
 async def run(bench, config, core, batch):

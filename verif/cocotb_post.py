@@ -6,10 +6,11 @@ import random
 import cocotb
 import numpy as np
 
-from hw.commands import COMMANDS, POST_LOOPS, Opcode, Pool, encode
+from hw.commands import COMMANDS, POST_LOOPS, Opcode, Pool
 from hw.errors import ErrorCode
 from hw.post_lane import PostLane
-from verif.post_bench import HEADER_BITS, check, configuration, expected, random_command, start
+from verif.engine_bench import configuration
+from verif.post_bench import check, expected, random_command, start
 
 #: Cycles of a command beyond its steps: acceptance, pipeline, last write.
 OVERHEAD_CYCLES = 30
@@ -136,7 +137,7 @@ async def errors(_):
         good, entries = random_command(rng, config, core, limit=30)
         good["wide"] = good["wide"] and name != "scale"
         # Built by hand: the encoder refuses illegal fields.
-        word = int.from_bytes(encode(Opcode.POST, **good), "little") >> HEADER_BITS
+        word = bench.pack(good)
         position = 0
         for item in COMMANDS[Opcode.POST]:
             if item.name == name:
@@ -149,7 +150,7 @@ async def errors(_):
         bench.dut.command__valid.value = 0
         for _ in range(30):
             await bench.step()
-        assert bench.errors == [ErrorCode.ILLEGAL_FIELD], f"{name}={value}: {bench.errors}"
+        assert bench.errors == [(ErrorCode.ILLEGAL_FIELD, 0)], f"{name}={value}: {bench.errors}"
         assert not bench.done and bench.reads == reads, f"{name}={value} was executed"
         bench.errors.clear()
         await bench.issue(good)

@@ -19,7 +19,8 @@ from hw.vector_command import (
     Term,
     Watch,
 )
-from verif.vector_bench import NUMBERS, OPERANDS, bits_of, configuration, random_command, start
+from verif.engine_bench import configuration
+from verif.vector_bench import NUMBERS, OPERANDS, random_command, start
 from verif.vector_cases import CASES
 
 #: Cycles of a chain beyond its groups, and of a sum for every ``cb`` beyond its own.
@@ -203,7 +204,7 @@ async def stop(_):
         await bench.step()
         bench.forget()
         dut.stop.value = rng.randrange(2)
-        writes, count = bench.writes, len(bench.done)
+        writes, count = len(bench.writes), len(bench.done)
         bench.flags = 0
         for _ in range(45):
             assert not dut.busy.value, f"busy after a stop in cycle {moment}"
@@ -211,7 +212,7 @@ async def stop(_):
                 valid = getattr(dut, f"{name}_read__valid").value
                 assert not valid, f"read after a stop in cycle {moment}"
             await bench.step()
-        assert bench.writes == writes, f"writes after a stop in cycle {moment}"
+        assert len(bench.writes) == writes, f"writes after a stop in cycle {moment}"
         assert bench.flags == 0, f"flags after a stop in cycle {moment}"
         assert len(bench.done) == count, f"done after a stop in cycle {moment}"
         dut.stop.value = 0
@@ -232,17 +233,18 @@ async def errors(_):
     cases += [{"reduce": 1, "operation": Operation.ROOT}]
     cases += [{"watch": Watch.FIRST, "operation": Operation.DIVIDE}]
     for fields in cases:
-        reads, writes = sum(bench.reads.values()), bench.writes
-        bench.dut.command__payload.value = bits_of(defaults() | fields)
+        reads, writes = sum(bench.reads.values()), len(bench.writes)
+        bench.dut.command__payload.value = bench.pack(defaults() | fields)
         bench.dut.command__valid.value = 1
         await bench.step()
         bench.dut.command__valid.value = 0
         for _ in range(40):
             await bench.step()
-        assert bench.errors == [ErrorCode.ILLEGAL_FIELD], f"{fields}: {bench.errors}"
+        assert bench.errors == [(ErrorCode.ILLEGAL_FIELD, 0)], f"{fields}: {bench.errors}"
         bench.errors.clear()
         assert not bench.done, f"{fields} was finished"
-        assert (sum(bench.reads.values()), bench.writes) == (reads, writes), f"{fields} was done"
+        accesses = sum(bench.reads.values()), len(bench.writes)
+        assert accesses == (reads, writes), f"{fields} was done"
         await bench.execute(random_command(rng, bench.machine, limit=10))
         bench.done.clear()
 

@@ -1,17 +1,8 @@
-"""Driver, stimulus and expected writes for benches of :class:`hw.loss.LossEngine`.
+"""Driver, stimulus and expected writes for benches of :class:`hw.loss.LossEngine`."""
 
-The environment variable ``LOSS_CONFIG`` holds the fields of the configuration as JSON.
-"""
-
-import json
-import os
-import random
 from dataclasses import dataclass, field
 
-import cocotb
 import numpy as np
-from cocotb.clock import Clock
-from cocotb.triggers import FallingEdge
 
 from golden.formats import FLOAT32
 from golden.formats import FORMATS as GOLDEN_FORMATS
@@ -19,10 +10,11 @@ from golden.loss import cross_entropy, mean_squared_error
 from golden.numerics import encode
 from golden.vector import constant, widen
 from hw.bus import BUFFER_READ_LATENCY
-from hw.config import make_config
+from hw.command_field import pack_fields
 from hw.loss_command import LOSS, Loss
+from verif.engine_bench import EngineBench, reset
 
-__all__ = ["Batch", "Bench", "check", "configuration", "pack", "random_batch", "start"]
+__all__ = ["Batch", "Bench", "check", "random_batch", "start"]
 
 WORDS = 1 << 14
 SPECIAL = (0, 0x80000000, 1, 0x80400000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001,
@@ -32,44 +24,21 @@ SPECIAL = (0, 0x80000000, 1, 0x80400000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xF
 TINY = (0, 0x80000000, 1, 0x00800000, 0x00800001, 0x00900000, 0x80800000, 0x80800001, 0x80900000)
 
 
-def configuration():
-    config = make_config(**json.loads(os.environ["LOSS_CONFIG"]))
-    return config, config.cores[0]
-
-
-def pack(fields):
-    """Bits of a command behind the header, of any values that fit the fields' widths."""
-    word = position = 0
-    for item in LOSS:
-        value = int(fields[item.name])
-        assert 0 <= value < 1 << item.width, (item.name, value)
-        word |= value << position
-        position += item.width
-    return word
-
-
 @dataclass(kw_only=True)
-class Bench:
+class Bench(EngineBench):
     """The buffer, with stalls on both ports; records every write.
 
-    ``busy_read`` and ``busy_write`` are the probabilities that a port does not accept. Words are
-    integers; ``junk`` comes where nothing was asked for.
+    Words are integers; junk comes where nothing was asked for.
     """
 
-    dut: object
-    rng: random.Random
+    LIMIT = 1_000_000
+
     word_bits: int
     memory: list
-    busy_read: float = 0.0
-    busy_write: float = 0.0
-    cycle: int = 0
-    writes: list = field(default_factory=list)
-    flags: int = 0
-    errors: list = field(default_factory=list)
-    done: list = field(default_factory=list)
-    stalls: int = 0
     _data: list = field(default_factory=lambda: [None] * BUFFER_READ_LATENCY)
-    _held: dict = field(default_factory=dict)
+
+    def pack(self, fields):
+        return pack_fields(LOSS, fields)
 
     async def step(self):
         """One cycle: look at the outputs in its middle, answer, go to the middle of the next."""
@@ -81,82 +50,23 @@ class Bench:
         data = self._data.pop(0)
         dut.read__data.value = self.rng.getrandbits(self.word_bits) if data is None else data
 
-        answer = None
-        if dut.read__valid.value:
-            address = int(dut.read__address.value)
-            self._keep("read", None if read_ready else (address,), (address,))
-            if read_ready:
-                answer = self.memory[address % WORDS]
-        else:
-            self._keep("read", None, None)
-        self._data.append(answer)
-        if dut.write__valid.value:
-            write = (int(dut.write__address.value), int(dut.write__data.value))
-            assert int(dut.write__enable.value) == (1 << len(dut.write__enable)) - 1
-            self._keep("write", None if write_ready else write, write)
-            if write_ready:
-                self.writes.append(write)
-                self.memory[write[0] % WORDS] = write[1]
-        else:
-            self._keep("write", None, None)
-        self.flags |= int(dut.flags.value)
-        self.stalls += int(dut.stall.value)
+        address = int(dut.read__address.value) if dut.read__valid.value else None
+        self.keep("read", address, read_ready)
+        served = address is not None and read_ready
+        self._data.append(self.memory[address % WORDS] if served else None)
+        if (write := self.take_write(write_ready)) is not None:
+            assert write[1] == (1 << len(dut.write__enable)) - 1
+            self.memory[write[0] % WORDS] = write[2]
         if dut.done.value:
-            self.done.append(self.cycle)
             assert not dut.write__valid.value, "done before the last write was accepted"
-        if dut.error__valid.value:
-            self.errors.append((int(dut.error__code.value), int(dut.error__address.value)))
-        await FallingEdge(dut.clk)
-        self.cycle += 1
-
-    def _keep(self, port, waits, now):
-        """A request that was not accepted must still be there, unchanged."""
-        before = self._held.get(port)
-        assert before is None or before == now, f"stalled {port} changed: {before} -> {now}"
-        self._held[port] = waits
-
-    async def issue(self, fields):
-        """Hand a command over; returns the cycle of its acceptance."""
-        self.dut.command__payload.value = pack(fields)
-        self.dut.command__valid.value = 1
-        while not self.dut.command__ready.value:
-            await self.step()
-        accepted = self.cycle
-        await self.step()
-        self.dut.command__valid.value = 0
-        return accepted
-
-    async def finish(self, limit=1_000_000):
-        """Wait for ``done``; returns its cycle."""
-        count = len(self.done)
-        for _ in range(limit):
-            if len(self.done) > count:
-                return self.done[-1]
-            await self.step()
-        raise AssertionError(f"no done within {limit} cycles")
-
-    def forget(self):
-        """A stop has withdrawn what was waiting."""
-        self._held.clear()
-
-    def take(self):
-        """Writes and flags since the last call."""
-        writes, flags = self.writes, self.flags
-        self.writes, self.flags = [], 0
-        return writes, flags
+        await self.end_cycle()
 
 
 async def start(core, rng, **options):
-    dut = cocotb.top
-    for port in ("command__valid", "stop", "read__ready", "write__ready"):
-        getattr(dut, port).value = 0
-    cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
-    dut.rst.value = 1
-    for _ in range(3):
-        await FallingEdge(dut.clk)
-    dut.rst.value = 0
-    for output in ("read__valid", "write__valid", "done", "busy", "error__valid", "flags"):
-        assert getattr(dut, output).value == 0, f"{output} is set after reset"
+    dut = await reset(
+        ("command__valid", "stop", "read__ready", "write__ready"),
+        ("read__valid", "write__valid", "done", "busy", "error__valid", "flags"),
+    )
     memory = [rng.getrandbits(core.word_width) for _ in range(WORDS)]
     return Bench(dut=dut, rng=rng, word_bits=core.word_width, memory=memory, **options)
 
@@ -304,10 +214,10 @@ def check(core, fmt, command, actual, wanted):
             f"write {number}: address {got[0]:#x}, expected {want[0]:#x}; command {command}"
         )
         for lane in range(core.rows):
-            values = [w >> lane * fmt.width & ((1 << fmt.width) - 1) for w in (got[1], want[1])]
+            values = [w >> lane * fmt.width & ((1 << fmt.width) - 1) for w in (got[2], want[1])]
             assert values[0] == values[1], (
                 f"write {number} of {len(wanted)}, address {got[0]:#x}, lane {lane}: "
-                f"{values[0]:#x}, expected {values[1]:#x}; words {got[1]:#x}, {want[1]:#x}; "
+                f"{values[0]:#x}, expected {values[1]:#x}; words {got[2]:#x}, {want[1]:#x}; "
                 f"command {command}"
             )
     assert len(actual) == len(wanted), f"{len(actual)} writes, expected {len(wanted)}; {command}"

@@ -1,57 +1,33 @@
-"""Driver, stimulus and expected writes for benches of :class:`hw.post.PostEngine`.
+"""Driver, stimulus and expected writes for benches of :class:`hw.post.PostEngine`."""
 
-The environment variable ``POST_CONFIG`` holds the fields of the configuration as JSON.
-"""
-
-import json
-import os
-import random
 from dataclasses import dataclass, field
 
-import cocotb
 import numpy as np
-from cocotb.clock import Clock
-from cocotb.triggers import FallingEdge
 
 from golden import post as gp
 from golden.formats import FORMATS as GOLDEN_FORMATS
 from hw.bus import ACCUMULATOR_READ_LATENCY
-from hw.commands import POST_LOOPS, POST_OUTPUT_LOOPS, Opcode, Pool, encode
-from hw.config import BUFFER_ADDRESS_WIDTH, make_config
+from hw.commands import HEADER_LAYOUT, POST_LOOPS, POST_OUTPUT_LOOPS, Opcode, Pool, encode
+from hw.config import BUFFER_ADDRESS_WIDTH
+from verif.engine_bench import EngineBench, reset
 
-__all__ = ["HEADER_BITS", "Bench", "check", "configuration", "expected", "random_command", "start"]
+__all__ = ["Bench", "check", "expected", "random_command", "start"]
 
 ENTRIES = 512
-HEADER_BITS = 8 + 1 + 32 + 32
 SPECIAL = (0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x00800000, 0x80800000)
 
 
-def configuration():
-    config = make_config(**json.loads(os.environ["POST_CONFIG"]))
-    return config, config.cores[0]
-
-
 @dataclass(kw_only=True)
-class Bench:
-    """Both memories of the engine, with stalls; records every write.
+class Bench(EngineBench):
+    """Both memories of the engine, with stalls; records every write."""
 
-    ``busy_read`` and ``busy_write`` are the probabilities that a port does not accept.
-    """
-
-    dut: object
-    rng: random.Random
     memory: np.ndarray
-    busy_read: float = 0.0
-    busy_write: float = 0.0
-    cycle: int = 0
-    writes: list = field(default_factory=list)
-    flags: int = 0
-    errors: list = field(default_factory=list)
-    done: list = field(default_factory=list)
     reads: int = 0
-    stalls: int = 0
     _data: list = field(default_factory=lambda: [None] * ACCUMULATOR_READ_LATENCY)
-    _held: tuple | None = None
+
+    def pack(self, fields):
+        command = encode(Opcode.POST, **fields)
+        return int.from_bytes(command, "little") >> HEADER_LAYOUT.size
 
     async def step(self):
         """One cycle: look at the outputs in its middle, answer, go to the middle of the next."""
@@ -73,64 +49,11 @@ class Bench:
                 ]
                 answer = int.from_bytes(row.tobytes(), "little")
         self._data.append(answer)
-
-        write = None
-        if dut.write__valid.value:
-            write = tuple(
-                int(port.value) for port in (dut.write__address, dut.write__enable, dut.write__data)
-            )
-            if self._held is not None:
-                assert write == self._held, f"write changed while stalled: {self._held} -> {write}"
-            if write_ready:
-                self.writes.append(write)
-                write = None
-        else:
-            assert self._held is None, "a stalled write was withdrawn"
-        self._held = write
-        self.flags |= int(dut.flags.value)
-        self.stalls += int(dut.stall.value)
-        if dut.done.value:
-            self.done.append(self.cycle)
-            assert self._held is None, "done before the last write was accepted"
-        if dut.error__valid.value:
-            self.errors.append(int(dut.error__code.value))
-        await FallingEdge(dut.clk)
-        self.cycle += 1
-
-    async def issue(self, values):
-        """Hand a command over; returns the cycle of its acceptance."""
-        word = int.from_bytes(encode(Opcode.POST, **values), "little") >> HEADER_BITS
-        self.dut.command__payload.value = word
-        self.dut.command__valid.value = 1
-        while not self.dut.command__ready.value:
-            await self.step()
-        accepted = self.cycle
-        await self.step()
-        self.dut.command__valid.value = 0
-        return accepted
-
-    async def finish(self, limit):
-        """Wait for ``done``; returns its cycle."""
-        count = len(self.done)
-        for _ in range(limit):
-            if len(self.done) > count:
-                return self.done[-1]
-            await self.step()
-        raise AssertionError(f"no done within {limit} cycles")
-
-    def forget(self):
-        """A stop has withdrawn the write that was waiting."""
-        self._held = None
-
-    def take(self):
-        """Writes and flags since the last call."""
-        writes, flags = self.writes, self.flags
-        self.writes, self.flags = [], 0
-        return writes, flags
+        self.take_write(write_ready)
+        await self.end_cycle()
 
 
 async def start(config, core, rng, **options):
-    dut = cocotb.top
     memory = np.frombuffer(rng.randbytes(2 * ENTRIES * core.columns * 4), dtype=np.uint32)
     memory = memory.reshape(2, ENTRIES, core.columns).copy()
     if config.format.is_float:
@@ -142,15 +65,10 @@ async def start(config, core, rng, **options):
         special = np.array(SPECIAL, dtype=np.uint32)[pick % len(SPECIAL)]
         memory = np.where((pick < 16) & anywhere, memory, near)
         memory = np.where(pick >= 240, special, memory).astype(np.uint32)
-    for port in ("command__valid", "stop", "accumulator__ready", "write__ready"):
-        getattr(dut, port).value = 0
-    cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
-    dut.rst.value = 1
-    for _ in range(3):
-        await FallingEdge(dut.clk)
-    dut.rst.value = 0
-    for output in ("accumulator__valid", "write__valid", "done", "busy", "error__valid", "flags"):
-        assert getattr(dut, output).value == 0, f"{output} is set after reset"
+    dut = await reset(
+        ("command__valid", "stop", "accumulator__ready", "write__ready"),
+        ("accumulator__valid", "write__valid", "done", "busy", "error__valid", "flags"),
+    )
     return Bench(dut=dut, rng=rng, memory=memory, **options)
 
 

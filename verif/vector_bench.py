@@ -1,27 +1,19 @@
-"""Buffer, random commands and expected contents for benches of :class:`hw.vector.VectorEngine`.
+"""Buffer, random commands and expected contents for benches of :class:`hw.vector.VectorEngine`."""
 
-The environment variable ``VECTOR_CONFIG`` holds the fields of the configuration as JSON.
-"""
-
-import json
-import os
-import random
 from dataclasses import dataclass, field
 
-import cocotb
 import numpy as np
-from cocotb.clock import Clock
-from cocotb.triggers import FallingEdge
 
 from golden.formats import FLOAT32
 from golden.formats import FORMATS as GOLDEN_FORMATS
 from golden.numerics import encode
 from golden.vector_command import VectorMachine, defaults
 from hw.bus import BUFFER_READ_LATENCY
-from hw.config import make_config
+from hw.command_field import pack_fields
 from hw.vector_command import VECTOR, VECTOR_LOOPS, Condition, Operation, Source, Watch
+from verif.engine_bench import EngineBench, reset
 
-__all__ = ["Bench", "bits_of", "configuration", "fill", "random_command", "start"]
+__all__ = ["Bench", "fill", "random_command", "start"]
 
 #: Words of operands, of float32 numbers, and for results.
 OPERANDS, NUMBERS, RESULTS = 512, 512, 1024
@@ -29,49 +21,23 @@ WORDS = OPERANDS + NUMBERS + RESULTS
 _PORTS = ("x", "y", "z")
 
 
-def configuration():
-    config = make_config(**json.loads(os.environ["VECTOR_CONFIG"]))
-    return config, config.cores[0]
-
-
-def bits_of(values):
-    """The fields of a command as the bits behind the header."""
-    word = position = 0
-    for item in VECTOR:
-        word |= (values[item.name] & ((1 << item.width) - 1)) << position
-        position += item.width
-    return word
-
-
 @dataclass(kw_only=True)
-class Bench:
+class Bench(EngineBench):
     """The engine's buffer, with stalls, and what golden makes of the same commands.
 
-    ``busy_read`` and ``busy_write`` are the probabilities that a port does not accept; with
-    ``single`` only one of the three read ports is served in a cycle. A word must not be read in the
-    cycle of its write, except by commands that are ``overlapping`` against the rules.
+    With ``single`` only one of the three read ports is served in a cycle. A word must not be read
+    in the cycle of its write, except by commands that are ``overlapping`` against the rules.
     """
 
-    dut: object
-    rng: random.Random
     machine: VectorMachine
     memory: np.ndarray
-    busy_read: float = 0.0
-    busy_write: float = 0.0
     single: bool = False
     overlapping: bool = False
-    cycle: int = 0
-    flags: int = 0
     rejected: int = 0
-    writes: int = 0
     reads: dict = field(default_factory=lambda: dict.fromkeys(_PORTS, 0))
-    stalls: int = 0
-    errors: list = field(default_factory=list)
-    done: list = field(default_factory=list)
     _data: dict = field(
         default_factory=lambda: {name: [None] * BUFFER_READ_LATENCY for name in _PORTS}
     )
-    _held: tuple | None = None
     _ports: dict = field(default_factory=dict)
     _ready: dict = field(default_factory=lambda: dict.fromkeys((*_PORTS, "write")))
     _garbage: dict = field(default_factory=lambda: dict.fromkeys(_PORTS))
@@ -109,63 +75,26 @@ class Bench:
         if ready != self._ready["write"]:
             self._ready["write"] = ready
             dut.write__ready.value = int(ready)
-        write = None
-        if dut.write__valid.value:
-            write = tuple(
-                int(port.value) for port in (dut.write__address, dut.write__enable, dut.write__data)
-            )
-            if self._held is not None:
-                assert write == self._held, f"write changed while stalled: {self._held} -> {write}"
-            if ready:
-                meets = write[0] in reads and not self.overlapping
-                assert not meets, f"word {write[0]} read in the cycle of its write"
-                self._store(*write)
-                write = None
-        else:
-            assert self._held is None, "a stalled write was withdrawn"
-        self._held = write
-        self.flags |= int(dut.flags.value)
+        if (write := self.take_write(ready)) is not None:
+            meets = write[0] in reads and not self.overlapping
+            assert not meets, f"word {write[0]} read in the cycle of its write"
+            self._store(*write)
         self.rejected += int(dut.rejected.value)
-        self.stalls += int(dut.stall.value)
-        if dut.done.value:
-            self.done.append(self.cycle)
-            assert self._held is None, "done before the last write was accepted"
-        if dut.error__valid.value:
-            self.errors.append(int(dut.error__code.value))
-        await FallingEdge(dut.clk)
-        self.cycle += 1
+        await self.end_cycle()
 
     def _store(self, address, enable, data):
-        self.writes += 1
         rows = self.memory.shape[1]
         slots = len(self.dut.write__enable)
         assert enable == (1 << slots) - 1, f"write of a part of a word: {enable:#b}"
         raw = data.to_bytes(rows * self.memory.itemsize, "little")
         self.memory[address] = np.frombuffer(raw, self.memory.dtype)
 
-    async def issue(self, values):
-        """Hand a command over; returns the cycle of its acceptance."""
-        self.dut.command__payload.value = bits_of(values)
-        self.dut.command__valid.value = 1
-        while not self.dut.command__ready.value:
-            await self.step()
-        accepted = self.cycle
-        await self.step()
-        self.dut.command__valid.value = 0
-        return accepted
-
-    async def finish(self, limit=200_000):
-        """Wait for ``done``; returns its cycle."""
-        count = len(self.done)
-        for _ in range(limit):
-            if len(self.done) > count:
-                return self.done[-1]
-            await self.step()
-        raise AssertionError(f"no done within {limit} cycles")
+    def pack(self, fields):
+        return pack_fields(VECTOR, fields)
 
     def forget(self):
         """A stop has withdrawn the write that was waiting; nothing is left of the run before."""
-        self._held = None
+        super().forget()
         self.machine.memory[:] = self.memory
         self.machine.noted = False
 
@@ -217,24 +146,18 @@ def fill(rng, fmt, rows):
 
 
 async def start(config, core, rng, **options):
-    dut = cocotb.top
     fmt = GOLDEN_FORMATS[config.operand_format]
     draw = np.random.default_rng(rng.getrandbits(32))
     memory = fill(draw, fmt, core.rows)
     coefficients = encode(FLOAT32, draw.standard_normal(8))
     machine = VectorMachine(fmt=fmt, memory=memory.copy(), coefficients=coefficients)
-    bench = Bench(dut=dut, rng=rng, machine=machine, memory=memory, **options)
-    for port in (dut.command__valid, dut.stop, dut.guard, dut.write__ready):
-        port.value = 0
-    for name in _PORTS:
-        getattr(dut, f"{name}_read__ready").value = 0
+    reads = [f"{name}_read__" for name in _PORTS]
+    dut = await reset(
+        ("command__valid", "stop", "guard", "write__ready", *(f"{read}ready" for read in reads)),
+        ("write__valid", "done", "busy", "error__valid", "flags", *(f"{r}valid" for r in reads)),
+    )
     dut.coefficients.value = int.from_bytes(coefficients.astype("<u4").tobytes(), "little")
-    dut.rst.value = 1
-    Clock(dut.clk, 10, unit="ns").start()
-    for _ in range(3):
-        await FallingEdge(dut.clk)
-    dut.rst.value = 0
-    return bench
+    return Bench(dut=dut, rng=rng, machine=machine, memory=memory, **options)
 
 
 def random_command(rng, machine, *, limit=50):

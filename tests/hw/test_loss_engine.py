@@ -1,7 +1,5 @@
 """hw.loss.LossEngine against golden.loss, bit for bit, and the layout of its command."""
 
-import json
-
 import pytest
 
 from golden import loss as golden_loss
@@ -11,11 +9,11 @@ from hw.config import make_config
 from hw.loss import LossEngine
 from hw.loss_command import LOSS, LOSS_LAYOUT
 from hw.loss_program import CONSTANTS, PROGRAM, Register
-from hw.shared import emit_verilog
-from verif import runner
+from tests.hw.conftest import engine_cases, run_engine
 
-#: Rows, columns, lanes: rows that are no multiple of the lanes of a float32, one row, square.
-CASES = (
+
+# Rows, columns, lanes: rows that are no multiple of the lanes of a float32, one row, square.
+@engine_cases(
     ((12, 15, 3), "bf16"),
     ((4, 4, 4), "fp16"),
     ((5, 3, 1), "bf16"),
@@ -23,35 +21,9 @@ CASES = (
     ((6, 4, 2), "fp8_e4m3"),
     ((1, 1, 1), "fp8_e5m2"),
 )
-
-
-def configuration(size, operand_format):
-    rows, columns, lanes = size
-    return {
-        "preset": "tiny",
-        "variant": "baseline",
-        "operand_format": operand_format,
-        "rows": rows,
-        "columns": columns,
-        "post_lanes": lanes,
-    }
-
-
-@pytest.mark.parametrize(
-    ("size", "operand_format"),
-    CASES,
-    ids=lambda value: value if isinstance(value, str) else "x".join(map(str, value)),
-)
 def test_engine(size, operand_format, seed):
-    fields = configuration(size, operand_format)
-    config = make_config(**fields)
-    text = emit_verilog(LossEngine(config, config.cores[0]), name="loss")
-    design = runner.build(text, toplevel="loss")
-    runner.run(
-        design,
-        "verif.cocotb_loss",
-        seed=seed,
-        extra_env={"LOSS_CONFIG": json.dumps(fields), "LOSS_BATCHES": 24},
+    run_engine(
+        LossEngine, "loss", size=size, operand_format=operand_format, seed=seed, LOSS_BATCHES=24
     )
 
 

@@ -1,54 +1,29 @@
 """hw.post_lane and hw.post.PostEngine against golden.post, bit for bit."""
 
-import json
-
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
 from golden import post as gp
 from golden.formats import FORMATS as GOLDEN_FORMATS
-from hw.config import make_config
 from hw.formats import FORMATS
 from hw.post import PostEngine
 from hw.post_lane import PostLane
-from hw.shared import emit_verilog
-from verif import runner
+from tests.hw.conftest import engine_cases, run_engine
 
-#: Rows, columns, lanes: more groups in a vector than in a word and the other way round, one
-#: group per word, one lane.
-CASES = (
+
+# Rows, columns, lanes: more groups in a vector than in a word and the other way round, one
+# group per word, one lane.
+@engine_cases(
     ((12, 15, 3), "bf16"),
     ((4, 4, 4), "bf16"),
     ((8, 10, 2), "fp8_e4m3"),
     ((5, 3, 1), "fp16"),
     ((12, 15, 3), "int8"),
 )
-
-
-@pytest.mark.parametrize(
-    ("size", "operand_format"),
-    CASES,
-    ids=lambda value: value if isinstance(value, str) else "x".join(map(str, value)),
-)
 def test_engine(size, operand_format, seed):
-    rows, columns, lanes = size
-    fields = {
-        "preset": "tiny",
-        "variant": "baseline",
-        "operand_format": operand_format,
-        "rows": rows,
-        "columns": columns,
-        "post_lanes": lanes,
-    }
-    config = make_config(**fields)
-    text = emit_verilog(PostEngine(config, config.cores[0]), name="post")
-    design = runner.build(text, toplevel="post")
-    runner.run(
-        design,
-        "verif.cocotb_post",
-        seed=seed,
-        extra_env={"POST_CONFIG": json.dumps(fields), "POST_COMMANDS": 50},
+    run_engine(
+        PostEngine, "post", size=size, operand_format=operand_format, seed=seed, POST_COMMANDS=50
     )
 
 

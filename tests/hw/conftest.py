@@ -1,0 +1,39 @@
+"""What the tests of the engines share: sizes, formats, and the way into a cocotb bench."""
+
+import json
+
+import pytest
+
+from hw.config import make_config
+from hw.shared import emit_verilog
+from verif import runner
+from verif.cocotb_support import CONFIG_VARIABLE
+
+
+def engine_cases(*cases):
+    """``size`` (rows, columns, lanes) and ``operand_format`` of every case."""
+    return pytest.mark.parametrize(
+        ("size", "operand_format"),
+        cases,
+        ids=lambda value: value if isinstance(value, str) else "x".join(map(str, value)),
+    )
+
+
+def run_engine(engine, name, *, size, operand_format, seed, **environment):
+    """Emit ``engine(config, core)`` as module ``name`` and run ``verif.cocotb_<name>`` on it."""
+    rows, columns, lanes = size
+    config = make_config(
+        preset="tiny",
+        variant="baseline",
+        operand_format=operand_format,
+        rows=rows,
+        columns=columns,
+        post_lanes=lanes,
+    )
+    text = emit_verilog(engine(config, config.cores[0]), name=name)
+    return runner.run(
+        runner.build(text, toplevel=name),
+        f"verif.cocotb_{name}",
+        seed=seed,
+        extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict()), **environment},
+    )
