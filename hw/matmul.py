@@ -9,6 +9,7 @@ from .commands import Opcode, command_layout
 from .config import BUFFER_ADDRESS_WIDTH
 from .matmul_steps import MatmulSteps
 from .pipeline import delay
+from .skid import SkidBuffer
 from .transposer import BlockTransposer
 
 __all__ = ["MatmulEngine"]
@@ -103,29 +104,26 @@ class MatmulEngine(wiring.Component):
         m.submodules.steps = steps = MatmulSteps(self.core)
         wiring.connect(m, wiring.flipped(self.command), steps.command)
 
-        # One step waits here to be issued ----------------
+        # One step waits here to be issued; a second one may follow before that is known ----------
         point = steps.o.payload
-        step = Signal(
-            data.StructLayout(
-                {"address": BUFFER_ADDRESS_WIDTH, "reads": 1, "about": point["about"].shape()}
-            )
+        step_shape = data.StructLayout(
+            {"address": BUFFER_ADDRESS_WIDTH, "reads": 1, "about": point["about"].shape()}
         )
+        m.submodules.waiting = waiting = SkidBuffer(step_shape)
+        m.d.comb += [
+            waiting.i.valid.eq(steps.o.valid),
+            steps.o.ready.eq(waiting.i.ready),
+            waiting.i.payload.address.eq(point.address),
+            waiting.i.payload.reads.eq(
+                point.enters
+                & (point.h.as_unsigned() < point.h_limit)
+                & (point.w.as_unsigned() < point.w_limit)
+            ),
+            waiting.i.payload.about.eq(point.about),
+        ]
+        step = waiting.o.payload
         about = step.about
-        has_step, issue = Signal(), Signal()
-        m.d.comb += steps.o.ready.eq(~has_step | issue)
-        with m.If(steps.o.valid & steps.o.ready):
-            m.d.sync += [
-                has_step.eq(1),
-                step.address.eq(point.address),
-                step.reads.eq(
-                    point.enters
-                    & (point.h.as_unsigned() < point.h_limit)
-                    & (point.w.as_unsigned() < point.w_limit)
-                ),
-                about.eq(point.about),
-            ]
-        with m.Elif(issue):
-            m.d.sync += has_step.eq(0)
+        has_step, issue = waiting.o.valid, waiting.o.ready
 
         go = Signal()
         vector = issue & about.vector
