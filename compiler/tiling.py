@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Box", "Geometry", "Tile", "k_boxes", "split_tile", "tile_grid"]
+__all__ = ["Box", "Geometry", "Tile", "even_parts", "k_boxes", "split_tile", "tile_grid"]
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def k_boxes(geometry, limits):
     return boxes
 
 
-def _even(begin, end, size):
+def even_parts(begin, end, size):
     """[begin, end) in parts of at most ``size``, as equal as they can be."""
     count = -(-(end - begin) // size)
     edges = [begin + (end - begin) * i // count for i in range(count + 1)]
@@ -166,13 +166,13 @@ def tile_grid(geometry, images, vectors):
     else:
         tall = _largest(vectors // span_w, kernel_h, stride_h, height)
         if tall:
-            rows, columns = _even(0, height, tall), [(0, width)]
+            rows, columns = even_parts(0, height, tall), [(0, width)]
         else:
             wide = _largest(vectors // kernel_h, kernel_w, stride_w, width)
             if not wide:
                 return None
-            rows, columns = _even(0, height, 1), _even(0, width, wide)
-    return [Tile(*n, *h, *w) for n in _even(*images, per_image) for h in rows for w in columns]
+            rows, columns = even_parts(0, height, 1), even_parts(0, width, wide)
+    return [Tile(*n, *h, *w) for n in even_parts(*images, per_image) for h in rows for w in columns]
 
 
 def split_tile(geometry, tile, vectors, *, small_first):

@@ -1,0 +1,127 @@
+"""Sizes of a convolution in training, and how its maps are cut into tiles."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from .memory import Tensor
+
+__all__ = ["Convolution", "Phase", "clip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """A convolution between two maps in DRAM; all pairs are (vertical, horizontal).
+
+    A linear layer is one whose kernel and stride are its input map.
+
+    Members
+    -------
+    name : of the layer
+    x : (N, H, W, CI) input
+    y : (N, HO, WO, CO) output, float32 where it is the network's
+    weights : (KH, KW, CI, CO) operand copy
+    bias : (1, 1, column tiles, columns) float32, or None
+    """
+
+    name: str
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+    bias: Tensor | None
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def images(self):
+        return self.x.shape[0]
+
+    @property
+    def kernel(self):
+        return self.weights.shape[:2]
+
+    @property
+    def inputs(self):
+        return self.x.shape[3]
+
+    @property
+    def outputs(self):
+        return self.y.shape[3]
+
+    @property
+    def input_map(self):
+        return self.x.shape[1:3]
+
+    @property
+    def output_map(self):
+        return self.y.shape[1:3]
+
+    def lines(self, axis, begin, end, taps=None):
+        """[begin, end) of the input lines that outputs [begin, end) read with ``taps`` (first,
+        last + 1); at least one line, also where all of them lie in the padding."""
+        first, stop = taps or (0, self.kernel[axis])
+        size = self.input_map[axis]
+        low = begin * self.stride[axis] - self.padding[axis] + first * self.dilation[axis]
+        high = (end - 1) * self.stride[axis] - self.padding[axis]
+        high += (stop - 1) * self.dilation[axis] + 1
+        return clip(low, high, size)
+
+    @cached_property
+    def phases(self):
+        """(vertical, horizontal) lists of :class:`Phase`."""
+        return tuple(
+            [self._phase(axis, phase) for phase in range(min(self.stride[axis], size))]
+            for axis, size in enumerate(self.input_map)
+        )
+
+    def _phase(self, axis, phase):
+        stride, padding, dilation = (
+            part[axis] for part in (self.stride, self.padding, self.dilation)
+        )
+        taps = [
+            tap
+            for tap in range(self.kernel[axis])
+            if (phase + padding - tap * dilation) % stride == 0
+        ]
+        if not taps:
+            return Phase(offset=phase)
+        common = gcd(stride, dilation)
+        return Phase(
+            offset=phase,
+            line=(phase + padding - taps[-1] * dilation) // stride,
+            tap=taps[-1],
+            taps=len(taps),
+            tap_step=stride // common,
+            line_step=dilation // common,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Input lines offset, offset + stride, ... and the taps that bring them a gradient.
+
+    Members
+    -------
+    offset : first line
+    line : of dY that the highest tap brings to it; may lie outside
+    tap, taps : the highest tap, and how many there are; 0: none
+    tap_step, line_step : taps down, lines of dY up from one of them to the next
+    """
+
+    offset: int
+    line: int = 0
+    tap: int = 0
+    taps: int = 0
+    tap_step: int = 1
+    line_step: int = 1
+
+    def lines(self, begin, end):
+        """First line of dY, and the one behind the last, for input lines number [begin, end)."""
+        return self.line + begin, self.line + (end - 1) + (self.taps - 1) * self.line_step + 1
+
+
+def clip(low, high, size):
+    """[low, high) inside [0, size); at least one line."""
+    begin = min(max(low, 0), size - 1)
+    return begin, max(begin + 1, min(high, size))

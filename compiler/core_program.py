@@ -1,0 +1,209 @@
+"""Commands of one core, with what they touch: the vocabulary in which layers are written."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hw.commands import POST_OUTPUT_LOOPS, Init, Opcode, Pool
+from hw.config import BUFFER_ADDRESS_WIDTH
+from hw.formats import FLOAT32
+
+from .fields import dma_fields
+from .memory import transfers
+from .recorder import Recorder, Region
+from .scratch import Block, NoRoom, Scratch
+
+__all__ = ["CoreProgram", "Job", "Need"]
+
+
+@dataclass(frozen=True)
+class Need:
+    """Contents of a block: a ``key``, their size, and what loads them; None for results, which
+    the jobs themselves write, and drop when they have been stored."""
+
+    key: object
+    words: int
+    load: Callable[[Block], None] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work on blocks: ``run(*blocks)`` is called when commands have loaded all ``needs``."""
+
+    needs: tuple[Need, ...]
+    run: Callable
+
+
+class CoreProgram:
+    """Writes commands for one core.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    core : CoreConfig
+    recorder : Recorder
+        that of the whole program
+    """
+
+    def __init__(self, config, core, recorder: Recorder):
+        self.config, self.core, self.recorder = config, core, recorder
+        self.scratch = Scratch(config, core.memories[0])
+        self.granule = config.granule_bytes
+        self._bank = 0
+
+    def words(self, tensor, channels=None):
+        """Buffer words of ``channels`` (begin, end) of a pixel, by default of all of them."""
+        begin, end = channels or (0, tensor.pitch)
+        size = (min(end, tensor.pitch) - begin) * tensor.dtype.itemsize
+        return -(-size // self.core.word_bytes)
+
+    # Transfers -------------------------------------------------------------------------------
+
+    def need(self, tensor, images, rows, columns, channels=None):
+        """A box of a tensor, pixel after pixel; (begin, end) of each axis."""
+        channels = channels or (0, tensor.pitch)
+        box = (images, rows, columns, channels)
+        pixels = 1
+        for begin, end in box[:3]:
+            pixels *= end - begin
+        return Need(
+            (tensor.name, *box),
+            pixels * self.words(tensor, channels),
+            lambda block: self.load(tensor, box, block),
+        )
+
+    def load(self, tensor, box, block, first=0):
+        """LOADs of a box of ``tensor`` into words from ``first`` on."""
+        for move in transfers(tensor, *box, self.core.word_bytes):
+            self.recorder.emit(
+                Opcode.LOAD,
+                dma_fields(block.address + first + move.word, move),
+                reads=[_dram(move)],
+                writes=[block.region(first + move.word, move.words)],
+                core=self.core.index,
+            )
+
+    def store(self, tensor, box, block, first=0):
+        """STOREs of words from ``first`` on into a box of ``tensor``."""
+        for move in transfers(tensor, *box, self.core.word_bytes):
+            self.recorder.emit(
+                Opcode.STORE,
+                dma_fields(block.address + first + move.word, move),
+                reads=[block.region(first + move.word, move.words)],
+                writes=[_dram(move)],
+                core=self.core.index,
+            )
+
+    def run(self, jobs):
+        """Do jobs one by one; what one needs is loaded before the one in front is done, if there
+        is room. A key that is in the memory already is not loaded again.
+        """
+        ready, queue = None, list(jobs)
+        for number, job in enumerate(queue):
+            blocks = ready or self._acquire(job)
+            ready = None
+            if number + 1 < len(queue):
+                with contextlib.suppress(NoRoom):
+                    ready = self._acquire(queue[number + 1])
+            job.run(*blocks)
+            for block in blocks:
+                self.scratch.release(block)
+
+    def _acquire(self, job):
+        """Blocks of a job's needs; all loads come when all have room."""
+        blocks, missing = [], []
+        try:
+            for need in job.needs:
+                block = self.scratch.find(need.key)
+                if block is None:
+                    block = self.scratch.take(need.words, apart=blocks, key=need.key)
+                    missing.append((need, block))
+                blocks.append(block)
+        except NoRoom:
+            self.scratch.drop(block for _, block in missing)
+            for block in blocks:
+                self.scratch.release(block)
+            raise
+        for need, block in missing:
+            if need.load is not None:
+                need.load(block)
+        return blocks
+
+    # Products --------------------------------------------------------------------------------
+
+    def next_bank(self):
+        """The accumulator bank that has been free for longer."""
+        self._bank ^= 1
+        return self._bank
+
+    def sums(self, bank):
+        """All of an accumulator bank."""
+        return Region(("sums", self.core.index, bank), 0, self.core.accumulator_depth)
+
+    def weights(self, fields, *blocks):
+        """WEIGHTS, reading ``blocks``."""
+        values = {
+            "kw_count": 1, "kh_count": 1, "cb_count": 1,
+            "kw_stride": 0, "kh_stride": 0, "cb_stride": 0,
+            "block_count": 1, "skip": 0, "bias": 0, "bias_address": 0,
+        }  # fmt: skip
+        self.recorder.emit(
+            Opcode.WEIGHTS,
+            values | fields,
+            reads=[block.region() for block in blocks],
+            core=self.core.index,
+        )
+
+    def matmul(self, fields, block):
+        """MATMUL into ``accumulator_bank``, reading vectors from ``block``."""
+        values = {"init": Init.ZERO, "transpose": 0, "ones": 0, "accumulator_address": 0}
+        values |= fields
+        # May lie before the block; sums of address and strides wrap at the field's width.
+        values["x_address"] %= 1 << BUFFER_ADDRESS_WIDTH
+        self.recorder.emit(
+            Opcode.MATMUL,
+            values,
+            reads=[block.region()],
+            writes=[self.sums(values["accumulator_bank"])],
+            core=self.core.index,
+        )
+
+    def post(self, fields, block):
+        """POST from ``accumulator_bank`` into ``block``; one output unless loops are given."""
+        values = {
+            "pool": Pool.MAX, "relu": 0, "wide": 0, "accumulator_address": 0,
+            "pw_count": 1, "ph_count": 1, "pw_stride": 0, "ph_stride": 0, "scale": FLOAT32.one,
+            **{f"{name}_count": 1 for name in POST_OUTPUT_LOOPS},
+            **{f"{name}_stride": 0 for name in POST_OUTPUT_LOOPS},
+            **{f"out_{name}_stride": 0 for name in POST_OUTPUT_LOOPS},
+        }  # fmt: skip
+        values |= fields
+        self.recorder.emit(
+            Opcode.POST,
+            values,
+            reads=[self.sums(values["accumulator_bank"])],
+            writes=[block.region()],
+            core=self.core.index,
+        )
+
+    def column_place(self, tile, channels, pitch, *, wide):
+        """Fields of POST for a column tile of ``channels`` channels, stored with ``pitch``: where
+        its first group goes, and how many there are."""
+        core = self.core
+        chunks = core.chunks_per_wide if wide else 1
+        word, group = divmod(tile * core.groups_per_vector * chunks, core.groups_per_word)
+        groups = core.groups_per_vector
+        first = tile * core.columns
+        if first + core.columns >= channels:
+            groups = -(-(pitch - first) // core.post_lanes)
+        return word, {
+            "wide": int(wide),
+            "group_count": groups,
+            "channels": min(core.columns, channels - first),
+            "out_group": group,
+        }
+
+
+def _dram(move):
+    begin = move.dram_address
+    return Region("dram", begin, begin + (move.run_count - 1) * move.run_stride + move.run_bytes)

@@ -1,0 +1,185 @@
+"""Forward product of a convolution in training."""
+
+from functools import partial
+
+from hw.commands import Init
+
+from .convolution import Convolution
+from .core_program import CoreProgram, Job, Need
+from .errors import CompileError
+from .tiling import even_parts
+
+__all__ = ["forward"]
+
+
+def forward(program: CoreProgram, layer: Convolution, *, relu=False):
+    """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
+
+    Output tiles outermost, then column tiles; weights stay in the memory while there is room.
+    """
+    _Forward(program, layer, relu).write()
+
+
+class _Forward:
+    def __init__(self, program, layer, relu):
+        self.program, self.layer, self.relu = program, layer, relu
+        self.core = program.core
+        self.tiles = -(-layer.outputs // self.core.columns)
+        self.blocks = -(-layer.inputs // self.core.rows)
+        self.x_words, self.y_words = program.words(layer.x), program.words(layer.y)
+        self.whole = self._weights_need(0, whole=True).words * 4 <= program.scratch.words
+
+    def write(self):
+        jobs = []
+        for images, rows in self._cut():
+            output = Need(object(), self._out_size(images, rows))
+            for tile in range(self.tiles):
+                needs = [
+                    output,
+                    self._x_need(images, rows),
+                    self._weights_need(tile, self.whole),
+                ]
+                if self.layer.bias is not None:
+                    needs.append(self._bias_need())
+                run = partial(self._tile, images, rows, tile)
+                jobs.append(Job(tuple(needs), run))
+        self.program.run(jobs)
+
+    def _cut(self):
+        """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
+        layer = self.layer
+        height, width = layer.output_map
+        room = self.program.scratch.words - 2 * self._weights_need(0, self.whole).words
+        room -= self._bias_need().words if layer.bias is not None else 0
+        most = self.core.accumulator_depth
+        while most >= width:
+            if most >= height * width:
+                count = most // (height * width)
+                parts = [(n, (0, height)) for n in even_parts(0, layer.images, count)]
+            else:
+                rows = even_parts(0, height, most // width)
+                parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
+            if all(2 * (self._x_need(*p).words + self._out_size(*p)) <= room for p in parts):
+                return parts
+            most //= 2
+        raise CompileError(
+            f"layer {layer.name}: a line of its output does not fit into the accumulators "
+            f"({self.core.accumulator_depth} vectors) or the buffer "
+            f"({self.program.scratch.words} words)"
+        )
+
+    def _out_size(self, images, rows):
+        return (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2] * self.y_words
+
+    def _x_need(self, images, rows):
+        layer = self.layer
+        return self.program.need(layer.x, images, layer.lines(0, *rows), (0, layer.input_map[1]))
+
+    def _channels(self, tile):
+        """(begin, end) of the output channels whose words hold those of a column tile."""
+        rows, columns = self.core.rows, self.core.columns
+        end = min((tile + 1) * columns, self.layer.outputs)
+        return tile * columns // rows * rows, -(-end // rows) * rows
+
+    def _weights_need(self, tile, whole):
+        layer = self.layer
+        kh, kw = layer.kernel
+        channels = None if whole else self._channels(tile)
+        return self.program.need(layer.weights, (0, kh), (0, kw), (0, layer.inputs), channels)
+
+    def _bias_need(self):
+        return self.program.need(self.layer.bias, (0, 1), (0, 1), (0, self.tiles))
+
+    def _tile(self, images, rows, tile, output, x, weights, bias=None):
+        program, layer, core = self.program, self.layer, self.core
+        valid = min(core.columns, layer.outputs - tile * core.columns)
+        self._weights(tile, valid, weights, bias)
+        bank = program.next_bank()
+        self._matmul(images, rows, valid, bank, x)
+        height, width = rows[1] - rows[0], layer.output_map[1]
+        wide = layer.y.kind == "float32"
+        place, fields = program.column_place(tile, layer.outputs, layer.y.pitch, wide=wide)
+        program.post(
+            fields
+            | {
+                "accumulator_bank": bank,
+                "relu": int(self.relu),
+                "wo_count": width,
+                "ho_count": height,
+                "n_count": images[1] - images[0],
+                "wo_stride": 1,
+                "ho_stride": width,
+                "n_stride": height * width,
+                "out_address": output.address + place,
+                "out_wo_stride": self.y_words,
+                "out_ho_stride": width * self.y_words,
+                "out_n_stride": height * width * self.y_words,
+            },
+            output,
+        )
+        if tile == self.tiles - 1:
+            program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
+            program.scratch.drop([output])
+
+    def _weights(self, tile, valid, weights, bias):
+        layer, core = self.layer, self.core
+        channels = (0, layer.weights.pitch) if self.whole else self._channels(tile)
+        word, skip = divmod(tile * core.columns - channels[0], core.rows)
+        row = self.program.words(layer.weights, channels)
+        fields = {
+            "address": weights.address + word,
+            "row_stride": row,
+            "kw_count": layer.kernel[1],
+            "kh_count": layer.kernel[0],
+            "cb_count": self.blocks,
+            "kw_stride": layer.inputs * row,
+            "kh_stride": layer.kernel[1] * layer.inputs * row,
+            "cb_stride": core.rows * row,
+            "row_limit": layer.inputs,
+            "transpose": 1,
+            "block_count": -(-(skip + valid) // core.rows),
+            "skip": skip,
+        }
+        if bias is None:
+            self.program.weights(fields, weights)
+        else:
+            words = self.program.words(layer.bias)
+            fields |= {"bias": 1, "bias_address": bias.address + tile * words}
+            self.program.weights(fields, weights, bias)
+
+    def _matmul(self, images, rows, valid, bank, x):
+        layer = self.layer
+        h0, h1 = layer.lines(0, *rows)
+        pixel, width = self.x_words, layer.input_map[1]
+        line = width * pixel
+        top = rows[0] * layer.stride[0] - layer.padding[0] - h0
+        left = -layer.padding[1]
+        self.program.matmul(
+            {
+                "accumulator_bank": bank,
+                "init": Init.ZERO if layer.bias is None else Init.BIAS,
+                "channels": valid,
+                "x_address": x.address + top * line + left * pixel,
+                "wo_count": layer.output_map[1],
+                "ho_count": rows[1] - rows[0],
+                "n_count": images[1] - images[0],
+                "kw_count": layer.kernel[1],
+                "kh_count": layer.kernel[0],
+                "cb_count": self.blocks,
+                "wo_stride": layer.stride[1] * pixel,
+                "ho_stride": layer.stride[0] * line,
+                "n_stride": (h1 - h0) * line,
+                "kw_stride": layer.dilation[1] * pixel,
+                "kh_stride": layer.dilation[0] * line,
+                "cb_stride": 1,
+                "h_origin": top,
+                "w_origin": left,
+                "h_limit": h1 - h0,
+                "w_limit": width,
+                "ho_step": layer.stride[0],
+                "wo_step": layer.stride[1],
+                "kh_step": layer.dilation[0],
+                "kw_step": layer.dilation[1],
+            },
+            x,
+        )

@@ -1,0 +1,203 @@
+"""Commands one after another, and the semaphores that keep the order where it matters.
+
+Whoever writes commands says what each reads and writes, and may think that they run one by one.
+Queues run at the same time, though, so :meth:`Recorder.link` finds for every command those of other
+queues that must have finished before it, and gives each pair of queues a semaphore: the one before
+signals it, the one behind waits for it.
+
+Tokens of a pair are taken in the order in which they are given, because both queues work in order
+and a command never waits for one that is older than what its queue has waited for. What follows
+from other tokens takes none.
+"""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+
+from hw.commands import Opcode
+
+from .cost import Command
+from .errors import CompileError
+
+__all__ = ["Recorder", "Region"]
+
+#: Largest value of a semaphore.
+_MAX_TOKENS = 15
+
+
+@dataclass(frozen=True)
+class Region:
+    """Elements [begin, end) of a memory, which any hashable value may name."""
+
+    memory: object
+    begin: int
+    end: int
+
+
+@dataclass
+class _Entry:
+    """A command, its queue and its place in it, and the commands it has to wait for."""
+
+    command: Command
+    queue: tuple
+    number: int
+    position: int
+    after: dict = field(default_factory=dict)
+    #: Queue -> how many of its commands have finished when this one starts, and when it ends.
+    at_start: dict = field(default_factory=dict)
+    at_end: dict = field(default_factory=dict)
+
+
+class _Segments:
+    """Who last wrote each part of a memory, and who has read it since: queue -> number."""
+
+    def __init__(self):
+        self.edges = [0]
+        self.parts = [({}, {})]
+
+    def _split(self, place):
+        index = bisect_right(self.edges, place) - 1
+        if self.edges[index] != place:
+            writers, readers = self.parts[index]
+            self.edges.insert(index + 1, place)
+            self.parts.insert(index + 1, (dict(writers), dict(readers)))
+
+    def _range(self, region):
+        self._split(region.begin)
+        self._split(region.end)
+        return bisect_left(self.edges, region.begin), bisect_left(self.edges, region.end)
+
+    def read(self, region, entry):
+        first, last = self._range(region)
+        for writers, readers in self.parts[first:last]:
+            _latest(entry.after, writers)
+            readers[entry.queue] = entry.number
+
+    def write(self, region, entry):
+        first, last = self._range(region)
+        for part in self.parts[first:last]:
+            for users in part:
+                _latest(entry.after, users)
+        self.edges[first:last] = [region.begin]
+        self.parts[first:last] = [({entry.queue: entry.number}, {})]
+
+
+def _latest(into, numbers):
+    for queue, number in numbers.items():
+        if into.get(queue, -1) < number:
+            into[queue] = number
+
+
+class Recorder:
+    """Collects commands.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    """
+
+    def __init__(self, config):
+        self.config = config
+        self._entries = []
+        self._queues = {}
+        self._memories = {}
+
+    def __len__(self):
+        return len(self._entries)
+
+    def emit(self, opcode, fields, *, reads=(), writes=(), core=0):
+        """Append a command that touches these :class:`Region` s."""
+        queue = (core, Opcode(opcode))
+        members = self._queues.setdefault(queue, [])
+        entry = _Entry(
+            Command(queue[1], core, fields=fields), queue, len(members), len(self._entries)
+        )
+        for region in reads:
+            if region.begin < region.end:
+                self._memories.setdefault(region.memory, _Segments()).read(region, entry)
+        for region in writes:
+            if region.begin < region.end:
+                self._memories.setdefault(region.memory, _Segments()).write(region, entry)
+        # The queue itself sees to it that its commands are in order.
+        entry.after.pop(queue, None)
+        members.append(entry)
+        self._entries.append(entry)
+
+    def link(self):
+        """The commands with their semaphores, and HALT.
+
+        Raises
+        ------
+        CompileError
+            if there are more pairs of queues than semaphores, or tokens than one can hold.
+        """
+        tokens = {}
+        for entry in self._entries:
+            for source in self._waits(entry):
+                tokens.setdefault((source.queue, entry.queue), []).append((source, entry))
+        for number, pair in self._numbers(tokens).items():
+            self._check_tokens(tokens[pair])
+            for source, entry in tokens[pair]:
+                source.command.signal |= 1 << number
+                entry.command.wait |= 1 << number
+        return [*(entry.command for entry in self._entries), Command(Opcode.HALT)]
+
+    def _waits(self, entry):
+        """Commands whose tokens ``entry`` takes; notes what is known to have finished."""
+        if entry.number:
+            entry.at_start = dict(self._queues[entry.queue][entry.number - 1].at_start)
+        sources = [
+            self._queues[queue][number]
+            for queue, number in entry.after.items()
+            if entry.at_start.get(queue, -1) < number
+        ]
+        # What another one of them waits for anyway takes no token.
+        sources.sort(key=lambda source: source.position, reverse=True)
+        waits = []
+        for source in sources:
+            if all(done.at_end.get(source.queue, -1) < source.number for done in waits):
+                waits.append(source)
+        for source in waits:
+            _latest(entry.at_start, source.at_end)
+        entry.at_end = dict(entry.at_start)
+        entry.at_end[entry.queue] = entry.number
+        if entry.number:
+            _latest(entry.at_end, self._queues[entry.queue][entry.number - 1].at_end)
+        return waits
+
+    def _numbers(self, tokens):
+        """Semaphore -> pair of queues; a pair's semaphore is one of the core that waits."""
+        result = {}
+        for source, target in tokens:
+            core = target[0]
+            first = core * self.config.semaphores
+            free = [n for n in range(first, first + self.config.semaphores) if n not in result]
+            if not free:
+                pairs = [f"{a[1].name} to {b[1].name}" for a, b in tokens if b[0] == core]
+                raise CompileError(
+                    f"the program needs {len(pairs)} semaphores in core {core}, not "
+                    f"{self.config.semaphores}: {', '.join(pairs)}"
+                )
+            result[free[0]] = (source, target)
+        return result
+
+    def _check_tokens(self, tokens):
+        """Raise if a semaphore may come to hold more tokens than it can.
+
+        While a command waits at the head of its queue, commands can be dispatched until the queue
+        is full and one more of its kind comes.
+        """
+        queue = self._queues[tokens[0][1].queue]
+        for first, (_, waiting) in enumerate(tokens):
+            stop = waiting.number + self.config.command_queue_depth + 1
+            limit = queue[stop].position if stop < len(queue) else len(self._entries)
+            held = 0
+            for source, _ in tokens[first:]:
+                if source.position >= limit:
+                    break
+                held += 1
+            if held > _MAX_TOKENS:
+                source, target = tokens[0][0].queue, tokens[0][1].queue
+                raise CompileError(
+                    f"{held} tokens may wait between {source[1].name} and {target[1].name} at "
+                    f"command {waiting.position}; a semaphore holds {_MAX_TOKENS}"
+                )

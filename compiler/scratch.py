@@ -1,0 +1,145 @@
+"""The on-chip memory while commands are written: blocks, and what may stay in them."""
+
+from dataclasses import dataclass
+
+from .errors import CompileError
+from .memory import PREDICTOR_MEMORY
+from .recorder import Region
+
+__all__ = ["Block", "NoRoom", "Scratch"]
+
+
+class NoRoom(CompileError):
+    """What is in use leaves no room for a block."""
+
+
+@dataclass(eq=False)
+class Block:
+    """Words [address, address + words) of a memory; ``key`` names contents that may be used again.
+
+    ``users`` counts those who need it; a block without users goes when room is wanted.
+    """
+
+    memory: int
+    address: int
+    words: int
+    key: object = None
+    users: int = 1
+    used: int = 0
+
+    def region(self, first=0, words=None):
+        """The whole of it, or ``words`` from word ``first`` on."""
+        begin = self.address + first
+        return Region(
+            ("buffer", self.memory), begin, begin + (self.words - first if words is None else words)
+        )
+
+
+class Scratch:
+    """Allocates blocks of one memory.
+
+    Room is given out in turns through the whole memory, so that what was freed last is written
+    last, and as little as possible waits for those who still read it. Contents stay until their
+    room is needed, the longest unused first.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    memory : 0 global buffer, 1 predictor memory
+    """
+
+    def __init__(self, config, memory=0):
+        depths = config.memory_banks[memory]
+        self.memory = memory
+        self.bank_depth = depths[0]
+        self.base = PREDICTOR_MEMORY if memory else 0
+        self.words = sum(depths)
+        self._blocks = []  # by address
+        self._known = {}
+        self._cursor = 0
+        self._time = 0
+
+    def take(self, words, *, apart=(), key=None):
+        """A new block with one user, in banks of its own where ``apart`` (blocks) lie in others.
+
+        Raises :class:`NoRoom` if there is none.
+        """
+        place = self._find(words, apart)
+        while place is None:
+            idle = [block for block in self._blocks if not block.users]
+            if not idle:
+                used = sum(block.words for block in self._blocks)
+                raise NoRoom(
+                    f"{words} more words do not fit into a memory of {self.words}, of which {used} "
+                    "are in use"
+                )
+            self._remove(min(idle, key=lambda block: block.used))
+            place = self._find(words, apart)
+        block = Block(self.memory, self.base + place, words, key)
+        self._cursor = (place + words) % self.words
+        index = sum(other.address < block.address for other in self._blocks)
+        self._blocks.insert(index, block)
+        if key is not None:
+            self._known[key] = block
+        return block
+
+    def find(self, key):
+        """The block with these contents, with one more user, or None."""
+        block = self._known.get(key)
+        if block is not None:
+            block.users += 1
+        return block
+
+    def release(self, block):
+        """One user less; without a key and users the block is gone."""
+        block.users -= 1
+        self._time += 1
+        block.used = self._time
+        if not block.users and block.key is None:
+            self._remove(block)
+
+    def drop(self, blocks):
+        """Contents of these blocks are old, or of no further use."""
+        for block in list(blocks):
+            if block.key is not None:
+                del self._known[block.key]
+                block.key = None
+                if not block.users:
+                    self._remove(block)
+
+    def drop_keys(self, wanted):
+        """The same for all contents whose key is ``wanted``, a function."""
+        self.drop([block for key, block in self._known.items() if wanted(key)])
+
+    def _remove(self, block):
+        self._blocks.remove(block)
+        if block.key is not None:
+            del self._known[block.key]
+
+    def _find(self, words, apart):
+        """First word of a free place: the next one in turn, in other banks if there is one."""
+        gaps, end = [], 0
+        for block in self._blocks:
+            begin = block.address - self.base
+            if begin - end >= words:
+                gaps.append((end, begin))
+            end = begin + block.words
+        if self.words - end >= words:
+            gaps.append((end, self.words))
+        busy = {bank for block in apart for bank in self._banks(block.address - self.base,
+                                                                block.words)}  # fmt: skip
+        places = []
+        for begin, end in gaps:
+            starts = {begin, self._cursor, *range(0, self.words, self.bank_depth)}
+            places += [start for start in starts if begin <= start <= end - words]
+        if not places:
+            return None
+
+        def cost(start):
+            shared = sum(bank in busy for bank in self._banks(start, words))
+            return shared, (start - self._cursor) % self.words
+
+        return min(places, key=cost)
+
+    def _banks(self, begin, words):
+        return range(begin // self.bank_depth, (begin + max(words, 1) - 1) // self.bank_depth + 1)
