@@ -1,0 +1,238 @@
+"""The memory plan of DRAM: blocks that are never alive at the same time share space."""
+
+from bisect import insort
+from dataclasses import dataclass
+from functools import cached_property
+
+from .memory import round_up
+
+__all__ = ["Arena", "Block", "MemoryPlan"]
+
+#: Blocks put first in turn because they end too high, at most this often.
+_ROUNDS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Bytes that are needed for some time.
+
+    Members
+    -------
+    name : unique in its arena
+    size : bytes
+    steps : (first, last) step in which it is alive, both included; None: always, also from one run
+        of the program to the next
+    kind, shape : for people: what lies there
+    """
+
+    name: str
+    size: int
+    steps: tuple[int, int] | None = None
+    kind: str = "bytes"
+    shape: tuple = ()
+
+    def meets(self, other) -> bool:
+        """Whether both are alive in some step."""
+        if self.steps is None or other.steps is None:
+            return True
+        return self.steps[0] <= other.steps[1] and other.steps[0] <= self.steps[1]
+
+
+class Arena:
+    """Collects blocks and gives them places.
+
+    Parameters
+    ----------
+    alignment : bytes; every offset is a multiple
+    """
+
+    def __init__(self, alignment: int = 64):
+        if alignment < 1:
+            raise ValueError(f"alignment must be at least 1 byte, not {alignment!r}")
+        self.alignment = alignment
+        self.blocks = {}
+
+    def add(self, name, size, *, steps=None, kind="bytes", shape=()) -> Block:
+        """A block, as :class:`Block` describes it.
+
+        Raises
+        ------
+        ValueError
+            for a name that exists, a size below 1, or steps that end before they begin.
+        """
+        if name in self.blocks:
+            raise ValueError(f"block {name} exists already")
+        if size < 1:
+            raise ValueError(f"block {name} must have at least 1 byte, not {size!r}")
+        if steps is not None and steps[0] > steps[1]:
+            raise ValueError(f"block {name} must not end before it begins: steps {steps}")
+        block = Block(name=name, size=size, steps=steps, kind=kind, shape=tuple(shape))
+        self.blocks[name] = block
+        return block
+
+    def plan(self) -> "MemoryPlan":
+        """Places of all blocks; the same for the same blocks in the same order.
+
+        Permanent blocks lie at the bottom, in order. The others are placed one by one, each into
+        the smallest or the lowest gap that the blocks placed before it leave in its steps; of
+        several orders the best is taken. While the plan is larger than the bytes that are alive
+        at once, blocks that end too high are moved to the front of the order. For n blocks it
+        takes time of order n² log n.
+        """
+        offsets, floor = {}, 0
+        rest = []
+        for block in self.blocks.values():
+            if block.steps is not None:
+                rest.append(block)
+                continue
+            offsets[block.name] = floor
+            floor += round_up(block.size, self.alignment)
+        sizes = {block.name: round_up(block.size, self.alignment) for block in rest}
+        goal = _peak(rest, sizes)
+        orders = (
+            lambda b: (-sizes[b.name], b.steps),
+            lambda b: (-sizes[b.name] * (b.steps[1] - b.steps[0] + 1), b.steps),
+            lambda b: (b.steps[0] - b.steps[1], -sizes[b.name]),
+            lambda b: (b.steps[0], -sizes[b.name]),
+        )
+        best = None
+        for order in orders:
+            for tightest in (True, False):
+                found = _improve(sorted(rest, key=order), sizes, goal, tightest)
+                if best is None or found[0] < best[0]:
+                    best = found
+                if best[0] == goal:
+                    break
+            if best[0] == goal:
+                break
+        offsets |= {name: floor + offset for name, offset in best[1].items()}
+        return MemoryPlan(
+            blocks=tuple(self.blocks.values()), offsets=offsets, alignment=self.alignment
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """Blocks and where they lie.
+
+    Members
+    -------
+    blocks : in the order in which they were added
+    offsets : bytes from the arena's start, by name
+    alignment : bytes
+    """
+
+    blocks: tuple[Block, ...]
+    offsets: dict[str, int]
+    alignment: int
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes up to the end of the highest block, aligned."""
+        ends = (self.offsets[block.name] + block.size for block in self.blocks)
+        return round_up(max(ends, default=0), self.alignment)
+
+    @cached_property
+    def unshared(self) -> int:
+        """Bytes that the blocks would take one behind the other, aligned."""
+        return sum(self._sizes.values())
+
+    @cached_property
+    def peak(self) -> int:
+        """The most bytes, aligned, that are alive in one step: no plan can be smaller."""
+        return _peak(self.blocks, self._sizes)
+
+    @property
+    def _sizes(self):
+        return {block.name: round_up(block.size, self.alignment) for block in self.blocks}
+
+    def neighbours(self, name) -> tuple[str, ...]:
+        """Names of the blocks that use some of the same bytes, in order of their steps."""
+        own = next(block for block in self.blocks if block.name == name)
+        first, end = self.offsets[name], self.offsets[name] + own.size
+        found = [
+            block
+            for block in self.blocks
+            if block is not own
+            and self.offsets[block.name] < end
+            and first < self.offsets[block.name] + block.size
+        ]
+        return tuple(block.name for block in sorted(found, key=lambda block: block.steps))
+
+    def check(self) -> None:
+        """Verify the plan: alignment, and blocks alive at the same time do not overlap.
+
+        Raises
+        ------
+        ValueError
+            naming the first blocks that are wrong.
+        """
+        placed = sorted(self.blocks, key=lambda block: self.offsets[block.name])
+        for index, block in enumerate(placed):
+            first = self.offsets[block.name]
+            if first < 0 or first % self.alignment:
+                raise ValueError(f"{block.name} at {first} is not aligned to {self.alignment}")
+            for other in placed[index + 1 :]:
+                if self.offsets[other.name] >= first + block.size:
+                    break
+                if block.meets(other):
+                    raise ValueError(
+                        f"{block.name} at {first}, {block.size} bytes, overlaps {other.name} at "
+                        f"{self.offsets[other.name]} while both are alive"
+                    )
+
+
+def _peak(blocks, sizes):
+    """The most bytes alive in one step."""
+    changes, permanent = {}, 0
+    for block in blocks:
+        if block.steps is None:
+            permanent += sizes[block.name]
+            continue
+        first, last = block.steps
+        changes[first] = changes.get(first, 0) + sizes[block.name]
+        changes[last + 1] = changes.get(last + 1, 0) - sizes[block.name]
+    alive = most = 0
+    for step in sorted(changes):
+        alive += changes[step]
+        most = max(most, alive)
+    return permanent + most
+
+
+def _improve(order, sizes, goal, tightest):
+    """(size, offsets) of the best of some orders, each made of the one before by moving the block
+    that ends highest to the front."""
+    best, seen = None, set()
+    for _ in range(_ROUNDS):
+        size, offsets = _place(order, sizes, tightest)
+        if best is None or size < best[0]:
+            best = size, offsets
+        if size == goal:
+            break
+        highest = max(order, key=lambda block: offsets[block.name] + sizes[block.name])
+        order = [highest] + [block for block in order if block is not highest]
+        key = tuple(block.name for block in order)
+        if key in seen:
+            break
+        seen.add(key)
+    return best
+
+
+def _place(order, sizes, tightest):
+    """(size, offsets) when blocks get the smallest (or lowest) gap, one after the other."""
+    placed, offsets, total = [], {}, 0
+    for number, block in enumerate(order):
+        size, top, chosen = sizes[block.name], 0, None
+        for offset, _, other in placed:
+            if not block.meets(other):
+                continue
+            gap = offset - top
+            if gap >= size and (chosen is None or gap < chosen[0]):
+                chosen = gap, top
+                if not tightest:
+                    break
+            top = max(top, offset + sizes[other.name])
+        offsets[block.name] = place = top if chosen is None else chosen[1]
+        insort(placed, (place, number, block))
+        total = max(total, place + size)
+    return total, offsets
