@@ -26,7 +26,7 @@ _ADD = (operator.add, operator.iadd, torch.add, "add", "add_")
 _RELU = (functional.relu, torch.relu, "relu", "relu_")
 _FLATTEN = (torch.flatten, "flatten")
 #: Kinds with parameters.
-_LEARNING = ("convolution", "linear", "batch_norm")
+_LEARNING = ("convolution", "depthwise", "linear", "batch_norm")
 #: Images of the tensors without data; batch normalisation refuses a single one.
 _IMAGES = 2
 
@@ -38,8 +38,8 @@ class Layer:
     Members
     -------
     name : unique; torch's path of the module where there is one
-    kind : "input", "convolution", "linear", "batch_norm", "relu", "max_pool", "average_pool",
-        "flatten" or "add"
+    kind : "input", "convolution", "depthwise", "linear", "batch_norm", "relu", "max_pool",
+        "average_pool", "flatten" or "add"
     inputs : names of the layers it reads
     shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
     flat : torch sees vectors
@@ -268,6 +268,8 @@ def _convolution(name, layer, source):
     if layer.in_channels != source.shape[0]:
         _refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
     options = {key: _pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")}
+    if layer.groups == layer.in_channels == layer.out_channels != 1:
+        return "depthwise", options
     return "convolution", options | {"groups": layer.groups}
 
 

@@ -1,7 +1,8 @@
 """How parameters lie in DRAM: shapes, channel pitch, and conversion from and to torch's shapes.
 
-A product's weights are (KH, KW, CI, CO), everything else is a vector (1, 1, 1, C). A linear layer
-is a convolution whose kernel is the map in front of it.
+A product's weights are (KH, KW, CI, CO), its biases (1, 1, column tiles, columns), each column tile
+in a row of its own because the array takes them so; everything else is a vector (1, 1, 1, C). A
+linear layer is a convolution whose kernel is the map in front of it.
 """
 
 from collections.abc import Mapping
@@ -53,7 +54,8 @@ class StoredParameter:
     name : as in torch's ``state_dict``
     layer : name of its layer
     torch_shape : torch's shape
-    shape : (KH, KW, CI, CO), or (1, 1, 1, C); CI is 1 for a depthwise convolution
+    shape : (KH, KW, CI, CO), (1, 1, column tiles, columns) or (1, 1, 1, C); CI is 1 for a
+        depthwise convolution. Columns behind the last channel hold +0.
     groups : 1, or the number of blocks on the diagonal of (CI, CO); outside them are zeros
     tensors : by role, all with one pitch, named ``name`` or ``name.role``. A running statistic has
         a ``master`` only.
@@ -94,7 +96,9 @@ class StoredParameter:
         if values.shape != self.torch_shape:
             raise ValueError(f"{self.name} has shape {self.torch_shape}, not {values.shape}")
         if values.ndim == 1:
-            return values.reshape(self.shape)
+            padded = np.zeros(prod(self.shape), values.dtype)
+            padded[: len(values)] = values
+            return padded.reshape(self.shape)
         kh, kw, _, outputs = self.shape
         dense = values.reshape(outputs, -1, kh, kw).transpose(2, 3, 1, 0)
         if self.groups == 1:
@@ -109,7 +113,7 @@ class StoredParameter:
         if values.shape != self.shape:
             raise ValueError(f"{self.name} is stored as {self.shape}, not {values.shape}")
         if len(self.torch_shape) == 1:
-            return values.reshape(self.torch_shape)
+            return values.reshape(-1)[: self.torch_shape[0]]
         if self.groups > 1:
             kh, kw, inputs, outputs = self.shape
             blocks = (self.groups, inputs // self.groups, self.groups, outputs // self.groups)
@@ -153,19 +157,20 @@ def stored_parameters(layers, config, *, slots=("velocity",)) -> dict[str, Store
             + ", ".join(name for name, fmt in FORMATS.items() if fmt.is_float)
         )
     maps = {layer.name: layer.shape for layer in layers}
+    columns = config.cores[0].columns
     found = {}
     for layer in layers:
         if layer.module is None:
             continue
         for name, values in layer.module.named_parameters():
-            shape, groups = _shape(layer, values, maps)
+            shape, groups = _shape(layer, values, maps, columns)
             roles = ["master", *slots, "gradient"]
             if values.dim() > 1:
                 roles += ["operands", "mask"] if groups > 1 else ["operands"]
             _add(found, layer, name, values, shape, groups, roles, config)
         for name, values in layer.module.named_buffers():
             if name.startswith("running"):
-                shape, groups = _shape(layer, values, maps)
+                shape, groups = _shape(layer, values, maps, columns)
                 _add(found, layer, name, values, shape, groups, ["master"], config)
     return found
 
@@ -216,18 +221,20 @@ def _real(values):
     return np.asarray(values, np.float64)
 
 
-def _shape(layer, values, maps):
+def _shape(layer, values, maps, columns):
     """(shape in memory, groups) of a parameter or statistic."""
     size = tuple(values.shape)
+    if values.dim() == 1 and layer.kind in ("convolution", "linear"):
+        return (1, 1, -(-size[0] // columns), columns), 1
     if values.dim() == 1:
         return (1, 1, 1, *size), 1
     if layer.kind == "linear":
         channels, height, width = maps[layer.inputs[0]]
         return (height, width, channels, size[0]), 1
-    groups = layer.options["groups"]
     outputs, inputs, *kernel = size
-    if inputs == 1 and groups == outputs:
+    if layer.kind == "depthwise":
         return (*kernel, 1, outputs), 1
+    groups = layer.options["groups"]
     return (*kernel, inputs * groups, outputs), groups
 
 
