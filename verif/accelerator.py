@@ -3,7 +3,7 @@
 import functools
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -43,11 +43,13 @@ class Simulator:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One program: ``image`` is the whole memory window, with the program at offset ``program``."""
+    """One program: ``image`` is the whole memory window, with the program at offset ``program``;
+    ``registers`` are written before the start."""
 
     image: bytes
     program_size: int
     program: int = 0
+    registers: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +144,7 @@ def run(
                 "size": len(item.image),
                 "program": item.program,
                 "program_size": item.program_size,
+                "registers": item.registers,
             }
         )
     job = {

@@ -25,6 +25,8 @@ async def run_programs(dut):
     records = []
     for index, run in enumerate(job["runs"]):
         await harness.load(Path(run["image"]).read_bytes())
+        for name, value in run["registers"].items():
+            await harness.driver.write(name, value)
         record = await harness.run(
             size=run["size"],
             program=run["program"],

@@ -118,9 +118,9 @@ def random_numbers(rng, shape, special):
     return bits.astype(np.uint32)
 
 
-def random_batch(rng, config, core, *, special=False, numbers=60, **fixed):
-    """A batch of about ``numbers`` outputs, in commands of random sizes. ``fixed``: fields, and
-    ``rows`` and ``length`` of the whole batch."""
+def random_batch(rng, config, core, *, special=False, numbers=60, base=None, **fixed):
+    """A batch of about ``numbers`` outputs, in commands of random sizes, from word address ``base``
+    on (None: anywhere). ``fixed``: fields, and ``rows`` and ``length`` of the whole batch."""
     fmt = GOLDEN_FORMATS[config.operand_format]
     fields = {
         "loss": rng.choice((Loss.CROSS_ENTROPY, Loss.CROSS_ENTROPY, Loss.SQUARED_ERROR)),
@@ -160,15 +160,15 @@ def random_batch(rng, config, core, *, special=False, numbers=60, **fixed):
     stride = len(x_words[0]) + rng.randrange(3)
     correct = encode(FLOAT32, float(result.correct))
     value_row = words(core, (result.value, correct), 32)
-    top = rng.randrange(2) << 23
-    position, places = rng.randrange(1 << 20), {}
+    position = rng.randrange(2) << 23 | rng.randrange(1 << 20) if base is None else base
+    places = {}
     for name, count in (
         ("x", stride * rows),
         ("target", len(target_words[0]) * rows),
         ("gradient", -(-length // core.rows) * rows),
         ("value", len(value_row)),
     ):
-        places[name] = top | position
+        places[name] = position
         position += count + rng.randrange(3)
     memory = {}
     for number, (row, target) in enumerate(zip(x_words, target_words, strict=True)):
