@@ -7,11 +7,14 @@ signals it, the one behind waits for it.
 
 Tokens of a pair are taken in the order in which they are given, because both queues work in order
 and a command never waits for one that is older than what its queue has waited for. What follows
-from other tokens takes none.
+from other tokens takes none. There are more pairs of queues than semaphores: what happens now and
+then takes a detour by commands in between.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hw.commands import Opcode
 
@@ -22,6 +25,23 @@ __all__ = ["Recorder", "Region"]
 
 #: Largest value of a semaphore.
 _MAX_TOKENS = 15
+#: Queues that have a semaphore of their own when a command of the second waits for the first.
+_DIRECT = {
+    (Opcode.LOAD, Opcode.WEIGHTS),
+    (Opcode.LOAD, Opcode.MATMUL),
+    (Opcode.LOAD, Opcode.VECTOR),
+    (Opcode.LOAD, Opcode.LOSS),
+    (Opcode.MATMUL, Opcode.POST),
+    (Opcode.MATMUL, Opcode.LOAD),
+    (Opcode.POST, Opcode.MATMUL),
+    (Opcode.POST, Opcode.STORE),
+    (Opcode.STORE, Opcode.POST),
+    (Opcode.STORE, Opcode.LOAD),
+    (Opcode.STORE, Opcode.VECTOR),
+    (Opcode.VECTOR, Opcode.LOAD),
+    (Opcode.VECTOR, Opcode.STORE),
+    (Opcode.LOSS, Opcode.STORE),
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +62,9 @@ class _Entry:
     number: int
     position: int
     after: dict = field(default_factory=dict)
+    #: MATMUL: the WEIGHTS whose tiles it takes, which has finished when it has; and vice versa.
+    feeder: object = None
+    user: object = None
     #: Queue -> how many of its commands have finished when this one starts, and when it ends.
     at_start: dict = field(default_factory=dict)
     at_end: dict = field(default_factory=dict)
@@ -87,6 +110,14 @@ def _latest(into, numbers):
             into[queue] = number
 
 
+def _add_token(tokens, first, second):
+    """``second``, the last command of its queue so far, waits for ``first``."""
+    if tokens and tokens[-1][1] is second:
+        # It can take one token only, and the later one says more.
+        first = max(first, tokens.pop()[0], key=lambda entry: entry.number)
+    tokens.append((first, second))
+
+
 class Recorder:
     """Collects commands.
 
@@ -117,6 +148,9 @@ class Recorder:
         for region in writes:
             if region.begin < region.end:
                 self._memories.setdefault(region.memory, _Segments()).write(region, entry)
+        if opcode == Opcode.MATMUL and (core, Opcode.WEIGHTS) in self._queues:
+            entry.feeder = self._queues[core, Opcode.WEIGHTS][-1]
+            entry.feeder.user = entry
         # The queue itself sees to it that its commands are in order.
         entry.after.pop(queue, None)
         members.append(entry)
@@ -130,10 +164,16 @@ class Recorder:
         CompileError
             if there are more pairs of queues than semaphores, or tokens than one can hold.
         """
-        tokens = {}
+        tokens, done = {}, {}
         for entry in self._entries:
-            for source in self._waits(entry):
-                tokens.setdefault((source.queue, entry.queue), []).append((source, entry))
+            self._start(entry)
+            for source in self._sources(entry):
+                for first, second in self._detour(source, entry, done):
+                    _add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
+                    _latest(second.at_start, first.at_end)
+                    self._end(second)
+            self._end(entry)
+            done[entry.queue] = entry
         for number, pair in self._numbers(tokens).items():
             self._check_tokens(tokens[pair])
             for source, entry in tokens[pair]:
@@ -141,28 +181,57 @@ class Recorder:
                 entry.command.wait |= 1 << number
         return [*(entry.command for entry in self._entries), Command(Opcode.HALT)]
 
-    def _waits(self, entry):
-        """Commands whose tokens ``entry`` takes; notes what is known to have finished."""
+    def _start(self, entry):
         if entry.number:
             entry.at_start = dict(self._queues[entry.queue][entry.number - 1].at_start)
-        sources = [
-            self._queues[queue][number]
-            for queue, number in entry.after.items()
-            if entry.at_start.get(queue, -1) < number
-        ]
-        # What another one of them waits for anyway takes no token.
-        sources.sort(key=lambda source: source.position, reverse=True)
-        waits = []
-        for source in sources:
-            if all(done.at_end.get(source.queue, -1) < source.number for done in waits):
-                waits.append(source)
-        for source in waits:
-            _latest(entry.at_start, source.at_end)
-        entry.at_end = dict(entry.at_start)
+
+    def _end(self, entry):
+        """Note what has finished when ``entry`` has, which may have learnt of more."""
+        _latest(entry.at_end, entry.at_start)
         entry.at_end[entry.queue] = entry.number
         if entry.number:
             _latest(entry.at_end, self._queues[entry.queue][entry.number - 1].at_end)
-        return waits
+        if entry.feeder is not None:
+            _latest(entry.at_end, entry.feeder.at_end)
+
+    def _sources(self, entry):
+        """Commands that ``entry`` has to wait for, without those that follow from others."""
+        sources = [self._queues[queue][number] for queue, number in entry.after.items()]
+        # Weights are out of the buffer when what they were for is done: few care for less.
+        for number, source in enumerate(sources):
+            if source.user is not None and source.user.position < entry.position:
+                sources[number] = source.user
+        sources.sort(key=lambda source: source.position, reverse=True)
+        for source in sources:
+            if entry.at_start.get(source.queue, -1) < source.number:
+                yield source
+
+    def _detour(self, source, entry, done):
+        """Pairs of commands, each waiting for the one before it, from ``source`` to ``entry``.
+
+        The shortest way by queues with semaphores for it, and by the last command of each so far;
+        none if there is no such way.
+        """
+        ways = deque([[source]])
+        seen = {source.queue}
+        way = [source]
+        while ways and way[-1] is not entry:
+            way = ways.popleft()
+            for queue in (entry.queue, *done):
+                stop = entry if queue == entry.queue else done[queue]
+                if (
+                    (way[-1].queue[1], queue[1]) in _DIRECT
+                    and way[-1].queue[0] == queue[0]
+                    and queue not in seen
+                    and stop.position > way[-1].position
+                ):
+                    seen.add(queue)
+                    ways.append([*way, stop])
+        if way[-1] is not entry:
+            way = [source, entry]
+        for first, second in pairwise(way):
+            if second.at_start.get(first.queue, -1) < first.number:
+                yield first, second
 
     def _numbers(self, tokens):
         """Semaphore -> pair of queues; a pair's semaphore is one of the core that waits."""

@@ -1,0 +1,185 @@
+"""Semaphores of recorded programs: every order that queues allow keeps what matters."""
+
+import random
+
+import pytest
+
+from compiler.errors import CompileError
+from compiler.recorder import Recorder, Region
+from hw.commands import Opcode
+from hw.config import make_config
+
+CONFIG = make_config(variant="baseline", preset="tiny")
+QUEUES = (
+    Opcode.LOAD,
+    Opcode.WEIGHTS,
+    Opcode.MATMUL,
+    Opcode.POST,
+    Opcode.STORE,
+    Opcode.VECTOR,
+    Opcode.LOSS,
+)
+IN_FLIGHT = 4
+
+
+def random_program(rng, length):
+    """(recorder, [(opcode, reads, writes)]): layers that load, compute and store, somewhere."""
+    commands = []
+
+    def place(memory, size):
+        begin = rng.randrange(size - 3)
+        return Region(memory, begin, begin + rng.randrange(1, 4))
+
+    while len(commands) < length:
+        inputs = [place("buffer", 32) for _ in range(rng.randrange(1, 4))]
+        result = place("buffer", 32)
+        for block in inputs:
+            commands.append((Opcode.LOAD, [place("dram", 64)], [block]))
+        kind = rng.choice("product product vector vector loss".split())
+        if kind == "product":
+            sums = Region(f"bank {rng.randrange(2)}", 0, 8)
+            commands += [
+                (Opcode.WEIGHTS, inputs[:1], []),
+                (Opcode.MATMUL, inputs[-1:], [sums]),
+                (Opcode.POST, [sums], [result]),
+            ]
+        elif kind == "vector":
+            for _ in range(rng.randrange(1, 3)):
+                commands.append((Opcode.VECTOR, [*inputs, result], [result]))
+        else:
+            commands.append((Opcode.LOSS, inputs, [result]))
+        commands.append((Opcode.STORE, [result], [place("dram", 64)]))
+    recorder = Recorder(CONFIG)
+    for opcode, reads, writes in commands:
+        recorder.emit(opcode, {}, reads=reads, writes=writes)
+    return recorder, commands
+
+
+def conflicts(first, second):
+    """Whether the order of two commands (opcode, reads, writes) matters."""
+    return any(
+        a.memory == b.memory and a.begin < b.end and b.begin < a.end
+        for one, other in ((first[2], second[1] + second[2]), (first[1], second[2]))
+        for a in one
+        for b in other
+    )
+
+
+def execute(linked, rng):
+    """[(what, command number)] of a random order that queues and semaphores allow.
+
+    Queues start and end their commands in order, some of them at the same time; a MATMUL ends
+    after the WEIGHTS before it.
+    """
+    tokens, events, next_command = [0] * 32, [], 0
+    queued = {opcode: [] for opcode in QUEUES}
+    running = {opcode: [] for opcode in QUEUES}
+    ended = set()
+    preference = {opcode: rng.choice((0.02, 1, 50)) for opcode in QUEUES}
+    while True:
+        choices = []
+        if next_command < len(linked):
+            opcode = linked[next_command].opcode
+            if opcode is not Opcode.HALT and len(queued[opcode]) < CONFIG.command_queue_depth:
+                choices.append(("dispatch", opcode))
+        for opcode, queue in queued.items():
+            if queue and len(running[opcode]) < IN_FLIGHT:
+                wait = linked[queue[0]].wait
+                if all(tokens[n] for n in range(32) if wait >> n & 1):
+                    choices.append(("start", opcode))
+            if running[opcode]:
+                head = running[opcode][0]
+                if opcode is not Opcode.MATMUL or head - 1 in ended:
+                    choices.append(("end", opcode))
+        if not choices:
+            assert next_command == len(linked) - 1, f"deadlock at command {next_command}"
+            assert not any(queued.values())
+            assert not any(tokens)
+            return events
+        weights = [preference[opcode] for _, opcode in choices]
+        what, opcode = rng.choices(choices, weights)[0]
+        if what == "dispatch":
+            queued[opcode].append(next_command)
+            next_command += 1
+            continue
+        command = (queued if what == "start" else running)[opcode].pop(0)
+        events.append((what, command))
+        mask = linked[command].wait if what == "start" else linked[command].signal
+        for number in range(32):
+            if mask >> number & 1:
+                tokens[number] += -1 if what == "start" else 1
+                assert tokens[number] <= 15
+        if what == "start":
+            running[opcode].append(command)
+        else:
+            ended.add(command)
+
+
+def violations(commands, events):
+    """Pairs of commands in different queues whose order matters and was not kept."""
+    ended, wrong = set(), []
+    for what, number in events:
+        if what == "end":
+            ended.add(number)
+            continue
+        wrong += [
+            (before, number)
+            for before in range(number)
+            if before not in ended
+            and commands[before][0] is not commands[number][0]
+            and conflicts(commands[before], commands[number])
+        ]
+    return wrong
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_any_order_keeps_what_matters(number, seed):
+    rng = random.Random(f"{seed} {number}")
+    recorder, commands = random_program(rng, 120)
+    linked = recorder.link()
+    assert [command.opcode for command in linked[:-1]] == [opcode for opcode, *_ in commands]
+    for _ in range(10):
+        assert not violations(commands, execute(linked, rng))
+
+
+def test_the_check_can_fail(seed):
+    """Without one of the waits some order breaks what matters."""
+    rng = random.Random(seed)
+    recorder, commands = random_program(rng, 60)
+    linked = recorder.link()
+    missed = 0
+    waiting = [number for number, command in enumerate(linked) if command.wait]
+    for number in waiting[:10]:
+        wait = linked[number].wait
+        bit = wait & -wait
+        linked[number].wait ^= bit
+        source = next(n for n in range(number - 1, -1, -1) if linked[n].signal & bit)
+        linked[source].signal ^= bit
+        broken = any(violations(commands, execute(linked, rng)) for _ in range(20))
+        missed += not broken
+        linked[number].wait, linked[source].signal = wait, linked[source].signal | bit
+    assert missed <= len(waiting[:10]) // 2, f"{missed} missing waits went unnoticed"
+
+
+def test_nothing_waits_without_need():
+    recorder = Recorder(CONFIG)
+    recorder.emit(Opcode.LOAD, {}, writes=[Region("buffer", 0, 4)])
+    recorder.emit(Opcode.LOAD, {}, writes=[Region("buffer", 4, 8)])
+    recorder.emit(Opcode.VECTOR, {}, reads=[Region("buffer", 0, 4)], writes=[Region("b", 0, 1)])
+    recorder.emit(Opcode.VECTOR, {}, reads=[Region("buffer", 0, 8)], writes=[Region("b", 1, 2)])
+    recorder.emit(Opcode.STORE, {}, reads=[Region("b", 0, 2)], writes=[Region("dram", 0, 2)])
+    load, second, vector, both, store, halt = recorder.link()
+    assert (load.signal, vector.wait) == (1, 1)
+    assert (second.signal, both.wait) == (1, 1)
+    assert (both.signal, store.wait, vector.signal) == (2, 2, 0)
+    assert store.signal == halt.wait == 0
+
+
+def test_too_many_tokens():
+    recorder = Recorder(CONFIG)
+    for number in range(20):
+        recorder.emit(Opcode.LOAD, {}, writes=[Region("buffer", number, number + 1)])
+    for number in range(20):
+        recorder.emit(Opcode.VECTOR, {}, reads=[Region("buffer", number, number + 1)])
+    with pytest.raises(CompileError, match="20 tokens may wait between LOAD and VECTOR"):
+        recorder.link()
