@@ -210,7 +210,7 @@ def product_program(config, core, seed) -> EngineProgram:
     sums, outputs = WORDS // 2, WORDS // 2 + _TILES * _PIXELS * wide
     stored = round_up(_PIXELS * blocks * sizes.word_bytes, 64)
     behind = _PROGRAM_BYTES + 2 * round_up(contents.nbytes, 64)
-    name, body = "MATMUL, POST, VECTOR, STORE", []
+    body = _losses(config, rng, contents) if sizes.has_loss else []
     for tile in range(_TILES):
         bank, matrix = tile % 2, rng.randrange(OPERANDS - sizes.rows * blocks)
         x, z = (rng.randrange(OPERANDS - _PIXELS - blocks) for _ in range(2))
@@ -237,10 +237,7 @@ def product_program(config, core, seed) -> EngineProgram:
             dma(Opcode.STORE, config, core, words=_PIXELS * blocks, wait=_DONE,
                 buffer_address=_place(sizes, output), dram_address=behind + tile * stored),
         ]  # fmt: skip
-    if sizes.has_loss:
-        name += ", LOSS"
-        body += _losses(config, rng, contents)
     return EngineProgram(
-        name=f"{name} on core {core}", config=config, core=core, body=body, contents=contents,
-        coefficients=_coefficients(rng),
+        name=f"MATMUL, POST, VECTOR, STORE on core {core}", config=config, core=core,
+        body=body, contents=contents, coefficients=_coefficients(rng),
     )  # fmt: skip

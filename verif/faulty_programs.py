@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from golden.vector_command import Source, defaults
 from hw.commands import (
     COMMAND_BYTES,
     MATMUL_LOOPS,
@@ -148,6 +149,44 @@ def post(config, core=0, *, outputs=1, wait=0, signal=0, **fields) -> bytes:
     return encode(Opcode.POST, core=core, wait=wait, signal=signal, **values)
 
 
+def vector(config, core=0, *, steps=1, wait=0, signal=0, **fields) -> bytes:
+    """A VECTOR that copies ``steps`` words at the start of the buffer to themselves."""
+    first = _own_memory(config, core)
+    values = {
+        **defaults(),
+        "x_address": first,
+        "x_i0_stride": 1,
+        "o_address": first,
+        "o_i0_stride": 1,
+        "i0_count": steps,
+        **fields,
+    }
+    return encode(Opcode.VECTOR, core=core, wait=wait, signal=signal, **values)
+
+
+def loss(config, *, wait=0, signal=0, **fields) -> bytes:
+    """A LOSS of one image and one class, the label 8 words behind the start of the buffer."""
+    first = _own_memory(config, 0)
+    values = {
+        "loss": 0,
+        "first": 1,
+        "last": 1,
+        "x_wide": 0,
+        "target_wide": 0,
+        "row_count": 1,
+        "row_length": 1,
+        "x_address": first,
+        "x_stride": 1,
+        "target_address": first + 8,
+        "gradient_address": first + 16,
+        "value_address": first + 24,
+        "gradient_scale": 0x3F800000,
+        "value_scale": 0x3F800000,
+        **fields,
+    }
+    return encode(Opcode.LOSS, wait=wait, signal=signal, **values)
+
+
 def _own_memory(config, core):
     return config.cores[core].memories[0] << 23
 
@@ -164,6 +203,10 @@ def faults(config: AdaGPConfig) -> list[Fault]:
     list_ = [*_sequencer_faults(config), *_fetch_faults(config)]
     for core in config.cores:
         list_ += _bus_faults(config, core.index) + _memory_faults(config, core.index)
+        if core.has_vector:
+            list_ += _vector_faults(config, core.index)
+        if core.has_loss:
+            list_ += _loss_faults(config)
     return list_
 
 
@@ -174,6 +217,9 @@ def _sequencer_faults(config):
     common = {"unit": Unit.SEQUENCER}
     header = 8 + 1 + 32 + 32
     run_count = header + 24 + 32 + 32
+    others = []
+    if config.has_training_engines:
+        others = [vector(config, wait=32), loss(config, wait=64)]
     return [
         Fault(name="opcode 0", commands=[load, bytes(COMMAND_BYTES), HALT],
               code=ErrorCode.UNDEFINED_COMMAND, address=PROGRAM + COMMAND_BYTES, **common),
@@ -189,7 +235,8 @@ def _sequencer_faults(config):
               code=ErrorCode.DEADLOCK, address=None, **common),
         Fault(name="deadlock of all queues", code=ErrorCode.DEADLOCK, address=None,
               commands=[waits, matmul(config, wait=2), post(config, wait=4),
-                        weights(config, wait=16), dma(Opcode.STORE, config, wait=8), HALT],
+                        weights(config, wait=16), dma(Opcode.STORE, config, wait=8), *others,
+                        HALT],
               **common),
         Fault(name="MATMUL without weights", code=ErrorCode.DEADLOCK, address=None,
               commands=[load, weights(config), matmul(config), matmul(config), HALT], **common),
@@ -293,3 +340,48 @@ def _memory_faults(config, core):
               commands=[post(config, core, outputs=2, accumulator_address=depth - 1,
                              wo_stride=1), HALT], **entry),
     ]  # fmt: skip
+
+
+def _vector_faults(config, core):
+    memory = config.cores[core].memories[0]
+    end = _own_memory(config, core) + config.memory_depth[memory]
+    unit = Unit[f"CORE{core}_VECTOR"]
+    list_ = []
+    for stream in "xyzo":
+        fields = {f"{stream}_address": end - 2, f"{stream}_i0_stride": 1}
+        if stream != "o":
+            fields |= {"x_source": Source.IMMEDIATE, f"{stream}_source": Source.NARROW}
+        command = vector(config, core, steps=3, **fields)
+        list_.append(
+            Fault(name=f"core {core} VECTOR behind the buffer, {stream}", commands=[command, HALT],
+                  code=ErrorCode.BUFFER_ADDRESS, unit=unit, address=end, in_window=False)
+        )  # fmt: skip
+    for name, fields in (
+        ("adds behind a reduction", {"reduce": 1, "add": 1}),
+        ("watches a division", {"operation": 1, "watch": 1}),
+    ):
+        commands = [vector(config, core), vector(config, core, **fields), HALT]
+        list_.append(
+            Fault(name=f"core {core} VECTOR {name}", commands=commands, in_window=False,
+                  code=ErrorCode.ILLEGAL_FIELD, unit=unit, address=0)
+        )  # fmt: skip
+    return list_
+
+
+def _loss_faults(config):
+    first = _own_memory(config, 0)
+    end = first + config.memory_depth[config.cores[0].memories[0]]
+    load = dma(Opcode.LOAD, config, words=32, signal=1)
+    common = {"unit": Unit.CORE0_LOSS, "in_window": False}
+    list_ = [
+        Fault(name=f"LOSS behind the buffer, {name}", code=ErrorCode.BUFFER_ADDRESS, address=end,
+              commands=[load, loss(config, wait=1, **{f"{name}_address": end}), HALT], **common)
+        for name in ("x", "target", "gradient", "value")
+    ]  # fmt: skip
+    # The opcode of the program's first command is taken for a label.
+    load = dma(Opcode.LOAD, config, words=32, dram_address=PROGRAM, buffer_address=first + 8,
+               signal=1)  # fmt: skip
+    wrong = [load, loss(config, wait=1, row_length=int(Opcode.LOAD)), HALT]
+    list_.append(Fault(name="a label that is no class", code=ErrorCode.ILLEGAL_LABEL,
+                       commands=wrong, address=first + 8, **common))  # fmt: skip
+    return list_
