@@ -22,6 +22,8 @@ class Convolution:
     y : (N, HO, WO, CO) output, float32 where it is the network's
     weights : (KH, KW, CI, CO) operand copy
     bias : (1, 1, column tiles, columns) float32, or None
+    groups : weights between different groups are zero, and their words are skipped where a whole
+        column tile has no other
     """
 
     name: str
@@ -32,6 +34,7 @@ class Convolution:
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
 
     @property
     def images(self):
@@ -56,6 +59,15 @@ class Convolution:
     @property
     def output_map(self):
         return self.y.shape[1:3]
+
+    def input_blocks(self, begin, end, rows):
+        """(first, last + 1) word of ``rows`` input channels with one of a group of outputs
+        [begin, end)."""
+        return _blocks(begin, end, self.outputs // self.groups, self.inputs // self.groups, rows)
+
+    def output_blocks(self, begin, end, rows):
+        """The same for output channels with a group of inputs [begin, end)."""
+        return _blocks(begin, end, self.inputs // self.groups, self.outputs // self.groups, rows)
 
     def lines(self, axis, begin, end, taps=None):
         """[begin, end) of the input lines that outputs [begin, end) read with ``taps`` (first,
@@ -119,6 +131,11 @@ class Phase:
     def lines(self, begin, end):
         """First line of dY, and the one behind the last, for input lines number [begin, end)."""
         return self.line + begin, self.line + (end - 1) + (self.taps - 1) * self.line_step + 1
+
+
+def _blocks(begin, end, size, other, rows):
+    first, last = begin // size * other, ((end - 1) // size + 1) * other
+    return first // rows, -(-last // rows)
 
 
 def clip(low, high, size):

@@ -25,7 +25,6 @@ class _Forward:
         self.program, self.layer, self.relu = program, layer, relu
         self.core = program.core
         self.tiles = -(-layer.outputs // self.core.columns)
-        self.blocks = -(-layer.inputs // self.core.rows)
         self.x_words, self.y_words = program.words(layer.x), program.words(layer.y)
         self.whole = self._weights_need(0, whole=True).words * 4 <= program.scratch.words
 
@@ -93,9 +92,11 @@ class _Forward:
     def _tile(self, images, rows, tile, output, x, weights, bias=None):
         program, layer, core = self.program, self.layer, self.core
         valid = min(core.columns, layer.outputs - tile * core.columns)
-        self._weights(tile, valid, weights, bias)
+        channel = tile * core.columns
+        blocks = layer.input_blocks(channel, channel + valid, core.rows)
+        self._weights(tile, valid, blocks, weights, bias)
         bank = program.next_bank()
-        self._matmul(images, rows, valid, bank, x)
+        self._matmul(images, rows, valid, blocks, bank, x)
         height, width = rows[1] - rows[0], layer.output_map[1]
         wide = layer.y.kind == "float32"
         place, fields = program.column_place(tile, layer.outputs, layer.y.pitch, wide=wide)
@@ -121,21 +122,21 @@ class _Forward:
             program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
             program.scratch.drop([output])
 
-    def _weights(self, tile, valid, weights, bias):
+    def _weights(self, tile, valid, blocks, weights, bias):
         layer, core = self.layer, self.core
         channels = (0, layer.weights.pitch) if self.whole else self._channels(tile)
         word, skip = divmod(tile * core.columns - channels[0], core.rows)
         row = self.program.words(layer.weights, channels)
         fields = {
-            "address": weights.address + word,
+            "address": weights.address + word + blocks[0] * core.rows * row,
             "row_stride": row,
             "kw_count": layer.kernel[1],
             "kh_count": layer.kernel[0],
-            "cb_count": self.blocks,
+            "cb_count": blocks[1] - blocks[0],
             "kw_stride": layer.inputs * row,
             "kh_stride": layer.kernel[1] * layer.inputs * row,
             "cb_stride": core.rows * row,
-            "row_limit": layer.inputs,
+            "row_limit": layer.inputs - blocks[0] * core.rows,
             "transpose": 1,
             "block_count": -(-(skip + valid) // core.rows),
             "skip": skip,
@@ -147,7 +148,7 @@ class _Forward:
             fields |= {"bias": 1, "bias_address": bias.address + tile * words}
             self.program.weights(fields, weights, bias)
 
-    def _matmul(self, images, rows, valid, bank, x):
+    def _matmul(self, images, rows, valid, blocks, bank, x):
         layer = self.layer
         h0, h1 = layer.lines(0, *rows)
         pixel, width = self.x_words, layer.input_map[1]
@@ -159,13 +160,13 @@ class _Forward:
                 "accumulator_bank": bank,
                 "init": Init.ZERO if layer.bias is None else Init.BIAS,
                 "channels": valid,
-                "x_address": x.address + top * line + left * pixel,
+                "x_address": x.address + top * line + left * pixel + blocks[0],
                 "wo_count": layer.output_map[1],
                 "ho_count": rows[1] - rows[0],
                 "n_count": images[1] - images[0],
                 "kw_count": layer.kernel[1],
                 "kh_count": layer.kernel[0],
-                "cb_count": self.blocks,
+                "cb_count": blocks[1] - blocks[0],
                 "wo_stride": layer.stride[1] * pixel,
                 "ho_stride": layer.stride[0] * line,
                 "n_stride": (h1 - h0) * line,

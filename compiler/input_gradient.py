@@ -118,16 +118,19 @@ class _InputGradient:
         kh_count, kw_count = (1, 1) if empty else (vertical.taps, horizontal.taps)
         channel = tile * core.columns
         valid = min(core.columns, layer.inputs - channel)
-        blocks = 1 if empty else -(-layer.outputs // core.rows)
+        blocks = layer.output_blocks(channel, channel + valid, core.rows)
+        if empty:
+            blocks = (0, 1)
         word = self.w_words
         program.weights(
             {
                 "address": weights.address
-                + (vertical.tap * layer.kernel[1] + horizontal.tap) * valid * word,
+                + (vertical.tap * layer.kernel[1] + horizontal.tap) * valid * word
+                + blocks[0],
                 "row_stride": word,
                 "kw_count": kw_count,
                 "kh_count": kh_count,
-                "cb_count": blocks,
+                "cb_count": blocks[1] - blocks[0],
                 "kw_stride": -horizontal.tap_step * valid * word,
                 "kh_stride": -vertical.tap_step * layer.kernel[1] * valid * word,
                 "cb_stride": 1,
@@ -149,13 +152,13 @@ class _InputGradient:
             {
                 "accumulator_bank": bank,
                 "channels": valid,
-                "x_address": dy.address + top * line + left * pixel,
+                "x_address": dy.address + top * line + left * pixel + blocks[0],
                 "wo_count": columns,
                 "ho_count": rows,
                 "n_count": images,
                 "kw_count": kw_count,
                 "kh_count": kh_count,
-                "cb_count": blocks,
+                "cb_count": blocks[1] - blocks[0],
                 "wo_stride": pixel,
                 "ho_stride": line,
                 "n_stride": (h1 - h0) * line,

@@ -31,6 +31,7 @@ class ConvolutionProgram:
     shape : (N, H, W, CI) of the input
     outputs : CO
     kernel, stride, padding, dilation : (vertical, horizontal)
+    groups : of channels; weights and their gradient are dense
     parts : which products, of "y", "dx" and "dw" (which brings "db")
     """
 
@@ -41,6 +42,7 @@ class ConvolutionProgram:
     stride: tuple = (1, 1)
     padding: tuple = (0, 0)
     dilation: tuple = (1, 1)
+    groups: int = 1
     parts: tuple = ("y", "dx", "dw")
 
     @property
@@ -98,7 +100,7 @@ class ConvolutionProgram:
         return Convolution(
             name="convolution",
             **{name: self.tensors[name] for name in ("x", "y", "weights", "bias")},
-            **{name: getattr(self, name) for name in ("stride", "padding", "dilation")},
+            **{name: getattr(self, name) for name in ("stride", "padding", "dilation", "groups")},
         )
 
     @cached_property

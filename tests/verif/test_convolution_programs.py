@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from golden.backward import round_sums
-from golden.convolution import convolution
+from golden.convolution import block_diagonal, convolution
 from golden.formats import FLOAT32, format_by_name
 from golden.gradients import bias_gradient, input_gradient, weight_gradient
 from golden.numerics import encode
@@ -14,15 +14,16 @@ from verif.convolution_programs import ConvolutionProgram
 from verif.interpreter import interpret
 from verif.record import BASE
 
-#: Shape, outputs, kernel, stride, padding, dilation.
+#: Shape, outputs, kernel, stride, padding, dilation, groups.
 CASES = {
-    "1x1": ((2, 3, 5, 5), 7, (1, 1), (1, 1), (0, 0), (1, 1)),
-    "3x3": ((2, 5, 6, 9), 7, (3, 3), (1, 1), (1, 1), (1, 1)),
-    "3x3, stride 2, rest": ((1, 8, 7, 4), 11, (3, 3), (2, 2), (1, 1), (1, 1)),
-    "1x1, stride 2: phases without taps": ((2, 5, 6, 3), 5, (1, 1), (2, 2), (0, 0), (1, 1)),
-    "3x2, strides 1 and 2, no padding": ((1, 6, 7, 5), 3, (3, 2), (1, 2), (0, 0), (1, 1)),
-    "dilation": ((1, 7, 9, 3), 4, (3, 2), (2, 1), (2, 1), (2, 3)),
-    "linear: the kernel is the map": ((9, 2, 2, 6), 10, (2, 2), (2, 2), (0, 0), (1, 1)),
+    "1x1": ((2, 3, 5, 5), 7, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    "3x3": ((2, 5, 6, 9), 7, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "3x3, stride 2, rest": ((1, 8, 7, 4), 11, (3, 3), (2, 2), (1, 1), (1, 1), 1),
+    "1x1, stride 2: phases without taps": ((2, 5, 6, 3), 5, (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    "3x2, strides 1 and 2, no padding": ((1, 6, 7, 5), 3, (3, 2), (1, 2), (0, 0), (1, 1), 1),
+    "dilation": ((1, 7, 9, 3), 4, (3, 2), (2, 1), (2, 1), (2, 3), 1),
+    "groups": ((2, 5, 5, 12), 9, (3, 3), (1, 1), (1, 1), (1, 1), 3),
+    "linear: the kernel is the map": ((9, 2, 2, 6), 10, (2, 2), (2, 2), (0, 0), (1, 1), 1),
 }
 ARRAYS = {
     "tiny": {},
@@ -45,13 +46,18 @@ def stimulus(config, program, rng):
         return encode(fmt, np.where(rng.random(shape) < 0.1, 0, values))
 
     x, dy = codes(*program.shape), codes(program.shape[0], *program.map, program.outputs)
-    weights = codes(program.outputs, program.shape[3], *program.kernel)
+    groups = program.groups
+    weights = codes(program.outputs, program.shape[3] // groups, *program.kernel)
     bias = encode(FLOAT32, rng.standard_normal(program.outputs))
     geometry = {"stride": program.stride, "padding": program.padding, "dilation": program.dilation}
-    rows, columns = config.rows, config.columns
-    y, _ = convolution(fmt, x, weights, bias, rows=rows, columns=columns, groups=1, **geometry)
-    dx, _ = input_gradient(fmt, dy, weights, input_size=program.shape[1:3], rows=rows, **geometry)
-    return (x, dy, weights, bias), {
+    geometry["groups"] = groups
+    rows, array = config.rows, {"rows": config.rows, "columns": config.columns}
+    y, _ = convolution(fmt, x, weights, bias, **array, **geometry)
+    dx, _ = input_gradient(fmt, dy, weights, input_size=program.shape[1:3], **array, **geometry)
+    taps = weights.reshape(*weights.shape[:2], -1)
+    dense = np.stack([block_diagonal(tap, groups) for tap in np.moveaxis(taps, 2, 0)], -1)
+    dense = dense.reshape(program.outputs, program.shape[3], *program.kernel)
+    return (x, dy, dense, bias), {
         "y": round_sums(fmt, y)[0],
         "dx": round_sums(fmt, dx)[0],
         "dw": weight_gradient(fmt, x, dy, kernel=program.kernel, rows=rows, **geometry)[0],
@@ -61,6 +67,15 @@ def stimulus(config, program, rng):
 
 def compare(program, memory, expected, where):
     for name, actual in program.results(memory).items():
+        if name == "dw":
+            # Between groups there may be anything.
+            outputs, inputs = program.outputs // program.groups, expected[name].shape[1]
+            actual = np.concatenate(
+                [
+                    actual[g * outputs : (g + 1) * outputs, g * inputs : (g + 1) * inputs]
+                    for g in range(program.groups)
+                ]
+            )
         wrong = np.argwhere(actual != expected[name])
         if len(wrong):
             place = tuple(int(index) for index in wrong[0])
@@ -72,10 +87,10 @@ def compare(program, memory, expected, where):
 
 
 def programs(config):
-    for name, (shape, outputs, kernel, stride, padding, dilation) in CASES.items():
+    for name, (shape, outputs, kernel, stride, padding, dilation, groups) in CASES.items():
         yield name, ConvolutionProgram(
             config=config, shape=shape, outputs=outputs, kernel=kernel, stride=stride,
-            padding=padding, dilation=dilation,
+            padding=padding, dilation=dilation, groups=groups,
         )  # fmt: skip
 
 
