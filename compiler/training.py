@@ -1,0 +1,220 @@
+"""A whole training step of a ``torch.nn.Module`` as one program."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from hw.commands import COMMAND_BYTES, decode
+from hw.config import AdaGPConfig
+
+from .arena import Arena, MemoryPlan
+from .core_program import CoreProgram
+from .errors import CompileError
+from .graph import trace
+from .memory import Tensor, round_up
+from .parameters import pack_state, unpack_state
+from .program import encode_commands
+from .recorder import Recorder
+from .training_steps import TrainingSteps
+
+__all__ = ["COEFFICIENTS", "TrainingProgram", "compile_training"]
+
+#: What the coefficient registers hold, by number.
+COEFFICIENTS = ("rate", "momentum", "decay")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepInfo:
+    """Commands [first, last) of a step."""
+
+    layer: str
+    direction: str
+    first: int
+    last: int
+
+    @property
+    def name(self):
+        return f"{self.layer} {self.direction}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingProgram:
+    """What a host needs to train a network, batch after batch.
+
+    A run of the program is one batch: forward, loss, backward, update. Before it the host writes
+    images and targets (:meth:`batch`) and, where they change, the coefficient registers in the
+    order of :data:`COEFFICIENTS`. Weights, velocities and running statistics stay in memory.
+
+    Members
+    -------
+    config : AdaGPConfig
+    layers : of :func:`compiler.graph.trace`
+    images, loss : as given to :func:`compile_training`
+    commands : the command stream, at offset :attr:`program`
+    steps : list of :class:`StepInfo`, in order
+    tensors : name -> Tensor: maps by the name of their layer, "<layer>.gradient", "targets",
+        "loss" and parameters; those that are not permanent share memory
+    maps, gradients : layer -> name of the tensor that holds its map, the map's gradient
+    parameters : torch's name -> :class:`~compiler.parameters.StoredParameter`
+    plan : :class:`~compiler.arena.MemoryPlan`
+    program, memory_size : offset of the command stream, bytes of the memory window
+    """
+
+    config: AdaGPConfig
+    layers: list
+    images: int
+    loss: str
+    commands: bytes
+    steps: list[StepInfo]
+    tensors: dict[str, Tensor]
+    maps: dict[str, str]
+    gradients: dict[str, str]
+    parameters: dict
+    plan: MemoryPlan
+    program: int
+    memory_size: int
+
+    def memory(self, state, slots=None) -> bytearray:
+        """The memory window with the program and everything that is learned.
+
+        ``state`` maps torch's names to numbers, as ``state_dict()`` does, ``slots`` role and
+        torch's name to the optimizer's; zero where missing.
+        """
+        memory = bytearray(self.memory_size)
+        memory[self.program : self.program + len(self.commands)] = self.commands
+        for name, data in pack_state(self.parameters, state, slots).items():
+            offset = self.tensors[name].offset
+            memory[offset : offset + len(data)] = data
+        return memory
+
+    def batch(self, images, targets) -> list[tuple[int, bytes]]:
+        """(offset, bytes) of operand codes or real images (N, H, W, C), and of targets: labels
+        (N,), or numbers (N, H, W, C)."""
+        first = self.tensors[self.maps[self.layers[0].name]]
+        wanted = self.tensors["targets"]
+        targets = np.asarray(targets)
+        if self.loss == "cross_entropy":
+            targets = targets.astype(np.uint32)
+        elif targets.dtype.kind != "u":
+            targets = targets.astype(np.float32)
+        return [
+            (tensor.offset, tensor.pack(values.reshape(tensor.shape)))
+            for tensor, values in ((first, np.asarray(images)), (wanted, targets))
+        ]
+
+    def loss_of(self, memory) -> tuple[float, int]:
+        """Value of the last batch, and how many of its images were classified correctly."""
+        value, correct = self.tensors["loss"].unpack(memory).view(np.float32).ravel()
+        return float(value), int(correct)
+
+    def state(self, memory, role="master") -> dict:
+        """Float32 arrays in torch's shapes by torch's names: weights and running statistics, or
+        the optimizer's numbers called ``role``."""
+        return unpack_state(self.parameters, memory, role)
+
+    @property
+    def command_list(self):
+        """Decoded commands, (opcode, fields) each."""
+        return [
+            decode(self.commands[i : i + COMMAND_BYTES])
+            for i in range(0, len(self.commands), COMMAND_BYTES)
+        ]
+
+
+def compile_training(
+    model: torch.nn.Module,
+    config: AdaGPConfig,
+    input_shape,
+    *,
+    images: int,
+    loss: str = "cross_entropy",
+    reuse: bool = True,
+) -> TrainingProgram:
+    """Compile a training step: SGD with momentum and weight decay on core 0.
+
+    Parameters
+    ----------
+    model : see :func:`compiler.graph.trace`
+    config : with a float format and ``training``
+    input_shape : (C, H, W) of one image, or (features,)
+    images : in a batch
+    loss : "cross_entropy" of vectors, or "mean_squared_error"
+    reuse : tensors that are not needed at the same time share memory; False keeps all of them to
+        be looked at
+
+    Raises
+    ------
+    CompileError
+        naming the layer, why it cannot be compiled and what can.
+    """
+    if not config.training:
+        raise CompileError("this configuration has no engines for training (field training)")
+    if images < 1:
+        raise CompileError(f"a batch must have at least 1 image, not {images}")
+    layers = trace(model, input_shape)
+    graph = TrainingSteps(layers, config, images=images, loss=loss)
+    plan = _plan(graph, reuse)
+    tensors = {
+        name: replace(tensor, offset=plan.offsets[name]) for name, tensor in graph.tensors.items()
+    }
+    recorder = Recorder(config)
+    program = CoreProgram(config, config.cores[0], recorder)
+    infos = []
+    for step in graph.steps:
+        first = len(recorder)
+        step.write(program, tensors)
+        # Contents of tensors that were written are old.
+        program.scratch.drop_keys(
+            lambda key, step=step: isinstance(key, tuple) and key[0] in step.writes
+        )
+        infos.append(
+            StepInfo(layer=step.layer, direction=step.direction, first=first, last=len(recorder))
+        )
+    commands = encode_commands(recorder.link())
+    return TrainingProgram(
+        config=config,
+        layers=layers,
+        images=images,
+        loss=loss,
+        commands=commands,
+        steps=infos,
+        tensors=tensors,
+        maps=graph.maps,
+        gradients=graph.gradients,
+        parameters={
+            name: parameter.placed(plan.offsets) for name, parameter in graph.parameters.items()
+        },
+        plan=plan,
+        program=plan.size,
+        memory_size=round_up(plan.size + len(commands), 4096),
+    )
+
+
+def _plan(graph, reuse):
+    """Places of all tensors: parameters, images and results always exist, the others from the step
+    that writes them to the last one that reads them."""
+    permanent = {"targets", "loss", next(iter(graph.maps.values()))}
+    for parameter in graph.parameters.values():
+        permanent |= {
+            tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
+        }
+    used = {}
+    for number, step in enumerate(graph.steps):
+        for name in (*step.reads, *step.writes):
+            used.setdefault(name, [number, number])[1] = number
+    arena = Arena()
+    for name, tensor in graph.tensors.items():
+        steps = None if name in permanent or not reuse else used.get(name)
+        if steps is None and name not in permanent and name not in used:
+            continue
+        arena.add(
+            name,
+            tensor.size,
+            steps=steps and tuple(steps),
+            kind=tensor.kind,
+            shape=tensor.shape,
+        )
+    plan = arena.plan()
+    plan.check()
+    return plan
