@@ -133,8 +133,9 @@ class AdaGPConfig:
 
     training: bool = _field(
         True,
-        "the engines for VECTOR (every core) and LOSS (main core) exist; only for float formats, "
-        "for others this changes nothing",
+        "the engines for VECTOR (every core) and LOSS (main core) exist; integer formats have none "
+        "whatever this says",
+        choices=(True, False),
     )
 
     def __post_init__(self):

@@ -17,7 +17,7 @@ _GROUPS = {
 }
 _CORE_GROUPS = {
     "events": [
-        r"{core}\.(vectors|tiles|stall_\w+|post_busy|post_stall|load_busy|store_busy)",
+        r"{core}\.(vectors|tiles|stall_\w+|\w+_busy|\w+_stall|vector_rejected)",
         r"{core}\.flags",
     ],
     "matrix": [
@@ -28,6 +28,14 @@ _CORE_GROUPS = {
     "post-processing": [
         r"{core}\.post\.(command__valid|command__ready|done|busy)",
         r"{core}\.post\.(accumulator__\w+|write__\w+)",
+    ],
+    "vector": [
+        r"{core}\.vector\.(command__valid|command__ready|done|busy)",
+        r"{core}\.vector\.([xyz]_read|write)__(valid|ready|address)",
+    ],
+    "loss": [
+        r"{core}\.loss\.(command__valid|command__ready|done|busy)",
+        r"{core}\.loss\.(read|write)__(valid|ready|address)",
     ],
     "buffer": [r"{core}\.buffer\.(read|write)__\d+__(valid|ready|address)"],
     "errors": [r"{core}\.error__\w+"],

@@ -61,6 +61,7 @@ BAD_INPUT = [
     (["--set", "rows=four"], ["rows must be an integer, not 'four'"]),
     (["--set", "rows=1.5"], ["rows must be an integer, not '1.5'"]),
     (["--set", "rows=0"], ["rows must be an integer from 1 to 256, not 0"]),
+    (["--set", "training=no"], ["training must be true or false, not 'no'"]),
     (["--set", "rows=-4"], ["rows must be an integer from 1 to 256, not -4"]),
     (["--set", "post_lanes=5"], ["post_lanes must divide rows (12) and columns (15), or be 0"]),
     (
@@ -186,9 +187,12 @@ def test_dry_run_and_list_write_nothing(small, capsys):
 )
 def test_configuration_file(small, name, text):
     (small / name).write_text(text)
-    assert main(["--config", name, "--set", "columns=6", "--output-dir", "out"]) == 0
+    settings = ["--set", "columns=6", "--set", "training=False"]
+    assert main(["--config", name, *settings, "--output-dir", "out"]) == 0
     config = json.loads((small / "out" / "manifest.json").read_text())["config"]
-    expected = make_config(variant="low", preset="tiny", rows=8, columns=6, operand_format="int8")
+    expected = make_config(
+        variant="low", preset="tiny", rows=8, columns=6, operand_format="int8", training=False
+    )
     assert config == expected.as_dict()
     # The command line wins over the file, and a manifest serves as a file.
     arguments = ["--config", "out/manifest.json", "--variant", "efficient", "--output-dir", "o2"]
