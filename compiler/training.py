@@ -26,7 +26,7 @@ COEFFICIENTS = ("rate", "momentum", "decay")
 
 @dataclass(frozen=True, kw_only=True)
 class StepInfo:
-    """Commands [first, last) of a step."""
+    """Commands [first, last) of a step; with a HALT of its own in a program of separate steps."""
 
     layer: str
     direction: str
@@ -130,6 +130,7 @@ def compile_training(
     images: int,
     loss: str = "cross_entropy",
     reuse: bool = True,
+    separate: bool = False,
 ) -> TrainingProgram:
     """Compile a training step: SGD with momentum and weight decay on core 0.
 
@@ -142,6 +143,7 @@ def compile_training(
     loss : "cross_entropy" of vectors, or "mean_squared_error"
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
+    separate : every step is a program of its own, to be run one after the other
 
     Raises
     ------
@@ -158,20 +160,23 @@ def compile_training(
     tensors = {
         name: replace(tensor, offset=plan.offsets[name]) for name, tensor in graph.tensors.items()
     }
-    recorder = Recorder(config)
-    program = CoreProgram(config, config.cores[0], recorder)
-    infos = []
+    commands, infos = [], []
+    program = CoreProgram(config, config.cores[0], Recorder(config))
     for step in graph.steps:
-        first = len(recorder)
+        first = len(commands) + len(program.recorder)
         step.write(program, tensors)
-        # Contents of tensors that were written are old.
         program.scratch.drop_keys(
+            # What has been written is no longer what is in the buffer.
             lambda key, step=step: isinstance(key, tuple) and key[0] in step.writes
         )
-        infos.append(
-            StepInfo(layer=step.layer, direction=step.direction, first=first, last=len(recorder))
-        )
-    commands = encode_commands(recorder.link())
+        if separate:
+            commands += program.recorder.link()
+            program = CoreProgram(config, config.cores[0], Recorder(config))
+        last = len(commands) + len(program.recorder)
+        infos.append(StepInfo(layer=step.layer, direction=step.direction, first=first, last=last))
+    if not separate:
+        commands = program.recorder.link()
+    commands = encode_commands(commands)
     return TrainingProgram(
         config=config,
         layers=layers,

@@ -43,12 +43,14 @@ class Simulator:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One program: ``image`` is the whole memory window, with the program at offset ``program``;
-    ``registers`` are written before the start."""
+    """One program: ``image`` is the whole memory window, with the program at offset ``program``, or
+    None for what the run before has left. Then ``changes``, (offset, bytes) each, are written to
+    the memory, and ``registers``."""
 
-    image: bytes
+    image: bytes | None
     program_size: int
     program: int = 0
+    changes: tuple = ()
     registers: dict = field(default_factory=dict)
 
 
@@ -129,19 +131,26 @@ def run(
         no interrupt came, or the simulation broke off. A run that the accelerator ends with an
         error is an outcome, not an exception.
     """
-    largest = base + max(len(run.image) for run in runs)
+    largest = base + max(len(run.image) for run in runs if run.image is not None)
     if largest > simulator.memory_bytes:
         raise ValueError(f"{largest} bytes do not fit into {simulator.memory_bytes} of memory")
-    images, entries = {}, []
+    images, entries, size = {}, [], 0
     for item in runs:
-        name = next((n for n, data in images.items() if data is item.image), None)
-        if name is None:
-            name = f"image{len(images)}.bin"
-            images[name] = item.image
+        parts = [(offset, data) for offset, data in item.changes]
+        if item.image is not None:
+            parts.insert(0, (0, item.image))
+            size = len(item.image)
+        contents = []
+        for offset, data in parts:
+            name = next((n for n, known in images.items() if known is data), None)
+            if name is None:
+                name = f"image{len(images)}.bin"
+                images[name] = data
+            contents.append((offset, name))
         entries.append(
             {
-                "image": name,
-                "size": len(item.image),
+                "contents": contents,
+                "size": size,
                 "program": item.program,
                 "program_size": item.program_size,
                 "registers": item.registers,

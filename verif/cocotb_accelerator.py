@@ -14,9 +14,9 @@ from verif.harness import Harness
 async def run_programs(dut):
     """Run every program of the job without a reset in between; leave memory and registers.
 
-    For run i: ``image<i>.bin`` is loaded into the memory window first; ``memory<i>.bin`` is the
-    window afterwards, ``written<i>.npy`` the cycle of the last write of every beat, and
-    ``records.json`` holds a :class:`verif.harness.RunRecord` for each run.
+    Before run i its ``contents``, files and their offsets, are written into the memory window;
+    ``memory<i>.bin`` is the window afterwards, ``written<i>.npy`` the cycle of the last write of
+    every beat, and ``records.json`` holds a :class:`verif.harness.RunRecord` for each run.
     """
     job = json.loads(Path("job.json").read_text())
     harness = Harness(dut, AdaGPConfig(**job["config"]), base=job["base"])
@@ -24,7 +24,8 @@ async def run_programs(dut):
     await harness.reset()
     records = []
     for index, run in enumerate(job["runs"]):
-        await harness.load(Path(run["image"]).read_bytes())
+        for offset, name in run["contents"]:
+            await harness.load(Path(name).read_bytes(), offset)
         for name, value in run["registers"].items():
             await harness.driver.write(name, value)
         record = await harness.run(
