@@ -12,9 +12,10 @@ convolution whose kernel is the map.
 import numpy as np
 
 from golden.formats import FloatFormat
-from golden.layers import output_size, pair
+from golden.layers import pair
 from golden.numerics import decode
 from golden.vector import VectorUnit, constant, widen
+from golden.windows import Windows
 
 __all__ = [
     "average_pool",
@@ -52,7 +53,7 @@ def max_pool(fmt: FloatFormat, x_bits, *, kernel, stride=None, padding=0) -> np.
     Positions outside the map belong to no window. -0 and +0 are equal, and the first maximum is
     the result; NaN is the result if the window holds one.
     """
-    windows = _Windows(np.asarray(x_bits).shape, kernel, stride, padding)
+    windows = _pool_windows(np.asarray(x_bits).shape, kernel, stride, padding)
     return _maximum(fmt, np.asarray(x_bits), windows)[0]
 
 
@@ -61,7 +62,7 @@ def first_maximum(fmt: FloatFormat, x_bits, *, kernel, stride=None, padding=0) -
 
     The first of the largest elements; if there are NaN, the last of them, as in torch.
     """
-    windows = _Windows(np.asarray(x_bits).shape, kernel, stride, padding)
+    windows = _pool_windows(np.asarray(x_bits).shape, kernel, stride, padding)
     return _maximum(fmt, np.asarray(x_bits), windows)[1]
 
 
@@ -71,7 +72,7 @@ def max_pool_backward(fmt: FloatFormat, x_bits, dy_bits, *, kernel, stride=None,
     A pixel starts at +0 and adds the gradients of the windows whose maximum it is, by rows of
     windows; other windows add nothing.
     """
-    windows = _Windows(np.asarray(x_bits).shape, kernel, stride, padding)
+    windows = _pool_windows(np.asarray(x_bits).shape, kernel, stride, padding)
     index = _maximum(fmt, np.asarray(x_bits), windows)[1]
     return _scatter(fmt, widen(fmt, dy_bits), windows, lambda place: index == place)
 
@@ -79,21 +80,21 @@ def max_pool_backward(fmt: FloatFormat, x_bits, dy_bits, *, kernel, stride=None,
 def average_pool(fmt: FloatFormat, x_bits, *, kernel, stride=None):
     """Float32 sum of each window, by rows, times float32(1 / (KH * KW)), rounded to operands."""
     x = widen(fmt, x_bits)
-    windows, unit = _Windows(x.shape, kernel, stride, 0), VectorUnit()
+    windows, unit = _pool_windows(x.shape, kernel, stride), VectorUnit()
     total = None
-    for _, outputs, pixels in windows.places():
-        values = x[pixels]
+    for _, _, pixels in windows.places():
         # Without padding every place of the window covers all outputs.
-        total = values if total is None else unit.add(total[outputs], values)
-    return unit.round(fmt, unit.multiply(total, windows.reciprocal)), unit.flags
+        values = x[:, *pixels]
+        total = values if total is None else unit.add(total, values)
+    return unit.round(fmt, unit.multiply(total, _reciprocal(windows))), unit.flags
 
 
 def average_pool_backward(fmt: FloatFormat, dy_bits, *, input_size, kernel, stride=None):
     """Gradient (N, H, W, C): float32(1 / (KH * KW)) times ``dy_bits``, summed as in max pooling."""
     dy = np.asarray(dy_bits)
-    windows = _Windows((len(dy), *input_size, dy.shape[3]), kernel, stride, 0)
+    windows = _pool_windows((len(dy), *input_size, dy.shape[3]), kernel, stride)
     unit = VectorUnit()
-    share = unit.multiply(widen(fmt, dy), windows.reciprocal)
+    share = unit.multiply(widen(fmt, dy), _reciprocal(windows))
     codes, flags = _scatter(fmt, share, windows, None)
     return codes, flags | unit.flags
 
@@ -124,58 +125,26 @@ def sum_gradients(fmt: FloatFormat, gradients):
     return unit.round(fmt, total), unit.flags
 
 
-class _Windows:
-    """Pooling windows of a map (N, H, W, C)."""
-
-    def __init__(self, shape, kernel, stride, padding):
-        self.shape, self.kernel = shape, pair(kernel)
-        self.stride, self.padding = pair(kernel if stride is None else stride), pair(padding)
-        if any(2 * pad > size for pad, size in zip(self.padding, self.kernel, strict=True)):
-            raise ValueError(
-                f"Padding {self.padding} must be at most half of the kernel {self.kernel}"
-            )
-        self.outputs = tuple(
-            output_size(*sizes)
-            for sizes in zip(shape[1:3], self.kernel, self.stride, self.padding, strict=True)
+def _pool_windows(shape, kernel, stride, padding=0):
+    """Checked windows; the stride is the kernel unless it is given."""
+    if any(2 * pad > size for pad, size in zip(pair(padding), pair(kernel), strict=True)):
+        raise ValueError(
+            f"Padding {pair(padding)} must be at most half of the kernel {pair(kernel)}"
         )
-        if min(self.outputs) < 1:
-            raise ValueError(f"Windows {self.kernel} do not fit a map of {tuple(shape[1:3])}")
+    return Windows(shape, kernel, kernel if stride is None else stride, padding)
 
-    @property
-    def reciprocal(self):
-        return constant(1.0 / (self.kernel[0] * self.kernel[1]))
 
-    def places(self, backwards=False):
-        """(place in the window, index of the outputs, index of the pixels that lie there)."""
-        order = range(self.kernel[0] * self.kernel[1])
-        for place in reversed(order) if backwards else order:
-            parts = [
-                self._lines(axis, offset)
-                for axis, offset in enumerate(divmod(place, self.kernel[1]))
-            ]
-            yield (
-                place,
-                (slice(None), *(part[0] for part in parts)),
-                (slice(None), *(part[1] for part in parts)),
-            )
-
-    def _lines(self, axis, offset):
-        size, step = self.shape[1 + axis], self.stride[axis]
-        first = offset - self.padding[axis]  # the line of output 0
-        low = max(0, -(first // step))
-        high = min(self.outputs[axis], (size - 1 - first) // step + 1)
-        high = max(high, low)
-        return slice(low, high), slice(first + low * step, first + high * step, step)
+def _reciprocal(windows):
+    return constant(1.0 / (windows.kernel[0] * windows.kernel[1]))
 
 
 def _maximum(fmt, x, windows):
     """Codes and places of the maxima."""
-    batch, channels = x.shape[0], x.shape[3]
     values = decode(fmt, x)
-    shape = (batch, *windows.outputs, channels)
-    best, index = np.full(shape, np.nan), np.full(shape, -1)
-    codes = np.zeros(shape, x.dtype)
-    for place, outputs, pixels in windows.places():
+    best, index = np.full(windows.shape, np.nan), np.full(windows.shape, -1)
+    codes = np.zeros(windows.shape, x.dtype)
+    for place, *parts in windows.places():
+        outputs, pixels = ((slice(None), *part) for part in parts)
         value, old, none = values[pixels], best[outputs], index[outputs] < 0
         with np.errstate(invalid="ignore"):
             better = none | (value > old) | np.isnan(value)
@@ -191,8 +160,9 @@ def _scatter(fmt, values, windows, chosen):
     Windows in order of rows reach a pixel with their last place first.
     """
     unit = VectorUnit()
-    total = np.zeros(windows.shape, np.uint32)
-    for place, outputs, pixels in windows.places(backwards=True):
+    total = np.zeros(windows.map, np.uint32)
+    for place, *parts in reversed(windows.places()):
+        outputs, pixels = ((slice(None), *part) for part in parts)
         if chosen is None:
             total[pixels] = unit.add(total[pixels], values[outputs])
         else:

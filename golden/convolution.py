@@ -178,7 +178,7 @@ def contract(fmt, taps, kernels, start, groups, rows, columns):
     return sums, flags
 
 
-def check_maps(fmt, rows, **maps):
+def check_maps(fmt, rows=1, **maps):
     if not fmt.is_float:
         raise ValueError(f"Training needs a float format, not {fmt.name}")
     if rows < 1:

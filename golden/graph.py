@@ -25,8 +25,8 @@ class Node:
     Members
     -------
     name : unique; torch's path of the module where there is one
-    kind : "input", "convolution", "linear", "batch_norm", "relu", "max_pool", "average_pool",
-        "flatten" or "add"
+    kind : "input", "convolution", "depthwise", "linear", "batch_norm", "relu", "max_pool",
+        "average_pool", "flatten" or "add"
     inputs : names of the nodes it reads
     shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
     flat : torch sees vectors
@@ -196,9 +196,12 @@ class _Tracing:
             size = output_map(source.shape[1:], kernel=layer.kernel_size, **options)
         except ValueError as error:
             _refuse(name, str(error))
-        options["groups"] = layer.groups
-        shape = (layer.out_channels, *size)
-        self._simple(step, name, "convolution", shape, options=options, module=layer)
+        shape, kind = (layer.out_channels, *size), "convolution"
+        if layer.groups == layer.in_channels == layer.out_channels != 1:
+            kind = "depthwise"
+        else:
+            options["groups"] = layer.groups
+        self._simple(step, name, kind, shape, options=options, module=layer)
 
     def _linear(self, step, name, layer):
         source = self._source(step)

@@ -25,7 +25,7 @@ from golden.formats import FLOAT32, FloatFormat
 from golden.numerics import decode
 from golden.vector import PARTIAL_SUMS
 
-__all__ = ["Estimate", "columns_error", "worst_excess"]
+__all__ = ["Estimate", "columns_error", "interleaved_sum", "worst_excess"]
 
 _UNIT = 2.0**-24
 _EXPONENTIAL_UNIT = 1.08 * _UNIT
@@ -87,17 +87,12 @@ class Estimate:
         return _rounded(value, value * np.expm1(self.error), _EXPONENTIAL_UNIT)
 
     def sum(self) -> "Estimate":
-        """Of the first axis, in interleaved partial sums.
-
-        A term goes through at most ``ceil(n / 8) + 3`` additions, each of which adds a relative
-        error of u to it, or is flushed.
-        """
-        count = len(self.value)
-        additions = -(-count // PARTIAL_SUMS) + 3
-        magnitude = (np.abs(self.value) + self.error).sum(axis=0)
-        growth = (1.0 + _UNIT) ** additions
-        error = self.error.sum(axis=0) + (growth - 1.0) * magnitude
-        return Estimate(self.value.sum(axis=0), error + growth * (count + PARTIAL_SUMS) * _FLUSH)
+        """Of the first axis, in interleaved partial sums."""
+        errors = np.broadcast_to(self.error, self.value.shape)
+        magnitude = (np.abs(self.value) + errors).sum(axis=0)
+        return interleaved_sum(
+            self.value.sum(axis=0), magnitude, errors.sum(axis=0), len(self.value)
+        )
 
     def round(self, fmt: FloatFormat) -> "Estimate":
         """Stored as operands."""
@@ -116,6 +111,24 @@ class Estimate:
 def columns_error(value, bound) -> Estimate:
     """A sum that the array makes; ``bound`` from :func:`golden.numerics.dot_error_bound`."""
     return Estimate(np.asarray(value, np.float64), np.asarray(bound, np.float64))
+
+
+def interleaved_sum(value, magnitude, error, count) -> Estimate:
+    """A *sum* of at most ``count`` terms.
+
+    A term goes through at most ``ceil(count / 8) + 3`` additions, each of which adds a relative
+    error of u to it, or is flushed.
+
+    Parameters
+    ----------
+    value : exact result
+    magnitude : sum of the magnitudes of the computed terms, at most
+    error : sum of their errors
+    """
+    additions = -(-count // PARTIAL_SUMS) + 3
+    growth = (1.0 + _UNIT) ** additions
+    flushed = growth * (count + PARTIAL_SUMS) * _FLUSH
+    return Estimate(value, error + (growth - 1.0) * magnitude + flushed)
 
 
 def worst_excess(actual, reference, error) -> tuple[float, tuple[int, ...]]:

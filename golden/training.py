@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import nn
 
-from golden import backward, gradients
-from golden.convolution import convolution
+from golden import backward
 from golden.formats import FLOAT32, format_by_name
 from golden.graph import Node, trace
 from golden.loss import LossResult, cross_entropy, mean_squared_error
@@ -25,6 +24,7 @@ from golden.normalize import (
 )
 from golden.numerics import decode, encode
 from golden.optimizer import update
+from golden.products import PRODUCTS, Product
 from golden.vector import widen
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
@@ -136,7 +136,7 @@ class Training:
             for name, values in node.module.named_buffers():
                 if name.startswith("running"):
                     self.running[f"{node.name}.{name}"] = encode(FLOAT32, values.numpy())
-            if node.kind in ("convolution", "linear"):
+            if node.kind in PRODUCTS:
                 name = f"{node.name}.weight"
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
         for name, values in self.weights.items():
@@ -237,20 +237,13 @@ class Training:
 
     def _forward_node(self, node, values, done, training):
         fmt, x = self.format, values[0]
-        if node.kind in ("convolution", "linear"):
-            sums, flags = convolution(
-                fmt,
-                x,
-                self._kernel(node, x),
-                self.weights.get(f"{node.name}.bias"),
-                rows=self.rows,
-                columns=self.columns,
-                **node.options,
-            )
+        if node.kind in PRODUCTS:
+            bias = self.weights.get(f"{node.name}.bias")
+            sums, flags = self._product(node).forward(x, self._kernel(node, x), bias)
             if node is self.nodes[-1]:
                 return sums, flags
             codes, new = backward.round_sums(fmt, sums)
-            return codes, np.bitwise_or.reduce(flags, axis=None) | new
+            return codes, flags | new
         if node.kind == "batch_norm":
             return self._normalize(node, x, done, training)
         if node.kind == "average_pool":
@@ -286,7 +279,7 @@ class Training:
     def _backward_node(self, node, dy, done):
         """Gradients of the inputs, gradients of the parameters, flags."""
         fmt, outputs, options = self.format, done.outputs, node.options
-        if node.kind in ("convolution", "linear"):
+        if node.kind in PRODUCTS:
             return self._backward_product(node, dy, outputs[node.inputs[0]])
         if node.kind == "batch_norm":
             inverse, a, _ = done.factors[node.name]
@@ -309,32 +302,32 @@ class Training:
         return [dy] * len(node.inputs), {}, 0  # flatten, add
 
     def _backward_product(self, node, dy, x):
-        fmt, kernel, size = self.format, self._kernel(node, x), x.shape[1:3]
-        name, options = node.name, dict(node.options)
-        dw, flags = gradients.weight_gradient(
-            fmt, x, dy, kernel=kernel.shape[2:], rows=self.rows, **options
-        )
+        product, kernel, name = self._product(node), self._kernel(node, x), node.name
+        dw, flags = product.weight_gradient(x, dy, kernel)
         new = {f"{name}.weight": dw.reshape(self.weights[f"{name}.weight"].shape)}
-        flags = np.bitwise_or.reduce(flags, axis=None)
         if f"{name}.bias" in self.weights:
-            new[f"{name}.bias"], more = gradients.bias_gradient(fmt, dy, rows=self.rows)
-            flags |= np.bitwise_or.reduce(more, axis=None)
+            new[f"{name}.bias"], more = product.bias_gradient(dy)
+            flags |= more
         if node.inputs[0] not in self._learning:
             return [None], new, flags
-        if node.kind == "linear":
-            options["stride"] = size
-        sums, more = gradients.input_gradient(
-            fmt, dy, kernel, input_size=size, rows=self.rows, columns=self.columns, **options
+        sums, more = product.input_gradient(dy, kernel, x.shape[1:3])
+        dx, last = backward.round_sums(self.format, sums)
+        return [dx], new, flags | more | last
+
+    def _product(self, node):
+        return Product(
+            fmt=self.format,
+            kind=node.kind,
+            options=node.options,
+            rows=self.rows,
+            columns=self.columns,
         )
-        dx, last = backward.round_sums(fmt, sums)
-        return [dx], new, flags | np.bitwise_or.reduce(more, axis=None) | last
 
     def _kernel(self, node, x):
         """Weights (O, I, KH, KW); a linear layer's kernel is its map."""
         weights = self.operands[f"{node.name}.weight"]
-        return weights if node.kind == "convolution" else weights.reshape(
-            len(weights), x.shape[3], *x.shape[1:3]
-        )  # fmt: skip
+        linear = node.kind == "linear"
+        return weights.reshape(len(weights), -1, *x.shape[1:3]) if linear else weights
 
     def _update_running(self, done, flags):
         for name, statistics in done.statistics.items():

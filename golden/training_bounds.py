@@ -11,13 +11,14 @@ import torch
 from torch.nn import functional
 
 from golden.numerics import decode, dot_error_bound
-from golden.running_error import Estimate
+from golden.running_error import Estimate, interleaved_sum
 
 __all__ = [
     "average_pool",
     "average_pool_backward",
     "convolution",
     "cross_entropy",
+    "depthwise",
     "mean_squared_error",
     "normalize",
     "normalize_backward",
@@ -46,12 +47,8 @@ def convolution(
     ``bias`` is a float64 array or None. The columns' error follows from the magnitude of all terms,
     which is the same product of the operands' magnitudes, and from the number of K tiles.
     """
-    operands = x_bits, weight_bits, dy_bits
-    values = [None if codes is None else decode(fmt, codes) for codes in operands]
     geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    exact = _gradients(*values, bias, geometry)
-    magnitudes = [None if value is None else np.abs(value) for value in values]
-    reach = _gradients(*magnitudes, None if bias is None else np.abs(bias), geometry)
+    exact, reach = _products(fmt, x_bits, weight_bits, dy_bits, bias, geometry)
     outputs, _, *kernel = np.shape(weight_bits)
     taps = kernel[0] * kernel[1]
     tiles = {"y": taps * _words(np.shape(x_bits)[3], rows), "dx": taps * _words(outputs, rows)}
@@ -61,6 +58,28 @@ def convolution(
         key: Estimate(value, dot_error_bound(reach[key], tiles[key] * rows, rows))
         for key, value in exact.items()
     }
+
+
+def depthwise(fmt, x_bits, weight_bits, dy_bits=None, bias=None, **geometry):
+    """:func:`convolution` as the vector unit computes it, with a group for every channel.
+
+    Each product is rounded, then added: to the sum of the taps before it, or to a partial sum.
+    """
+    geometry = dict(geometry, groups=np.shape(x_bits)[3])
+    exact, reach = _products(fmt, x_bits, weight_bits, dy_bits, bias, geometry)
+    taps = int(np.prod(np.shape(weight_bits)[2:]))
+    terms = {"y": taps, "dx": taps}
+    if dy_bits is not None:
+        terms["dw"] = terms["db"] = int(np.prod(np.shape(dy_bits)[:3]))
+    estimates = {}
+    for key, value in exact.items():
+        # The bias gradient has no products: its terms are operands.
+        error = 0.0 if key == "db" else 2.0**-24 * reach[key] + terms[key] * 2.0**-126
+        if key in ("y", "dx"):
+            estimates[key] = _chain(value, reach[key], error, terms[key])
+        else:
+            estimates[key] = interleaved_sum(value, reach[key] + error, error, terms[key])
+    return estimates
 
 
 def pool_backward_error(dy: Estimate, x_values, *, kernel, stride, padding=0) -> Estimate:
@@ -157,6 +176,17 @@ def mean_squared_error(y: Estimate, target: Estimate):
     squares = difference * difference
     loss = Estimate(squares.value.ravel(), squares.error.ravel()).sum()
     return loss * Estimate.constant(1.0 / count), difference * Estimate.constant(2.0 / count)
+
+
+def _products(fmt, x_bits, weight_bits, dy_bits, bias, geometry):
+    """Exact results of :func:`_gradients`, and those of the operands' magnitudes."""
+    operands = x_bits, weight_bits, dy_bits
+    values = [None if codes is None else decode(fmt, codes) for codes in operands]
+    magnitudes = [None if value is None else np.abs(value) for value in values]
+    return (
+        _gradients(*values, bias, geometry),
+        _gradients(*magnitudes, None if bias is None else np.abs(bias), geometry),
+    )
 
 
 def _gradients(x, weights, dy, bias, geometry):

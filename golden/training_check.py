@@ -13,6 +13,7 @@ from golden import training_bounds
 from golden.formats import FLOAT32
 from golden.layers import pair
 from golden.numerics import decode, encode
+from golden.products import PRODUCTS
 from golden.running_error import Estimate, worst_excess
 
 __all__ = ["complaints", "torch_layer"]
@@ -87,7 +88,9 @@ def torch_layer(training, node, before, mode=True):
         codes = encode(training.format, decode(FLOAT32, bits)) if rounded else bits
         values = decode(training.format if rounded else FLOAT32, codes)
         parameters[short] = torch.from_numpy(values).requires_grad_()
-    if node.kind == "convolution":
+    if node.kind == "depthwise":
+        options["groups"] = node.shape[0]
+    if node.kind in ("convolution", "depthwise"):
         return lambda x: functional.conv2d(x, **parameters, **options), parameters
     if node.kind == "linear":
         return lambda x: functional.linear(x.flatten(1), **parameters)[..., None, None], parameters
@@ -124,7 +127,7 @@ def _layer_bounds(training, node, before, done, dy):
     exact = [Estimate.bits(fmt, codes) for codes in inputs]
     gradient = Estimate.bits(fmt, dy)
     x = exact[0]
-    if node.kind in ("convolution", "linear"):
+    if node.kind in PRODUCTS:
         name = f"{node.name}.weight"
         weights = encode(fmt, decode(FLOAT32, before["weights"][name]))
         bias = before["weights"].get(f"{node.name}.bias")
@@ -132,15 +135,11 @@ def _layer_bounds(training, node, before, done, dy):
         if node.kind == "linear":
             weights = weights.reshape(len(weights), x.value.shape[3], *x.value.shape[1:3])
             options["stride"] = pair(x.value.shape[1:3])
-        bounds = training_bounds.convolution(
-            fmt,
-            inputs[0],
-            weights,
-            dy,
-            None if bias is None else decode(FLOAT32, bias),
-            rows=rows,
-            **options,
-        )
+        operands = inputs[0], weights, dy, None if bias is None else decode(FLOAT32, bias)
+        if node.kind == "depthwise":
+            bounds = training_bounds.depthwise(fmt, *operands, **options)
+        else:
+            bounds = training_bounds.convolution(fmt, *operands, rows=rows, **options)
         shape = before["weights"][name].shape
         parameters = {"weight": bounds["dw"].error.reshape(shape), "bias": bounds["db"].error}
         return bounds["y"].error, [bounds["dx"].error], parameters

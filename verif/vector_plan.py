@@ -98,14 +98,14 @@ class Plan:
         values = values.view("<u4") if view.wide else values
         return values[..., : view.shape[3]]
 
-    def emit(self, o: View, x, y=None, z=None, *, immediate=None, **fields):
+    def emit(self, o: View, x, y=None, z=None, *, immediate=None, over=None, **fields):
         """One command. Operands are views, numbers or coefficient registers; a vector goes with
         every pixel.
 
         There is one immediate, which ``immediate`` and all numbers have to share. Loops are those
-        of ``o``, or of ``x`` for a reduction. Returns ``o``.
+        of the view ``over``: ``o``, or ``x`` for a reduction, unless it is given. Returns ``o``.
         """
-        loops = x if fields.get("reduce") else o
+        loops = over or (x if fields.get("reduce") else o)
         counts = loops.shape[2::-1]
         values = defaults() | {f"{n}_count": c for n, c in zip(_LOOPS, counts, strict=True)}
         values |= {"cb_count": -(-o.shape[3] // self.rows), "channels": o.shape[3]}

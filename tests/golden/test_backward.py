@@ -263,5 +263,5 @@ def test_messages():
     x = np.zeros((1, 3, 3, 1), np.uint16)
     with pytest.raises(ValueError, match="at most half of the kernel"):
         max_pool(BF16, x, kernel=2, padding=2)
-    with pytest.raises(ValueError, match="do not fit a map"):
+    with pytest.raises(ValueError, match="does not fit a map"):
         average_pool(BF16, x, kernel=4)

@@ -39,7 +39,7 @@ CASES = {
     "map of one pixel": (3, 1, 1, 9, 5, (3, 3), (1, 1), (1, 1), (1, 1), 1, 4, 3),
     "groups": (2, 5, 4, 6, 9, (3, 3), (1, 1), (1, 1), (1, 1), 3, 4, 4),
     "groups, strided, dilated": (1, 7, 8, 8, 4, (3, 3), (2, 2), (1, 2), (1, 2), 4, 3, 5),
-    "depthwise": (2, 6, 5, 7, 7, (3, 3), (1, 1), (1, 1), (1, 1), 7, 4, 3),
+    "groups of one channel": (2, 6, 5, 7, 7, (3, 3), (1, 1), (1, 1), (1, 1), 7, 4, 3),
     "depthwise, stride 2, multiplier 2": (1, 6, 7, 5, 10, (3, 3), (2, 2), (1, 1), (1, 1), 5, 4, 4),
 }
 FORMATS = [BF16, FP16, FP8_E5M2]
@@ -259,6 +259,64 @@ def test_columns_matter_to_no_finite_value(columns, rng):
         case.all["columns"] = columns
         for key, (bits, _) in case.golden().items():
             assert (bits == expected[key][0]).all(), (name, key)
+
+
+def dense(weights, groups):
+    """(O, I / groups, KH, KW) weights with +0 between the groups: (O, I, KH, KW)."""
+    outputs, inputs, *kernel = weights.shape
+    full = np.zeros((outputs, inputs * groups, *kernel), weights.dtype)
+    for o in range(outputs):
+        first = o // (outputs // groups) * inputs
+        full[o, first : first + inputs] = weights[o]
+    return full
+
+
+def word_tiles(count, channels, groups, rows, columns):
+    """(results, channels) of column tiles: the words with a channel of a group of a result."""
+    for first in range(0, count, columns):
+        tile = range(first, min(first + columns, count))
+        of_tile = {o * groups // count for o in tile}
+        words = {c // rows for c in range(channels) if c * groups // channels in of_tile}
+        yield (
+            slice(tile.start, tile.stop),
+            slice(min(words) * rows, min((max(words) + 1) * rows, channels)),
+        )
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[9] > 1])
+def test_groups_are_dense_weights(name, rng):
+    """The same bits from dense weights, tile by tile of columns; special values everywhere."""
+    case = Case(name, BF16, rng)
+    special = [BF16.infinity, BF16.infinity | BF16.sign_bit, BF16.nan, BF16.sign_bit]
+    for codes in (case.x, case.weights, case.dy):
+        chosen = rng.random(codes.shape) < 0.02
+        chosen.flat[rng.integers(codes.size)] = True
+        codes[chosen] = rng.choice(np.array(special, codes.dtype), codes.shape)[chosen]
+    bias = encode(FLOAT32, rng.choice([-0.0, 1.5], case.outputs))
+    weights, options = dense(case.weights, case.groups), dict(case.geometry, rows=case.rows)
+    columns, sizes = case.all["columns"], (case.groups, case.rows, case.all["columns"])
+    y = convolution(BF16, case.x, case.weights, bias, **case.all)
+    for outputs, inputs in word_tiles(case.outputs, case.inputs, *sizes):
+        part = convolution(
+            BF16, case.x[..., inputs], weights[outputs, inputs], bias[outputs], **options
+        )
+        for actual, expected in zip(part, y, strict=True):
+            assert (actual == expected[..., outputs]).all(), ("y", outputs, columns)
+    dx = input_gradient(BF16, case.dy, case.weights, input_size=case.size, **case.all)
+    for inputs, outputs in word_tiles(case.inputs, case.outputs, *sizes):
+        part = input_gradient(
+            BF16, case.dy[..., outputs], weights[outputs, inputs], input_size=case.size, **options
+        )
+        for actual, expected in zip(part, dx, strict=True):
+            assert (actual == expected[..., inputs]).all(), ("dx", inputs, columns)
+    dw = weight_gradient(BF16, case.x, case.dy, kernel=case.kernel, **options)[0]
+    grouped = weight_gradient(
+        BF16, case.x, case.dy, kernel=case.kernel, groups=case.groups, **options
+    )[0]
+    inside = dense(np.ones_like(case.weights), case.groups) > 0
+    assert not np.isfinite(decode(FLOAT32, dw[~inside])).all(), "nothing to be masked"
+    wrong = np.argwhere(np.where(inside, dw, 0) != dense(grouped, case.groups))
+    assert not len(wrong), f"dw{wrong[0].tolist()}"
 
 
 def test_non_finite_values_beside_other_groups():

@@ -148,6 +148,20 @@ def test_guard(name, bad, rng):
     assert (through.weights == clean.weights).all()
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_zeros_stay(name, rng):
+    """Entries of dense weights between groups: +0 with a gradient of +0, update after update."""
+    weights, slots = random_bits(rng), [np.zeros(SHAPE, np.uint32) for _ in CASES[name].slots]
+    weights[1] = 0
+    for count in range(1, STEPS + 1):
+        gradient = random_bits(rng)
+        gradient[1] = 0
+        result = update(CASES[name], BF16, weights, slots, gradient, count=count)
+        weights, slots = result.weights, result.slots
+        assert not any(values[1].any() for values in (weights, *slots, result.operands))
+        assert weights[0].all()
+
+
 def test_messages(rng):
     weights = random_bits(rng)
     with pytest.raises(ValueError, match="must have one shape"):

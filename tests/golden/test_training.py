@@ -11,6 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 from golden import digits
+from golden.backward import round_sums
+from golden.depthwise import depthwise, depthwise_input_gradient, depthwise_weight_gradient
 from golden.formats import BF16, FLOAT32
 from golden.numerics import decode, encode
 from golden.optimizer import SGD, Adam
@@ -207,6 +209,28 @@ def test_resumed_training_is_the_same(optimizer, seed):
         assert all(
             (a == b).all() for a, b in zip(training.slots[key], other.slots[key], strict=True)
         )
+
+
+def test_depthwise_layers_are_the_vector_units(seed):
+    """Other layers with groups, and those of one channel, are not."""
+    training, images, targets = make("depthwise", seed)
+    assert [n.kind for n in training.nodes if "groups" in n.options] == ["convolution"] * 2
+    (node,) = (node for node in training.nodes if node.kind == "depthwise")
+    weights = training.operands[f"{node.name}.weight"].copy()
+    result = training.step(images, targets)
+    maps, done = result.gradients, result.forward.outputs
+    (source,) = node.inputs
+    y, _ = depthwise(BF16, done[source], weights, **node.options)
+    dx, _ = depthwise_input_gradient(
+        BF16, maps[node.name], weights, input_size=done[source].shape[1:3], **node.options
+    )
+    dw, _ = depthwise_weight_gradient(BF16, done[source], maps[node.name], kernel=3, **node.options)
+    assert (done[node.name] == round_sums(BF16, y)[0]).all()
+    assert (maps[source] == round_sums(BF16, dx)[0]).all()
+    assert (result.parameter_gradients[f"{node.name}.weight"] == dw).all()
+    for inputs, outputs, groups in ((4, 8, 4), (4, 4, 2), (1, 1, 1)):
+        layer = nn.Sequential(nn.Conv2d(inputs, outputs, 1, groups=groups))
+        assert trace(layer, (inputs, 2, 2))[1].kind == "convolution"
 
 
 def test_guard_keeps_non_finite_gradients_out(seed):
