@@ -7,15 +7,8 @@ from .run import Semaphore
 
 __all__ = ["disassemble", "semaphore_name"]
 
-_ADDRESSES = (
-    "buffer_address",
-    "dram_address",
-    "address",
-    "bias_address",
-    "x_address",
-    "out_address",
-    "scale",
-)
+#: Ends of the names of fields that are shown in hexadecimal if they have more than 16 bits.
+_HEXADECIMAL = ("address", "scale", "immediate")
 
 
 def semaphore_name(number, per_core=16):
@@ -68,4 +61,5 @@ def _value(field, value, tensors):
         for tensor in tensors:
             if tensor.offset <= value < tensor.offset + tensor.size:
                 return f"{value:#x}({tensor.name}+{value - tensor.offset:#x})"
-    return f"{value:#x}" if field.name in _ADDRESSES else str(value)
+    in_hexadecimal = field.width > 16 and field.name.endswith(_HEXADECIMAL)
+    return f"{value:#x}" if in_hexadecimal else str(value)

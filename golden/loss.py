@@ -13,7 +13,15 @@ from golden.numerics import Flags, decode, encode
 from golden.post import max_f32
 from golden.vector import VectorUnit, constant, negate
 
-__all__ = ["LossResult", "cross_entropy", "logarithm", "mean_squared_error"]
+__all__ = [
+    "LossResult",
+    "LossRows",
+    "cross_entropy",
+    "cross_entropy_rows",
+    "logarithm",
+    "mean_squared_error",
+    "squared_error_rows",
+]
 
 _ONE = constant(1.0)
 _MANTISSA = (1 << FLOAT32.mantissa_bits) - 1
@@ -44,6 +52,22 @@ class LossResult:
     correct: int = 0
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LossRows:
+    """What some rows of a batch bring.
+
+    Members
+    -------
+    terms : float32 bits, one-dimensional: what they add to the loss, in order
+    gradient, probabilities, correct : as in :class:`LossResult`
+    """
+
+    terms: np.ndarray
+    gradient: np.ndarray
+    probabilities: np.ndarray | None = None
+    correct: int = 0
+
+
 def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
     """Softmax cross-entropy, mean over the batch.
 
@@ -59,6 +83,19 @@ def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
     An answer is correct if the maximum was found at the label: of equal logits the first one is it,
     of NaN the last one.
     """
+    unit, reciprocal = VectorUnit(), constant(1.0 / max(len(labels), 1))
+    rows = cross_entropy_rows(fmt, logits, labels, reciprocal, unit)
+    return LossResult(
+        value=unit.multiply(unit.sum(rows.terms), reciprocal)[()],
+        gradient=rows.gradient,
+        flags=unit.flags,
+        probabilities=rows.probabilities,
+        correct=rows.correct,
+    )
+
+
+def cross_entropy_rows(fmt: FloatFormat, logits, labels, scale, unit: VectorUnit) -> LossRows:
+    """Rows of a batch, whose gradient is multiplied by ``scale``; ``unit`` collects the flags."""
     logits, labels = np.asarray(logits, np.uint32), np.asarray(labels)
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or not len(labels):
         raise ValueError(
@@ -66,8 +103,7 @@ def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
         )
     if labels.min() < 0 or labels.max() >= logits.shape[1]:
         raise ValueError(f"Labels must be from 0 to {logits.shape[1] - 1}")
-    unit, images = VectorUnit(), np.arange(len(labels))
-    reciprocal = constant(1.0 / len(labels))
+    images = np.arange(len(labels))
     largest, place = logits[:, 0], np.zeros(len(labels), np.int64)
     for index, column in enumerate(logits.T[1:], start=1):
         value = decode(FLOAT32, column)
@@ -80,12 +116,10 @@ def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
     share = unit.divide(powers, total[:, np.newaxis])
     hot = np.zeros(logits.shape, np.uint32)
     hot[images, labels] = _ONE
-    gradient = unit.round(fmt, unit.multiply(unit.subtract(share, hot), reciprocal))
-    losses = unit.subtract(logarithm(total, unit), shifted[images, labels])
-    return LossResult(
-        value=unit.multiply(unit.sum(losses), reciprocal)[()],
+    gradient = unit.round(fmt, unit.multiply(unit.subtract(share, hot), scale))
+    return LossRows(
+        terms=unit.subtract(logarithm(total, unit), shifted[images, labels]),
         gradient=gradient,
-        flags=unit.flags,
         probabilities=share,
         correct=int(np.count_nonzero(place == labels)),
     )
@@ -97,16 +131,24 @@ def mean_squared_error(fmt: FloatFormat, outputs, targets) -> LossResult:
     ``outputs`` and ``targets`` are float32 bits of one shape; the sum goes over the elements in
     order, the last axis innermost, in eight partial sums, and is multiplied by float32(1 / M).
     """
+    unit, elements = VectorUnit(), max(np.size(outputs), 1)
+    rows = squared_error_rows(fmt, outputs, targets, constant(2.0 / elements), unit)
+    return LossResult(
+        value=unit.multiply(unit.sum(rows.terms), constant(1.0 / elements))[()],
+        gradient=rows.gradient,
+        flags=unit.flags,
+    )
+
+
+def squared_error_rows(fmt: FloatFormat, outputs, targets, scale, unit: VectorUnit) -> LossRows:
+    """Part of a batch, whose gradient is multiplied by ``scale``; ``unit`` collects the flags."""
     outputs, targets = np.asarray(outputs, np.uint32), np.asarray(targets, np.uint32)
     if outputs.shape != targets.shape or not outputs.size:
         raise ValueError(f"Shapes {outputs.shape} and {targets.shape} must be equal, not empty")
-    unit = VectorUnit()
     difference = unit.subtract(outputs, targets)
-    total = unit.sum(unit.multiply(difference, difference).reshape(-1))
-    return LossResult(
-        value=unit.multiply(total, constant(1.0 / outputs.size))[()],
-        gradient=unit.round(fmt, unit.multiply(difference, constant(2.0 / outputs.size))),
-        flags=unit.flags,
+    return LossRows(
+        terms=unit.multiply(difference, difference).reshape(-1),
+        gradient=unit.round(fmt, unit.multiply(difference, scale)),
     )
 
 

@@ -91,7 +91,8 @@ class VectorMachine:
         Raises
         ------
         ValueError
-            for a zero count, an undefined code, or a reduction with something behind the product.
+            for a zero count, an undefined code, a reduction with something behind the product, or a
+            division or root that watches.
         """
         _check(command)
         if command["guarded"] and self.guard and self.noted:
@@ -195,6 +196,8 @@ def _check(command):
     for name, kind in kinds.items():
         if command[name] not in set(kind):
             raise ValueError(f"{name} must be one of {[int(k) for k in kind]}, not {command[name]}")
+    if command["operation"] and command["watch"]:
+        raise ValueError("Divisions and roots do not watch")
     behind = command["add"] or command["condition"] or command["operation"]
     if command["reduce"] and behind:
         raise ValueError("A reduction sums products; it has no addition, condition or division")

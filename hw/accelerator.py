@@ -11,8 +11,9 @@ from .fetch import CommandFetch
 from .queue import Semaphores
 from .register_file import RegisterFile
 from .registers import ADDRESS_WIDTH, Unit
-from .sequencer import QUEUE_OPCODES, Sequencer
+from .sequencer import Sequencer
 from .shared import add_shared
+from .vector_command import COEFFICIENTS
 
 __all__ = ["Accelerator"]
 
@@ -54,7 +55,6 @@ class Accelerator(wiring.Component):
         m = Module()
         config = self.config
         cores = config.cores
-        queues = len(cores) * len(QUEUE_OPCODES)
 
         m.submodules.registers = registers = RegisterFile(config)
         connect(m, flipped(self.s_axil), registers.bus)
@@ -64,7 +64,7 @@ class Accelerator(wiring.Component):
         clear = sequencer.clear
         fetch = CommandFetch(config)
         m.submodules.fetch = ResetInserter(clear)(fetch)
-        semaphores = Semaphores(count=config.semaphore_count, queues=queues)
+        semaphores = Semaphores(count=config.semaphore_count, queues=len(sequencer.queues))
         m.submodules.semaphores = ResetInserter(clear)(semaphores)
 
         m.d.comb += [
@@ -109,8 +109,8 @@ class Accelerator(wiring.Component):
                 module_name=f"adagp_core{index}",
                 clear=clear,
             )
-            for queue in range(len(QUEUE_OPCODES)):
-                number = index * len(QUEUE_OPCODES) + queue
+            for queue, opcode in enumerate(core.opcodes):
+                number = sequencer.queues.index((index, opcode))
                 connect(m, getattr(sequencer, f"push{number}"), getattr(core, f"push{queue}"))
                 connect(m, core.take[queue], semaphores.take[number])
                 connect(m, core.give[queue], semaphores.give[number])
@@ -124,6 +124,14 @@ class Accelerator(wiring.Component):
                 core.stop.eq(sequencer.stop),
                 getattr(registers, f"core{index}_flags").eq(core.flags),
             ]
+            if core_config.has_vector:
+                m.d.comb += [
+                    core.guard.eq(registers.guard),
+                    *(
+                        core.coefficients[number].eq(getattr(registers, f"coefficient{number}"))
+                        for number in range(COEFFICIENTS)
+                    ),
+                ]
             for event in CORE_EVENTS:
                 m.d.comb += getattr(registers.events, f"core{index}_{event}").eq(
                     getattr(core, event)

@@ -26,14 +26,15 @@ class Buffer(wiring.Component):
 
     Addresses with bit 23 clear select the global buffer, with bit 23 set the predictor memory. An
     access outside the banks that exist is accepted, reads anything or is dropped, and is reported
-    in the next cycle: a bit per port in ``outside`` and the word address.
+    in the next cycle: a bit per port in ``outside`` and the word address of the first of these
+    ports, reads before writes.
 
     Parameters
     ----------
     config : AdaGPConfig
     core : CoreConfig
         whose memories these are
-    readers, writers : tuple of int
+    readers, writers : iterable of int
         for each port the number of its channel
 
     Members
@@ -150,7 +151,7 @@ class Buffer(wiring.Component):
                     ]
 
         ports, hits = reads + writes, read_hits + write_hits
-        for port, hit in zip(ports, hits, strict=True):
+        for port, hit in reversed(list(zip(ports, hits, strict=True))):
             with m.If(port.valid & ~hit.any()):
                 m.d.sync += self.outside_address.eq(port.address)
         m.d.sync += Cat(self.outside_read, self.outside_write).eq(

@@ -4,17 +4,20 @@ A program is a list of commands of :data:`COMMAND_BYTES` bytes in DRAM, little-e
 from the first to ``HALT``. Every command starts with the same header; the fields behind it depend
 on the opcode. Unused bits are zero.
 
-Commands go to queues: each core has a LOAD, a WEIGHTS, a MATMUL, a POST and a STORE queue, which
-work at the same time, each in order. Semaphores order them: a command starts when every semaphore
-in its ``wait`` mask is above zero, and takes one from each; when it has finished (its data is in
-place, write responses included) it adds one to each semaphore in its ``signal`` mask. Weight tiles
-go from WEIGHTS to MATMUL in order and without semaphores: MATMUL waits for the tiles it takes.
+Commands go to queues: each core has one for every opcode that it executes
+(:func:`queue_opcodes`). They work at the same time, each in order. Semaphores order them: a command
+starts when every semaphore in its ``wait`` mask is above zero, and takes one from each; when it has
+finished (its data is in place, write responses included) it adds one to each semaphore in its
+``signal`` mask. Weight tiles go from WEIGHTS to MATMUL in order and without semaphores: MATMUL
+waits for the tiles it takes.
 """
 
 import enum
 
 from .command_field import BUFFER_ADDRESS_NOTE, Field, fields_layout, pack_fields
 from .config import BUFFER_ADDRESS_WIDTH
+from .loss_command import LOSS
+from .vector_command import VECTOR
 
 __all__ = [
     "COMMANDS",
@@ -26,11 +29,13 @@ __all__ = [
     "POST_LOOPS",
     "POST_OUTPUT_LOOPS",
     "Pool",
+    "QUEUE_OPCODES",
     "SEMAPHORE_MASK_WIDTH",
     "WEIGHTS_LOOPS",
     "command_layout",
     "decode",
     "encode",
+    "queue_opcodes",
 ]
 
 COMMAND_WIDTH = 512
@@ -58,6 +63,26 @@ class Opcode(enum.IntEnum):
     MATMUL = 4
     POST = 5
     WEIGHTS = 6
+    VECTOR = 7
+    LOSS = 8
+
+
+#: Opcodes that have queues, in the order of a core's queues and units.
+QUEUE_OPCODES = (
+    Opcode.LOAD,
+    Opcode.WEIGHTS,
+    Opcode.MATMUL,
+    Opcode.POST,
+    Opcode.STORE,
+    Opcode.VECTOR,
+    Opcode.LOSS,
+)
+
+
+def queue_opcodes(core):
+    """Those of :data:`QUEUE_OPCODES` that a core (:class:`~hw.core_config.CoreConfig`) executes."""
+    exists = {Opcode.VECTOR: core.has_vector, Opcode.LOSS: core.has_loss}
+    return tuple(opcode for opcode in QUEUE_OPCODES if exists.get(opcode, True))
 
 
 class Init(enum.IntEnum):
@@ -185,6 +210,8 @@ COMMANDS = {
     Opcode.WEIGHTS: _WEIGHTS,
     Opcode.MATMUL: _MATMUL,
     Opcode.POST: _POST,
+    Opcode.VECTOR: VECTOR,
+    Opcode.LOSS: LOSS,
 }
 
 

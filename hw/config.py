@@ -131,6 +131,12 @@ class AdaGPConfig:
         maximum=16,
     )
 
+    training: bool = _field(
+        True,
+        "the engines for VECTOR (every core) and LOSS (main core) exist; only for float formats, "
+        "for others this changes nothing",
+    )
+
     def __post_init__(self):
         problems = _check_fields(self)
         if not problems:
@@ -154,6 +160,11 @@ class AdaGPConfig:
         return VARIANTS[self.variant][1]
 
     @property
+    def has_training_engines(self):
+        """Whether VECTOR and LOSS exist."""
+        return self.training and self.format.is_float
+
+    @property
     def cores(self):
         """The cores this variant has: a tuple of one or two :class:`CoreConfig`."""
         width = self.format.width
@@ -165,6 +176,8 @@ class AdaGPConfig:
             post_lanes=self.post_lanes or _auto_lanes(self.rows, self.columns),
             accumulator_depth=self.accumulator_depth,
             memories=(0, 1) if self.has_predictor_memory and not self.has_predictor_core else (0,),
+            has_vector=self.has_training_engines,
+            has_loss=self.has_training_engines,
             lut_multiplier_rows=self.lut_multiplier_rows,
         )
         if not self.has_predictor_core:
@@ -178,6 +191,7 @@ class AdaGPConfig:
             or _auto_lanes(self.predictor_rows, self.predictor_columns),
             accumulator_depth=self.predictor_accumulator_depth,
             memories=(1,),
+            has_vector=self.has_training_engines,
         )
         return (main, predictor)
 
@@ -243,6 +257,9 @@ def _check_fields(config):
         meta = field.metadata
         if field.type is int and (isinstance(value, bool) or not isinstance(value, int)):
             problems.append(f"{field.name} must be an integer, not {value!r}")
+        elif field.type is bool:
+            if not isinstance(value, bool):
+                problems.append(f"{field.name} must be true or false, not {value!r}")
         elif meta["choices"] is not None:
             if value not in meta["choices"]:
                 allowed = ", ".join(str(choice) for choice in meta["choices"])
@@ -314,7 +331,7 @@ PRESETS = {
         },
     ),
     "ulx3s": (
-        "4 x 8 PEs and 4 x 4 for the predictor; fits an ECP5-85",
+        "4 x 8 PEs and 4 x 4 for the predictor, forward only; fits an ECP5-85",
         {
             "technology": "ecp5",
             "rows": 4,
@@ -330,6 +347,7 @@ PRESETS = {
             "predictor_memory_depth": 2048,
             "axi_data_width": 64,
             "axi_address_width": 32,
+            "training": False,
         },
     ),
     "paper": (

@@ -1,31 +1,56 @@
-"""One core: PE array, accumulators, buffer, post-processing, DMA channels and their queues."""
+"""One core: PE array, accumulators, buffer, engines, DMA channels and their queues."""
 
-from amaranth.hdl import Module
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Const, Module
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .buffer import Buffer
 from .bus import ErrorReportSignature, ReadChannelSignature, WriteChannelSignature
-from .commands import Opcode
+from .commands import Opcode, queue_opcodes
 from .dma_load import LoadEngine
 from .dma_store import StoreEngine
 from .errors import ErrorCode
+from .loss import LossEngine
 from .matrix_unit import MATMUL_EVENTS, MatrixUnit
 from .post import PostEngine
 from .queue import CHUNK_WIDTH, CommandQueue
 from .registers import Unit
-from .sequencer import QUEUE_OPCODES
+from .vector import VectorEngine
+from .vector_command import COEFFICIENTS
 
-__all__ = ["CORE_EVENTS", "Core"]
+__all__ = ["CORE_EVENTS", "Core", "buffer_channels"]
 
-#: Events that a core reports to the performance counters.
-CORE_EVENTS = (*MATMUL_EVENTS, "post_busy", "post_stall", "load_busy", "store_busy")
+#: Events that a core reports to the performance counters; those of engines that it does not have
+#: never happen.
+CORE_EVENTS = (
+    *MATMUL_EVENTS,
+    "post_busy",
+    "post_stall",
+    "load_busy",
+    "store_busy",
+    "vector_busy",
+    "vector_stall",
+    "vector_rejected",
+    "loss_busy",
+)
 
-_READERS = ("weights", "x", "store")
-_WRITERS = ("load", "post")
-#: Channels of the buffer: vectors have one of their own, what comes now and then shares.
-_READ_CHANNELS = (0, 1, 0)
-_WRITE_CHANNELS = (0, 0)
+
+def buffer_channels(core):
+    """Clients of the buffer, first come first: (reader -> channel, writer -> channel).
+
+    Vectors have a channel of their own, and so have the streams of VECTOR. These share one where a
+    word has several groups, of which a cycle takes one; LOSS reads now and then.
+    """
+    readers = {"weights": 0, "x": 1, "store": 0}
+    writers = {"load": 0, "post": 0}
+    if core.has_vector:
+        own = core.groups_per_word == 1
+        readers |= {f"vector_{name}": 2 + own * number for number, name in enumerate("xyz")}
+        writers["vector"] = 0
+    if core.has_loss:
+        readers["loss"] = 2
+        writers["loss"] = 0
+    return readers, writers
 
 
 class Core(wiring.Component):
@@ -33,16 +58,17 @@ class Core(wiring.Component):
 
     LOAD fills the buffer from DRAM, WEIGHTS brings tiles of it into the array, MATMUL streams
     vectors through them into the accumulators, POST turns sums into operands in the buffer, STORE
-    writes them to DRAM; the five work at the same time. Weights are read before vectors before
-    stores where they meet in a buffer bank, and weights before stores in any case; loads are
-    written before post-processed results.
+    writes them to DRAM; VECTOR and LOSS compute on what is in the buffer. All work at the same
+    time. Where they meet in a buffer bank, weights are read before vectors before stores before
+    VECTOR before LOSS, and weights before stores in any case; loads are written before the results
+    of POST, VECTOR, LOSS.
 
     Reset and the sequencer's clear make all queues empty and all engines idle; buffer and
     accumulator contents survive.
 
     Members
     -------
-    push0 ... push4 : ``In(stream of CHUNK_WIDTH bits)``, in the order of ``QUEUE_OPCODES``
+    push0 ... : ``In(stream of CHUNK_WIDTH bits)``, in the order of ``queue_opcodes(core)``
     take, give : arrays of ``Out(stream of masks)``, to the semaphores
     empty, blocked : Out, one bit per queue
     memory_base, memory_size : In, memory window in bytes
@@ -50,23 +76,24 @@ class Core(wiring.Component):
     read, write : bus channels
     bus_busy : Out(1), something is outstanding on the bus
     error : ``Out(ErrorReportSignature())``
-    flags : Out(4), float flags raised in this cycle
+    flags : Out(5), float flags raised in this cycle, and in bit 4 that VECTOR rejected numbers
+    coefficients, guard : In, registers for VECTOR
     events : Out, one bit per member of ``CORE_EVENTS``
     """
 
     def __init__(self, config, core):
         self.config = config
         self.core = core
+        self.opcodes = queue_opcodes(core)
         masks = stream.Signature(config.semaphore_count)
+        queues = len(self.opcodes)
         super().__init__(
             {
-                **{
-                    f"push{n}": In(stream.Signature(CHUNK_WIDTH)) for n in range(len(QUEUE_OPCODES))
-                },
-                "take": Out(masks).array(len(QUEUE_OPCODES)),
-                "give": Out(masks).array(len(QUEUE_OPCODES)),
-                "empty": Out(len(QUEUE_OPCODES)),
-                "blocked": Out(len(QUEUE_OPCODES)),
+                **{f"push{n}": In(stream.Signature(CHUNK_WIDTH)) for n in range(queues)},
+                "take": Out(masks).array(queues),
+                "give": Out(masks).array(queues),
+                "empty": Out(queues),
+                "blocked": Out(queues),
                 "memory_base": In(config.axi_address_width),
                 "memory_size": In(32),
                 "stop": In(1),
@@ -74,7 +101,9 @@ class Core(wiring.Component):
                 "write": Out(WriteChannelSignature(config)),
                 "bus_busy": Out(1),
                 "error": Out(ErrorReportSignature()),
-                "flags": Out(4),
+                "flags": Out(5),
+                "coefficients": In(data.ArrayLayout(32, COEFFICIENTS)),
+                "guard": In(1),
                 **{event: Out(1) for event in CORE_EVENTS},
             }
         )
@@ -83,24 +112,56 @@ class Core(wiring.Component):
         m = Module()
         config, core = self.config, self.core
 
+        readers, writers = buffer_channels(core)
         m.submodules.buffer = buffer = Buffer(
-            config, core, readers=_READ_CHANNELS, writers=_WRITE_CHANNELS
+            config, core, readers=readers.values(), writers=writers.values()
         )
         m.submodules.load = load = LoadEngine(config, core)
         m.submodules.matrix = matrix = MatrixUnit(config, core)
         m.submodules.post = post = PostEngine(config, core)
         m.submodules.store = store = StoreEngine(config, core)
-
-        engines = {
-            Opcode.LOAD: (load.command, load.done),
-            Opcode.WEIGHTS: (matrix.weights, matrix.weights_done),
-            Opcode.MATMUL: (matrix.command, matrix.done),
-            Opcode.POST: (post.command, post.done),
-            Opcode.STORE: (store.command, store.done),
+        engines = {Opcode.LOAD: load, Opcode.POST: post, Opcode.STORE: store}
+        # The ports of the buffer, and who uses them.
+        reads = {
+            "weights": (matrix.w_read, Opcode.WEIGHTS),
+            "x": (matrix.x_read, Opcode.MATMUL),
+            "store": (store.read, Opcode.STORE),
         }
+        writes = {"load": (load.write, Opcode.LOAD), "post": (post.write, Opcode.POST)}
+        events = {
+            **{event: getattr(matrix, event) for event in MATMUL_EVENTS},
+            "post_busy": post.busy,
+            "post_stall": post.stall,
+            "load_busy": load.busy,
+            "store_busy": store.busy,
+        }
+        float_flags, rejected = matrix.flags | post.flags, Const(0)
+        if core.has_vector:
+            m.submodules.vector = vector = VectorEngine(config, core)
+            engines[Opcode.VECTOR] = vector
+            for name in "xyz":
+                reads[f"vector_{name}"] = (getattr(vector, f"{name}_read"), Opcode.VECTOR)
+            writes["vector"] = (vector.write, Opcode.VECTOR)
+            for event in ("busy", "stall", "rejected"):
+                events[f"vector_{event}"] = getattr(vector, event)
+            m.d.comb += [vector.coefficients.eq(self.coefficients), vector.guard.eq(self.guard)]
+            float_flags, rejected = float_flags | vector.flags, vector.rejected
+        if core.has_loss:
+            m.submodules.loss = loss = LossEngine(config, core)
+            engines[Opcode.LOSS] = loss
+            reads["loss"], writes["loss"] = (loss.read, Opcode.LOSS), (loss.write, Opcode.LOSS)
+            events["loss_busy"] = loss.busy
+            float_flags = float_flags | loss.flags
+        m.d.sync += self.flags.eq(Cat(float_flags, rejected))
+        m.d.comb += [getattr(self, event).eq(value) for event, value in events.items()]
+
+        # Queues
+        ends = {opcode: (engine.command, engine.done) for opcode, engine in engines.items()}
+        ends[Opcode.WEIGHTS] = (matrix.weights, matrix.weights_done)
+        ends[Opcode.MATMUL] = (matrix.command, matrix.done)
         queues = {}
-        for number, opcode in enumerate(QUEUE_OPCODES):
-            command, done = engines[opcode]
+        for number, opcode in enumerate(self.opcodes):
+            command, done = ends[opcode]
             queues[opcode] = queue = CommandQueue(config, opcode)
             m.submodules[f"{opcode.name.lower()}_queue"] = queue
             connect(m, flipped(getattr(self, f"push{number}")), queue.push)
@@ -114,7 +175,7 @@ class Core(wiring.Component):
             ]
         # Weights go on by themselves when their command is done, and must be taken by somebody.
         # That MATMUL is starved may be over before its last sums are in place, but not for long.
-        number = QUEUE_OPCODES.index(Opcode.WEIGHTS)
+        number = self.opcodes.index(Opcode.WEIGHTS)
         weights = queues[Opcode.WEIGHTS]
         m.d.comb += [
             weights.starved.eq(matrix.weights_quiet),
@@ -128,38 +189,28 @@ class Core(wiring.Component):
                 engine.memory_base.eq(self.memory_base),
                 engine.memory_size.eq(self.memory_size),
             ]
-        for engine in (load, store, post):
-            m.d.comb += engine.stop.eq(self.stop)
+        m.d.comb += [engine.stop.eq(self.stop) for engine in engines.values()]
         m.d.comb += self.bus_busy.eq(load.busy | store.busy)
         connect(m, load.read, flipped(self.read))
         connect(m, store.write, flipped(self.write))
 
         # Memory ports
-        connect(m, matrix.w_read, buffer.read[_READERS.index("weights")])
-        connect(m, matrix.x_read, buffer.read[_READERS.index("x")])
-        connect(m, store.read, buffer.read[_READERS.index("store")])
-        connect(m, load.write, buffer.write[_WRITERS.index("load")])
-        connect(m, post.write, buffer.write[_WRITERS.index("post")])
+        for position, name in enumerate(readers):
+            connect(m, reads[name][0], buffer.read[position])
+        for position, name in enumerate(writers):
+            connect(m, writes[name][0], buffer.write[position])
         connect(m, post.accumulator, matrix.sums)
 
-        m.d.sync += self.flags.eq(matrix.flags | post.flags)
-
         # Errors, in the cycle after they are found
-        reads, writes = buffer.outside_read, buffer.outside_write
-        unit = {opcode: Unit[f"CORE{core.index}_{opcode.name}"] for opcode in QUEUE_OPCODES}
         sources = [
             (engine.error.valid, engine.error.code, engine.error.address, opcode)
-            for engine, opcode in (
-                (load, Opcode.LOAD), (store, Opcode.STORE), (post, Opcode.POST),
-            )
-        ]  # fmt: skip
-        for valid, opcode in (
-            (reads[_READERS.index("weights")], Opcode.WEIGHTS),
-            (reads[_READERS.index("x")], Opcode.MATMUL),
-            (reads[_READERS.index("store")], Opcode.STORE),
-            (writes[_WRITERS.index("load")], Opcode.LOAD),
-            (writes[_WRITERS.index("post")], Opcode.POST),
-        ):
+            for opcode, engine in engines.items()
+        ]
+        outside = zip(readers, buffer.outside_read, strict=True)
+        clients = [(valid, reads[name][1]) for name, valid in outside]
+        outside = zip(writers, buffer.outside_write, strict=True)
+        clients += [(valid, writes[name][1]) for name, valid in outside]
+        for valid, opcode in clients:
             sources.append((valid, ErrorCode.BUFFER_ADDRESS, buffer.outside_address, opcode))
         for valid, opcode in (
             (matrix.outside_write, Opcode.MATMUL),
@@ -172,15 +223,7 @@ class Core(wiring.Component):
                 m.d.sync += [
                     self.error.valid.eq(1),
                     self.error.code.eq(code),
-                    self.error.unit.eq(unit[opcode]),
+                    self.error.unit.eq(Unit[f"CORE{core.index}_{opcode.name}"]),
                     self.error.address.eq(address),
                 ]
-
-        m.d.comb += [
-            *(getattr(self, event).eq(getattr(matrix, event)) for event in MATMUL_EVENTS),
-            self.post_busy.eq(post.busy),
-            self.post_stall.eq(post.stall),
-            self.load_busy.eq(load.busy),
-            self.store_busy.eq(store.busy),
-        ]
         return m

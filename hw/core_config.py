@@ -17,6 +17,7 @@ class CoreConfig:
     post_lanes : channels that post-processing handles per cycle
     accumulator_depth : vectors of ``columns`` accumulators in each of the two banks
     memories : ids of the memories this core's ports reach (0 global buffer, 1 predictor memory)
+    has_vector, has_loss : which of the engines for training exist
     lut_multiplier_rows : rows whose multipliers are made of LUTs
     """
 
@@ -27,6 +28,8 @@ class CoreConfig:
     post_lanes: int
     accumulator_depth: int
     memories: tuple
+    has_vector: bool = False
+    has_loss: bool = False
     lut_multiplier_rows: int = 0
 
     @property

@@ -5,9 +5,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bus import BufferReadSignature, BufferWriteSignature, ErrorSignature
+from .commands import Opcode, command_layout
 from .errors import ErrorCode
 from .loss_arithmetic import LossArithmetic, LossState
-from .loss_command import LOSS_LAYOUT, Loss
+from .loss_command import Loss
 from .loss_program import ENTRIES, PROGRAM, TARGET_WIDTH, Control, Instruction, Operation, Register
 from .loss_reader import LossReader
 from .loss_writer import LossWriter
@@ -37,7 +38,7 @@ class LossEngine(wiring.Component):
 
     Members
     -------
-    command : ``In(stream of LOSS_LAYOUT)``
+    command : ``In(stream of LOSS)``
     done : Out(1) -- a command is complete, its last write accepted
     busy : Out(1) -- a command is being executed
     stop : In(1) -- drop what is being executed; idle from the next cycle on. The next command must
@@ -63,7 +64,7 @@ class LossEngine(wiring.Component):
         self._core = core
         super().__init__(
             {
-                "command": In(stream.Signature(LOSS_LAYOUT)),
+                "command": In(stream.Signature(command_layout(Opcode.LOSS))),
                 "done": Out(1),
                 "busy": Out(1),
                 "stop": In(1),
@@ -84,7 +85,7 @@ class LossEngine(wiring.Component):
         wiring.connect(m, writer.write, wiring.flipped(self.write))
         wiring.connect(m, arithmetic.o, writer.i)
 
-        command = Signal(LOSS_LAYOUT, reset_less=True)
+        command = Signal(command_layout(Opcode.LOSS), reset_less=True)
         instruction = Signal(Instruction, reset_less=True)
         state = Signal(LossState, reset_less=True)
         load, fetch, step = Signal(), Signal(), Signal()

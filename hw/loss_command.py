@@ -2,10 +2,10 @@
 
 import enum
 
-from .command_field import BUFFER_ADDRESS_NOTE, Field, fields_layout
+from .command_field import BUFFER_ADDRESS_NOTE, Field
 from .config import BUFFER_ADDRESS_WIDTH
 
-__all__ = ["LOSS", "LOSS_LAYOUT", "Loss"]
+__all__ = ["LOSS", "Loss"]
 
 
 class Loss(enum.IntEnum):
@@ -49,6 +49,3 @@ LOSS = (
     Field("gradient_scale", 32, "float32: 1 / images, or 2 / numbers"),
     Field("value_scale", 32, "float32: 1 / images, or 1 / numbers"),
 )
-
-#: Layout of the fields.
-LOSS_LAYOUT = fields_layout(LOSS)

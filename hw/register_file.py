@@ -52,6 +52,7 @@ class RegisterFile(wiring.Component):
     error : :class:`~hw.bus.ErrorReportSignature`
     events : one input per event, see :attr:`~hw.register_model.RegisterMap.events`
     mem_base, mem_size, program_address, program_size : registers, stable while ``busy``
+    coefficient0 ... coefficient7, guard : the same, where VECTOR exists
     core0_flags [, core1_flags] : 1 sets the sticky flag; bits as in the description
     """
 

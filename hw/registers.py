@@ -10,8 +10,9 @@ Rules that hold for every register:
 - bits without a field read as zero and ignore writes; byte strobes are honoured;
 - a *locked* register refuses writes (SLVERR, no effect) while STATUS.BUSY is set;
 - a write to a read-only register answers SLVERR, an undefined address DECERR (reads give 0);
-- an offset means the same in all configurations: registers of a core that does not exist are
-  undefined addresses.
+- an offset means the same in all configurations: registers of a core that does not exist, and
+  those for VECTOR where that does not exist, are undefined addresses; a counter of an engine that
+  its core does not have stays 0.
 """
 
 import enum
@@ -19,6 +20,7 @@ import enum
 from .errors import ErrorCode
 from .formats import FORMATS
 from .register_model import Access, Counter, Register, RegisterField, RegisterMap
+from .vector_command import COEFFICIENTS
 
 __all__ = [
     "ADDRESS_WIDTH",
@@ -37,9 +39,11 @@ ADDRESS_WIDTH = 12
 #: Value of the ID register: "ADAG" in ASCII.
 MAGIC = 0x41444147
 #: Version of this register interface and of the command encoding: major, minor.
-VERSION = (2, 0)
+VERSION = (3, 0)
 #: Byte offset of the first register of control and status; the constants lie below.
 CONTROL_BASE = 0x40
+#: Byte offset of the first register for VECTOR.
+VECTOR_BASE = 0x80
 #: Byte offset of the first counter; the other registers lie below.
 COUNTER_BASE = 0x100
 #: The memory window starts at a multiple of this many bytes.
@@ -51,7 +55,7 @@ _W1C = Access.WRITE_ONE_TO_CLEAR
 
 class Unit(enum.IntEnum):
     """Part of the accelerator that reported an error; core c's units start at ``8 + 8 * c``, in
-    the order of :data:`~hw.sequencer.QUEUE_OPCODES`."""
+    the order of :data:`~hw.commands.QUEUE_OPCODES`."""
 
     NONE = 0
     FETCH = 1
@@ -61,11 +65,14 @@ class Unit(enum.IntEnum):
     CORE0_MATMUL = 10
     CORE0_POST = 11
     CORE0_STORE = 12
+    CORE0_VECTOR = 13
+    CORE0_LOSS = 14
     CORE1_LOAD = 16
     CORE1_WEIGHTS = 17
     CORE1_MATMUL = 18
     CORE1_POST = 19
     CORE1_STORE = 20
+    CORE1_VECTOR = 21
 
 
 class VariantCode(enum.IntEnum):
@@ -166,6 +173,7 @@ def _identification(build, config):
             ("CORES", 4, len(config.cores), "number of cores"),
             ("MEMORIES", 4, len(config.memory_banks), "number of on-chip memories"),
             ("SEMAPHORES", 8, config.semaphore_count, "number of semaphores"),
+            ("TRAINING", 1, config.has_training_engines, "VECTOR and LOSS exist"),
         ),
         "what this accelerator has",
     )
@@ -246,9 +254,29 @@ def _control(build, config):
                 OVERFLOW="a result too large for its format became infinity",
                 UNDERFLOW="a result too small for a normal number became zero",
                 INEXACT="a result was rounded",
+                REJECTED="the guard has found an infinity or NaN",
             ),
-            f"sticky float flags of core {core.index}; a start does not clear them",
+            f"sticky flags of core {core.index}; a start does not clear them",
         )
+
+
+def _vector(build, config):
+    if not config.has_training_engines:
+        return
+    build.skip_to(VECTOR_BASE)
+    for number in range(COEFFICIENTS):
+        build.add(
+            f"COEFFICIENT{number}",
+            _value(_RW),
+            f"float32 number {number} for VECTOR; a write counts from the next start on",
+            locked=True,
+        )
+    build.add(
+        "GUARD",
+        _bits(_RW, ENABLE="guarded commands do nothing once an infinity or NaN was found"),
+        "what VECTOR does about gradients that are not finite; a write counts from the next start",
+        locked=True,
+    )
 
 
 def _counters(config):
@@ -282,6 +310,14 @@ def _counters(config):
         yield counter(n + "POST_STALL", "cycles", "post-processing waited for a memory port")
         yield counter(n + "LOAD_BUSY", "cycles", "a LOAD was at work")
         yield counter(n + "STORE_BUSY", "cycles", "a STORE was at work")
+        yield counter(n + "VECTOR_BUSY", "cycles", "a VECTOR was at work")
+        yield counter(n + "VECTOR_STALL", "cycles", "VECTOR waited for a memory port")
+        yield counter(
+            n + "VECTOR_REJECTED",
+            "tiles",
+            "in which the guard found an infinity or NaN: their guarded commands did nothing",
+        )
+        yield counter(n + "LOSS_BUSY", "cycles", "a LOSS was at work")
 
 
 def register_map(config):
@@ -290,6 +326,7 @@ def register_map(config):
     _identification(build, config)
     build.skip_to(CONTROL_BASE)
     _control(build, config)
+    _vector(build, config)
     build.skip_to(COUNTER_BASE)
     counters = tuple(_counters(config))
     for counter in counters:

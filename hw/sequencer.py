@@ -12,15 +12,14 @@ from .commands import (
     SEMAPHORE_MASK_WIDTH,
     Opcode,
     command_layout,
+    queue_opcodes,
 )
 from .errors import ErrorCode
 from .queue import CHUNK_WIDTH, command_chunks
 from .registers import Unit
 
-__all__ = ["DEADLOCK_CYCLES", "QUEUE_OPCODES", "Sequencer"]
+__all__ = ["DEADLOCK_CYCLES", "Sequencer"]
 
-#: Opcodes that have a queue in every core, in the order of the sequencer's ports.
-QUEUE_OPCODES = (Opcode.LOAD, Opcode.WEIGHTS, Opcode.MATMUL, Opcode.POST, Opcode.STORE)
 #: Cycles without any possible progress after which a run is stopped; more than the turns of all
 #: queues at the semaphores.
 DEADLOCK_CYCLES = 64
@@ -37,7 +36,8 @@ class Sequencer(wiring.Component):
 
     Every command is checked (opcode, core, semaphores, fields below their least value or without
     a name) before it enters a queue, chunk by chunk (:class:`~hw.queue.CommandQueue`). A command
-    takes a cycle for the checks and one for every chunk.
+    takes a cycle for the checks and one for every chunk. An opcode that the core does not execute
+    is undefined.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Sequencer(wiring.Component):
     clear, stop : Out(1); ``begin``: Out(1), pulse after ``clear``: start fetching
     command : ``In(stream of 512 bits)``; ``address``: In(64), its DRAM address
     shift : Out(1), move the command offered down by a chunk; it is accepted with its last chunk
-    push : array of Out streams, core after core in the order of :data:`QUEUE_OPCODES`
+    push : array of Out streams, core after core in the order of :func:`~hw.commands.queue_opcodes`
     empty, blocked : In, one bit per queue
     errors : array of ``In(ErrorReportSignature())``; a lower number goes first
     bus_busy : In(1), a bus master has something outstanding
@@ -63,7 +63,9 @@ class Sequencer(wiring.Component):
     def __init__(self, config, *, sources):
         self.config = config
         self.sources = sources
-        self.queues = [(core.index, opcode) for core in config.cores for opcode in QUEUE_OPCODES]
+        self.queues = [
+            (core.index, opcode) for core in config.cores for opcode in queue_opcodes(core)
+        ]
         super().__init__(
             {
                 "start": In(1),
@@ -231,8 +233,14 @@ class Sequencer(wiring.Component):
         """Whether the opcode is undefined here, and whether any field is out of range."""
         known, illegal = Const(0), Const(0)
         for opcode, fields in COMMANDS.items():
-            is_opcode = header.opcode == opcode
-            known = known | is_opcode
+            executing = {core for core, queued in self.queues if queued == opcode}
+            if not executing and opcode != Opcode.HALT:
+                continue
+            is_opcode, elsewhere = header.opcode == opcode, Const(0)
+            for core in self.config.cores:
+                if executing and core.index not in executing:
+                    elsewhere = elsewhere | (header.core == core.index)
+            known = known | (is_opcode & ~elsewhere)
             if not fields:
                 continue
             view = data.View(command_layout(opcode), body[: command_layout(opcode).size])

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bus import BufferReadSignature, BufferWriteSignature, ErrorSignature
+from .commands import Opcode, command_layout
 from .errors import ErrorCode
 from .pipeline import delay
 from .shared import add_shared
@@ -15,7 +16,6 @@ from .vector_command import (
     Operation,
     Source,
     Watch,
-    vector_layout,
 )
 from .vector_lane import VectorLane
 from .vector_reader import VectorReader, canonical
@@ -75,7 +75,7 @@ class VectorEngine(wiring.Component):
         self._core = core
         super().__init__(
             {
-                "command": In(stream.Signature(vector_layout())),
+                "command": In(stream.Signature(command_layout(Opcode.VECTOR))),
                 "coefficients": In(data.ArrayLayout(32, COEFFICIENTS)),
                 "guard": In(1),
                 "done": Out(1),
@@ -94,7 +94,7 @@ class VectorEngine(wiring.Component):
         m = Module()
         core = self._core
         groups = core.groups_per_word
-        command = Signal(vector_layout(), reset_less=True)
+        command = Signal(command_layout(Opcode.VECTOR), reset_less=True)
         immediate, coefficient = Signal(32, reset_less=True), Signal(32, reset_less=True)
         m.submodules.walker = walker = VectorWalker(core)
         m.submodules.writer = writer = VectorWriter(core)

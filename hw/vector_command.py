@@ -2,7 +2,7 @@
 
 import enum
 
-from .command_field import BUFFER_ADDRESS_NOTE, Field, fields_layout
+from .command_field import BUFFER_ADDRESS_NOTE, Field
 from .config import BUFFER_ADDRESS_WIDTH
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "VECTOR_LOOPS",
     "VECTOR_STREAMS",
     "Watch",
-    "vector_layout",
 ]
 
 #: Loops, innermost first. ``cb`` counts words of ``rows`` channels; a reduction runs over the other
@@ -132,8 +131,3 @@ VECTOR = (
     *_stream("z", "third operand"),
     *_stream("o", "results"),
 )
-
-
-def vector_layout():
-    """Layout of the fields behind the header."""
-    return fields_layout(VECTOR)

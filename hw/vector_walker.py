@@ -5,10 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
+from .commands import Opcode, command_layout
 from .config import BUFFER_ADDRESS_WIDTH
 from .loop_nest import Affine, LoopNest
 from .skid import SkidBuffer
-from .vector_command import VECTOR_LOOPS, VECTOR_STREAMS, Source, vector_layout
+from .vector_command import VECTOR_LOOPS, VECTOR_STREAMS, Source
 
 __all__ = ["VectorWalker", "step_layout"]
 
@@ -34,7 +35,7 @@ class VectorWalker(wiring.Component):
 
     Members
     -------
-    command : In(vector_layout()) -- constant from the cycle before ``start`` to the end
+    command : In(fields of VECTOR) -- constant from the cycle before ``start`` to the end
     start : In(1)
     x, y, z : ``Out(stream of word addresses)``; a stream that is held gets the first step of each
         ``cb`` only, one that does not come from the buffer nothing
@@ -52,7 +53,7 @@ class VectorWalker(wiring.Component):
         self._core = core
         super().__init__(
             {
-                "command": In(vector_layout()),
+                "command": In(command_layout(Opcode.VECTOR)),
                 "start": In(1),
                 **{name: Out(stream.Signature(BUFFER_ADDRESS_WIDTH)) for name in _OPERANDS},
                 **{f"{name}_held": Out(1) for name in _OPERANDS},

@@ -1,6 +1,6 @@
 """C header: register offsets, field masks, enumerations, command encoding, sizes."""
 
-from hw.commands import COMMAND_BYTES, COMMANDS, HEADER, Init, Opcode, Pool
+from hw.commands import COMMAND_BYTES, COMMANDS, HEADER, Opcode
 from hw.registers import ErrorCode, FormatCode, Unit, VariantCode, register_map
 
 __all__ = ["command_fields", "c_header"]
@@ -10,9 +10,13 @@ _ENUMS = {
     "unit": Unit,
     "variant": VariantCode,
     "format": FormatCode,
-    "opcode": Opcode,
-    "init": Init,
-    "pool": Pool,
+    # Of the commands, by the names of their fields' kinds.
+    **{
+        field.enum.__name__.lower(): field.enum
+        for fields in (HEADER, *COMMANDS.values())
+        for field in fields
+        if field.enum is not None
+    },
 }
 
 _SET_FIELD = """\
@@ -51,7 +55,7 @@ def _define(name, value, comment=""):
 
 def _config_lines(config):
     for name, value in config.as_dict().items():
-        text = f'"{value}"' if isinstance(value, str) else str(value)
+        text = f'"{value}"' if isinstance(value, str) else str(int(value))
         yield _define(f"CONFIG_{name.upper()}", text)
     yield _define("CONFIG_HASH_TEXT", f'"{config.hash}"')
     yield _define("CORES", len(config.cores))

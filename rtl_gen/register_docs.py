@@ -22,8 +22,9 @@ Configuration {hash} (variant {variant}). This page is generated from the regist
 are the hardware, the C header and `adagp.rdl`; do not edit it.
 
 - All registers have 32 bits, little endian; 64-bit values are a pair `_LO`, `_HI`.
-- An offset means the same in all configurations. Registers of a core that does not exist are
-  undefined addresses.
+- An offset means the same in all configurations. Registers of a core that does not exist, and
+  those for VECTOR where that does not exist, are undefined addresses; a counter of an engine that
+  its core does not have stays 0.
 - Bits without a field read as zero and ignore writes; byte strobes are honoured.
 - An undefined address answers DECERR (a read returns 0), a write to a read-only register SLVERR.
 - Locked registers keep their value during a run (STATUS.BUSY is set): a write answers SLVERR.

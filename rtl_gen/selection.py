@@ -60,6 +60,8 @@ def _read_settings(settings, problems):
                     values[name] = int(text, 0)
                 except ValueError:
                     pass  # the configuration says that it wants an integer
+            elif _FIELDS[name].type is bool:
+                values[name] = {"true": True, "false": False}.get(text.lower(), text)
     return values
 
 

@@ -88,10 +88,11 @@ class Driver:
         return {counter.name: await self.read(counter.name) for counter in self.map.counters}
 
     async def flags(self) -> list[dict[str, int]]:
-        """The sticky float flags of each core."""
+        """The sticky flags of each core."""
         return [await self.fields(f"CORE{core.index}_FLAGS") for core in self.config.cores]
 
     async def clear_flags(self) -> None:
-        """Clear all sticky float flags."""
+        """Clear all sticky flags."""
         for core in self.config.cores:
-            await self.write(f"CORE{core.index}_FLAGS", 0xF)
+            name = f"CORE{core.index}_FLAGS"
+            await self.write_fields(name, **{field.name: 1 for field in self.map[name].fields})

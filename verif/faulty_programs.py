@@ -12,11 +12,11 @@ from hw.commands import (
     Opcode,
     Pool,
     encode,
+    queue_opcodes,
 )
 from hw.config import AdaGPConfig
 from hw.errors import ErrorCode
 from hw.registers import Unit
-from hw.sequencer import QUEUE_OPCODES
 
 __all__ = ["PROGRAM", "WINDOW", "Fault", "faults"]
 
@@ -265,7 +265,9 @@ def _memory_faults(config, core):
     depth = config.cores[core].accumulator_depth
     buffer = {"code": ErrorCode.BUFFER_ADDRESS, "address": end, "in_window": False}
     entry = {"code": ErrorCode.ACCUMULATOR_ADDRESS, "address": depth, "in_window": False}
-    units = {opcode: Unit[f"CORE{core}_{opcode.name}"] for opcode in QUEUE_OPCODES}
+    units = {
+        opcode: Unit[f"CORE{core}_{opcode.name}"] for opcode in queue_opcodes(config.cores[core])
+    }
     last = end - 1
     return [
         Fault(name=f"core {core} LOAD behind the buffer", unit=units[Opcode.LOAD], **buffer,

@@ -1,11 +1,11 @@
 """What each command does, without time: memories, and the effects of the commands on them.
 
-Built on :mod:`golden.numerics` and :mod:`golden.post`. Memories know which bytes have been written;
-reading others is an error, as is any address out of range.
+Built on :mod:`golden.numerics` and :mod:`golden.post`; VECTOR and LOSS are in
+:mod:`verif.functional_vector` and :mod:`verif.functional_loss`. Memories know which bytes have been
+written; reading others is an error, as is any address out of range.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,21 +15,13 @@ from golden.post import post
 from hw.commands import POST_OUTPUT_LOOPS, Init, Opcode, Pool
 from hw.config import BUFFER_ADDRESS_WIDTH
 
+from .functional_loss import LossCommands
+from .functional_memory import Access, FunctionalError, Memory
+from .functional_vector import VectorCommands
+
 __all__ = ["Access", "FunctionalError", "Machine", "tile_count"]
 
 _ADDRESSES = 1 << BUFFER_ADDRESS_WIDTH
-
-
-class FunctionalError(Exception):
-    """A program did what it must not; the text says which command, what and where."""
-
-
-@dataclass(frozen=True)
-class Access:
-    """Elements that a command reads and writes: (memory name, index array) each."""
-
-    reads: list = field(default_factory=list)
-    writes: list = field(default_factory=list)
 
 
 def tile_count(opcode, fields, rows):
@@ -38,38 +30,6 @@ def tile_count(opcode, fields, rows):
     if opcode is Opcode.MATMUL and fields["transpose"]:
         return -(-fields["wo_count"] * fields["ho_count"] * fields["n_count"] // rows)
     return taps
-
-
-class _Memory:
-    """Named array of ``uint8 (entries, bytes of an entry)`` and which of its bytes are written."""
-
-    def __init__(self, name, entries, entry_bytes, data=None):
-        self.name = name
-        shape = (entries, entry_bytes)
-        self.data = np.zeros(shape, np.uint8) if data is None else data.reshape(shape)
-        self.written = np.full(shape, data is not None)
-        self.entries = entries
-
-    def check(self, index):
-        """Raise unless all of ``index`` is inside."""
-        index = np.asarray(index)
-        if index.size and (index.min() < 0 or index.max() >= self.entries):
-            wrong = index[(index < 0) | (index >= self.entries)].flat[0]
-            raise FunctionalError(f"{self.name} has {self.entries} entries, none at {wrong:#x}")
-
-    def read(self, index):
-        written = self.written[index]
-        if not written.all():
-            place = tuple(np.argwhere(~written)[0])
-            entry = np.asarray(index)[place[:-1]]
-            raise FunctionalError(
-                f"{self.name} entry {int(entry):#x} byte {place[-1]} is read but was never written"
-            )
-        return self.data[index]
-
-    def write(self, index, values):
-        self.data[index] = values
-        self.written[index] = True
 
 
 class Machine:
@@ -82,28 +42,36 @@ class Machine:
         the DRAM window; changed in place
     unwritten : iterable of (offset, size)
         bytes of it that must not be read before they are written
+    coefficients, guard : registers for VECTOR
     """
 
-    def __init__(self, config, memory, unwritten=()):
+    def __init__(self, config, memory, unwritten=(), *, coefficients=(0,) * 8, guard=False):
         self.config = config
         self.format = format_by_name(config.operand_format)
         self.dtype = np.dtype(f"<u{self.format.width // 8}")
         self.flags = 0
         data = np.frombuffer(memory, np.uint8)
-        self.memories = {"dram": _Memory("DRAM", len(memory), 1, data)}
+        self.memories = {"dram": Memory("DRAM", len(memory), 1, data)}
         for offset, size in unwritten:
             self.memories["dram"].written[offset : offset + size] = False
         for number, depth in config.memory_depth.items():
             core = config.memory_core[number]
             name = f"memory {number}"
             # Bytes are the unit: a group of lanes is written by itself.
-            self.memories[name] = _Memory(name, depth * core.word_bytes, 1)
+            self.memories[name] = Memory(name, depth * core.word_bytes, 1)
+        #: Engines of cores that have them, by the core's index.
+        self.vector = {
+            core.index: VectorCommands(self, core, coefficients, guard)
+            for core in config.cores
+            if core.has_vector
+        }
+        self.loss = {core.index: LossCommands(self, core) for core in config.cores if core.has_loss}
         #: For each core (weights (rows, columns), biases (columns,) or None), in order.
         self.tiles = [deque() for _ in config.cores]
         for core in config.cores:
             for bank in range(2):
                 name = f"core {core.index} accumulator bank {bank}"
-                self.memories[name] = _Memory(name, core.accumulator_depth, 4 * core.columns)
+                self.memories[name] = Memory(name, core.accumulator_depth, 4 * core.columns)
 
     def access(self, opcode, fields):
         """What the command reads and writes; raises :class:`FunctionalError`."""
@@ -118,7 +86,7 @@ class Machine:
     def _core(self, fields):
         return self.config.cores[fields["core"]]
 
-    def _words(self, core, address):
+    def words(self, core, address):
         """(memory name, byte indices (..., word_bytes)) of buffer words at ``address``."""
         address = np.asarray(address, np.int64) % _ADDRESSES
         numbers = np.unique(address >> (BUFFER_ADDRESS_WIDTH - 1))
@@ -158,7 +126,7 @@ class Machine:
         self.memories["dram"].check(dram)
         row_words = -(-fields["row_bytes"] // core.word_bytes)
         address = fields["buffer_address"] + np.arange(len(dram) * row_words)
-        name, index = self._words(core, address)
+        name, index = self.words(core, address)
         return dram, name, index.reshape(len(dram), -1)
 
     def _load_access(self, fields):
@@ -186,7 +154,7 @@ class Machine:
         """(memory, byte indices (words, word)) and, for every word of (tile, line, block), its
         place there or -1 for zeros; the first words are the biases."""
         core = self._core(fields)
-        loops = self._grid(fields, ("cb", "kh", "kw"))
+        loops = self.grid(fields, ("cb", "kh", "kw"))
         bias = core.bias_words * fields["bias"]
         words = [fields["bias_address"] + np.arange(bias)]
         lines = np.arange(core.rows if fields["transpose"] else core.columns)
@@ -201,7 +169,7 @@ class Machine:
         words = np.concatenate(words)
         if not len(words):
             return None, np.zeros((0, core.word_bytes), np.int64), place
-        return *self._words(core, words), place
+        return *self.words(core, words), place
 
     def _weights_access(self, fields):
         name, index, _ = self._weights_plan(fields)
@@ -231,7 +199,7 @@ class Machine:
     def _accumulator(self, fields):
         return f"core {fields['core']} accumulator bank {fields['accumulator_bank']}"
 
-    def _grid(self, fields, loops):
+    def grid(self, fields, loops):
         """Index arrays of nested loops, outermost first, flattened."""
         counts = [fields[f"{loop}_count"] for loop in loops]
         return dict(zip(loops, np.indices(counts).reshape(len(loops), -1), strict=True))
@@ -239,8 +207,8 @@ class Machine:
     def _matmul_plan(self, fields):
         """Entries; per repetition (memory, byte indices (M', word), mask (M,))."""
         core = self._core(fields)
-        outer = self._grid(fields, ("cb", "kh", "kw"))
-        inner = self._grid(fields, ("n", "ho", "wo"))
+        outer = self.grid(fields, ("cb", "kh", "kw"))
+        inner = self.grid(fields, ("n", "ho", "wo"))
         vectors = len(inner["n"])
         if fields["transpose"]:
             vectors = len(outer["cb"]) * core.rows + fields["ones"]
@@ -256,7 +224,7 @@ class Machine:
             step = cb * fields["cb_stride"] + kh * fields["kh_stride"] + kw * fields["kw_stride"]
             name, index = None, None
             if inside.any():
-                name, index = self._words(core, (base + step)[inside])
+                name, index = self.words(core, (base + step)[inside])
             taps.append((inside, name, index))
         return entries, taps
 
@@ -303,19 +271,19 @@ class Machine:
             elif number == 0:
                 sums = np.zeros((len(entries), core.columns), np.uint32)
             sums, flags = column_dot(self.format, vectors, weights, sums)
-            self._flag(flags[:, : fields["channels"]])
+            self.flag(flags[:, : fields["channels"]])
         memory.write(entries, sums.astype("<u4").view(np.uint8).reshape(len(entries), -1))
 
-    def _flag(self, flags):
-        self.flags |= int(np.bitwise_or.reduce(flags, axis=None)) if flags.size else 0
+    def flag(self, flags):
+        self.flags |= int(np.bitwise_or.reduce(flags, axis=None)) if np.size(flags) else 0
 
     # POST ------------------------------------------------------------------------------------
 
     def _post_plan(self, fields):
         """Entries (outputs, window), memory, byte indices (outputs, bytes of an output)."""
         core = self._core(fields)
-        outputs = self._grid(fields, ("n", "ho", "wo"))
-        window = self._grid(fields, ("ph", "pw"))
+        outputs = self.grid(fields, ("n", "ho", "wo"))
+        window = self.grid(fields, ("ph", "pw"))
         first = sum(outputs[loop] * fields[f"{loop}_stride"] for loop in outputs)
         inside = sum(window[loop] * fields[f"{loop}_stride"] for loop in window)
         entries = fields["accumulator_address"] + first[:, None] + inside
@@ -327,7 +295,7 @@ class Machine:
         words = fields["out_address"] + sum(
             outputs[loop] * fields[f"out_{loop}_stride"] for loop in POST_OUTPUT_LOOPS
         )
-        name, index = self._words(core, words[:, None] + np.arange(word_count))
+        name, index = self.words(core, words[:, None] + np.arange(word_count))
         return entries, name, index.reshape(len(entries), -1)[:, skip : skip + size]
 
     def _post_access(self, fields):
@@ -348,10 +316,24 @@ class Machine:
             scale=fields["scale"],
             wide=bool(fields["wide"]),
         )
-        self._flag(flags)
+        self.flag(flags)
         full = np.zeros((len(entries), lanes), "<u4" if fields["wide"] else self.dtype)
         full[:, :valid] = result
         self.memories[name].write(index, full.view(np.uint8)[..., None])
+
+    # VECTOR and LOSS -------------------------------------------------------------------------
+
+    def _vector_access(self, fields):
+        return self.vector[fields["core"]].access(fields)
+
+    def _vector(self, fields):
+        self.vector[fields["core"]].execute(fields)
+
+    def _loss_access(self, fields):
+        return self.loss[fields["core"]].access(fields)
+
+    def _loss(self, fields):
+        self.loss[fields["core"]].execute(fields)
 
 
 assert all(hasattr(Machine, f"_{opcode.name.lower()}") for opcode in set(Opcode) - {Opcode.HALT})

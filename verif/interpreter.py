@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hw.commands import COMMAND_BYTES, Opcode, decode
+from hw.commands import COMMAND_BYTES, Opcode, decode, queue_opcodes
 
 from .functional import Access, FunctionalError, Machine, tile_count
 
@@ -30,12 +30,14 @@ _PREFERENCES = (0.02, 0.2, 1.0, 5.0, 50.0)
 @dataclass(frozen=True)
 class InterpreterResult:
     """``flags`` raised, ``semaphores`` left above zero (number -> tokens), ``commands`` executed,
-    ``overlap``: most commands that ran at the same time."""
+    ``overlap``: most commands that ran at the same time, ``rejected``: for each core the tiles that
+    the guard rejected."""
 
     flags: int
     semaphores: dict
     commands: int
     overlap: int
+    rejected: tuple
 
 
 @dataclass
@@ -78,7 +80,9 @@ class _Watch:
                 np.add.at(self.counts[name][kind], index, step)
 
 
-def interpret(config, commands, memory, *, seed=0, unwritten=()):
+def interpret(
+    config, commands, memory, *, seed=0, unwritten=(), coefficients=(0,) * 8, guard=False
+):
     """Execute ``commands`` on ``memory``.
 
     Parameters
@@ -92,6 +96,10 @@ def interpret(config, commands, memory, *, seed=0, unwritten=()):
         of the order
     unwritten : iterable of (offset, size)
         parts of ``memory`` that must be written before they are read
+    coefficients : sequence of 8 numbers of 32 bits
+        registers COEFFICIENT0 to 7, float32
+    guard : bool
+        register GUARD
 
     Returns
     -------
@@ -103,23 +111,21 @@ def interpret(config, commands, memory, *, seed=0, unwritten=()):
         for an undefined command, an address out of range or unaligned, something read that was
         never written, a race, a semaphore above 15, a deadlock, or a missing HALT.
     """
-    return _Interpreter(config, commands, memory, seed, unwritten).run()
+    machine = Machine(config, memory, unwritten, coefficients=coefficients, guard=guard)
+    return _Interpreter(machine, commands, seed).run()
 
 
 class _Interpreter:
-    def __init__(self, config, commands, memory, seed, unwritten):
-        self.config = config
+    def __init__(self, machine, commands, seed):
+        self.config = config = machine.config
         self.commands = commands
-        self.machine = Machine(config, memory, unwritten)
+        self.machine = machine
         self.watch = _Watch(self.machine)
         self.random = np.random.default_rng(seed)
         self.preference = {}
         self.semaphores = [0] * config.semaphore_count
         self.queues = {
-            (core.index, opcode): []
-            for core in config.cores
-            for opcode in Opcode
-            if opcode is not Opcode.HALT
+            (core.index, opcode): [] for core in config.cores for opcode in queue_opcodes(core)
         }
         self.running = {}
         #: For each core the tiles that have been brought and not taken, and how many may be.
@@ -144,7 +150,10 @@ class _Interpreter:
         if any(self.tiles):
             raise FunctionalError("deadlock: weight tiles are left that no MATMUL takes")
         left = {number: count for number, count in enumerate(self.semaphores) if count}
-        return InterpreterResult(self.machine.flags, left, self.position, self.overlap)
+        rejected = [self.machine.vector[core].rejected for core in self.machine.vector]
+        return InterpreterResult(
+            self.machine.flags, left, self.position, self.overlap, tuple(rejected)
+        )
 
     def _weight(self, choice):
         if choice not in self.preference:
@@ -196,8 +205,9 @@ class _Interpreter:
         except ValueError as error:
             raise FunctionalError(f"command {self.position}: {error}") from error
         used = fields["wait"] | fields["signal"]
-        if used >> self.config.semaphore_count or fields["core"] >= len(self.config.cores):
-            raise FunctionalError(f"command {self.position}: no such core or semaphore")
+        known = opcode is Opcode.HALT or (fields["core"], opcode) in self.queues
+        if used >> self.config.semaphore_count or not known:
+            raise FunctionalError(f"command {self.position}: no such core, engine or semaphore")
         return opcode, fields
 
     def _dispatch(self, key):

@@ -50,8 +50,8 @@ def test_copy():
         ({"buffer_address": 1 << 23}, "core 0 does not reach memory 1"),
         ({"run_bytes": 24, "row_bytes": 16}, "run_bytes is no multiple of row_bytes"),
         ({"wait": 2}, "deadlock: waiting commands 0"),
-        ({"wait": 1 << 16}, "no such core or semaphore"),
-        ({"core": 1}, "no such core or semaphore"),
+        ({"wait": 1 << 16}, "no such core, engine or semaphore"),
+        ({"core": 1}, "no such core, engine or semaphore"),
     ],
 )
 def test_bad_loads(changes, message):

@@ -8,10 +8,11 @@ from torch.nn import functional
 from golden import training_bounds
 from golden.formats import BF16, FLOAT32, FP16
 from golden.loss import cross_entropy, logarithm, mean_squared_error
+from golden.loss_command import Loss, LossMachine
 from golden.numerics import Flags, decode, encode
 from golden.post import max_f32
 from golden.running_error import Estimate, worst_excess
-from golden.vector import VectorUnit
+from golden.vector import VectorUnit, constant
 
 NAN, INF = FLOAT32.nan, FLOAT32.infinity
 SHAPES = [(1, 1), (1, 2), (3, 10), (7, 5), (32, 10), (5, 33)]
@@ -166,6 +167,33 @@ def test_correct_answers(rng):
         for label in range(3):
             result = cross_entropy(BF16, np.array([logits], np.uint32), np.array([label]))
             assert result.correct == (label == place), (logits, label)
+
+
+@pytest.mark.parametrize("loss", Loss)
+def test_commands_of_a_batch(rng, loss):
+    """A batch that is cut into commands, with the scales of the whole, is the whole batch."""
+    x, y = random_logits(rng, (11, 5)), random_logits(rng, (11, 5))
+    labels = rng.integers(0, 5, 11)
+    if loss == Loss.CROSS_ENTROPY:
+        targets, whole, scales = labels, cross_entropy(BF16, x, labels), (1 / 11, 1 / 11)
+    else:
+        targets, whole, scales = y, mean_squared_error(BF16, x, y), (2 / 55, 1 / 55)
+    names = ("gradient_scale", "value_scale")
+    command = {"loss": loss} | dict(zip(names, map(constant, scales), strict=True))
+    machine = LossMachine(fmt=BF16)
+    with pytest.raises(ValueError, match="begins with a command with first"):
+        machine.run(command | {"first": 0, "last": 1}, x, targets)
+    for _batch in range(2):
+        gradients = []
+        for begin, end in ((0, 4), (4, 5), (5, 11)):
+            fields = command | {"first": begin == 0, "last": end == 11}
+            gradient, value = machine.run(fields, x[begin:end], targets[begin:end])
+            gradients.append(gradient)
+            assert (value is None) == (end != 11)
+        assert np.array_equal(np.concatenate(gradients), whole.gradient)
+        assert value[0] == whole.value
+        assert decode(FLOAT32, value[1]) == whole.correct
+        assert machine.flags == whole.flags
 
 
 def test_messages():

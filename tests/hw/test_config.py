@@ -28,6 +28,8 @@ RULES = [
     ({"axi_outstanding_reads": 0}, "axi_outstanding_reads must be an integer from "),
     ({"command_queue_depth": 0}, "command_queue_depth must be an integer from "),
     ({"semaphores": 17}, "semaphores must be an integer from 10 to 16, not 17"),
+    ({"training": 1}, "training must be true or false, not 1"),
+    ({"training": "no"}, "training must be true or false, not 'no'"),
     (
         {"post_lanes": 5},
         "post_lanes must divide rows (12) and columns (15), or be 0, not 5",
@@ -113,6 +115,14 @@ def test_hash_tells_configurations_apart():
 def test_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         make_config().rows = 3
+
+
+def test_training():
+    main, predictor = make_config().cores
+    assert main.has_vector and main.has_loss
+    assert predictor.has_vector and not predictor.has_loss
+    for fields in ({"training": False}, {"operand_format": "int8"}, {"preset": "ulx3s"}):
+        assert not any(c.has_vector or c.has_loss for c in make_config(**fields).cores), fields
 
 
 def test_lut_multiplier_rows():

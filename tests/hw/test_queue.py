@@ -9,10 +9,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect
 from amaranth.sim import Simulator
 
-from hw.commands import HEADER_LAYOUT, Opcode, command_layout, encode
+from hw.commands import HEADER_LAYOUT, QUEUE_OPCODES, Opcode, command_layout, encode
 from hw.config import make_config
 from hw.queue import CHUNK_WIDTH, IN_FLIGHT, CommandQueue, Semaphores, command_chunks
-from hw.sequencer import QUEUE_OPCODES
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 OPCODE = Opcode.STORE

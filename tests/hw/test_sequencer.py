@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from hw.commands import COMMANDS, HEADER_LAYOUT, Opcode, encode
+from hw.commands import COMMANDS, HEADER_LAYOUT, QUEUE_OPCODES, Opcode, encode
 from hw.config import make_config
 from hw.errors import ErrorCode
 from hw.queue import CHUNK_WIDTH, command_chunks
 from hw.registers import Unit
-from hw.sequencer import QUEUE_OPCODES, Sequencer
+from hw.sequencer import Sequencer
 from verif.sequencer_bench import ADDRESS, patched, simulate, values_of
 
 BASELINE = make_config(variant="baseline", preset="tiny")
@@ -28,8 +28,8 @@ def test_random_programs(config, seed):
             program, expected = [], []
             masks = (1 << config.semaphore_count) - 1
             for _ in range(25):
-                opcode = rng.choice(QUEUE_OPCODES)
-                core = rng.randrange(len(config.cores))
+                number = rng.randrange(bench.queues)
+                core, opcode = bench.dut.queues[number]
                 header = {
                     "core": core,
                     "wait": rng.getrandbits(32) & masks,
@@ -38,7 +38,6 @@ def test_random_programs(config, seed):
                 command = encode(opcode, **header, **values_of(opcode, rng))
                 bits = CHUNK_WIDTH * command_chunks(opcode)
                 body = (int.from_bytes(command, "little") % (1 << bits)) >> HEADER_LAYOUT.size
-                number = len(QUEUE_OPCODES) * core + QUEUE_OPCODES.index(opcode)
                 expected.append((number, header["wait"], header["signal"], body))
                 program.append(command)
             # A pattern of its own for every queue.
@@ -113,10 +112,42 @@ def test_every_field_may_have_any_legal_value(opcode):
     simulate(BASELINE, process)
 
 
+@pytest.mark.parametrize(
+    ("fields", "cores", "missing"),
+    [
+        ({}, 2, [(Opcode.LOSS, 1)]),
+        ({"training": False}, 1, [(Opcode.VECTOR, 0), (Opcode.LOSS, 0)]),
+        (
+            {"operand_format": "int8"},
+            2,
+            [(o, c) for o in QUEUE_OPCODES[-2:] for c in (0, 1)],
+        ),
+    ],
+    ids=["LOSS on core 1", "forward only", "int8"],
+)
+def test_opcodes_that_a_core_does_not_execute(fields, cores, missing):
+    """They are undefined there, whatever their fields hold, and defined elsewhere."""
+    variant = "max" if cores == 2 else "baseline"
+    config = make_config(variant=variant, preset="tiny", **fields)
+
+    async def process(bench):
+        for core in range(cores):
+            for opcode in QUEUE_OPCODES:
+                errors = await bench.run([encode(opcode, core=core, **values_of(opcode)), HALT])
+                expected = []
+                if (opcode, core) in missing:
+                    expected = [(ErrorCode.UNDEFINED_COMMAND, Unit.SEQUENCER, ADDRESS)]
+                assert errors == expected, f"{opcode.name} on core {core}: {errors}"
+                queues = [bench.dut.queues[number] for number, *_ in bench.pushed]
+                assert queues == ([] if expected else [(core, opcode)])
+
+    simulate(config, process)
+
+
 def test_undefined_opcodes(seed):
     async def process(bench):
         undefined = [code for code in range(256) if code not in set(Opcode)]
-        codes = {0, 7, 8, 0x81, 0x82, 255, *random.Random(seed).sample(undefined, 30)}
+        codes = {0, 9, 10, 0x81, 0x82, 255, *random.Random(seed).sample(undefined, 30)}
         for code in sorted(codes):
             # Whatever else is wrong with it.
             command = code.to_bytes(1, "little") + bytes([0xFF] * 63)

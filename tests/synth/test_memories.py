@@ -2,10 +2,10 @@
 
 import pytest
 
+from hw.commands import queue_opcodes
 from hw.config import make_config
 from hw.queue import CHUNK_WIDTH, command_chunks
 from hw.ram import BlockRam
-from hw.sequencer import QUEUE_OPCODES
 from rtl_gen.generate import accelerator_verilog
 from synth.errors import ToolError
 from synth.memories import list_memories, macro_bits, memories_of
@@ -23,14 +23,15 @@ def test_tiny_accelerator():
         ("predictor memory", 1): (1, 2048, 64, 64),
         ("accumulators, core 0", 0): (2, 64, 128, 128),
         ("accumulators, core 1", 1): (2, 128, 128, 128),
+        ("registers of LOSS, core 0", 0): (1, 32, 32, 32),
     }
     queues = [m for m in macros if m not in others]
     assert {(m.purpose, m.core) for m in queues} == {
         (f"command queues, core {core}", core) for core in (0, 1)
     }
     depth = config.command_queue_depth
-    assert sum(m.bits for m in queues) == 2 * depth * CHUNK_WIDTH * sum(
-        command_chunks(opcode) for opcode in QUEUE_OPCODES
+    assert sum(m.bits for m in queues) == depth * CHUNK_WIDTH * sum(
+        command_chunks(opcode) for core in config.cores for opcode in queue_opcodes(core)
     )
     assert macros[0].bits == 2048 * 64
     assert macro_bits(macros)["global buffer"] == 2 * 512 * 64
