@@ -8,10 +8,13 @@ from hw.commands import POST_OUTPUT_LOOPS, Init, Opcode, Pool
 from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.formats import FLOAT32
 
+from .errors import CompileError
 from .fields import dma_fields
 from .memory import transfers
 from .recorder import Recorder, Region
 from .scratch import Block, NoRoom, Scratch
+from .vector_commands import VectorCommands
+from .view import View
 
 __all__ = ["CoreProgram", "Job", "Need"]
 
@@ -43,12 +46,18 @@ class CoreProgram:
     core : CoreConfig
     recorder : Recorder
         that of the whole program
+
+    Members
+    -------
+    scratch : Scratch, its memory
+    vector : VectorCommands
     """
 
     def __init__(self, config, core, recorder: Recorder):
         self.config, self.core, self.recorder = config, core, recorder
         self.scratch = Scratch(config, core.memories[0])
         self.granule = config.granule_bytes
+        self.vector = VectorCommands(core, self._vector)
         self._bank = 0
 
     def words(self, tensor, channels=None):
@@ -72,6 +81,11 @@ class CoreProgram:
             lambda block: self.load(tensor, box, block),
         )
 
+    def result(self, tensor, *box, wide=False):
+        """Room for the same box, which a job writes; ``wide`` as in :meth:`view`."""
+        chunks = self.core.chunks_per_wide if wide and tensor.kind != "float32" else 1
+        return Need(object(), chunks * self.need(tensor, *box).words)
+
     def load(self, tensor, box, block, first=0):
         """LOADs of a box of ``tensor`` into words from ``first`` on."""
         for move in transfers(tensor, *box, self.core.word_bytes):
@@ -84,7 +98,11 @@ class CoreProgram:
             )
 
     def store(self, tensor, box, block, first=0):
-        """STOREs of words from ``first`` on into a box of ``tensor``."""
+        """STOREs of words from ``first`` on into a box of ``tensor``.
+
+        Copies of it in other blocks are old then.
+        """
+        self.scratch.drop_keys(lambda key: _is_part(key, tensor, box), apart_from=block)
         for move in transfers(tensor, *box, self.core.word_bytes):
             self.recorder.emit(
                 Opcode.STORE,
@@ -100,7 +118,7 @@ class CoreProgram:
         """
         ready, queue = None, list(jobs)
         for number, job in enumerate(queue):
-            blocks = ready or self._acquire(job)
+            blocks = ready or self._acquire_packed(job)
             ready = None
             if number + 1 < len(queue):
                 with contextlib.suppress(NoRoom):
@@ -109,14 +127,23 @@ class CoreProgram:
             for block in blocks:
                 self.scratch.release(block)
 
-    def _acquire(self, job):
+    def _acquire_packed(self, job):
+        """The same without regard to banks, from the first word on, if it does not fit else."""
+        try:
+            return self._acquire(job)
+        except NoRoom:
+            self.scratch.rewind()
+            return self._acquire(job, packed=True)
+
+    def _acquire(self, job, *, packed=False):
         """Blocks of a job's needs; all loads come when all have room."""
         blocks, missing = [], []
         try:
             for need in job.needs:
                 block = self.scratch.find(need.key)
                 if block is None:
-                    block = self.scratch.take(need.words, apart=blocks, key=need.key)
+                    apart = () if packed else blocks
+                    block = self.scratch.take(need.words, apart=apart, key=need.key)
                     missing.append((need, block))
                 blocks.append(block)
         except NoRoom:
@@ -128,6 +155,32 @@ class CoreProgram:
             if need.load is not None:
                 need.load(block)
         return blocks
+
+    # Maps ------------------------------------------------------------------------------------
+
+    def view(self, block, tensor, images, rows, columns, channels=None, *, wide=False):
+        """A box of a tensor as it lies in a block, pixel after pixel; ``wide`` as float32 whatever
+        the tensor is.
+
+        Raises
+        ------
+        CompileError
+            if a float32 pixel is not ``chunks_per_wide`` times as many words as one of operands.
+        """
+        begin, end = channels or (0, tensor.pitch)
+        chunks = self.core.chunks_per_wide if tensor.kind == "float32" else 1
+        words, rest = divmod(self.words(tensor, channels), chunks)
+        if rest:
+            raise CompileError(
+                f"{tensor.name}: {min(end, tensor.pitch) - begin} float32 numbers are no multiple "
+                f"of {chunks} words; the pitch must be one of compiler.parameters.channel_pitch"
+            )
+        chunks = self.core.chunks_per_wide if wide else chunks
+        shape = (*(b - a for a, b in (images, rows, columns)), min(end, tensor.shape[3]) - begin)
+        return View.dense(block, shape, words, chunks=chunks)
+
+    def _vector(self, fields, reads, writes):
+        self.recorder.emit(Opcode.VECTOR, fields, reads=reads, writes=writes, core=self.core.index)
 
     # Products --------------------------------------------------------------------------------
 
@@ -202,6 +255,13 @@ class CoreProgram:
             "channels": min(core.columns, channels - first),
             "out_group": group,
         }
+
+
+def _is_part(key, tensor, box):
+    """Whether ``key`` is that of a box of ``tensor`` that has something in common with ``box``."""
+    if not isinstance(key, tuple) or key[0] != tensor.name:
+        return False
+    return all(a < d and c < b for (a, b), (c, d) in zip(key[1:], box, strict=True))
 
 
 def _dram(move):

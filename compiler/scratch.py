@@ -107,9 +107,14 @@ class Scratch:
                 if not block.users:
                     self._remove(block)
 
-    def drop_keys(self, wanted):
-        """The same for all contents whose key is ``wanted``, a function."""
-        self.drop([block for key, block in self._known.items() if wanted(key)])
+    def drop_keys(self, wanted, *, apart_from=None):
+        """The same for all contents whose key is ``wanted``, a function; but not for one block."""
+        blocks = [block for key, block in self._known.items() if wanted(key)]
+        self.drop(block for block in blocks if block is not apart_from)
+
+    def rewind(self):
+        """The next turn begins at the first word."""
+        self._cursor = 0
 
     def _remove(self, block):
         self._blocks.remove(block)

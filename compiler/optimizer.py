@@ -1,0 +1,118 @@
+"""Update of a parameter in DRAM."""
+
+from functools import partial
+
+from hw.vector_command import Watch
+
+from .core_program import CoreProgram, Job, Need
+from .derived import Derived
+from .errors import CompileError
+from .pieces import MOST_WORDS, boxes
+from .view import View
+
+__all__ = ["update"]
+
+
+def update(program: CoreProgram, parameter, *, decay, momentum, rate):
+    """Stochastic gradient descent with momentum and weight decay, in place, and the operand copy.
+
+    With the guard on, an infinity or NaN anywhere in the gradient leaves all of the parameter as it
+    was. Between the groups of a grouped convolution the gradient counts as +0.
+
+    Parameters
+    ----------
+    parameter : :class:`~compiler.parameters.StoredParameter` with ``master``, ``velocity`` and
+        ``gradient``, of any one shape, perhaps ``operands`` and ``mask``
+    decay, momentum, rate : :class:`~compiler.view.Coefficient` or numbers
+
+    Raises
+    ------
+    CompileError
+        if a row of the parameter does not fit into the buffer.
+    """
+    _Update(program, parameter.tensors, decay, momentum, rate).write()
+
+
+class _Update:
+    def __init__(self, program, tensors, decay, momentum, rate):
+        self.program, self.tensors = program, tensors
+        self.decay, self.momentum, self.rate = decay, momentum, rate
+        self.master, self.velocity, self.gradient = (
+            tensors[role] for role in ("master", "velocity", "gradient")
+        )
+        self.operands, self.mask = tensors.get("operands"), tensors.get("mask")
+        self.masked = Derived(program)
+
+    def write(self):
+        program, name = self.program, self.master.name
+        # Three float32 rows, and with operands also a copy and a mask.
+        words = 3 * program.words(self.master)
+        words += sum(program.words(part) for part in (self.operands, self.mask) if part)
+        # Behind the gradient: what the watching command writes.
+        most = (program.scratch.words - program.words(self.master)) // words
+        most = min(most, MOST_WORDS // program.words(self.master))
+        if most < 1:
+            raise CompileError(
+                f"parameter {name}: a row of its numbers takes {words} words, which do not fit "
+                f"into the buffer ({program.scratch.words} words)"
+            )
+        pieces = boxes(self.master.shape, max(1, most // 2))
+        jobs = []
+        for number, box in enumerate(pieces):
+            needs = (Need(object(), program.words(self.master)), *self._gradient(box))
+            jobs.append(Job(needs, partial(self._watch, box, number == 0)))
+        # What was loaded last is still there.
+        jobs += [self._step_job(box) for box in reversed(pieces)]
+        program.run(jobs)
+        self.masked.drop()
+
+    def _gradient(self, box):
+        """Needs of the gradient, and of its mask."""
+        if self.mask is None:
+            return [self.program.need(self.gradient, *box)]
+        mask = self.program.need(self.mask, (0, 1), (0, 1), box[2])
+        return [self.masked.need(self.gradient, *box), mask]
+
+    def _gradient_view(self, box, block, mask=None):
+        """The gradient, with +0 between the groups."""
+        program = self.program
+        view = program.view(block, self.gradient, *box)
+        if mask is not None:
+            where = program.view(mask, self.mask, (0, 1), (0, 1), box[2])
+            self.masked.make(block, lambda: program.vector.mask(view, view, where))
+        return view
+
+    def _watch(self, box, first, sink, gradient, mask=None):
+        view = self._gradient_view(box, gradient, mask)
+        # Reads only: all steps write the same zeros.
+        nothing = View.dense(sink, (1, 1, 1, view.shape[3]), view.words)
+        watch = Watch.FIRST if first else Watch.MORE
+        self.program.vector.emit(nothing, 0.0, view, watch=watch, over=view)
+        self.program.scratch.drop([sink])
+
+    def _step_job(self, box):
+        program = self.program
+        needs = [program.need(part, *box) for part in (self.master, self.velocity)]
+        if self.operands is not None:
+            needs.append(program.result(self.operands, *box))
+        return Job((*needs, *self._gradient(box)), partial(self._step, box))
+
+    def _step(self, box, master, velocity, *blocks):
+        program, vector = self.program, self.program.vector
+        out, blocks = (None, blocks) if self.operands is None else (blocks[0], blocks[1:])
+        g = self._gradient_view(box, *blocks)
+        w, v = (
+            program.view(block, tensor, *box)
+            for block, tensor in ((master, self.master), (velocity, self.velocity))
+        )
+        # In place, so that the gradient is not what it was.
+        program.scratch.drop([blocks[0]])
+        vector.scale_add(g, w, self.decay, g, guarded=1)
+        vector.scale_add(v, v, self.momentum, g, guarded=1)
+        vector.scale_add(w, v, self.rate, w, negate_product=1, guarded=1)
+        for block, tensor in ((master, self.master), (velocity, self.velocity)):
+            program.store(tensor, (*box, (0, tensor.pitch)), block)
+        if out is not None:
+            vector.copy(program.view(out, self.operands, *box), w)
+            program.store(self.operands, (*box, (0, self.operands.pitch)), out)
+            program.scratch.drop([out])

@@ -1,0 +1,128 @@
+"""Pooling layers in training, from DRAM to DRAM.
+
+All geometry is pairs (vertical, horizontal). Every function raises
+:class:`~compiler.errors.CompileError` if a row of what it writes, with the rows that belong to it,
+does not fit into the buffer.
+"""
+
+from hw.vector_command import Carry, Condition, Factor, Term
+
+from .core_program import CoreProgram, Need
+from .slabs import Part, Role, run_slabs
+from .view import View
+from .windows import Windows
+
+__all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward"]
+
+
+def max_pool(program: CoreProgram, x, y, places, *, kernel, stride, padding=(0, 0)):
+    """``y``: the maximum of every window; ``places``: where it is, ``kh * KW + kw`` as an operand.
+
+    The first of the largest elements; of several NaN the last.
+    """
+    windows = _windows(x, y, kernel, stride, padding)
+    vector = program.vector
+
+    def work(slab, best, index, pixels):
+        vector.fill(best, float("-inf"))
+        # Minus infinity is not larger than what is there already: the first place is given.
+        for place, outputs in windows.first_places(slab.outputs):
+            vector.fill(index[:, *outputs], place)
+        for place, outputs, lines in windows.places(slab.outputs, slab.lines):
+            old, where, value = best[:, *outputs], index[:, *outputs], pixels[:, *lines]
+            vector.emit(
+                where, value, old, where, term=Term.IMMEDIATE, immediate=place,
+                condition=Condition.GREATER, carry=Carry.Z, keep=1,
+            )  # fmt: skip
+            vector.emit(old, value, old, condition=Condition.GREATER, carry=Carry.Y, keep=1)
+
+    parts = [Part(y, False, Role.WRITE), Part(places, False, Role.WRITE), Part(x, True)]
+    run_slabs(program, windows, parts, work)
+
+
+def max_pool_backward(program: CoreProgram, dy, places, dx, *, kernel, stride, padding=(0, 0)):
+    """``dx``: every pixel adds ``dy`` of the windows whose maximum it is."""
+
+    def term(o, gradient, before, place, index):
+        program.vector.emit(
+            o, gradient, before, index, term=Term.ADD, immediate=place,
+            condition=Condition.EQUAL, carry=Carry.Y, keep=1,
+        )  # fmt: skip
+
+    _scatter(program, _windows(dx, dy, kernel, stride, padding), [dy, places], dx, term)
+
+
+def average_pool(program: CoreProgram, x, y, *, kernel, stride):
+    """``y``: the sum of every window, place by place, times a constant."""
+    windows = _windows(x, y, kernel, stride, (0, 0))
+    vector, share = program.vector, 1.0 / windows.count
+
+    def work(slab, out, sums, pixels):
+        places = windows.places(slab.outputs, slab.lines)
+        first, *others = (pixels[:, *lines] for *_, lines in places)
+        for part in others[:-1]:
+            first = vector.add(sums, first, part)
+        if others:
+            vector.emit(out, first, others[-1], share, term=Term.ADD, factor=Factor.Z)
+        else:
+            vector.scale(out, first, share)
+
+    parts = [Part(y, False, Role.WRITE), Part(y, False, Role.SUMS), Part(x, True)]
+    run_slabs(program, windows, parts, work)
+
+
+def average_pool_backward(program: CoreProgram, dy, dx, *, kernel, stride):
+    """``dx``: every pixel adds the shares of its windows."""
+    windows = _windows(dx, dy, kernel, stride, (0, 0))
+
+    def term(o, gradient, before, _):
+        program.vector.scale_add(o, gradient, 1.0 / windows.count, before)
+
+    _scatter(program, windows, [dy], dx, term)
+
+
+def _windows(x, y, kernel, stride, padding):
+    return Windows(
+        size=x.shape[1:3], outputs=y.shape[1:3], kernel=kernel, stride=stride, padding=padding
+    )
+
+
+def _scatter(program, windows, inputs, dx, term):
+    """Add to every pixel of ``dx``, from +0 on, what its windows bring, and round once.
+
+    ``term(o, gradient, before, place, *others)``, on views of ``inputs``, leaves in ``o`` the sum
+    ``before`` with what one place of the windows adds.
+    """
+    vector = program.vector
+
+    def overlapping(slab, out, *views):
+        *views, sums = views
+        vector.fill(sums, 0.0)
+        for place, outputs, lines in reversed(windows.places(slab.outputs, slab.lines)):
+            before = sums[:, *lines]
+            term(before, views[0][:, *outputs], before, place, *(v[:, *outputs] for v in views[1:]))
+        vector.copy(out, sums)
+
+    def apart(slab, out, *views):
+        *views, zero = views
+        places = windows.places(slab.outputs, slab.lines)
+        pixels = [out[:, *lines] for *_, lines in places]
+        if sum(part.size for part in pixels) < out.size:
+            vector.fill(out, 0.0)
+        vector.fill(zero, 0.0)
+        for (place, outputs, _), o in zip(places, pixels, strict=True):
+            term(o, views[0][:, *outputs], zero, place, *(v[:, *outputs] for v in views[1:]))
+
+    parts = [Part(dx, True, Role.WRITE), *(Part(part, False) for part in inputs)]
+    if windows.apart:
+        # A pixel has at most one window: its sum begins with +0 and ends there.
+        words, chunks = program.words(dx), program.core.chunks_per_wide
+        shape = (1, 1, 1, dx.shape[3])
+        zero = (
+            Need(object(), words * chunks),
+            lambda block: View.dense(block, shape, words, chunks=chunks),
+        )
+        run_slabs(program, windows, parts, apart, cut_map=True, constants=[zero])
+    else:
+        parts.append(Part(dx, True, Role.SUMS))
+        run_slabs(program, windows, parts, overlapping, cut_map=True)
