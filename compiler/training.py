@@ -16,12 +16,9 @@ from .memory import Tensor, round_up
 from .parameters import pack_state, unpack_state
 from .program import encode_commands
 from .recorder import Recorder
-from .training_steps import TrainingSteps
+from .training_steps import COEFFICIENTS, TrainingSteps
 
 __all__ = ["COEFFICIENTS", "TrainingProgram", "compile_training"]
-
-#: What the coefficient registers hold, by number.
-COEFFICIENTS = ("rate", "momentum", "decay")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,10 +162,6 @@ def compile_training(
     for step in graph.steps:
         first = len(commands) + len(program.recorder)
         step.write(program, tensors)
-        program.scratch.drop_keys(
-            # What has been written is no longer what is in the buffer.
-            lambda key, step=step: isinstance(key, tuple) and key[0] in step.writes
-        )
         if separate:
             commands += program.recorder.link()
             program = CoreProgram(config, config.cores[0], Recorder(config))

@@ -5,18 +5,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm, prod
 
-from . import vector_layers
 from .convolution import Convolution
+from .elementwise import add, relu, relu_backward, sum_gradients
 from .errors import CompileError
 from .forward import forward
 from .graph import backward_order, learning, readers
 from .input_gradient import input_gradient
 from .loss import loss_commands
 from .memory import Tensor, round_up
+from .optimizer import update
 from .parameters import channel_pitch, stored_parameters
+from .pooling import average_pool, average_pool_backward, max_pool, max_pool_backward
+from .view import Coefficient
 from .weight_gradient import weight_gradient
 
-__all__ = ["LOSSES", "Step", "TrainingSteps"]
+__all__ = ["COEFFICIENTS", "LOSSES", "Step", "TrainingSteps"]
+
+#: What the coefficient registers hold, by number.
+COEFFICIENTS = ("rate", "momentum", "decay")
 
 LOSSES = ("cross_entropy", "mean_squared_error")
 
@@ -177,7 +183,7 @@ class TrainingSteps:
         self.maps[layer.name] = self._map(layer)
         product = self._product(layer)
         reads = (product.x, product.weights, product.bias)
-        self._add(layer.name, "forward", vector_layers.depthwise, product, reads=reads,
+        self._add(layer.name, "forward", depthwise, product, reads=reads,
                   writes=[product.y])  # fmt: skip
 
     def _forward_batch_norm(self, layer, sources):
@@ -192,24 +198,24 @@ class TrainingSteps:
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
         parameters = [role for name in names for role in self._roles(name, "master")]
         self._add(
-            layer.name, "forward", vector_layers.batch_norm,
+            layer.name, "forward", batch_norm,
             sources[0], output, *parameters, *saved,
             reads=[sources[0], *parameters], writes=[output, *parameters[2:], *saved],
             epsilon=layer.module.eps, momentum=layer.module.momentum, relu=relu,
         )  # fmt: skip
 
     def _forward_relu(self, layer, sources):
-        self._simple(layer, sources, vector_layers.relu)
+        self._simple(layer, sources, relu)
 
     def _forward_add(self, layer, sources):
-        self._simple(layer, sources, vector_layers.add)
+        self._simple(layer, sources, add)
 
     def _forward_average_pool(self, layer, sources):
-        self._simple(layer, sources, vector_layers.average_pool, **layer.options)
+        self._simple(layer, sources, average_pool, **layer.options)
 
     def _forward_max_pool(self, layer, sources):
         places = self._map(layer, f"{layer.name}.places")
-        self._simple(layer, sources, vector_layers.max_pool, places, **layer.options)
+        self._simple(layer, sources, max_pool, places, **layer.options)
 
     def _simple(self, layer, sources, function, *more, **options):
         output = self.maps[layer.name] = self._map(layer)
@@ -281,9 +287,9 @@ class TrainingSteps:
     def _backward_depthwise(self, layer, dy, goal):
         product = self._product(layer)
         if self._gradient_map(layer, goal):
-            self._add(layer.name, "input gradient", vector_layers.depthwise_input_gradient,
+            self._add(layer.name, "input gradient", depthwise_input_gradient,
                       product, dy, goal, reads=[dy, product.weights], writes=[goal])  # fmt: skip
-        self._weight_gradient(layer, product, dy, vector_layers.depthwise_weight_gradient)
+        self._weight_gradient(layer, product, dy, depthwise_weight_gradient)
 
     def _weight_gradient(self, layer, product, dy, function):
         gradients = [
@@ -299,8 +305,9 @@ class TrainingSteps:
             names = [tensor.name for tensor in tensors.values()]
             changed = [tensor.name for role, tensor in tensors.items()
                        if role not in ("gradient", "mask")]  # fmt: skip
-            self._add(name, "update", vector_layers.update, partial(_place, self.parameters[name]),
-                      reads=names, writes=changed)  # fmt: skip
+            registers = {name: Coefficient(index=index) for index, name in enumerate(COEFFICIENTS)}
+            self._add(name, "update", update, partial(_place, self.parameters[name]),
+                      reads=names, writes=changed, **registers)  # fmt: skip
 
     def _backward_batch_norm(self, layer, dy, goal):
         x = self.maps[layer.inputs[0]]
@@ -310,7 +317,7 @@ class TrainingSteps:
         ]
         self._gradient_map(layer, goal)
         self._add(
-            layer.name, "backward", vector_layers.batch_norm_backward,
+            layer.name, "backward", batch_norm_backward,
             x, dy, goal, *saved, *gradients,
             reads=[x, dy, *saved], writes=[goal, *gradients],
         )  # fmt: skip
@@ -318,23 +325,23 @@ class TrainingSteps:
 
     def _backward_relu(self, layer, dy, goal):
         y = self.maps[layer.name]
-        self._add(layer.name, "backward", vector_layers.relu_backward, dy, y,
+        self._add(layer.name, "backward", relu_backward, dy, y,
                   self._gradient_map(layer, goal), reads=[dy, y], writes=[goal])  # fmt: skip
 
     def _backward_max_pool(self, layer, dy, goal):
         places = f"{layer.name}.places"
-        self._add(layer.name, "backward", vector_layers.max_pool_backward, dy, places,
+        self._add(layer.name, "backward", max_pool_backward, dy, places,
                   self._gradient_map(layer, goal), reads=[dy, places], writes=[goal],
                   **layer.options)  # fmt: skip
 
     def _backward_average_pool(self, layer, dy, goal):
-        self._add(layer.name, "backward", vector_layers.average_pool_backward, dy,
+        self._add(layer.name, "backward", average_pool_backward, dy,
                   self._gradient_map(layer, goal), reads=[dy], writes=[goal],
                   **layer.options)  # fmt: skip
 
 
 def _sum_gradients(program, *tensors):
-    vector_layers.sum_gradients(program, tensors[:-1], tensors[-1])
+    sum_gradients(program, tensors[:-1], tensors[-1])
 
 
 def _place(parameter, tensors):
