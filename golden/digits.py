@@ -20,6 +20,7 @@ __all__ = [
     "Digits",
     "DigitsCNN",
     "INPUT_SHAPE",
+    "NormalizedDigitsCNN",
     "TEST_IMAGES",
     "accuracy",
     "load",
@@ -89,6 +90,27 @@ class DigitsCNN(nn.Sequential):
             nn.ReLU(),
             nn.MaxPool2d(2),
             nn.Conv2d(10, 14, 3, padding=1),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(14 * 2 * 2, CLASSES),
+        )
+
+
+class NormalizedDigitsCNN(nn.Sequential):
+    """:class:`DigitsCNN` with batch normalisation, to be trained from the start."""
+
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(1, 6, 3, padding=1, bias=False),
+            nn.BatchNorm2d(6),
+            nn.ReLU(),
+            nn.Conv2d(6, 10, 3, padding=1, bias=False),
+            nn.BatchNorm2d(10),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(10, 14, 3, padding=1, bias=False),
+            nn.BatchNorm2d(14),
             nn.ReLU(),
             nn.AvgPool2d(2),
             nn.Flatten(),

@@ -39,6 +39,12 @@ def _parser():
     run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
     run.add_argument("--images", type=int, default=200, help="of digits (default: 200)")
+    run.add_argument(
+        "--batches", type=int, default=40, help="of train-digits (default: 40; --quick: 3)"
+    )
+    run.add_argument(
+        "--batch-size", type=int, default=16, help="images in each of them (default: 16)"
+    )
     run.add_argument("--format", choices=tuple(FORMATS), help="operand format")
     _add_settings(run)
     run.add_argument("--quick", action="store_true", help="fewer and smaller runs of each case")
@@ -96,7 +102,8 @@ def _settings(options):
 
 
 def _run(options, settings, console):
-    from verif.cases import CASES, Options
+    from verif.cases import CASES, Options, TrainingStep
+    from verif.train_digits import print_training
 
     if options.list:
         for name, case in CASES.items():
@@ -113,6 +120,8 @@ def _run(options, settings, console):
         settings=settings,
         seed=options.seed,
         images=options.images,
+        batches=options.batches,
+        batch_size=options.batch_size,
         quick=options.quick,
         stalls=options.stalls,
         waves=options.waves,
@@ -133,8 +142,11 @@ def _run(options, settings, console):
             if step is None:
                 break
             steps.append(step)
-            report.print_step(console, step)
-            if not step.execution.passed:
+            if isinstance(step, TrainingStep):
+                print_training(console, step.name, step.training)
+            else:
+                report.print_step(console, step)
+            if not step.passed:
                 failures.append(step.name)
     if names == ["digits"] and steps:
         report.print_digits(console, steps)

@@ -12,9 +12,10 @@ from hw.config import VARIANTS, AdaGPConfig, make_config
 from verif.digits import run_digits
 from verif.execute import Execution, execute
 from verif.networks import random_network, special_images, with_specials
+from verif.train_digits import DigitsTraining, train_digits
 from verif.workload import Workload, prepare
 
-__all__ = ["CASES", "Case", "Options", "Step"]
+__all__ = ["CASES", "Case", "Options", "Step", "TrainingStep"]
 
 #: Sizes at which nothing divides anything, with memories that the networks do not fit into.
 RAGGED = {
@@ -40,6 +41,8 @@ class Options:
     settings: dict = field(default_factory=dict)
     seed: int = 1
     images: int = 200
+    batches: int = 40
+    batch_size: int = 16
     quick: bool = False
     stalls: bool = False
     waves: bool = False
@@ -66,6 +69,22 @@ class Step:
     execution: Execution
     notes: str = ""
 
+    @property
+    def passed(self):
+        return self.execution.passed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingStep:
+    """One simulation in which a network learns."""
+
+    name: str
+    training: DigitsTraining
+
+    @property
+    def passed(self):
+        return self.training.result.passed
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -86,6 +105,21 @@ def _digits(options):
             notes=f"{images} images, accuracy: RTL {result.rtl_accuracy:.2%}, "
             f"golden {result.golden_accuracy:.2%}, torch float32 {result.torch_accuracy:.2%}",
         )
+
+
+def _train_digits(options):
+    batches = min(options.batches, 3) if options.quick else options.batches
+    stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
+    for variant in options.variants:
+        training = train_digits(
+            options.config(variant),
+            batches=batches,
+            images=options.batch_size,
+            seed=options.seed,
+            report=options.report,
+            **stalls,
+        )
+        yield TrainingStep(name=f"train-digits {variant}", training=training)
 
 
 def _images(shape, seed):
@@ -200,6 +234,9 @@ def _describe(model, shape):
 
 CASES = {
     "digits": Case(description="a trained CNN reads handwritten digits", run=_digits),
+    "train-digits": Case(
+        description="a CNN with batch normalisation learns to read digits", run=_train_digits
+    ),
     "ragged": Case(description="random networks on sizes that divide by nothing", run=_ragged),
     "large": Case(description="layers larger than every on-chip memory", run=_large),
     "stalls": Case(description="random networks on a memory that pauses and is late", run=_stalls),

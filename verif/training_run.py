@@ -91,10 +91,20 @@ class TrainingRun:
     batches : list of :class:`Batch`, all of the same size
     loss, guard : see :func:`compiler.training.compile_training`, :class:`golden.training.Training`
     reuse : False keeps all maps and gradients of the last batch, and compares them as well
+    report : called with a line of text now and then
     """
 
     def __init__(
-        self, model, config, input_shape, batches, *, loss="cross_entropy", guard=True, reuse=True
+        self,
+        model,
+        config,
+        input_shape,
+        batches,
+        *,
+        loss="cross_entropy",
+        guard=True,
+        reuse=True,
+        report=None,
     ):
         self.model = copy.deepcopy(model).train()
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
@@ -111,7 +121,11 @@ class TrainingRun:
             loss=loss,
             guard=guard,
         )
-        self.expected = [self._step(batch) for batch in self.batches]
+        self.expected = []
+        for number, batch in enumerate(self.batches):
+            self.expected.append(self._step(batch))
+            if report and number % 10 == 9:
+                report(f"golden: {number + 1} of {len(self.batches)} batches")
 
     def _step(self, batch):
         """What golden leaves after a batch: name -> array."""
@@ -287,9 +301,9 @@ class TrainingRun:
         )
         return float(np.mean(trained.predict(images).argmax(1) == labels))
 
-    def torch_accuracy(self, images, labels) -> float:
-        """The same of torch in float32 after the same batches."""
-        model = copy.deepcopy(self.model).train()
+    def torch_training(self, images, labels) -> tuple[list, float]:
+        """Losses of torch in float32 on the same batches, and its accuracy on ``images`` then."""
+        model, losses = copy.deepcopy(self.model).train(), []
         first = self.batches[0].optimizer
         optimizer = torch.optim.SGD(
             model.parameters(),
@@ -305,9 +319,10 @@ class TrainingRun:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            losses.append(float(loss))
         with torch.no_grad():
             outputs = model.eval()(_to_torch(images))
-        return float((outputs.argmax(1).numpy() == labels).mean())
+        return losses, float((outputs.argmax(1).numpy() == labels).mean())
 
 
 def _to_torch(images):

@@ -1,0 +1,121 @@
+"""A CNN with batch normalisation learns to read digits on the generated hardware."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from rich import box
+from rich.table import Table
+
+from golden import digits
+from golden.optimizer import SGD
+from verif.training_run import Batch, TrainingResult, TrainingRun
+
+__all__ = ["DigitsTraining", "digit_batches", "print_training", "train_digits"]
+
+#: The learning rate, and what it is multiplied by in the last third of the batches.
+LEARNING_RATE, LAST_THIRD = 0.1, 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class DigitsTraining:
+    """One configuration's training.
+
+    Members
+    -------
+    result : of the RTL
+    commands, memory_bytes : of the program of one batch
+    images, test_images : in a batch, held out
+    torch_losses : of torch in float32 on the same batches
+    rtl_accuracy, torch_accuracy : on held-out images; that of the RTL's weights and statistics is
+        computed in golden's arithmetic
+    """
+
+    result: TrainingResult
+    commands: int
+    memory_bytes: int
+    images: int
+    test_images: int
+    torch_losses: list
+    rtl_accuracy: float
+    torch_accuracy: float
+
+
+def digit_batches(seed: int, *, batches: int, images: int) -> list[Batch]:
+    """Training images in random order, pass after pass, with a learning rate in two steps."""
+    data = digits.load(seed)
+    rng = np.random.default_rng([seed, 0x7A])
+    passes = -(-batches * images // len(data.train_images))
+    order = np.concatenate([rng.permutation(len(data.train_images)) for _ in range(passes)])
+    result = []
+    for number in range(batches):
+        chosen = order[number * images : (number + 1) * images]
+        late = number >= 2 * batches // 3
+        rate = LEARNING_RATE * (LAST_THIRD if late else 1)
+        result.append(
+            Batch(
+                images=data.train_images[chosen],
+                targets=data.train_labels[chosen],
+                optimizer=SGD(learning_rate=rate, momentum=0.9, weight_decay=1e-4),
+            )
+        )
+    return result
+
+
+def train_digits(config, *, batches, images, seed=1, report=None, **options) -> DigitsTraining:
+    """Train on the RTL; ``options`` go to :meth:`verif.training_run.TrainingRun.simulate`."""
+    data = digits.load(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = digits.NormalizedDigitsCNN()
+    run = TrainingRun(
+        model,
+        config,
+        digits.INPUT_SHAPE,
+        digit_batches(seed, batches=batches, images=images),
+        report=report,
+    )
+    if report:
+        report(f"RTL: {batches} batches of {images} images")
+    result = run.simulate(seed=seed, **options)
+    torch_losses, torch_accuracy = run.torch_training(data.test_images, data.test_labels)
+    return DigitsTraining(
+        result=result,
+        commands=len(run.program.command_list),
+        memory_bytes=run.program.memory_size,
+        images=images,
+        test_images=len(data.test_images),
+        torch_losses=torch_losses,
+        rtl_accuracy=run.accuracy(data.test_images, data.test_labels, result.final),
+        torch_accuracy=torch_accuracy,
+    )
+
+
+def print_training(console, name: str, training: DigitsTraining) -> None:
+    """The loss of every batch beside torch's, and what was compared."""
+    result = training.result
+    table = Table(box=box.SIMPLE, title=f"{name}: {training.commands} commands per batch")
+    for heading in ("batch", "loss RTL", "loss torch", "correct", "cycles"):
+        table.add_column(heading, justify="right")
+    for number, (loss, other, correct, cycles) in enumerate(
+        zip(result.losses, training.torch_losses, result.correct, result.cycles, strict=True), 1
+    ):
+        table.add_row(
+            str(number),
+            f"{loss:.4f}",
+            f"{other:.4f}",
+            f"{correct}/{training.images}",
+            f"{cycles:,}",
+        )
+    console.print(table)
+    for difference in result.differences[:10]:
+        console.print(str(difference), markup=False, highlight=False, soft_wrap=True)
+    verdict = "[green]PASS[/]" if result.passed else "[red]FAIL[/]"
+    console.print(
+        f"{verdict} {name}: {result.compared:,} weights, velocities and statistics, "
+        f"{len(result.differences)} tensors differ from golden; {training.test_images} held-out "
+        f"images: RTL {training.rtl_accuracy:.2%}, torch float32 {training.torch_accuracy:.2%}; "
+        f"{sum(result.cycles) / max(result.seconds, 1e-9) / 1000:.0f} kcycles/s",
+        highlight=False,
+        soft_wrap=True,
+    )
