@@ -336,7 +336,8 @@ class TrainingSteps:
         gradients = [
             self._roles(f"{layer.name}.{name}", "gradient")[0] for name in ("weight", "bias")
         ]
-        self._gradient_map(layer, goal)
+        # Nobody asks for the gradient of images, but it comes along.
+        goal = self._gradient_map(layer, goal or f"{layer.inputs[0]}.gradient")
         self._add(
             layer.name, "backward", batch_norm_backward, norm, dy, goal, *gradients,
             reads=[names["x"], dy, *(names[key] for key in _SAVED)], writes=[goal, *gradients],
