@@ -86,7 +86,7 @@ def test_every_map_and_gradient(rng, seed):
     assert {"map linear", "gradient of conv1", "gradient of conv2.weight"} <= names
 
 
-@pytest.mark.parametrize("network, array", [("residual", "4x4"), ("depthwise", "5x3"),
+@pytest.mark.parametrize(("network", "array"), [("residual", "4x4"), ("depthwise", "5x3"),
                                             ("strided", "4x4")])  # fmt: skip
 def test_blocks_on_the_accelerator(network, array, rng, seed):
     """Three batches on a memory that stalls."""
