@@ -1,11 +1,13 @@
-"""``python -m compiler --show FILE``: print the commands of a program."""
+"""``python -m compiler``: look into programs, and into the training step of a network."""
 
 import argparse
+import importlib
 import os
 import sys
 from pathlib import Path
 
 from hw.commands import COMMAND_BYTES
+from hw.config import PRESETS, VARIANTS, make_config
 
 from .disassemble import disassemble
 from .program import CompiledProgram, ProgramError, is_container
@@ -15,7 +17,9 @@ def main(arguments=None):
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m compiler",
-        description="Look into compiled programs (to compile, call compiler.compile).",
+        description="Look into compiled programs (to compile, call compiler.compile or "
+        "compiler.training.compile_training), or compile a training step and look into that.",
+        allow_abbrev=False,
     )
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument(
@@ -24,14 +28,34 @@ def main(arguments=None):
         help="disassemble a saved program or a raw command stream, one command per line",
     )
     action.add_argument(
-        "--plan", metavar="FILE", help="print memory map, stages and tiles of a saved program"
+        "--plan",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="print memory map, stages and tiles of a saved program; without FILE compile a "
+        "training step of --model and print its steps and memory plan",
     )
+    training = parser.add_argument_group("training step (--plan without FILE)")
+    training.add_argument(
+        "--model", metavar="MODULE:NAME", default="compiler.example:ResidualCNN",
+        help="class or function that makes a torch.nn.Module (default: %(default)s)",
+    )  # fmt: skip
+    training.add_argument(
+        "--input", metavar="C,H,W", help="shape of an image (default: the model's INPUT_SHAPE)"
+    )
+    training.add_argument("--images", type=int, default=16, help="in a batch (%(default)s)")
+    training.add_argument("--loss", default="cross_entropy", help="or mean_squared_error")
+    training.add_argument("--variant", choices=tuple(VARIANTS), default="baseline")
+    training.add_argument("--preset", choices=tuple(PRESETS), default="tiny")
+    training.add_argument("--plot", metavar="FILE.png", help="draw the memory plan, too")
     options = parser.parse_args(arguments)
     try:
         if options.show is not None:
             _show(options.show)
-        else:
+        elif options.plan:
             _plan(options.plan)
+        else:
+            _training(options)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough; keep the interpreter from complaining at its end.
@@ -68,6 +92,40 @@ def _show(path):
         raise
     except ValueError as error:
         raise ProgramError(f"{path}: {error}") from error
+
+
+def _training(options):
+    from .plan_report import draw_plan, print_plan, print_steps
+    from .training import compile_training
+
+    model = _model(options.model)
+    shape = options.input
+    if shape is None:
+        shape = getattr(model, "INPUT_SHAPE", None)
+        if shape is None:
+            raise ValueError(f"{options.model} has no INPUT_SHAPE: give --input C,H,W")
+    else:
+        try:
+            shape = tuple(int(size) for size in shape.split(","))
+        except ValueError:
+            raise ValueError(f"--input must be C,H,W, not {shape!r}") from None
+    config = make_config(variant=options.variant, preset=options.preset)
+    program = compile_training(model, config, shape, images=options.images, loss=options.loss)
+    print_steps(program)
+    print_plan(program.plan)
+    if options.plot:
+        draw_plan(program.plan, options.plot)
+
+
+def _model(name):
+    """What the factory called MODULE:NAME makes; raises ValueError."""
+    module, colon, factory = name.partition(":")
+    if not colon:
+        raise ValueError(f"--model must be MODULE:NAME, not {name!r}")
+    try:
+        return getattr(importlib.import_module(module), factory)()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ValueError(f"--model {name}: {error}") from error
 
 
 def _plan(path):

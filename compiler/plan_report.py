@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["draw_plan", "plan_table", "print_plan", "summary"]
+__all__ = ["draw_plan", "plan_table", "print_plan", "print_steps", "summary"]
 
 #: Colours of kinds in turn; they stay apart for colour-blind readers (Okabe and Ito).
 _COLOURS = (
@@ -41,6 +41,29 @@ def plan_table(plan) -> Table:
             escape(", ".join(plan.neighbours(block.name))),
         )
     return table
+
+
+def print_steps(program, console=None) -> None:
+    """One row for each step of a :class:`~compiler.training.TrainingProgram`."""
+    console = console or Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, justify in (
+        ("step", "right"),
+        ("layer", "left"),
+        ("direction", "left"),
+        ("commands", "right"),
+    ):
+        table.add_column(heading, justify=justify)
+    for number, step in enumerate(program.steps):
+        count = step.last - step.first
+        table.add_row(str(number), escape(step.layer), step.direction, str(count))
+    console.print(table)
+    console.print(
+        f"{len(program.command_list)} commands for a batch of {program.images} images, "
+        f"{program.memory_size:,} bytes of memory with the program",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def summary(plan) -> str:

@@ -6,6 +6,11 @@ from functools import partial
 from math import lcm, prod
 
 from .convolution import Convolution
+from .depthwise import (
+    depthwise,
+    depthwise_input_gradient,
+    depthwise_weight_gradient,
+)
 from .elementwise import add, relu, relu_backward, sum_gradients
 from .errors import CompileError
 from .forward import forward
@@ -13,6 +18,7 @@ from .graph import backward_order, learning, readers
 from .input_gradient import input_gradient
 from .loss import loss_commands
 from .memory import Tensor, round_up
+from .normalization import BatchNorm, batch_norm, batch_norm_backward
 from .optimizer import update
 from .parameters import channel_pitch, stored_parameters
 from .pooling import average_pool, average_pool_backward, max_pool, max_pool_backward
@@ -21,6 +27,8 @@ from .weight_gradient import weight_gradient
 
 __all__ = ["COEFFICIENTS", "LOSSES", "Step", "TrainingSteps"]
 
+#: What batch normalisation keeps for its backward pass.
+_SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number.
 COEFFICIENTS = ("rate", "momentum", "decay")
 
@@ -190,19 +198,33 @@ class TrainingSteps:
         output, relu = self._output(layer)
         self.maps[layer.name] = output
         pitch = channel_pitch(layer.shape[0], self.config)
-        saved = [
+        for name in _SAVED:
             self._tensor(f"{layer.name}.{name}", (1, 1, 1, layer.shape[0]), kind="float32",
-                         pitch=pitch)
-            for name in ("mean", "inverse", "factor")
-        ]  # fmt: skip
-        names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
-        parameters = [role for name in names for role in self._roles(name, "master")]
-        self._add(
-            layer.name, "forward", batch_norm,
-            sources[0], output, *parameters, *saved,
-            reads=[sources[0], *parameters], writes=[output, *parameters[2:], *saved],
-            epsilon=layer.module.eps, momentum=layer.module.momentum, relu=relu,
-        )  # fmt: skip
+                         pitch=pitch)  # fmt: skip
+        norm, names = self._norm(layer, relu)
+        written = [names[key] for key in ("y", "running_mean", "running_variance", *_SAVED)]
+        self._add(layer.name, "forward", batch_norm, norm, reads=names.values(), writes=written)
+
+    def _norm(self, layer, relu):
+        """What makes a batch normalisation's :class:`BatchNorm` of tensors, and their names."""
+        names = {"x": self.maps[layer.inputs[0]], "y": self.maps[layer.name]}
+        for key, name in (
+            ("gamma", "weight"),
+            ("beta", "bias"),
+            ("running_mean", "running_mean"),
+            ("running_variance", "running_var"),
+        ):
+            (names[key],) = self._roles(f"{layer.name}.{name}", "master")
+        names |= {key: f"{layer.name}.{key}" for key in _SAVED}
+        module = layer.module
+
+        def norm(tensors):
+            own = {key: tensors[name] for key, name in names.items()}
+            return BatchNorm(
+                name=layer.name, epsilon=module.eps, momentum=module.momentum, relu=relu, **own
+            )
+
+        return norm, names
 
     def _forward_relu(self, layer, sources):
         self._simple(layer, sources, relu)
@@ -310,16 +332,15 @@ class TrainingSteps:
                       reads=names, writes=changed, **registers)  # fmt: skip
 
     def _backward_batch_norm(self, layer, dy, goal):
-        x = self.maps[layer.inputs[0]]
-        saved = [f"{layer.name}.{name}" for name in ("mean", "inverse", "factor")]
+        norm, names = self._norm(layer, False)
         gradients = [
             self._roles(f"{layer.name}.{name}", "gradient")[0] for name in ("weight", "bias")
         ]
-        self._gradient_map(layer, goal)
+        # Nobody asks for the gradient of images, but it comes along.
+        goal = self._gradient_map(layer, goal or f"{layer.inputs[0]}.gradient")
         self._add(
-            layer.name, "backward", batch_norm_backward,
-            x, dy, goal, *saved, *gradients,
-            reads=[x, dy, *saved], writes=[goal, *gradients],
+            layer.name, "backward", batch_norm_backward, norm, dy, goal, *gradients,
+            reads=[names["x"], dy, *(names[key] for key in _SAVED)], writes=[goal, *gradients],
         )  # fmt: skip
         self._updates(layer)
 

@@ -232,11 +232,20 @@ class TrainingRun:
             dumps.append(bytes(memory))
         return self._result(dumps)
 
-    def simulate(self, *, seed=1, directory=None, **options) -> TrainingResult:
+    def part(self, first, last) -> "TrainingRun":
+        """The same with batches [first, last) only; begins with the weights it is given."""
+        run = copy.copy(self)
+        run.batches, run.expected = self.batches[first:last], self.expected[first:last]
+        return run
+
+    def simulate(
+        self, *, seed=1, directory=None, state=None, slots=None, **options
+    ) -> TrainingResult:
         """All batches on the RTL, without a reset in between; ``options`` go to
-        :func:`verif.accelerator.run`."""
+        :func:`verif.accelerator.run`. ``state`` and ``slots`` replace the model's initial weights
+        and statistics, see :meth:`compiler.training.TrainingProgram.memory`."""
         program, runs = self.program, []
-        image = bytes(program.memory(self.model.state_dict()))
+        image = bytes(program.memory(state or self.model.state_dict(), slots))
         for number, batch in enumerate(self.batches):
             runs.append(
                 accelerator.Run(
