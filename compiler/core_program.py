@@ -128,10 +128,13 @@ class CoreProgram:
                 self.scratch.release(block)
 
     def _acquire_packed(self, job):
-        """The same without regard to banks, from the first word on, if it does not fit else."""
+        """The same without regard to banks, from the first word on, if it does not fit else; what
+        can be loaded does not stay where it is."""
         try:
             return self._acquire(job)
         except NoRoom:
+            keys = {need.key for need in job.needs if need.load is not None}
+            self.scratch.drop_keys(keys.__contains__)
             self.scratch.rewind()
             return self._acquire(job, packed=True)
 

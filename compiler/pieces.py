@@ -2,7 +2,7 @@
 
 from .tiling import even_parts
 
-__all__ = ["MOST_WORDS", "boxes", "within"]
+__all__ = ["MOST_WORDS", "boxes", "channel_parts", "channel_steps", "within"]
 
 #: Words that a piece may have, so that every stride of a VECTOR command fits its field.
 MOST_WORDS = (1 << 15) - 1
@@ -31,3 +31,30 @@ def boxes(shape, pixels):
 def within(inner, outer):
     """Slices that take the box ``inner`` out of ``outer``, which contains it."""
     return tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(inner, outer, strict=True))
+
+
+def channel_steps(program, tensor):
+    """Numbers of words of operands per pixel in which a tensor may be cut, all of them first."""
+    words = _words(program, tensor)
+    return sorted({-(-words // count) for count in range(1, words + 1)}, reverse=True)
+
+
+def channel_parts(program, tensors, words):
+    """[(begin, end)] of channels that take at most ``words`` words of operands per pixel; [None] if
+    that is all of them.
+
+    Parameters
+    ----------
+    program : CoreProgram
+    tensors : the first one's words are counted; the last part goes to the end of the longest pitch
+    """
+    total, rows = _words(program, tensors[0]), program.core.rows
+    if words >= total:
+        return [None]
+    last = max(tensor.pitch for tensor in tensors)
+    return [(a * rows, last if b == total else b * rows) for a, b in even_parts(0, total, words)]
+
+
+def _words(program, tensor):
+    chunks = program.core.chunks_per_wide if tensor.kind == "float32" else 1
+    return program.words(tensor) // chunks

@@ -1,15 +1,14 @@
 """Pooling layers in training, from DRAM to DRAM.
 
 All geometry is pairs (vertical, horizontal). Every function raises
-:class:`~compiler.errors.CompileError` if a row of what it writes, with the rows that belong to it,
-does not fit into the buffer.
+:class:`~compiler.errors.CompileError` if a row of what it writes, one word per pixel, with the rows
+that belong to it does not fit into the buffer.
 """
 
 from hw.vector_command import Carry, Condition, Factor, Term
 
-from .core_program import CoreProgram, Need
+from .core_program import CoreProgram
 from .slabs import Part, Role, run_slabs
-from .view import View
 from .windows import Windows
 
 __all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward"]
@@ -114,15 +113,6 @@ def _scatter(program, windows, inputs, dx, term):
             term(o, views[0][:, *outputs], zero, place, *(v[:, *outputs] for v in views[1:]))
 
     parts = [Part(dx, True, Role.WRITE), *(Part(part, False) for part in inputs)]
-    if windows.apart:
-        # A pixel has at most one window: its sum begins with +0 and ends there.
-        words, chunks = program.words(dx), program.core.chunks_per_wide
-        shape = (1, 1, 1, dx.shape[3])
-        zero = (
-            Need(object(), words * chunks),
-            lambda block: View.dense(block, shape, words, chunks=chunks),
-        )
-        run_slabs(program, windows, parts, apart, cut_map=True, constants=[zero])
-    else:
-        parts.append(Part(dx, True, Role.SUMS))
-        run_slabs(program, windows, parts, overlapping, cut_map=True)
+    # Where windows share no pixel, its sum begins with +0 and ends with one term at most.
+    parts.append(Part(dx, True, Role.VECTOR if windows.apart else Role.SUMS))
+    run_slabs(program, windows, parts, apart if windows.apart else overlapping, cut_map=True)

@@ -162,7 +162,8 @@ class Recorder:
         Raises
         ------
         CompileError
-            if there are more pairs of queues than semaphores, or tokens than one can hold.
+            if there are more pairs of queues than semaphores, or tokens than one can hold that
+            cannot become fewer.
         """
         tokens, done = {}, {}
         for entry in self._entries:
@@ -175,7 +176,7 @@ class Recorder:
             self._end(entry)
             done[entry.queue] = entry
         for number, pair in self._numbers(tokens).items():
-            self._check_tokens(tokens[pair])
+            self._merge_tokens(tokens[pair])
             for source, entry in tokens[pair]:
                 source.command.signal |= 1 << number
                 entry.command.wait |= 1 << number
@@ -249,24 +250,36 @@ class Recorder:
             result[free[0]] = (source, target)
         return result
 
-    def _check_tokens(self, tokens):
-        """Raise if a semaphore may come to hold more tokens than it can.
+    def _merge_tokens(self, tokens):
+        """Make tokens fewer where a semaphore may come to hold more than it can: of two commands
+        that wait, the first waits for what the second has to wait for.
 
         While a command waits at the head of its queue, commands can be dispatched until the queue
         is full and one more of its kind comes.
         """
         queue = self._queues[tokens[0][1].queue]
-        for first, (_, waiting) in enumerate(tokens):
+        first = 0
+        while first < len(tokens):
+            waiting = tokens[first][1]
             stop = waiting.number + self.config.command_queue_depth + 1
             limit = queue[stop].position if stop < len(queue) else len(self._entries)
-            held = 0
-            for source, _ in tokens[first:]:
-                if source.position >= limit:
+            end = first
+            while end < len(tokens) and end - first <= _MAX_TOKENS:
+                if tokens[end][0].position >= limit:
                     break
-                held += 1
-            if held > _MAX_TOKENS:
+                end += 1
+            if end - first <= _MAX_TOKENS:
+                first += 1
+                continue
+            # A command may wait for what ends before it, if all run one by one.
+            for place in range(end - 2, first - 1, -1):
+                source, target = tokens[place + 1][0], tokens[place][1]
+                if (source.user or source).position < target.position:
+                    tokens[place : place + 2] = [(source, target)]
+                    break
+            else:
                 source, target = tokens[0][0].queue, tokens[0][1].queue
                 raise CompileError(
-                    f"{held} tokens may wait between {source[1].name} and {target[1].name} at "
-                    f"command {waiting.position}; a semaphore holds {_MAX_TOKENS}"
+                    f"more than {_MAX_TOKENS} tokens may wait between {source[1].name} and "
+                    f"{target[1].name} at command {waiting.position}, more than a semaphore holds"
                 )

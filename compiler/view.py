@@ -63,7 +63,8 @@ class View:
         return self.block.region(self.first, sum(steps) + width)
 
     def __getitem__(self, index) -> "View":
-        """Images, rows and columns, as slices with steps of at least 1."""
+        """Images, rows and columns, as slices with steps of at least 1; a slice alone is images."""
+        index = (index,) if isinstance(index, slice) else index
         shape, strides, first = list(self.shape), list(self.strides), self.first
         for axis, part in enumerate(index):
             lines = range(shape[axis])[part]

@@ -68,7 +68,7 @@ def depthwise_input_gradient(fmt: FloatFormat, dy_bits, weight_bits, *, input_si
 
 
 def depthwise_weight_gradient(fmt: FloatFormat, x_bits, dy_bits, *, kernel, **geometry):
-    """Gradient (C, 1, KH, KW): for each tap the *sum* of x * dY over outputs n, h, w.
+    """Gradient (C, 1, KH, KW): for each tap the *sum* of x * dY over the map of outputs.
 
     Only outputs whose tap lies inside the map count; a tap without any is +0.
 
@@ -86,15 +86,15 @@ def depthwise_weight_gradient(fmt: FloatFormat, x_bits, dy_bits, *, kernel, **ge
     result = np.zeros((channels, 1, windows.kernel[0] * windows.kernel[1]), np.uint32)
     for place, outputs, pixels in windows.places():
         products = unit.multiply(x[:, *pixels], dy[:, *outputs])
-        result[:, 0, place] = unit.sum(products.reshape(-1, channels))
+        result[:, 0, place] = unit.sum_map(products.reshape(len(x), -1, channels))
     return result.reshape(channels, 1, *windows.kernel), unit.flags
 
 
 def depthwise_bias_gradient(fmt: FloatFormat, dy_bits):
-    """Gradient (C,) of the bias: the *sum* of dY (N, HO, WO, C) over n, h, w."""
+    """Gradient (C,) of the bias: the *sum* of dY (N, HO, WO, C) over the map."""
     dy, unit = np.asarray(dy_bits), VectorUnit()
     check_maps(fmt, dy=dy)
-    return unit.sum(widen(fmt, dy).reshape(-1, dy.shape[3])), unit.flags
+    return unit.sum_map(widen(fmt, dy).reshape(len(dy), -1, dy.shape[3])), unit.flags
 
 
 def _taps(fmt, weight_bits, **maps):

@@ -1,8 +1,8 @@
 """Batch normalisation, forward and backward, in float32 operations, bit for bit.
 
 The executable form of the section "Batch normalisation" of docs/training.md. Maps (N, H, W, C) are
-operand codes, everything per channel is float32 bits (C,). Sums over a channel's pixels go in order
-of images, rows, columns into eight interleaved partial sums (:meth:`golden.vector.VectorUnit.sum`).
+operand codes, everything per channel is float32 bits (C,). Sums over a channel's pixels are those
+of :meth:`golden.vector.VectorUnit.sum_map`.
 """
 
 from dataclasses import dataclass
@@ -66,11 +66,12 @@ class NormalizeGradients:
 def batch_statistics(fmt: FloatFormat, x_bits) -> BatchStatistics:
     """Mean and variance of every channel of ``x_bits``, with two passes over the map."""
     x = _pixels(fmt, x_bits)
-    unit, reciprocal = VectorUnit(), constant(1.0 / len(x))
-    mean = unit.multiply(unit.sum(x), reciprocal)
+    count = x.shape[0] * x.shape[1]
+    unit, reciprocal = VectorUnit(), constant(1.0 / count)
+    mean = unit.multiply(unit.sum_map(x), reciprocal)
     deviation = unit.subtract(x, mean)
-    variance = unit.multiply(unit.sum(unit.multiply(deviation, deviation)), reciprocal)
-    return BatchStatistics(count=len(x), mean=mean, variance=variance, flags=unit.flags)
+    variance = unit.multiply(unit.sum_map(unit.multiply(deviation, deviation)), reciprocal)
+    return BatchStatistics(count=count, mean=mean, variance=variance, flags=unit.flags)
 
 
 def scale_and_shift(mean, variance, gamma, beta, *, epsilon):
@@ -107,9 +108,9 @@ def normalize_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a):
         raise ValueError(
             f"x and dy must have one shape, not {np.shape(x_bits)} and {np.shape(dy_bits)}"
         )
-    unit, reciprocal = VectorUnit(), constant(1.0 / len(x))
-    shift = unit.sum(dy)
-    scale = unit.multiply(unit.sum(unit.multiply(dy, unit.subtract(x, mean))), inverse)
+    unit, reciprocal = VectorUnit(), constant(1.0 / (x.shape[0] * x.shape[1]))
+    shift = unit.sum_map(dy)
+    scale = unit.multiply(unit.sum_map(unit.multiply(dy, unit.subtract(x, mean))), inverse)
     c1 = negate(unit.multiply(unit.multiply(a, inverse), unit.multiply(scale, reciprocal)))
     from_shift = unit.multiply(a, unit.multiply(shift, reciprocal))
     c0 = negate(unit.add(from_shift, unit.multiply(mean, c1)))
@@ -143,8 +144,8 @@ def update_running(running_mean, running_variance, statistics: BatchStatistics, 
 
 
 def _pixels(fmt, codes):
-    """Float32 bits (N * H * W, C)."""
+    """Float32 bits (N, H * W, C)."""
     codes = np.asarray(codes)
     if codes.ndim != 4:
         raise ValueError(f"A map must have shape (N, H, W, C), not {codes.shape}")
-    return widen(fmt, codes.reshape(-1, codes.shape[3]))
+    return widen(fmt, codes.reshape(len(codes), -1, codes.shape[3]))

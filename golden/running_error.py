@@ -25,7 +25,7 @@ from golden.formats import FLOAT32, FloatFormat
 from golden.numerics import decode
 from golden.vector import PARTIAL_SUMS
 
-__all__ = ["Estimate", "columns_error", "interleaved_sum", "worst_excess"]
+__all__ = ["Estimate", "columns_error", "interleaved_sum", "map_sum", "worst_excess"]
 
 _UNIT = 2.0**-24
 _EXPONENTIAL_UNIT = 1.08 * _UNIT
@@ -94,6 +94,15 @@ class Estimate:
             self.value.sum(axis=0), magnitude, errors.sum(axis=0), len(self.value)
         )
 
+    def sum_map(self) -> "Estimate":
+        """Of the first two axes, images and pixels, as :func:`map_sum` says."""
+        errors = np.broadcast_to(self.error, self.value.shape)
+        magnitude = (np.abs(self.value) + errors).sum(axis=(0, 1))
+        images, pixels = self.value.shape[:2]
+        return map_sum(
+            self.value.sum(axis=(0, 1)), magnitude, errors.sum(axis=(0, 1)), images, pixels
+        )
+
     def round(self, fmt: FloatFormat) -> "Estimate":
         """Stored as operands."""
         return Estimate(
@@ -113,8 +122,8 @@ def columns_error(value, bound) -> Estimate:
     return Estimate(np.asarray(value, np.float64), np.asarray(bound, np.float64))
 
 
-def interleaved_sum(value, magnitude, error, count) -> Estimate:
-    """A *sum* of at most ``count`` terms.
+def interleaved_sum(value, magnitude, error, count, *, sums=1) -> Estimate:
+    """A *sum* of at most ``count`` terms, or the exact total of several of them.
 
     A term goes through at most ``ceil(count / 8) + 3`` additions, each of which adds a relative
     error of u to it, or is flushed.
@@ -124,11 +133,24 @@ def interleaved_sum(value, magnitude, error, count) -> Estimate:
     value : exact result
     magnitude : sum of the magnitudes of the computed terms, at most
     error : sum of their errors
+    sums : how many sums of ``count`` terms
     """
     additions = -(-count // PARTIAL_SUMS) + 3
     growth = (1.0 + _UNIT) ** additions
-    flushed = growth * (count + PARTIAL_SUMS) * _FLUSH
+    flushed = growth * sums * (count + PARTIAL_SUMS) * _FLUSH
     return Estimate(value, error + (growth - 1.0) * magnitude + flushed)
+
+
+def map_sum(value, magnitude, error, images, pixels) -> Estimate:
+    """The *sum* over a map: at most ``pixels`` terms of each image, then the images' results.
+
+    ``value``, ``magnitude`` and ``error`` are those of :func:`interleaved_sum` for the whole map.
+    """
+    parts = interleaved_sum(value, magnitude, error, pixels, sums=images)
+    if images == 1:
+        return parts
+    # What the second sum adds up are the computed results of the first.
+    return interleaved_sum(value, magnitude + parts.error, parts.error, images)
 
 
 def worst_excess(actual, reference, error) -> tuple[float, tuple[int, ...]]:

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from golden.numerics import decode, dot_error_bound
-from golden.running_error import Estimate, interleaved_sum
+from golden.running_error import Estimate, map_sum
 
 __all__ = [
     "average_pool",
@@ -70,7 +70,8 @@ def depthwise(fmt, x_bits, weight_bits, dy_bits=None, bias=None, **geometry):
     taps = int(np.prod(np.shape(weight_bits)[2:]))
     terms = {"y": taps, "dx": taps}
     if dy_bits is not None:
-        terms["dw"] = terms["db"] = int(np.prod(np.shape(dy_bits)[:3]))
+        images, *pixels, _ = np.shape(dy_bits)
+        terms["dw"] = terms["db"] = images * int(np.prod(pixels))
     estimates = {}
     for key, value in exact.items():
         # The bias gradient has no products: its terms are operands.
@@ -78,7 +79,7 @@ def depthwise(fmt, x_bits, weight_bits, dy_bits=None, bias=None, **geometry):
         if key in ("y", "dx"):
             estimates[key] = _chain(value, reach[key], error, terms[key])
         else:
-            estimates[key] = interleaved_sum(value, reach[key] + error, error, terms[key])
+            estimates[key] = map_sum(value, reach[key] + error, error, images, terms[key] // images)
     return estimates
 
 
@@ -117,15 +118,15 @@ def average_pool_backward(dy: Estimate, *, input_size, kernel, stride) -> Estima
 
 
 def statistics(x: Estimate):
-    """(mean, variance) of pixels (count, C)."""
-    reciprocal = Estimate.constant(1.0 / len(x.value))
-    mean = x.sum() * reciprocal
+    """(mean, variance) of pixels (N, pixels of an image, C)."""
+    reciprocal = Estimate.constant(1.0 / (x.value.shape[0] * x.value.shape[1]))
+    mean = x.sum_map() * reciprocal
     deviation = x - mean
-    return mean, (deviation * deviation).sum() * reciprocal
+    return mean, (deviation * deviation).sum_map() * reciprocal
 
 
 def normalize(x: Estimate, mean, variance, gamma, beta, *, epsilon):
-    """``y``, ``inverse`` and ``a`` of pixels (count, C)."""
+    """``y``, ``inverse`` and ``a`` of pixels (..., C)."""
     root = (variance + Estimate.constant(epsilon)).root()
     inverse = Estimate.exact(1.0) / root
     a = gamma * inverse
@@ -133,10 +134,10 @@ def normalize(x: Estimate, mean, variance, gamma, beta, *, epsilon):
 
 
 def normalize_backward(x: Estimate, dy: Estimate, mean, inverse, a):
-    """(dx, dgamma, dbeta) of pixels (count, C)."""
-    reciprocal = Estimate.constant(1.0 / len(x.value))
-    shift = dy.sum()
-    scale = (dy * (x - mean)).sum() * inverse
+    """(dx, dgamma, dbeta) of pixels (N, pixels of an image, C)."""
+    reciprocal = Estimate.constant(1.0 / (x.value.shape[0] * x.value.shape[1]))
+    shift = dy.sum_map()
+    scale = (dy * (x - mean)).sum_map() * inverse
     c1 = -((a * inverse) * (scale * reciprocal))
     c0 = -(a * (shift * reciprocal) + mean * c1)
     return dy * a + (x * c1 + c0), scale, shift

@@ -145,7 +145,8 @@ def _layer_bounds(training, node, before, done, dy):
         return bounds["y"].error, [bounds["dx"].error], parameters
     if node.kind == "batch_norm":
         flat = [
-            Estimate(e.value.reshape(-1, e.value.shape[3]), np.float64(0)) for e in (x, gradient)
+            Estimate(e.value.reshape(len(e.value), -1, e.value.shape[3]), np.float64(0))
+            for e in (x, gradient)
         ]
         gamma, beta = (
             Estimate.bits(FLOAT32, before["weights"][f"{node.name}.{key}"])

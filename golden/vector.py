@@ -78,6 +78,15 @@ class VectorUnit:
             partial = self.add(partial[0::2], partial[1::2])
         return partial[0]
 
+    def sum_map(self, values) -> np.ndarray:
+        """Sum of ``values`` (N, pixels, ...) over the pixels of a map, image by image.
+
+        The :meth:`sum` over the pixels of each image, then that over the images' results; of one
+        image it is the first alone.
+        """
+        images = np.stack([self.sum(image) for image in np.asarray(values, np.uint32)])
+        return images[0] if len(images) == 1 else self.sum(images)
+
     def _collect(self, result):
         bits, flags = result
         self.flags |= int(np.bitwise_or.reduce(flags, axis=None)) if np.size(flags) else 0

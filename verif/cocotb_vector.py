@@ -8,6 +8,7 @@ import numpy as np
 
 from golden.numerics import encode
 from golden.vector_command import defaults
+from hw.commands import Opcode
 from hw.errors import ErrorCode
 from hw.vector_command import (
     VECTOR_LOOPS,
@@ -20,8 +21,9 @@ from hw.vector_command import (
     Watch,
 )
 from verif.engine_bench import configuration
+from verif.functional import Machine
+from verif.layer_cases import CASES
 from verif.vector_bench import NUMBERS, OPERANDS, random_command, start
-from verif.vector_cases import CASES
 
 #: Cycles of a chain beyond its groups, and of a sum for every ``cb`` beyond its own.
 CHAIN_CYCLES, SUM_CYCLES = 45, 52
@@ -251,24 +253,27 @@ async def errors(_):
 
 @cocotb.test()
 async def training_layers(_):
-    """Normalisation, pooling, masks and an update as sequences of commands, with stalls."""
+    """Compiled layers, the VECTOR commands on the engine, with stalls; transfers happen at once."""
     config, core = configuration()
     rng = random.Random(cocotb.RANDOM_SEED)
     bench = await start(config, core, rng, busy_read=0.1, busy_write=0.1)
     draw = np.random.default_rng(rng.getrandbits(32))
     for name, case in CASES.items():
-        layer = case(draw, bench.machine.fmt, core.rows, (1, 5, 6, core.rows + 1))
-        bench.machine = layer.plan.machine(coefficients=layer.coefficients, guard=True)
-        bench.dut.guard.value = 1
-        bench.memory = bench.machine.memory.copy()
-        raw = layer.coefficients.astype("<u4").tobytes()
-        bench.dut.coefficients.value = int.from_bytes(raw, "little")
-        bench.rejected = 0
+        layer = case(draw, config, (2, 4, 5, core.rows + 1))
+        bench.load(np.zeros((config.memory_depth[0], core.rows), bench.memory.dtype))
+        bench.set_registers(layer.coefficients, guard=True)
+        memory = bytearray(layer.image)
+        transfers = Machine(config, memory)
+        buffer = transfers.memories["memory 0"]
         cycles = 0
-        for values in layer.plan.commands:
-            cycles += await bench.execute(values)
-        cocotb.log.info(f"{name}: {len(layer.plan.commands)} commands, {cycles} cycles")
-        for key, (view, bits) in layer.expected.items():
-            actual = layer.plan.read(bench.memory, view)
-            assert (actual == np.reshape(bits, view.shape)).all(), f"{name}: {key} is wrong"
+        for command in layer.commands[:-1]:
+            if command.opcode is Opcode.VECTOR:
+                cycles += await bench.execute(command.fields)
+                continue
+            buffer.write(slice(None), bench.memory.view(np.uint8).reshape(buffer.data.shape))
+            transfers.execute(command.opcode, command.fields | {"core": 0})
+            words = buffer.data.reshape(-1).view(bench.memory.dtype)
+            bench.load(words.reshape(bench.memory.shape))
+        cocotb.log.info(f"{name}: {len(layer.commands)} commands, {cycles} cycles")
+        layer.check(bytes(memory), name)
         assert bench.rejected == layer.rejected, f"{name}: {bench.rejected} rejected"

@@ -4,11 +4,15 @@ from functools import partial
 
 import numpy as np
 
+from compiler import depthwise as compiled
 from compiler import elementwise, pooling
+from compiler.convolution import Convolution
+from compiler.normalization import batch_norm, batch_norm_backward
 from compiler.optimizer import update
 from compiler.parameters import StoredParameter
 from compiler.view import Coefficient
-from golden import backward
+from golden import backward, normalize
+from golden import depthwise as golden_depthwise
 from golden import optimizer as golden_optimizer
 from golden.formats import FLOAT32
 from golden.numerics import encode
@@ -17,11 +21,22 @@ from verif.layer_programs import LayerProgram
 
 __all__ = ["CASES"]
 
+_EPSILON, _MOMENTUM = 1e-5, 0.1
+
 #: Kernel, stride, padding: windows apart, overlapping and with gaps between them.
 _POOLS = {
     "2x2": ((2, 2), (2, 2), (0, 0)),
     "3x3 padded": ((3, 3), (2, 2), (1, 1)),
     "1x2 with gaps": ((1, 2), (2, 3), (0, 1)),
+}
+#: Kernel, geometry, whether there is a bias. Phases with one tap and with none; taps that are
+#: nowhere inside the map.
+_DEPTHWISE = {
+    "3x3": ((3, 3), (1, 1), (1, 1), (1, 1), True),
+    "3x3 strided": ((3, 3), (2, 2), (1, 1), (1, 1), False),
+    "2x3 dilated": ((2, 3), (1, 3), (2, 1), (2, 1), True),
+    "1x1 strided": ((1, 1), (2, 2), (0, 0), (1, 1), True),
+    "far taps": ((3, 1), (1, 1), (6, 0), (6, 1), False),
 }
 _AVERAGES = {"2x2": ((2, 2), (2, 2)), "3x2": ((3, 2), (2, 1)), "1x1": ((1, 1), (2, 2))}
 
@@ -74,6 +89,49 @@ def elements(rng, config, shape):
     return case
 
 
+def normalization(rng, config, shape, *, relu=False):
+    """Batch normalisation: statistics, forward, backward, running statistics."""
+    case = LayerProgram(config=config)
+    fmt, channels = case.format, shape[3]
+    x_codes, dy_codes = (random_map(rng, fmt, shape, special=0.01) for _ in range(2))
+    names = ("gamma", "beta", "running_mean", "running_variance")
+    numbers = [random_numbers(rng, channels) for _ in names]
+    vectors = {
+        name: case.parameter(name, channels, part)
+        for name, part in zip(names, numbers, strict=True)
+    }
+    vectors |= {name: case.parameter(name, channels) for name in ("mean", "inverse", "a")}
+    x, dy = case.map("x", shape, x_codes), case.map("dy", shape, dy_codes)
+    y, dx = case.map("y", shape), case.map("dx", shape)
+    dgamma, dbeta = (case.parameter(name, channels) for name in ("dgamma", "dbeta"))
+    case.layer(batch_norm, x, y, *vectors.values(), epsilon=_EPSILON, momentum=_MOMENTUM, relu=relu)
+    saved = [vectors[name] for name in ("mean", "inverse", "a")]
+    case.layer(batch_norm_backward, x, dy, dx, *saved, dgamma, dbeta, y=y if relu else None)
+
+    batch = normalize.batch_statistics(fmt, x_codes)
+    (inverse, a, b), flags = normalize.scale_and_shift(
+        batch.mean, batch.variance, *numbers[:2], epsilon=_EPSILON
+    )
+    case.expect(vectors["mean"], batch.mean, batch.flags)
+    case.expect(vectors["inverse"], inverse, flags)
+    case.expect(vectors["a"], a)
+    y_codes, flags = normalize.normalize(fmt, x_codes, a, b)
+    if relu:
+        y_codes = backward.relu(fmt, y_codes)
+        dy_codes = np.where(backward.relu_mask(fmt, y_codes), dy_codes, 0)
+    case.expect(y, y_codes, flags)
+    gradients = normalize.normalize_backward(
+        fmt, x_codes, dy_codes, mean=batch.mean, inverse=inverse, a=a
+    )
+    case.expect(dx, gradients.input, gradients.flags)
+    case.expect(dgamma, gradients.scale)
+    case.expect(dbeta, gradients.shift)
+    running, flags = normalize.update_running(*numbers[2:], batch, momentum=_MOMENTUM)
+    case.expect(vectors["running_mean"], running[0], flags)
+    case.expect(vectors["running_variance"], running[1])
+    return case
+
+
 def max_pooling(rng, config, shape):
     """Forward with places, and backward."""
     case = LayerProgram(config=config)
@@ -112,6 +170,47 @@ def average_pooling(rng, config, shape):
         case.expect(y, y_codes, flags)
         dx_codes = backward.average_pool_backward(fmt, dy_codes, input_size=shape[1:3], **geometry)
         case.expect(dx, *dx_codes)
+    return case
+
+
+def depthwise(rng, config, shape):
+    """Forward, as operands and as float32, and all gradients."""
+    case = LayerProgram(config=config)
+    fmt, channels = case.format, shape[3]
+    codes = random_map(rng, fmt, shape, special=0.02)
+    x = case.map("x", shape, codes)
+    for name, (kernel, stride, padding, dilation, biased) in _DEPTHWISE.items():
+        geometry = {"stride": stride, "padding": padding, "dilation": dilation}
+        weights = random_map(rng, fmt, (channels, 1, *kernel), special=0.05)
+        bias = random_numbers(rng, channels, special=0.1) if biased else None
+        sums, flags = golden_depthwise.depthwise(fmt, codes, weights, bias, **geometry)
+        dy_codes = random_map(rng, fmt, sums.shape, special=0.02)
+
+        size = (*kernel, 1, channels)
+        taps = case.parameter(f"{name} weights", size, weights.transpose(2, 3, 1, 0), operands=True)
+        start = case.parameter(f"{name} bias", channels, bias) if biased else None
+        y, dy = case.map(f"{name} y", sums.shape), case.map(f"{name} dy", sums.shape, dy_codes)
+        wide, dx = case.parameter(f"{name} sums", sums.shape), case.map(f"{name} dx", shape)
+        dw, db = case.parameter(f"{name} dw", size), case.parameter(f"{name} db", channels)
+        for output in (y, wide):
+            layer = Convolution(name=name, x=x, y=output, weights=taps, bias=start, **geometry)
+            case.layer(compiled.depthwise, layer)
+        case.layer(compiled.depthwise_input_gradient, layer, dy, dx)
+        case.layer(compiled.depthwise_weight_gradient, layer, dy, dw, db if biased else None)
+
+        case.expect(wide, sums, flags)
+        case.expect(y, *backward.round_sums(fmt, sums))
+        sums, flags = golden_depthwise.depthwise_input_gradient(
+            fmt, dy_codes, weights, input_size=shape[1:3], **geometry
+        )
+        dx_codes, more = backward.round_sums(fmt, sums)
+        case.expect(dx, dx_codes, flags | more)
+        bits, flags = golden_depthwise.depthwise_weight_gradient(
+            fmt, codes, dy_codes, kernel=kernel, **geometry
+        )
+        case.expect(dw, bits.transpose(2, 3, 1, 0), flags)
+        if biased:
+            case.expect(db, *golden_depthwise.depthwise_bias_gradient(fmt, dy_codes))
     return case
 
 
@@ -176,8 +275,11 @@ def descent(rng, config, shape, *, bad=None):
 #: Name -> function of (rng, configuration, shape (N, H, W, C)).
 CASES = {
     "elements": elements,
+    "normalization": normalization,
+    "normalization with ReLU": partial(normalization, relu=True),
     "max pooling": max_pooling,
     "average pooling": average_pooling,
+    "depthwise": depthwise,
     "descent": descent,
     "guarded descent": partial(descent, bad="gradient"),
     "overflowing descent": partial(descent, bad="sum"),

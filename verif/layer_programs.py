@@ -107,6 +107,14 @@ class LayerProgram:
         return bytes(memory)
 
     @property
+    def registers(self):
+        """Values of registers, by name."""
+        values = {
+            f"COEFFICIENT{number}": int(bits) for number, bits in enumerate(self.coefficients)
+        }
+        return values | {"GUARD": 1}
+
+    @property
     def unwritten(self):
         """(offset, size) of what the program has to write before it may be read."""
         return [(t.offset, t.size) for n, t in self.tensors.items() if n not in self.contents]

@@ -89,6 +89,18 @@ class Bench(EngineBench):
         raw = data.to_bytes(rows * self.memory.itemsize, "little")
         self.memory[address] = np.frombuffer(raw, self.memory.dtype)
 
+    def load(self, memory):
+        """Put ``memory`` (words, rows) into the buffer."""
+        self.memory, self.machine.memory = memory.copy(), memory.copy()
+
+    def set_registers(self, coefficients, *, guard):
+        """Registers, and no rejected tile so far."""
+        self.machine.coefficients, self.machine.guard = coefficients, guard
+        raw = np.asarray(coefficients).astype("<u4").tobytes()
+        self.dut.coefficients.value = int.from_bytes(raw, "little")
+        self.dut.guard.value = int(guard)
+        self.rejected = self.machine.rejected = 0
+
     def pack(self, fields):
         return pack_fields(VECTOR, fields)
 

@@ -132,6 +132,12 @@ def summed(numbers):
     return partial[0]
 
 
+def summed_map(images):
+    """The sums of all images, and theirs if there are several."""
+    parts = [summed(image) for image in images]
+    return parts[0] if len(parts) == 1 else summed(parts)
+
+
 @pytest.mark.parametrize("name", ["3x3, stride 2, rest", "dilation"])
 def test_order(name, rng):
     """Bit for bit against loops over single numbers; some of them are special."""
@@ -166,14 +172,14 @@ def test_order(name, rng):
                 product = one(mul_f32, gradient, weights[c, 0, *tap])
                 place = (n, *pixel, c)
                 sums[place] = one(add_f32, sums[place], product)
-                terms = products.setdefault((c, 0, *tap), [])
-                terms.append(one(mul_f32, x[place], gradient))
+                terms = products.setdefault((c, 0, *tap), [[] for _ in x])
+                terms[n].append(one(mul_f32, x[place], gradient))
     for place in np.ndindex(sums.shape):
         check("dx", place, int(sums[place]))
     for place in np.ndindex(weights.shape):
-        check("dw", place, summed(products.get(place, [])))
+        check("dw", place, summed_map(products.get(place, [[]])))
     for c in range(dy.shape[3]):
-        check("db", (c,), summed(dy[..., c].ravel()))
+        check("db", (c,), summed_map([image.ravel() for image in dy[..., c]]))
 
 
 def test_special_values():

@@ -1,8 +1,9 @@
 """Batch normalisation against torch.autograd in float64, within running error analysis.
 
 The bound (:mod:`golden.training_bounds`) follows the operations one by one: every float32
-operation adds 2**-24 of the largest result it may have, sums of n pixels go through
-ceil(n / 8) + 3 additions, and the result is rounded to operands.
+operation adds 2**-24 of the largest result it may have, a term of a sum of n goes through
+ceil(n / 8) + 3 additions (over a map: in its image, then among the images), and the result is
+rounded to operands.
 """
 
 import numpy as np
@@ -89,7 +90,7 @@ def reference(fmt, x, dy, *parameters):
 def bounds(fmt, x, dy, *parameters):
     """Estimates by name, maps rounded to operands."""
     shape, channels = x.shape, x.shape[3]
-    x, dy = (Estimate.bits(fmt, codes.reshape(-1, channels)) for codes in (x, dy))
+    x, dy = (Estimate.bits(fmt, codes.reshape(len(x), -1, channels)) for codes in (x, dy))
     gamma, beta, running_mean, running_variance = (
         Estimate.bits(FLOAT32, codes) for codes in parameters
     )
@@ -99,7 +100,7 @@ def bounds(fmt, x, dy, *parameters):
     evaluation, _, _ = training_bounds.normalize(
         x, running_mean, running_variance, gamma, beta, epsilon=EPSILON
     )
-    count = len(x.value)
+    count = x.value.shape[0] * x.value.shape[1]
     unbiased = variance * Estimate.constant(count / (count - 1))
     maps = {"y": y, "evaluation": evaluation, "dx": dx}
     maps = {key: value.round(fmt) for key, value in maps.items()}
@@ -190,6 +191,9 @@ def test_order_of_operations(fmt, offset, rng):
     widened = [widen(fmt, values.ravel()) for values in (x, dy)]
 
     def total(values):
+        return interleaved([interleaved(values[n : n + 6]) for n in (0, 6, 12)])
+
+    def interleaved(values):
         p = [np.uint32(0)] * 8
         for index, value in enumerate(values):
             p[index % 8] = add(p[index % 8], value)
@@ -234,6 +238,18 @@ def test_order_of_operations(fmt, offset, rng):
     for key, values in expected.items():
         actual = [hex(int(value)) for value in golden[key][0].ravel()]
         assert actual == [hex(int(value)) for value in values], key
+
+
+def test_sum_over_a_map():
+    """The images' sums are added up in order; the only one keeps its sign."""
+    unit, tiny = VectorUnit(), encode(FLOAT32, [2.0**-126 * 1.5, 2.0**-126 * -1.75])
+    # Eight partial sums that underflow, from below, to -0.
+    lost = np.repeat(tiny, 8)[:, np.newaxis]
+    assert unit.sum_map(lost[np.newaxis]) == 1 << 31
+    assert unit.sum_map(np.stack([lost, lost])) == 0
+    values = encode(FLOAT32, [[1.0, 2.0**-24, 2.0**-24], [-1.0, 0.0, 0.0]])[..., np.newaxis]
+    assert decode(FLOAT32, unit.sum_map(values))[0] == 0.0
+    assert decode(FLOAT32, unit.sum(values.reshape(-1, 1)))[0] == 2.0**-24
 
 
 def test_special_values():
