@@ -15,7 +15,7 @@ from golden import backward, normalize
 from golden import depthwise as golden_depthwise
 from golden import optimizer as golden_optimizer
 from golden.formats import FLOAT32
-from golden.numerics import encode
+from golden.numerics import decode, encode
 from golden.vector import constant
 from verif.layer_programs import LayerProgram
 
@@ -215,7 +215,7 @@ def depthwise(rng, config, shape):
 
 
 def descent(rng, config, shape, *, bad=None):
-    """SGD with momentum and weight decay, coefficients in registers; of several parameters.
+    """Two steps of SGD with momentum and weight decay, coefficients in registers.
 
     ``bad`` is None, or "gradient" for an infinity or NaN in the weights' gradient, or "sum" for a
     finite gradient with which g + decay * w overflows. Weights and velocities hold special numbers.
@@ -250,8 +250,9 @@ def descent(rng, config, shape, *, bad=None):
                 ("master", "velocity", "gradient"), (*numbers, gradient), strict=True
             )
         }
+        old = encode(case.format, decode(FLOAT32, numbers[0]))
         if name != "bias":
-            tensors["operands"] = case.parameter(f"{name}.operands", size, operands=True)
+            tensors["operands"] = case.parameter(f"{name}.operands", size, old, operands=True)
         if mask is not None:
             codes = encode(case.format, mask.astype(np.float64))
             shape_of_mask = (1, 1, *size[2:])
@@ -260,15 +261,23 @@ def descent(rng, config, shape, *, bad=None):
         parameter = StoredParameter(
             name=name, layer=name, torch_shape=size, shape=size, groups=groups, tensors=tensors
         )
-        case.layer(update, parameter, **options)
-        result = golden_optimizer.update(
-            optimizer, case.format, numbers[0], (numbers[1],), gradient, guard=True
-        )
-        case.rejected += result.skipped
-        case.expect(tensors["master"], result.weights, result.flags)
-        case.expect(tensors["velocity"], result.slots[0])
-        if "operands" in tensors:
-            case.expect(tensors["operands"], result.operands)
+        # Twice, and the operands are read before and in between: nothing old may be left.
+        for count in range(2):
+            if name != "bias":
+                double = case.parameter(f"{name}.double{count}", size, operands=True)
+                case.layer(elementwise.add, tensors["operands"], tensors["operands"], double)
+                case.expect(double, *backward.residual_add(case.format, old, old))
+            case.layer(update, parameter, **options)
+            result = golden_optimizer.update(
+                optimizer, case.format, numbers[0], (numbers[1],), gradient, guard=True
+            )
+            numbers, old = [result.weights, *result.slots], result.operands
+            case.rejected += result.skipped
+            case.flags |= result.flags
+        case.expect(tensors["master"], numbers[0])
+        case.expect(tensors["velocity"], numbers[1])
+        if name != "bias":
+            case.expect(tensors["operands"], old)
     return case
 
 

@@ -26,6 +26,8 @@ ARRAYS = {
     # Parameters have more words than maps with as many channels.
     "two cores": {"variant": "max", "rows": 4, "predictor_rows": 6},
 }
+#: Of which small buffers are tried, too.
+SMALL = ("tiny", "5x3", "fp8", "two cores")
 #: Shapes (N, H, W, C): ragged channels, several words per pixel, one image, one pixel.
 SHAPES = ((2, 6, 5, 4), (1, 7, 8, 7), (3, 5, 3, 2))
 
@@ -56,12 +58,27 @@ def test_interpreter(name, array, rng, seed):
         run(CASES[name](rng, config, shape), f"{name}, {shape}", seed)
 
 
-@pytest.mark.parametrize("array", ARRAYS)
+@pytest.mark.parametrize("array", SMALL)
 @pytest.mark.parametrize("name", CASES)
 def test_maps_larger_than_the_buffer(name, array, rng, seed):
     config = config_of(array, buffer_bank_depth=64)
     for shape in ((3, 7, 6, 7), (2, 5, 7, 13)):
         run(CASES[name](rng, config, shape), f"{name}, {shape}", seed)
+
+
+@pytest.mark.parametrize("array", SMALL)
+@pytest.mark.parametrize(
+    ("name", "depth", "shape"),
+    [
+        ("normalization", 64, (6, 5, 6, 3)),
+        ("normalization with ReLU", 64, (6, 5, 6, 7)),
+        ("depthwise", 128, (6, 9, 10, 3)),
+    ],
+)
+def test_images_one_after_the_other(name, depth, shape, array, rng, seed):
+    """A word of all images does not fit: every pass loads them again."""
+    config = config_of(array, buffer_bank_depth=depth)
+    run(CASES[name](rng, config, shape), f"{name}, {shape}", seed)
 
 
 def test_codes_are_those_of_the_hardware():
