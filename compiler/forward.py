@@ -7,7 +7,7 @@ from hw.commands import Init
 from .convolution import Convolution
 from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
-from .tiling import even_parts
+from .tiling import FEW_TILES, FEW_VECTORS, even_parts
 
 __all__ = ["forward"]
 
@@ -60,7 +60,10 @@ class _Forward:
                 else:
                     rows = even_parts(0, height, most // width)
                     parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
-                if all(self._x_need(*p).words + self._out_size(*p) <= room for p in parts):
+                enough = len(parts) >= FEW_TILES or most < 2 * FEW_VECTORS
+                if enough and all(
+                    self._x_need(*p).words + self._out_size(*p) <= room for p in parts
+                ):
                     return parts
                 most //= 2
         raise CompileError(

@@ -5,7 +5,7 @@ from functools import partial
 from .convolution import Convolution, clip
 from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
-from .tiling import even_parts
+from .tiling import FEW_TILES, FEW_VECTORS, even_parts
 
 __all__ = ["input_gradient"]
 
@@ -57,7 +57,10 @@ class _InputGradient:
                     units = even_parts(0, -(-height // step), lines // step)
                     rows = [(a * step, min(b * step, height)) for a, b in units]
                     parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
-                if all(self._dy_need(*p).words + self._out_size(*p) <= room for p in parts):
+                enough = len(parts) >= FEW_TILES or most < 2 * FEW_VECTORS
+                if enough and all(
+                    self._dy_need(*p).words + self._out_size(*p) <= room for p in parts
+                ):
                     return parts
                 most //= 2
         raise CompileError(

@@ -1,5 +1,6 @@
 """A memory plan for people: a table, a line that sums it up, a drawing."""
 
+import sys
 from pathlib import Path
 
 from rich import box
@@ -43,9 +44,14 @@ def plan_table(plan) -> Table:
     return table
 
 
+def _console():
+    """Standard output; where nobody's window limits it, wide enough to cut nothing short."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
 def print_steps(program, console=None) -> None:
     """One row for each step of a :class:`~compiler.training.TrainingProgram`."""
-    console = console or Console(highlight=False)
+    console = console or _console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, justify in (
         ("step", "right"),
@@ -78,7 +84,7 @@ def summary(plan) -> str:
 
 def print_plan(plan, console=None) -> None:
     """Print table and summary to ``console``, by default standard output."""
-    console = console or Console(highlight=False)
+    console = console or _console()
     console.print(plan_table(plan))
     console.print(summary(plan), markup=False, soft_wrap=True)
 
@@ -114,7 +120,9 @@ def draw_plan(plan, path) -> Path:
                     linewidth=0.4,
                 )
             )
-            if block.size > plan.size / 50:
+            # Where it has room: characters of this size are about 0.005 of the width.
+            share = (last - first + 1) / (end - begin + 1)
+            if block.size > plan.size / 50 and share > 0.006 * len(block.name):
                 axes.annotate(
                     block.name,
                     ((first + last) / 2, (plan.offsets[block.name] + block.size / 2) / unit),

@@ -3,7 +3,22 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Box", "Geometry", "Tile", "even_parts", "k_boxes", "split_tile", "tile_grid"]
+__all__ = [
+    "FEW_TILES",
+    "FEW_VECTORS",
+    "Box",
+    "Geometry",
+    "Tile",
+    "even_parts",
+    "k_boxes",
+    "split_tile",
+    "tile_grid",
+]
+
+
+#: A layer in training is cut into this many tiles at least, so that loads hide behind products and
+#: products before stores; but not into tiles of fewer vectors.
+FEW_TILES, FEW_VECTORS = 4, 128
 
 
 @dataclass(frozen=True)
