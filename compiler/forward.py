@@ -48,19 +48,21 @@ class _Forward:
         """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
         layer = self.layer
         height, width = layer.output_map
-        room = self.program.scratch.words - 2 * self._weights_need(0, self.whole).words
-        room -= self._bias_need().words if layer.bias is not None else 0
-        most = self.core.accumulator_depth
-        while most >= width:
-            if most >= height * width:
-                count = most // (height * width)
-                parts = [(n, (0, height)) for n in even_parts(0, layer.images, count)]
-            else:
-                rows = even_parts(0, height, most // width)
-                parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
-            if all(2 * (self._x_need(*p).words + self._out_size(*p)) <= room for p in parts):
-                return parts
-            most //= 2
+        constant = self._bias_need().words if layer.bias is not None else 0
+        weights = self._weights_need(0, self.whole).words
+        for copies in (2, 1):  # of everything, if possible, so that loads hide
+            room = (self.program.scratch.words - constant) // copies - weights
+            most = self.core.accumulator_depth
+            while most >= width:
+                if most >= height * width:
+                    count = most // (height * width)
+                    parts = [(n, (0, height)) for n in even_parts(0, layer.images, count)]
+                else:
+                    rows = even_parts(0, height, most // width)
+                    parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
+                if all(self._x_need(*p).words + self._out_size(*p) <= room for p in parts):
+                    return parts
+                most //= 2
         raise CompileError(
             f"layer {layer.name}: a line of its output does not fit into the accumulators "
             f"({self.core.accumulator_depth} vectors) or the buffer "

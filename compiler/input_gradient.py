@@ -44,23 +44,22 @@ class _InputGradient:
         height, width = layer.input_map
         step = layer.stride[0]
         columns = -(-width // layer.stride[1])
-        room = self.program.scratch.words - 2 * self._weights_need(0).words
-        most = self.core.accumulator_depth
-        while most:
-            lines = most // columns * step  # input lines whose phases fit
-            if lines >= height:
-                count = max(1, most // (columns * -(-height // step)))
-                parts = [(n, (0, height)) for n in even_parts(0, layer.images, count)]
-            else:
-                units = even_parts(0, -(-height // step), max(1, lines // step))
-                rows = [(a * step, min(b * step, height)) for a, b in units]
-                parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
-            fits = most >= columns and all(
-                2 * (self._dy_need(*part).words + self._out_size(*part)) <= room for part in parts
-            )
-            if fits:
-                return parts
-            most //= 2
+        weights = self._weights_need(0).words
+        for copies in (2, 1):  # of everything, if possible, so that loads hide
+            room = self.program.scratch.words // copies - weights
+            most = self.core.accumulator_depth
+            while most >= columns:
+                lines = most // columns * step  # input lines whose phases fit
+                if lines >= height:
+                    count = most // (columns * -(-height // step))
+                    parts = [(n, (0, height)) for n in even_parts(0, layer.images, count)]
+                else:
+                    units = even_parts(0, -(-height // step), lines // step)
+                    rows = [(a * step, min(b * step, height)) for a, b in units]
+                    parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
+                if all(self._dy_need(*p).words + self._out_size(*p) <= room for p in parts):
+                    return parts
+                most //= 2
         raise CompileError(
             f"layer {layer.name}: a line of its input gradient does not fit into the accumulators "
             f"({self.core.accumulator_depth} vectors) or the buffer "

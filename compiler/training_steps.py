@@ -18,7 +18,7 @@ from .graph import backward_order, learning, readers
 from .input_gradient import input_gradient
 from .loss import loss_commands
 from .memory import Tensor, round_up
-from .normalization import BatchNorm, batch_norm, batch_norm_backward
+from .normalization import batch_norm, batch_norm_backward
 from .optimizer import update
 from .parameters import channel_pitch, stored_parameters
 from .pooling import average_pool, average_pool_backward, max_pool, max_pool_backward
@@ -74,7 +74,8 @@ class TrainingSteps:
     tensors : name -> :class:`~compiler.memory.Tensor` without a place: a layer's stored map has
         its name, the gradient of that map ``<layer>.gradient``; "targets" and "loss"
     parameters : of :func:`compiler.parameters.stored_parameters`
-    maps, gradients : layer -> name of the tensor that holds its map, the map's gradient
+    maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
+        normalisation with a ReLU behind it has none of the latter
     """
 
     def __init__(self, layers, config, *, images, loss):
@@ -121,11 +122,13 @@ class TrainingSteps:
         shape = (self.images, height, width, channels)
         return self._tensor(name or layer.name, shape, **options)
 
-    def _add(self, layer, direction, function, *names, reads=(), writes=(), **options):
-        """A step that calls ``function(program, *tensors, **options)``."""
+    def _add(self, layer, direction, function, *names, reads=(), writes=(), named=None, **options):
+        """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
+        the options."""
 
         def write(program, tensors):
-            function(program, *(_resolve(name, tensors) for name in names), **options)
+            more = {key: _resolve(name, tensors) for key, name in (named or {}).items()}
+            function(program, *(_resolve(name, tensors) for name in names), **options, **more)
 
         self.steps.append(
             Step(
@@ -201,30 +204,14 @@ class TrainingSteps:
         for name in _SAVED:
             self._tensor(f"{layer.name}.{name}", (1, 1, 1, layer.shape[0]), kind="float32",
                          pitch=pitch)  # fmt: skip
-        norm, names = self._norm(layer, relu)
-        written = [names[key] for key in ("y", "running_mean", "running_variance", *_SAVED)]
-        self._add(layer.name, "forward", batch_norm, norm, reads=names.values(), writes=written)
-
-    def _norm(self, layer, relu):
-        """What makes a batch normalisation's :class:`BatchNorm` of tensors, and their names."""
-        names = {"x": self.maps[layer.inputs[0]], "y": self.maps[layer.name]}
-        for key, name in (
-            ("gamma", "weight"),
-            ("beta", "bias"),
-            ("running_mean", "running_mean"),
-            ("running_variance", "running_var"),
-        ):
-            (names[key],) = self._roles(f"{layer.name}.{name}", "master")
-        names |= {key: f"{layer.name}.{key}" for key in _SAVED}
-        module = layer.module
-
-        def norm(tensors):
-            own = {key: tensors[name] for key, name in names.items()}
-            return BatchNorm(
-                name=layer.name, epsilon=module.eps, momentum=module.momentum, relu=relu, **own
-            )
-
-        return norm, names
+        names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
+        parameters = [role for name in names for role in self._roles(name, "master")]
+        saved = [f"{layer.name}.{name}" for name in _SAVED]
+        self._add(
+            layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
+            reads=[sources[0], *parameters], writes=[output, *parameters[2:], *saved],
+            epsilon=layer.module.eps, momentum=layer.module.momentum, relu=relu,
+        )  # fmt: skip
 
     def _forward_relu(self, layer, sources):
         self._simple(layer, sources, relu)
@@ -275,7 +262,9 @@ class TrainingSteps:
                           writes=[total])  # fmt: skip
             else:
                 total = parts[0]
-            self.gradients[name] = total
+            masked = name in self._fused.values() and layer.kind == "batch_norm"
+            if not masked:
+                self.gradients[name] = total
             goals = []
             for source in layer.inputs:
                 several = len(givers[source]) > 1
@@ -284,13 +273,18 @@ class TrainingSteps:
                     if source in depends
                     else None
                 )
-            if layer.kind in ("flatten", "add"):
+            if layer.kind in ("flatten", "add") or self._masks(layer):
                 goals = [total if goal else None for goal in goals]
             else:
                 getattr(self, f"_backward_{layer.kind}")(layer, total, goals[0])
             for source, goal in zip(layer.inputs, goals, strict=True):
                 if goal:
                     arriving.setdefault(source, []).append(goal)
+
+    def _masks(self, layer):
+        """Whether a ReLU's mask is applied by the layer that computed the ReLU."""
+        source = self._fused.get(layer.name)
+        return source is not None and self.layers[source].kind == "batch_norm"
 
     def _gradient_map(self, layer, goal):
         if goal:
@@ -332,15 +326,16 @@ class TrainingSteps:
                       reads=names, writes=changed, **registers)  # fmt: skip
 
     def _backward_batch_norm(self, layer, dy, goal):
-        norm, names = self._norm(layer, False)
+        x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
         gradients = [
             self._roles(f"{layer.name}.{name}", "gradient")[0] for name in ("weight", "bias")
         ]
-        # Nobody asks for the gradient of images, but it comes along.
-        goal = self._gradient_map(layer, goal or f"{layer.inputs[0]}.gradient")
+        # The mask of a ReLU that was computed here, too.
+        y = self.maps[layer.name] if layer.name in self._fused.values() else None
+        self._gradient_map(layer, goal)
         self._add(
-            layer.name, "backward", batch_norm_backward, norm, dy, goal, *gradients,
-            reads=[names["x"], dy, *(names[key] for key in _SAVED)], writes=[goal, *gradients],
+            layer.name, "backward", batch_norm_backward, x, dy, goal, *saved, *gradients,
+            reads=[x, dy, y, *saved], writes=[goal, *gradients], named={"y": y},
         )  # fmt: skip
         self._updates(layer)
 

@@ -40,7 +40,7 @@ def _parser():
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
     run.add_argument("--images", type=int, default=200, help="of digits (default: 200)")
     run.add_argument(
-        "--batches", type=int, default=40, help="of train-digits (default: 40; --quick: 3)"
+        "--batches", type=int, default=60, help="of train-digits (default: 60; --quick: 3)"
     )
     run.add_argument(
         "--batch-size", type=int, default=16, help="images in each of them (default: 16)"
@@ -57,7 +57,13 @@ def _parser():
         description="Measure array utilisation with the RTL's own counters, emission time and "
         "simulation speed; results are checked bit for bit.",
     )
-    bench.add_argument("--case", default="all", choices=("conv", "matmul", "all"))
+    bench.add_argument(
+        "--case",
+        default="all",
+        choices=("conv", "matmul", "all", "layers"),
+        help="layers: every layer of a training step in each direction (default: conv and matmul)",
+    )
+    bench.add_argument("--images", type=int, default=8, help="of layers (default: 8)")
     bench.add_argument("--variant", default="baseline", choices=tuple(VARIANTS))
     bench.add_argument("--preset", default="paper", help="default: paper")
     bench.add_argument("--format", choices=tuple(FORMATS), help="operand format")

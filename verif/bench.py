@@ -12,7 +12,7 @@ from rich.table import Table
 from torch import nn
 
 from hw.config import make_config
-from verif import environment
+from verif import environment, layer_bench
 from verif.execute import execute
 from verif.workload import prepare
 
@@ -116,6 +116,8 @@ def _table(results, config) -> Table:
 def main(options, settings: dict, console) -> int:
     """The ``bench`` command; returns the exit status."""
     config = make_config(variant=options.variant, preset=options.preset, **settings)
+    if options.case == "layers":
+        return layer_bench.main(options, config, console)
     names = list(LAYERS) if options.case == "all" else [options.case]
     results = []
     for name in names:

@@ -14,7 +14,7 @@ from verif.training_run import Batch, TrainingResult, TrainingRun
 __all__ = ["DigitsTraining", "digit_batches", "print_training", "train_digits"]
 
 #: The learning rate, and what it is multiplied by in the last third of the batches.
-LEARNING_RATE, LAST_THIRD = 0.1, 0.2
+LEARNING_RATE, LAST_THIRD = 0.05, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -328,7 +328,7 @@ class TrainingRun:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            losses.append(float(loss))
+            losses.append(loss.item())
         with torch.no_grad():
             outputs = model.eval()(_to_torch(images))
         return losses, float((outputs.argmax(1).numpy() == labels).mean())

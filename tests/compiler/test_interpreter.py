@@ -1,5 +1,6 @@
 """The interpreter notices what a program must not do."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -7,6 +8,7 @@ from torch import nn
 import compiler
 from hw.commands import COMMAND_BYTES, Opcode, decode, encode
 from hw.config import make_config
+from verif.faulty_programs import dma, loss, matmul, post, vector, weights
 from verif.interpreter import FunctionalError, interpret
 
 CONFIG = make_config(variant="baseline", preset="tiny")
@@ -133,3 +135,57 @@ def test_every_missing_wait_of_a_compiled_program_is_noticed():
         except FunctionalError:
             continue
         assert result.semaphores, f"wait of command {index} for semaphore {number} is not needed"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (vector(CONFIG, steps=3, o_address=1), "reads word 0x1 of memory 0, another one writes it"),
+        (vector(CONFIG, steps=3, o_i0_stride=0), "reads word 0x0 of memory 0"),
+        (vector(CONFIG, x_address=4), "memory 0 entry 0x20 byte 0 is read but was never"),
+        (vector(CONFIG, o_address=2048), "memory 0 has 2048 words, none at 0x800"),
+        (vector(CONFIG, operation=3), "operation must be one of"),
+        (vector(CONFIG, reduce=1, add=1), "A reduction sums products"),
+        (vector(CONFIG, operation=1, watch=1), "Divisions and roots do not watch"),
+        (loss(CONFIG, target_address=1, gradient_address=0), "reads and writes word 0x0"),
+        (loss(CONFIG, target_address=1, value_address=1), "reads and writes word 0x1"),
+        (loss(CONFIG, target_address=1, gradient_address=9), "Labels must be from 0 to 0"),
+        (loss(CONFIG, target_address=0, x_address=3, first=0), "begins with a command with first"),
+        (loss(CONFIG), "memory 0 entry 0x40 byte 0 is read but was never"),
+        (loss(CONFIG, value_address=2048), "memory 0 has 2048 words, none at 0x800"),
+    ],
+)
+def test_bad_vectors_and_losses(command, message):
+    """The first four words are there: a label 0 and then 1."""
+    memory = bytearray(512)
+    memory[256:288] = np.arange(4, dtype="<u8").tobytes()
+    load = encode(Opcode.LOAD, **LOAD | {"dram_address": 256, "run_bytes": 32, "signal": 1})
+    opcode, fields = decode(command)
+    command = encode(opcode, **fields | {"wait": 1})
+    with pytest.raises(FunctionalError, match=message):
+        interpret(CONFIG, load + command + encode(Opcode.HALT), memory)
+
+
+def test_lanes_beyond_the_channels_need_not_be_there():
+    """POST writes one lane of a word."""
+    config = make_config(variant="baseline", preset="tiny", rows=5, columns=3)
+    commands = [
+        dma(Opcode.LOAD, config, words=1, dram_address=0, signal=1 | 2),
+        weights(config, wait=1),
+        matmul(config, wait=2, signal=4),
+        post(config, out_address=7, wait=4, signal=8),
+    ]
+    copy = {"wait": 8, "x_address": 7, "o_address": 8}
+    good = b"".join([*commands, vector(config, channels=1, **copy), encode(Opcode.HALT)])
+    assert interpret(config, good, bytearray(256)).semaphores == {}
+    bad = b"".join([*commands, vector(config, channels=2, **copy), encode(Opcode.HALT)])
+    with pytest.raises(FunctionalError, match="memory 0 entry 0x48 byte 0 is read but was never"):
+        interpret(config, bad, bytearray(256))
+
+
+@pytest.mark.parametrize("fields", [{"training": False}, {"operand_format": "int8"}])
+def test_engines_that_do_not_exist(fields):
+    config = make_config(variant="baseline", preset="tiny", **fields)
+    for command in (vector(config), loss(config)):
+        with pytest.raises(FunctionalError, match="no such core, engine or semaphore"):
+            interpret(config, command, bytearray(64))
