@@ -126,7 +126,7 @@ class AdaGPConfig:
     command_queue_depth: int = _field(4, "commands each queue holds", minimum=1, maximum=64)
     semaphores: int = _field(
         16,
-        "token counters that order the queues of one core; the compiler needs 10",
+        "token counters that order the queues of one core; the compiler needs 10, for training 16",
         minimum=10,
         maximum=16,
     )
