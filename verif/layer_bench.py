@@ -131,7 +131,7 @@ def bounds(commands, counters, core):
             chunks = core.chunks_per_wide if fields["wide"] else 1
             post += _product(fields, POST_LOOPS[2:]) * max(window, chunks)
         elif opcode is Opcode.VECTOR:
-            wide = fields["wide"] or Source.WIDE in (fields[f"{s}_source"] for s in "xyz")
+            wide = _streams_wide(fields)
             steps = _product(fields, VECTOR_LOOPS) * core.groups_per_word
             # Chunks of a float32 word come one per cycle when a word has too few groups.
             vector += steps * (core.chunks_per_wide if wide and core.groups_per_word % 2 else 1)
@@ -141,6 +141,17 @@ def bounds(commands, counters, core):
         "post": post,
         "vector": vector,
     }
+
+
+def _streams_wide(fields):
+    """Whether a float32 number comes or goes with every step of a VECTOR command."""
+    if fields["wide"] and not fields["reduce"]:
+        return True
+    return any(
+        fields[f"{stream}_source"] == Source.WIDE
+        and any(fields[f"{stream}_{loop}_stride"] for loop in VECTOR_LOOPS[:-1])
+        for stream in "xyz"
+    )
 
 
 def _product(fields, loops):

@@ -134,6 +134,19 @@ def test_guard(rng, seed):
     assert any(np.array_equal(after[name], before[name].numpy()) for name in run.golden.weights)
 
 
+def test_squared_error(rng, seed):
+    """Real targets instead of labels."""
+    config = make_config(variant="baseline", preset="tiny", **ARRAYS["5x3"])
+    run = make_run("strided", config, rng, batches=1)
+    batch = dataclasses.replace(
+        run.batches[0], targets=rng.standard_normal((5, 4)).astype(np.float32)
+    )
+    run = TrainingRun(run.model, config, (3, 6, 5), [batch] * 2, loss="mean_squared_error")
+    result = run.interpret(seed)
+    check(result)
+    assert result.losses[1] < result.losses[0]
+
+
 def test_example_network(rng, seed):
     config = make_config(variant="efficient", preset="tiny")
     shape = ResidualCNN.INPUT_SHAPE
