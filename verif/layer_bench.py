@@ -191,6 +191,8 @@ def main(options, config, console) -> int:
     """``python -m verif bench --case layers``; returns the exit status."""
     with console.status("layers: building and simulating ..."):
         rows, differences = measure_layers(config, images=options.images, seed=options.seed)
+    if not console.is_terminal:
+        console.width = max(console.width, 130)  # nobody's window would cut it short
     console.print(layer_table(rows, config))
     for difference in differences:
         console.print(str(difference), markup=False, highlight=False)
