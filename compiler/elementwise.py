@@ -4,7 +4,7 @@ from functools import partial
 
 from .core_program import CoreProgram, Job
 from .errors import CompileError
-from .pieces import MOST_WORDS, boxes
+from .pieces import MOST_WORDS, PIECES, boxes
 
 __all__ = ["add", "relu", "relu_backward", "sum_gradients"]
 
@@ -75,7 +75,9 @@ def _pointwise(program, inputs, output, piece, *, total=False):
         program.scratch.drop(temporary)
 
     jobs = []
-    for box in boxes(output.shape, max(1, most // 2)):
+    # Several pieces even of a small map, so that transfers hide behind the work.
+    pixels = output.shape[0] * output.shape[1] * output.shape[2]
+    for box in boxes(output.shape, max(1, min(most // 2, -(-pixels // PIECES)))):
         needs = [program.result(output, *box), *(program.need(part, *box) for part in inputs)]
         if total:
             needs.append(program.result(output, *box, wide=True))

@@ -2,10 +2,12 @@
 
 from .tiling import even_parts
 
-__all__ = ["MOST_WORDS", "boxes", "channel_parts", "channel_steps", "within"]
+__all__ = ["MOST_WORDS", "PIECES", "boxes", "channel_parts", "channel_steps", "within"]
 
 #: Words that a piece may have, so that every stride of a VECTOR command fits its field.
 MOST_WORDS = (1 << 15) - 1
+#: Into how many a map is cut at least.
+PIECES = 8
 
 
 def boxes(shape, pixels):
