@@ -149,7 +149,7 @@ def _run(options, settings, console):
                 break
             steps.append(step)
             if isinstance(step, TrainingStep):
-                print_training(console, step.name, step.training)
+                print_training(console, step)
             else:
                 report.print_step(console, step)
             if not step.passed:

@@ -12,7 +12,9 @@ from hw.config import VARIANTS, AdaGPConfig, make_config
 from verif.digits import run_digits
 from verif.execute import Execution, execute
 from verif.networks import random_network, special_images, with_specials
+from verif.train_blocks import BLOCKS, block_run
 from verif.train_digits import DigitsTraining, train_digits
+from verif.training_run import TrainingResult
 from verif.workload import Workload, prepare
 
 __all__ = ["CASES", "Case", "Options", "Step", "TrainingStep"]
@@ -79,11 +81,12 @@ class TrainingStep:
     """One simulation in which a network learns."""
 
     name: str
-    training: DigitsTraining
+    result: TrainingResult
+    training: DigitsTraining | None = None
 
     @property
     def passed(self):
-        return self.training.result.passed
+        return self.result.passed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +122,22 @@ def _train_digits(options):
             report=options.report,
             **stalls,
         )
-        yield TrainingStep(name=f"train-digits {variant}", training=training)
+        yield TrainingStep(
+            name=f"train-digits {variant}", result=training.result, training=training
+        )
+
+
+def _train_blocks(options):
+    batches = 1 if options.quick else 3
+    arrays = {} if options.quick else {"5 x 3": {"rows": 5, "columns": 3}}
+    stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
+    for array, sizes in {"4 x 4": {"rows": 4, "columns": 4}, **arrays}.items():
+        config = options.config("baseline", **sizes)
+        for name in BLOCKS:
+            rng = np.random.default_rng([options.seed, 0xB10C])
+            run = block_run(name, config, rng, batches=batches)
+            result = run.simulate(seed=options.seed, **stalls)
+            yield TrainingStep(name=f"train-blocks {name} {array}", result=result)
 
 
 def _images(shape, seed):
@@ -236,6 +254,9 @@ CASES = {
     "digits": Case(description="a trained CNN reads handwritten digits", run=_digits),
     "train-digits": Case(
         description="a CNN with batch normalisation learns to read digits", run=_train_digits
+    ),
+    "train-blocks": Case(
+        description="residual, depthwise and strided blocks learn for 3 batches", run=_train_blocks
     ),
     "ragged": Case(description="random networks on sizes that divide by nothing", run=_ragged),
     "large": Case(description="layers larger than every on-chip memory", run=_large),

@@ -91,8 +91,33 @@ def train_digits(config, *, batches, images, seed=1, report=None, **options) -> 
     )
 
 
-def print_training(console, name: str, training: DigitsTraining) -> None:
-    """The loss of every batch beside torch's, and what was compared."""
+def print_training(console, step) -> None:
+    """What was compared in a step of the regression; of digits also the loss of every batch."""
+    result, training = step.result, step.training
+    if training is not None:
+        console.print(_losses(step.name, training))
+    for difference in result.differences[:10]:
+        console.print(str(difference), markup=False, highlight=False, soft_wrap=True)
+    verdict = "[green]PASS[/]" if result.passed else "[red]FAIL[/]"
+    text = (
+        f"{result.compared:,} weights, velocities and statistics after {len(result.losses)} "
+        f"batches, {len(result.differences)} tensors differ from golden"
+    )
+    if training is not None:
+        text += (
+            f"; {training.test_images} held-out images: RTL {training.rtl_accuracy:.2%}, torch "
+            f"float32 {training.torch_accuracy:.2%}"
+        )
+    speed = sum(result.cycles) / max(result.seconds, 1e-9) / 1000
+    console.print(
+        f"{verdict} {step.name}: {text}; {sum(result.cycles):,} cycles, {speed:.0f} kcycles/s",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _losses(name, training):
+    """The loss of every batch beside torch's."""
     result = training.result
     table = Table(box=box.SIMPLE, title=f"{name}: {training.commands} commands per batch")
     for heading in ("batch", "loss RTL", "loss torch", "correct", "cycles"):
@@ -100,22 +125,6 @@ def print_training(console, name: str, training: DigitsTraining) -> None:
     for number, (loss, other, correct, cycles) in enumerate(
         zip(result.losses, training.torch_losses, result.correct, result.cycles, strict=True), 1
     ):
-        table.add_row(
-            str(number),
-            f"{loss:.4f}",
-            f"{other:.4f}",
-            f"{correct}/{training.images}",
-            f"{cycles:,}",
-        )
-    console.print(table)
-    for difference in result.differences[:10]:
-        console.print(str(difference), markup=False, highlight=False, soft_wrap=True)
-    verdict = "[green]PASS[/]" if result.passed else "[red]FAIL[/]"
-    console.print(
-        f"{verdict} {name}: {result.compared:,} weights, velocities and statistics, "
-        f"{len(result.differences)} tensors differ from golden; {training.test_images} held-out "
-        f"images: RTL {training.rtl_accuracy:.2%}, torch float32 {training.torch_accuracy:.2%}; "
-        f"{sum(result.cycles) / max(result.seconds, 1e-9) / 1000:.0f} kcycles/s",
-        highlight=False,
-        soft_wrap=True,
-    )
+        right = f"{correct}/{training.images}"
+        table.add_row(str(number), f"{loss:.4f}", f"{other:.4f}", right, f"{cycles:,}")
+    return table

@@ -1,0 +1,71 @@
+"""Blocks of the usual networks, to be trained for a few batches on the RTL."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from golden.optimizer import SGD
+from verif.training_run import Batch, TrainingRun
+
+__all__ = ["BLOCKS", "INPUT_SHAPE", "block_run"]
+
+#: (C, H, W) of an image, and classes.
+INPUT_SHAPE, CLASSES = (3, 6, 5), 4
+
+
+class ResidualBlock(nn.Module):
+    """One addition whose operands are both learned."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 5, 3, padding=1)
+        self.norm = nn.BatchNorm2d(5)
+        self.conv2 = nn.Conv2d(5, 5, 3, padding=1, bias=False)
+        self.linear = nn.Linear(5 * 6 * 5, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv1(x)))
+        x = torch.relu(x + self.conv2(x))
+        return self.linear(torch.flatten(x, 1))
+
+
+def depthwise_block():
+    """What MobileNet is made of."""
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 1, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.Conv2d(6, 6, 3, stride=2, padding=1, groups=6, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.Conv2d(6, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, CLASSES),
+    )  # fmt: skip
+
+
+def strided_block():
+    """Strides, groups, both kinds of pooling."""
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(6, 4, 2, groups=2), nn.ReLU(), nn.AvgPool2d(1), nn.Flatten(),
+        nn.Linear(4, CLASSES),
+    )  # fmt: skip
+
+
+BLOCKS = {"residual": ResidualBlock, "depthwise": depthwise_block, "strided": strided_block}
+
+
+def block_run(
+    network, config, rng, *, batches=3, images=5, shape=INPUT_SHAPE, classes=CLASSES, **options
+) -> TrainingRun:
+    """Training of a block, by name or what makes it, on random images and labels.
+
+    ``rng`` is a NumPy generator; ``options`` go to :class:`~verif.training_run.TrainingRun`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(1 << 30)))
+        model = BLOCKS.get(network, network)()
+    stream = [
+        Batch(
+            images=rng.standard_normal((images, *shape[1:], shape[0])).astype(np.float32),
+            targets=rng.integers(0, classes, images),
+            optimizer=SGD(learning_rate=0.1 / (number + 1), momentum=0.9, weight_decay=1e-3),
+        )
+        for number in range(batches)
+    ]
+    return TrainingRun(model, config, shape, stream, **options)
