@@ -1,4 +1,4 @@
-"""Command line of the reference models: ``python -m golden train digits``."""
+"""Command line of the reference models: ``python -m golden train``, ``report`` and ``digits``."""
 
 import argparse
 import sys
@@ -8,32 +8,91 @@ import numpy as np
 import torch
 
 from golden import digits
+from golden.adagp_schedule import ScheduleConfig, Stage
+from golden.datasets import DATASETS
+from golden.experiment import RESULTS, Experiment, run
 from golden.formats import FORMATS
+from golden.methods import METHODS
+from golden.models import MODELS
 from golden.network import Network
+from golden.report import write_report
 from golden.train import Recipe, default_path
-
-MODELS = ("digits",)
 
 
 def main(arguments=None) -> int:
     """Run the command line; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        return _train_digits(options)
+        return options.action(options)
     except (OSError, ValueError) as error:
         print(f"golden: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("golden: interrupted; the same command goes on", file=sys.stderr)
+        return 130
 
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m golden", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_train(commands)
+    _add_report(commands)
+    _add_digits(commands)
+    return parser
+
+
+def _add_train(commands):
     command = commands.add_parser(
         "train",
-        help="train a network and print its accuracy in float32 and in the operand format",
-        description="Train a network on the CPU; the same seed gives the same weights.",
+        help="train with backpropagation, ADA-GP or a control, and keep records",
+        description="Train on the CPU in float32, one record per run. Finished runs are not done "
+        "again and interrupted ones go on.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="methods:\n" + "\n".join(f"  {k:12} {v.summary}" for k, v in METHODS.items()),
     )
-    command.add_argument("model", choices=MODELS)
+    command.set_defaults(action=_train)
+    command.add_argument(
+        "--data",
+        default=Experiment.data,
+        help=f"{', '.join(DATASETS)} or a directory (default: {Experiment.data})",
+    )
+    command.add_argument("--model", default=Experiment.model, choices=tuple(MODELS))
+    command.add_argument("--method", nargs="+", default=["adagp"], choices=tuple(METHODS))
+    command.add_argument("--seeds", type=int, default=1, help="runs with seeds 1, 2, ...")
+    command.add_argument("--epochs", type=int, default=Experiment.epochs)
+    command.add_argument("--batch", type=int, default=Experiment.batch, help="images per step")
+    command.add_argument("--learning-rate", type=float, help="default: the method's")
+    command.add_argument("--momentum", type=float, default=Experiment.momentum)
+    command.add_argument("--weight-decay", type=float, default=Experiment.weight_decay)
+    command.add_argument("--warm-up", type=int, default=4, help="epochs (default: 4)")
+    command.add_argument(
+        "--ladder",
+        default="4:1x4,3:1x4,2:1x4,1:1",
+        help="stages GP:BPxEPOCHS, the last one perhaps without end (default: %(default)s)",
+    )
+    command.add_argument("--train-images", type=int, help="use so many only")
+    command.add_argument("--test-images", type=int, help="use so many only")
+    command.add_argument("--output", metavar="DIR", default=RESULTS, help=f"default: {RESULTS}")
+
+
+def _add_report(commands):
+    command = commands.add_parser(
+        "report",
+        help="compare the runs that train has kept: a table and plots",
+        description="Print a table of all finished runs and write it, with plots, beside them.",
+    )
+    command.set_defaults(action=_report)
+    command.add_argument("directory", nargs="?", default=RESULTS, help=f"default: {RESULTS}")
+    command.add_argument("--no-plots", action="store_true", help="the table only")
+
+
+def _add_digits(commands):
+    command = commands.add_parser(
+        "digits",
+        help="train the example network and print its accuracy in float32 and on bit patterns",
+        description="Train the example network on the CPU; the same seed gives the same weights.",
+    )
+    command.set_defaults(action=_digits)
     command.add_argument("--seed", type=int, default=1, help="default: 1")
     command.add_argument(
         "--epochs",
@@ -53,10 +112,48 @@ def _parser():
     command.add_argument(
         "--rows", type=int, default=4, help="rows of the array it models (default: 4)"
     )
-    return parser
 
 
-def _train_digits(options):
+def _train(options):
+    if options.seeds < 1:
+        raise ValueError(f"seeds must be at least 1, not {options.seeds}")
+    schedule = ScheduleConfig(warm_up=options.warm_up, ladder=_ladder(options.ladder))
+    names = ("data", "model", "epochs", "batch", "learning_rate", "momentum", "weight_decay")
+    names += ("train_images", "test_images")
+    settings = {name: getattr(options, name) for name in names} | {"schedule": schedule}
+    experiments = [
+        Experiment(method=method, seed=seed, **settings)
+        for method in options.method
+        for seed in range(1, options.seeds + 1)
+    ]
+    for experiment in experiments:
+        run(experiment, directory=options.output, report=lambda line: print(line, flush=True))
+    print(f"records in {options.output}; python -m golden report compares them")
+    return 0
+
+
+def _ladder(text):
+    stages = []
+    for part in text.split(",") if text else ():
+        ratio, times, epochs = part.partition("x")
+        try:
+            gp, bp = (int(number) for number in ratio.split(":"))
+            stages.append(Stage(gp=gp, bp=bp, epochs=int(epochs) if times else None))
+        except ValueError as error:
+            raise ValueError(
+                f"ladder: {part!r} must be GP:BPxEPOCHS or GP:BP, as in 4:1x4 ({error})"
+            ) from None
+    return tuple(stages)
+
+
+def _report(options):
+    text, files = write_report(options.directory, plots=not options.no_plots)
+    print(text)
+    print("\n".join(f"wrote {file}" for file in files))
+    return 0
+
+
+def _digits(options):
     recipe = Recipe(seed=options.seed, epochs=options.epochs)
     path = options.output or default_path("digits", recipe)
     started = time.perf_counter()

@@ -8,8 +8,6 @@ the versions; it is used only when all of them match.
 import dataclasses
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,11 +17,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from golden.files import replacing
+
 __all__ = [
     "CACHE_DIRECTORY",
     "Recipe",
     "cached_training",
     "default_path",
+    "one_thread",
     "read_weights",
     "train",
     "write_weights",
@@ -82,7 +83,7 @@ def train(factory, images, labels, *, recipe, report=None):
     nn.Module
         in evaluation mode.
     """
-    with _one_thread(), torch.random.fork_rng(devices=[]):
+    with one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = factory().train()
         steps = -(-len(images) // recipe.batch)
@@ -145,17 +146,9 @@ def default_path(name, recipe):
 
 def write_weights(path, model, record):
     """Write a module's weights and ``record`` (plain JSON values) to an .npz file, atomically."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {key: value.detach().numpy() for key, value in model.state_dict().items()}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, record=json.dumps(record, sort_keys=True), **arrays)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        np.savez(file, record=json.dumps(record, sort_keys=True), **arrays)
 
 
 def read_weights(path, record):
@@ -183,7 +176,7 @@ def _record(name, model, images, labels, recipe):
 
 
 @contextmanager
-def _one_thread():
+def one_thread():
     """One torch thread, so that the order of sums does not depend on the machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -119,11 +119,11 @@ def test_accuracy_counts_first_maxima():
 
 def test_command_line(tmp_path, seed, capsys):
     path = tmp_path / "weights.npz"
-    arguments = ["train", "digits", "--seed", str(seed), "--epochs", "1", "--output", str(path)]
+    arguments = ["digits", "--seed", str(seed), "--epochs", "1", "--output", str(path)]
     assert main(arguments) == 0
     output = capsys.readouterr().out
     assert "torch float32" in output and "bit-exact bf16" in output and path.exists()
-    assert main(["train", "digits", "--epochs", "0"]) == 2
+    assert main(["digits", "--epochs", "0"]) == 2
     assert capsys.readouterr().err == "golden: epochs must be a positive integer, not 0\n"
     (tmp_path / "file").touch()
     arguments[-1] = str(tmp_path / "file" / "weights.npz")

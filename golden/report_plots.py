@@ -1,0 +1,94 @@
+"""Plots of finished runs, as PNG. Needs matplotlib."""
+
+from itertools import groupby
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+__all__ = ["phase_spans", "plot_accuracy", "plot_predictions"]
+
+_SHADES = {"W": ("#CCCCCC", "warm-up"), "G": ("#9ED8BE", "Phase GP")}
+_PANELS = (
+    ("mape", "MAPE in %", "log"),
+    ("mse", "mean squared error", "log"),
+    ("cosine", "cosine to the true gradient", "linear"),
+    ("gate", "gate", "linear"),
+)
+
+
+def phase_spans(phases: str) -> list[tuple[str, int, int]]:
+    """Runs of equal letters as (letter, first batch, batch behind the last)."""
+    spans, place = [], 0
+    for letter, run in groupby(phases):
+        length = len(list(run))
+        spans.append((letter, place, place + length))
+        place += length
+    return spans
+
+
+def plot_accuracy(comparison, path) -> Path:
+    """Test accuracy over batches, every method, phases of the first that has Phase GP shaded."""
+    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
+    for number, runs in enumerate(comparison.methods):
+        values = 100 * np.array(
+            [[epoch["accuracy"] for epoch in record["epochs"]] for record in runs.records]
+        )
+        batches = runs.records[0]["batches"] * np.arange(1, values.shape[1] + 1)
+        middle, spread = values.mean(0), values.std(0)
+        style = ("-", "--", ":")[number // 10 % 3]
+        label = f"{runs.method}, {runs.learning_rate:g}"
+        (line,) = axes.plot(batches, middle, style, label=label, linewidth=1.2)
+        axes.fill_between(
+            batches, middle - spread, middle + spread, color=line.get_color(), alpha=0.12, lw=0
+        )
+    scheduled = next((runs for runs in comparison.methods if runs.count(True)), None)
+    if scheduled is not None:
+        spans = phase_spans(scheduled.records[0]["phases"])
+        for letter, (colour, label) in _SHADES.items():
+            places = [(first, last - first) for kind, first, last in spans if kind == letter]
+            axes.broken_barh(
+                places, (0, 1), transform=axes.get_xaxis_transform(), color=colour, alpha=0.35,
+                linewidth=0, zorder=0, label=f"{label} ({scheduled.method})",
+            )  # fmt: skip
+    axes.set(xlabel="batches", ylabel="test accuracy in %", title=comparison.title)
+    axes.legend(fontsize="small", loc="lower right", ncols=2)
+    return _save(figure, path)
+
+
+def plot_predictions(runs, title, path) -> Path:
+    """MAPE, mean squared error, cosine and gate of each layer over epochs, means over seeds.
+
+    Guesses are those made before the batch was learnt from, without the gate.
+    """
+    figure, axes = pyplot.subplots(2, 2, figsize=(11, 7), layout="constrained", sharex=True)
+    layers = list(runs.records[0]["epochs"][0]["layers"])
+    colours = pyplot.get_cmap("viridis")(np.linspace(0, 0.95, len(layers)))
+    for panel, (value, label, scale) in zip(axes.flat, _PANELS):
+        for colour, layer in zip(colours, layers):
+            numbers = np.ma.masked_invalid(
+                np.array(
+                    [
+                        [epoch["layers"][layer][value] for epoch in record["epochs"]]
+                        for record in runs.records
+                    ],
+                    float,
+                )
+            )
+            middle = numbers.mean(0)
+            panel.plot(np.arange(1, len(middle) + 1), middle, color=colour, label=layer)
+        panel.set(ylabel=label, yscale=scale)
+    for panel in axes[1]:
+        panel.set_xlabel("epoch")
+    axes[0, 0].legend(title="layer", fontsize="x-small", ncols=1 + len(layers) // 12)
+    figure.suptitle(f"{runs.method}, learning rate {runs.learning_rate:g}: {title}", fontsize=10)
+    return _save(figure, path)
+
+
+def _save(figure, path):
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+    return Path(path)
