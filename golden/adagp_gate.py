@@ -35,9 +35,17 @@ class Gate:
         return min(max(self.product / self.square, 0.0), 1.0)
 
     def observe(self, prediction: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Take in one pair of equal shape. If a product is not finite nothing changes."""
+        """Take in one pair of equal shape.
+
+        A gradient that is not finite is ignored. If it is finite and a product is not, the
+        prediction is infinite, NaN or about to be: past and present count as 0, and the gate shuts.
+        """
+        if not bool(torch.isfinite(gradient).all()):
+            return
         product = torch.sum(prediction * gradient).item()
         square = torch.sum(prediction * prediction).item()
         if math.isfinite(product) and math.isfinite(square):
             self.product = running(self.product, product, self.factor)
             self.square = running(self.square, square, self.factor)
+        else:
+            self.product = self.square = 0.0

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from golden.__main__ import main
@@ -14,7 +15,6 @@ from golden.experiment import Experiment, run
 from golden.methods import METHODS
 from golden.models import MODELS
 from golden.report import compare, read_records, write_report
-from golden.report_plots import phase_spans
 
 #: Four epochs of five batches: warm-up, 3:1, and then 1:1 twice.
 SCHEDULE = ScheduleConfig(warm_up=1, ladder=(Stage(gp=3, epochs=1), Stage(gp=1, epochs=None)))
@@ -79,19 +79,32 @@ def test_backpropagation_is_plain_torch(tmp_path, seed):
 
 
 @pytest.mark.parametrize("method", ["adagp", "adagp-paper", "mean"])
-def test_going_on_changes_no_bit(tmp_path, seed, method):
-    whole = run(small(method, seed), directory=tmp_path / "a")
+def test_going_on_changes_no_bit(tmp_path, seed, method, monkeypatch):
+    """Of a network that draws random numbers, too."""
+    monkeypatch.setitem(
+        MODELS, "random", lambda *shapes: nn.Sequential(nn.Dropout(0.1), MODELS["vgg"](*shapes))
+    )
+    experiment = small(method, seed, model="random")
+    whole = run(experiment, directory=tmp_path / "a")
     state, lines = torch.get_rng_state(), []
-    assert run(small(method, seed), directory=tmp_path / "b", stop_after=2) is None
+    assert run(experiment, directory=tmp_path / "b", stop_after=2) is None
     assert [path.suffix for path in (tmp_path / "b").iterdir()] == [".pt"]
     torch.rand(3)
-    parts = run(small(method, seed), directory=tmp_path / "b", report=lines.append)
+    parts = run(experiment, directory=tmp_path / "b", report=lines.append)
     assert "goes on after epoch 2" in lines[0] and len(lines) == 3
     assert comparable(parts) == comparable(whole)
     torch.set_rng_state(state)
-    again = run(small(method, seed), directory=tmp_path / "b", report=lines.append)
+    again = run(experiment, directory=tmp_path / "b", report=lines.append)
     assert again == parts and lines[3].endswith("done before") and len(lines) == 4
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_run_that_diverges_ends_with_a_record(tmp_path, seed):
+    """JSON has no NaN: the mean loss is null then, and so are what guesses are measured by."""
+    record = run(small("adagp", seed, learning_rate=1e30), directory=tmp_path)
+    assert record["epochs"][0]["loss"] is None
+    assert record["epochs"][0]["layers"]["0"]["mse"] is None
+    assert read_records(tmp_path) == [record]
 
 
 def test_other_settings_are_other_runs(tmp_path, seed):
@@ -102,11 +115,12 @@ def test_other_settings_are_other_runs(tmp_path, seed):
 
 def test_a_plateau_lowers_the_rate(tmp_path, seed):
     """The same batch, and steps that lower no loss by torch's threshold of a part in 10000."""
-    record = run(
-        small("adagp-paper", seed, epochs=14, batch=90, learning_rate=1e-7,
-              schedule=ScheduleConfig(warm_up=14)),
-        directory=tmp_path,
+    experiment = small(
+        "adagp-paper", seed, epochs=14, batch=90, learning_rate=1e-7,
+        schedule=ScheduleConfig(warm_up=14),
     )  # fmt: skip
+    assert run(experiment, directory=tmp_path, stop_after=6) is None
+    record = run(experiment, directory=tmp_path)
     # The first epoch is the best one, ten more are waited for, the next is one too many.
     assert [epoch["learning_rate"] for epoch in record["epochs"]] == [1e-7] * 12 + [
         pytest.approx(1e-8)
@@ -211,6 +225,8 @@ def test_plots_of_runs_with_gaps(tmp_path):
 
 
 def test_phase_spans():
+    from golden.report_plots import phase_spans
+
     assert phase_spans("WWGGGB") == [("W", 0, 2), ("G", 2, 5), ("B", 5, 6)]
 
 
