@@ -82,6 +82,14 @@ def test_no_guess_before_a_gradient_that_is_not_zero(rng):
     assert source.guess(0, x).any()
 
 
+def test_constant_maps_are_no_fault(rng):
+    source = make_source(SHAPES, PredictorConfig())
+    for _ in range(2):
+        source.learn(0, torch.ones(5, 1, 4, 4), gradient(rng, 0))
+    assert source.statistics[0]["variance"] == 0
+    assert torch.isfinite(source.guess(0, torch.ones(5, 1, 4, 4))).all()
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("place", ["maps", "gradient"])
 def test_what_is_not_finite_is_not_learnt(rng, bad, place):

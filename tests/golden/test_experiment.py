@@ -204,6 +204,8 @@ def test_table():
         ]
     )
     assert [comparison.settings["batch"] for comparison in comparisons] == [16, 8]
+    runs = comparisons[1].methods[1].records
+    assert [entry["experiment"]["seed"] for entry in runs] == [1, 2]
     # Two values 25 % apart: 12.5 · √2 with n − 1. Time: four batches and two at a third.
     assert comparisons[1].table().splitlines()[2:] == [
         "| adagp | 0.001 | 1 | 50.00 | 4 | 2 | 5 |",
