@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import pickle
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,12 +102,17 @@ def run(experiment: Experiment, *, directory=RESULTS, report=None, stop_after=No
     Returns
     -------
     dict
-        The record: ``experiment``; ``identity``; ``batches`` of an epoch; ``phases``, a letter of
-        :class:`golden.adagp_schedule.Phase` for each batch; ``epochs``, each with ``accuracy`` on
-        test images, mean ``loss`` and the ``layers``' mean values of
+        The record, None if it was left off: ``experiment``; ``identity``; ``batches`` of an epoch;
+        ``phases``, a letter of :class:`golden.adagp_schedule.Phase` for each batch; ``epochs``,
+        each with ``accuracy`` on test images, mean ``loss`` and the ``layers``' mean values of
         :class:`golden.adagp_layers.LayerResult` over its batches of Phase BP, and
         ``learning_rate``; ``held``, updates that Phase GP left out; ``seconds``. A number that is
-        not finite is null. None if it was left off.
+        not finite is None.
+
+    Raises
+    ------
+    ValueError
+        for data that is not there, too large a batch, or a damaged checkpoint.
     """
     data = load_images(
         experiment.data,
@@ -269,7 +275,10 @@ class _Session:
         """Go on from a checkpoint; False, and nothing done, if there is none."""
         if not path.is_file():
             return False
-        state = torch.load(path, weights_only=True)
+        try:
+            state = torch.load(path, weights_only=True)
+        except (EOFError, RuntimeError, pickle.UnpicklingError):
+            raise ValueError(f"checkpoint {path} is damaged; delete it to start again") from None
         self.trainer.load_state_dict(state["trainer"])
         if self.plateau is not None:
             self.plateau.load_state_dict(state["plateau"])

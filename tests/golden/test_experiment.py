@@ -139,6 +139,25 @@ def test_messages(tmp_path, seed):
         run(small("bp", seed, batch=91), directory=tmp_path)
 
 
+@pytest.mark.parametrize("damage", ["cut", "rubbish", "empty"])
+def test_damaged_checkpoint(tmp_path, seed, damage):
+    run(small("skip", seed), directory=tmp_path, stop_after=1)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    path.write_bytes({"cut": content[:-500], "rubbish": b"nothing", "empty": b""}[damage])
+    with pytest.raises(ValueError, match=f"checkpoint {path} is damaged; delete it to start again"):
+        run(small("skip", seed), directory=tmp_path)
+
+
+def test_interrupted_command_line(capsys, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("golden.__main__.run", interrupt)
+    assert main(ARGUMENTS) == 130
+    assert capsys.readouterr().err == "golden: interrupted; the same command goes on\n"
+
+
 def test_command_line(tmp_path, capsys):
     arguments = [*ARGUMENTS, "--output", str(tmp_path), "--method", "bp", "adagp", "--seeds", "2"]
     assert main(arguments) == 0
