@@ -19,10 +19,11 @@ __all__ = ["analyse", "document", "variants_of"]
 
 #: What the measured hardware does not do yet: overheads read without this would flatter it.
 SCOPE = (
-    "The accelerators measured here do forward inference. What training adds – backpropagation, "
-    "the reorganizer, the update unit, the phase controller – is not in them yet, so `low` is "
-    "`baseline` by another name and `efficient` adds a memory with its ports. `max` has its second "
-    "core. Overheads that are close to zero say that, and nothing about gradient prediction."
+    "The accelerators measured here run networks forward and train them by backpropagation. What "
+    "gradient prediction adds – the reorganizer, the confidence gate, the phase controller – is "
+    "not in them yet, so `low` is `baseline` by another name and `efficient` adds a memory with "
+    "its ports. `max` has its second core. Overheads that are close to zero say that, and nothing "
+    "about gradient prediction."
 )
 
 _EQUAL = ("asic_logic", "asic_total", "xc7_lut", "asic_power", "asic_power_total")
