@@ -63,7 +63,7 @@ def _parser():
         choices=("conv", "matmul", "all", "layers"),
         help="layers: every layer of a training step in each direction (default: conv and matmul)",
     )
-    bench.add_argument("--images", type=int, default=16, help="of layers (default: 16)")
+    bench.add_argument("--images", type=int, default=8, help="of layers (default: 8)")
     bench.add_argument("--variant", default="baseline", choices=tuple(VARIANTS))
     bench.add_argument("--preset", default="paper", help="default: paper")
     bench.add_argument("--format", choices=tuple(FORMATS), help="operand format")
