@@ -34,7 +34,10 @@ def _parser():
     run.add_argument("cases", nargs="*", metavar="CASE", help="names from --list, or all")
     run.add_argument("--list", action="store_true", help="list the cases and end")
     run.add_argument(
-        "--variant", default="all", choices=(*VARIANTS, "all"), help="of digits (default: all)"
+        "--variant",
+        default="all",
+        choices=(*VARIANTS, "all"),
+        help="of digits and train-digits (default: all; train-digits: baseline and max)",
     )
     run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
@@ -113,7 +116,7 @@ def _run(options, settings, console):
 
     if options.list:
         for name, case in CASES.items():
-            console.print(f"{name:12}{case.description}", highlight=False)
+            console.print(f"{name:14}{case.description}", highlight=False)
         return 0
     names = list(CASES) if "all" in options.cases else options.cases
     unknown = [name for name in names if name not in CASES]

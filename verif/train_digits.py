@@ -44,6 +44,10 @@ class DigitsTraining:
 def digit_batches(seed: int, *, batches: int, images: int) -> list[Batch]:
     """Training images in random order, pass after pass, with a learning rate in two steps."""
     data = digits.load(seed)
+    if batches < 1:
+        raise ValueError(f"batches must be at least 1, not {batches}")
+    if not 1 <= images <= len(data.train_images):
+        raise ValueError(f"batch size must be from 1 to {len(data.train_images)}, not {images}")
     rng = np.random.default_rng([seed, 0x7A])
     passes = -(-batches * images // len(data.train_images))
     order = np.concatenate([rng.permutation(len(data.train_images)) for _ in range(passes)])
