@@ -79,6 +79,43 @@ class Convolution:
         high += (stop - 1) * self.dilation[axis] + 1
         return clip(low, high, size)
 
+    def walk(self, x, pixel, images, rows, *, taps, slab, block=0):
+        """MATMUL's fields for the loops over outputs and taps, forward or for the weight gradient.
+
+        Parameters
+        ----------
+        x : block with the input lines ``slab`` (begin, end) of ``images``
+        pixel : words of a pixel there, of which ``block`` is the first one read
+        images, rows : of the outputs, (begin, end)
+        taps : rows of the kernel, (begin, end)
+        """
+        (h0, h1), width = slab, self.input_map[1]
+        line = width * pixel
+        top = rows[0] * self.stride[0] - self.padding[0] + taps[0] * self.dilation[0] - h0
+        left = -self.padding[1]
+        return {
+            "x_address": x.address + top * line + left * pixel + block,
+            "wo_count": self.output_map[1],
+            "ho_count": rows[1] - rows[0],
+            "n_count": images[1] - images[0],
+            "kw_count": self.kernel[1],
+            "kh_count": taps[1] - taps[0],
+            "wo_stride": self.stride[1] * pixel,
+            "ho_stride": self.stride[0] * line,
+            "n_stride": (h1 - h0) * line,
+            "kw_stride": self.dilation[1] * pixel,
+            "kh_stride": self.dilation[0] * line,
+            "cb_stride": 1,
+            "h_origin": top,
+            "w_origin": left,
+            "h_limit": h1 - h0,
+            "w_limit": width,
+            "ho_step": self.stride[0],
+            "wo_step": self.stride[1],
+            "kh_step": self.dilation[0],
+            "kw_step": self.dilation[1],
+        }
+
     @cached_property
     def phases(self):
         """(vertical, horizontal) lists of :class:`Phase`."""

@@ -242,6 +242,12 @@ class CoreProgram:
             core=self.core.index,
         )
 
+    def tile_channels(self, tile, channels):
+        """(begin, end) of the channels whose words hold those of a column tile."""
+        rows, columns = self.core.rows, self.core.columns
+        end = min((tile + 1) * columns, channels)
+        return tile * columns // rows * rows, -(-end // rows) * rows
+
     def column_place(self, tile, channels, pitch, *, wide):
         """Fields of POST for a column tile of ``channels`` channels, stored with ``pitch``: where
         its first group goes, and how many there are."""

@@ -79,16 +79,10 @@ class _Forward:
         layer = self.layer
         return self.program.need(layer.x, images, layer.lines(0, *rows), (0, layer.input_map[1]))
 
-    def _channels(self, tile):
-        """(begin, end) of the output channels whose words hold those of a column tile."""
-        rows, columns = self.core.rows, self.core.columns
-        end = min((tile + 1) * columns, self.layer.outputs)
-        return tile * columns // rows * rows, -(-end // rows) * rows
-
     def _weights_need(self, tile, whole):
         layer = self.layer
         kh, kw = layer.kernel
-        channels = None if whole else self._channels(tile)
+        channels = None if whole else self.program.tile_channels(tile, self.layer.outputs)
         return self.program.need(layer.weights, (0, kh), (0, kw), (0, layer.inputs), channels)
 
     def _bias_need(self):
@@ -129,7 +123,11 @@ class _Forward:
 
     def _weights(self, tile, valid, blocks, weights, bias):
         layer, core = self.layer, self.core
-        channels = (0, layer.weights.pitch) if self.whole else self._channels(tile)
+        channels = (
+            (0, layer.weights.pitch)
+            if self.whole
+            else self.program.tile_channels(tile, self.layer.outputs)
+        )
         word, skip = divmod(tile * core.columns - channels[0], core.rows)
         row = self.program.words(layer.weights, channels)
         fields = {
@@ -155,37 +153,17 @@ class _Forward:
 
     def _matmul(self, images, rows, valid, blocks, bank, x):
         layer = self.layer
-        h0, h1 = layer.lines(0, *rows)
-        pixel, width = self.x_words, layer.input_map[1]
-        line = width * pixel
-        top = rows[0] * layer.stride[0] - layer.padding[0] - h0
-        left = -layer.padding[1]
+        walk = layer.walk(
+            x, self.x_words, images, rows,
+            taps=(0, layer.kernel[0]), slab=layer.lines(0, *rows), block=blocks[0],
+        )  # fmt: skip
         self.program.matmul(
-            {
+            walk
+            | {
                 "accumulator_bank": bank,
                 "init": Init.ZERO if layer.bias is None else Init.BIAS,
                 "channels": valid,
-                "x_address": x.address + top * line + left * pixel + blocks[0],
-                "wo_count": layer.output_map[1],
-                "ho_count": rows[1] - rows[0],
-                "n_count": images[1] - images[0],
-                "kw_count": layer.kernel[1],
-                "kh_count": layer.kernel[0],
                 "cb_count": blocks[1] - blocks[0],
-                "wo_stride": layer.stride[1] * pixel,
-                "ho_stride": layer.stride[0] * line,
-                "n_stride": (h1 - h0) * line,
-                "kw_stride": layer.dilation[1] * pixel,
-                "kh_stride": layer.dilation[0] * line,
-                "cb_stride": 1,
-                "h_origin": top,
-                "w_origin": left,
-                "h_limit": h1 - h0,
-                "w_limit": width,
-                "ho_step": layer.stride[0],
-                "wo_step": layer.stride[1],
-                "kh_step": layer.dilation[0],
-                "kw_step": layer.dilation[1],
             },
             x,
         )

@@ -1,6 +1,7 @@
 """Where things lie: tensors in DRAM, regions in the on-chip memories."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -41,6 +42,13 @@ class Tensor:
     pitch: int
     kind: str
     stage: int | None
+
+    @classmethod
+    def dense(cls, name, shape, *, kind, pitch, offset=0):
+        """A tensor (N, H, W, C) that belongs to no stage, of the size that its pitch makes."""
+        tensor = cls(name=name, offset=offset, size=0, shape=tuple(shape), pitch=pitch, kind=kind,
+                     stage=None)  # fmt: skip
+        return replace(tensor, size=prod(shape[:3]) * pitch * tensor.dtype.itemsize)
 
     @property
     def dtype(self):

@@ -244,15 +244,11 @@ def _add(found, layer, name, values, shape, groups, roles, config):
     for role in roles:
         wide = role not in ("operands", "mask")
         dims = (1, 1, *shape[2:]) if role == "mask" else shape
-        item = 4 if wide else config.format.width // 8
-        tensors[role] = Tensor(
-            name=full if role == "master" else f"{full}.{role}",
-            offset=0,
-            size=prod(dims[:3]) * pitch * item,
-            shape=dims,
-            pitch=pitch,
+        tensors[role] = Tensor.dense(
+            full if role == "master" else f"{full}.{role}",
+            dims,
             kind="float32" if wide else config.operand_format,
-            stage=None,
+            pitch=pitch,
         )
     found[full] = StoredParameter(
         name=full,

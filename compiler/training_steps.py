@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import lcm, prod
+from math import lcm
 
 from .convolution import Convolution
 from .depthwise import (
@@ -106,15 +106,7 @@ class TrainingSteps:
         item = 4 if kind in ("float32", "int32") else self.core.operand_width // 8
         if pitch is None:
             pitch = round_up(shape[3], lcm(self.config.granule_bytes, item) // item)
-        self.tensors[name] = Tensor(
-            name=name,
-            offset=0,
-            size=prod(shape[:3]) * pitch * item,
-            shape=tuple(shape),
-            pitch=pitch,
-            kind=kind,
-            stage=None,
-        )
+        self.tensors[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch)
         return name
 
     def _map(self, layer, name=None, **options):
@@ -140,11 +132,14 @@ class TrainingSteps:
             )
         )
 
-    def _roles(self, name, *roles):
-        """Names of a parameter's tensors; None where it does not exist."""
-        if name not in self.parameters:
-            return tuple(None for _ in roles)
-        return tuple(self.parameters[name].tensors[role].name for role in roles)
+    def _role(self, name, role):
+        """Name of a parameter's tensor; None where it does not exist."""
+        parameter = self.parameters.get(name)
+        return parameter and parameter.tensors[role].name
+
+    def _gradients(self, layer):
+        """Names of the gradients of weight and bias."""
+        return [self._role(f"{layer.name}.{name}", "gradient") for name in ("weight", "bias")]
 
     # Forward ---------------------------------------------------------------------------------
 
@@ -173,8 +168,8 @@ class TrainingSteps:
         options = {key: value for key, value in layer.options.items() if key != "kernel"}
         if layer.kind == "linear":
             options["stride"] = self.tensors[x].shape[1:3]
-        (weights,) = self._roles(f"{layer.name}.weight", "operands")
-        (bias,) = self._roles(f"{layer.name}.bias", "master")
+        weights = self._role(f"{layer.name}.weight", "operands")
+        bias = self._role(f"{layer.name}.bias", "master")
         return Convolution(
             name=layer.name, x=x, y=self.maps[layer.name], weights=weights, bias=bias, **options
         )
@@ -205,7 +200,7 @@ class TrainingSteps:
             self._tensor(f"{layer.name}.{name}", (1, 1, 1, layer.shape[0]), kind="float32",
                          pitch=pitch)  # fmt: skip
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
-        parameters = [role for name in names for role in self._roles(name, "master")]
+        parameters = [self._role(name, "master") for name in names]
         saved = [f"{layer.name}.{name}" for name in _SAVED]
         self._add(
             layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
@@ -308,9 +303,7 @@ class TrainingSteps:
         self._weight_gradient(layer, product, dy, depthwise_weight_gradient)
 
     def _weight_gradient(self, layer, product, dy, function):
-        gradients = [
-            self._roles(f"{layer.name}.{name}", "gradient")[0] for name in ("weight", "bias")
-        ]
+        gradients = self._gradients(layer)
         self._add(layer.name, "weight gradient", function, product, dy, *gradients,
                   reads=[product.x, dy], writes=gradients)  # fmt: skip
         self._updates(layer)
@@ -327,9 +320,7 @@ class TrainingSteps:
 
     def _backward_batch_norm(self, layer, dy, goal):
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
-        gradients = [
-            self._roles(f"{layer.name}.{name}", "gradient")[0] for name in ("weight", "bias")
-        ]
+        gradients = self._gradients(layer)
         # The mask of a ReLU that was computed here, too.
         y = self.maps[layer.name] if layer.name in self._fused.values() else None
         self._gradient_map(layer, goal)

@@ -161,9 +161,7 @@ class _WeightGradient:
     def _dy_channels(self, tile):
         if self.whole:
             return 0, self.dy.pitch
-        rows, columns = self.core.rows, self.core.columns
-        end = min((tile + 1) * columns, self.layer.outputs)
-        return tile * columns // rows * rows, -(-end // rows) * rows
+        return self.program.tile_channels(tile, self.layer.outputs)
 
     def _dy_need(self, images, rows, tile):
         width = (0, self.layer.output_map[1])
@@ -210,43 +208,17 @@ class _WeightGradient:
                 program.scratch.drop([output])
 
     def _matmul(self, images, rows, part, x, fields):
-        layer = self.layer
+        layer, program = self.layer, self.program
         channels = self._x_channels(part)
         taps = (0, layer.kernel[0]) if self.whole else part.rows
-        h0, h1 = layer.lines(0, *rows, taps)
-        pixel, width = self.program.words(layer.x, channels), layer.input_map[1]
-        line = width * pixel
-        top = rows[0] * layer.stride[0] - layer.padding[0] + part.rows[0] * layer.dilation[0] - h0
-        left = -layer.padding[1]
-        block = part.blocks[0] - channels[0] // self.core.rows
-        self.program.matmul(
-            fields
-            | {
-                "transpose": 1,
-                "x_address": x.address + top * line + left * pixel + block,
-                "wo_count": layer.output_map[1],
-                "ho_count": rows[1] - rows[0],
-                "n_count": images[1] - images[0],
-                "kw_count": layer.kernel[1],
-                "kh_count": part.rows[1] - part.rows[0],
-                "cb_count": part.blocks[1] - part.blocks[0],
-                "wo_stride": layer.stride[1] * pixel,
-                "ho_stride": layer.stride[0] * line,
-                "n_stride": (h1 - h0) * line,
-                "kw_stride": layer.dilation[1] * pixel,
-                "kh_stride": layer.dilation[0] * line,
-                "cb_stride": 1,
-                "h_origin": top,
-                "w_origin": left,
-                "h_limit": h1 - h0,
-                "w_limit": width,
-                "ho_step": layer.stride[0],
-                "wo_step": layer.stride[1],
-                "kh_step": layer.dilation[0],
-                "kw_step": layer.dilation[1],
-            },
-            x,
-        )
+        walk = layer.walk(
+            x, program.words(layer.x, channels), images, rows,
+            taps=part.rows,
+            slab=layer.lines(0, *rows, taps),
+            block=part.blocks[0] - channels[0] // self.core.rows,
+        )  # fmt: skip
+        blocks = {"cb_count": part.blocks[1] - part.blocks[0], "transpose": 1}
+        program.matmul(walk | blocks | fields, x)
 
     def _results(self, part, tile, bank, output):
         """POST of whole words of input channels, then of the rest."""

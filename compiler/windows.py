@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from .convolution import clip
+
 __all__ = ["Windows"]
 
 
@@ -79,8 +81,7 @@ class Windows:
         low = begin * self.stride[0] - self.padding[0]
         high = (end - 1) * self.stride[0] - self.padding[0]
         high += self.dilation[0] * (self.kernel[0] - 1) + 1
-        first = min(max(low, 0), self.size[0] - 1)
-        return first, max(first + 1, min(high, self.size[0]))
+        return clip(low, high, self.size[0])
 
     def readers(self, begin, end):
         """[begin, end) of the rows of outputs whose windows have rows of the map, and perhaps some

@@ -81,12 +81,8 @@ class ConvolutionProgram:
             ("db", bias, wide, core.rows),
         ):
             pitch = round_up(shape[3], unit)
-            item = 4 if kind == wide else core.operand_width // 8
-            size = shape[0] * shape[1] * shape[2] * pitch * item
-            result[name] = Tensor(
-                name=name, offset=offset, size=size, shape=shape, pitch=pitch, kind=kind, stage=None
-            )
-            offset = round_up(offset + size, 64)
+            result[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch, offset=offset)
+            offset = round_up(offset + result[name].size, 64)
         return result
 
     @property

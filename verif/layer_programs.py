@@ -56,14 +56,9 @@ class LayerProgram:
 
     def _add(self, name, shape, pitch, wide, contents):
         kind = "float32" if wide else self.config.operand_format
-        item = 4 if wide else self.config.format.width // 8
-        size = int(np.prod(shape[:3])) * pitch * item
         last = list(self.tensors.values())[-1:]
         offset = round_up(last[0].offset + last[0].size, 64) if last else self.program_bytes
-        tensor = Tensor(
-            name=name, offset=offset, size=size, shape=tuple(shape), pitch=pitch, kind=kind,
-            stage=None,
-        )  # fmt: skip
+        tensor = Tensor.dense(name, shape, kind=kind, pitch=pitch, offset=offset)
         self.tensors[name] = tensor
         if contents is not None:
             self.contents[name] = np.reshape(contents, shape).astype(tensor.dtype)

@@ -6,19 +6,10 @@ import pytest
 
 from compiler.errors import CompileError
 from compiler.recorder import Recorder, Region
-from hw.commands import Opcode
+from hw.commands import QUEUE_OPCODES, Opcode
 from hw.config import make_config
 
 CONFIG = make_config(variant="baseline", preset="tiny")
-QUEUES = (
-    Opcode.LOAD,
-    Opcode.WEIGHTS,
-    Opcode.MATMUL,
-    Opcode.POST,
-    Opcode.STORE,
-    Opcode.VECTOR,
-    Opcode.LOSS,
-)
 IN_FLIGHT = 4
 
 
@@ -72,10 +63,10 @@ def execute(linked, rng):
     after the WEIGHTS before it.
     """
     tokens, events, next_command = [0] * 32, [], 0
-    queued = {opcode: [] for opcode in QUEUES}
-    running = {opcode: [] for opcode in QUEUES}
+    queued = {opcode: [] for opcode in QUEUE_OPCODES}
+    running = {opcode: [] for opcode in QUEUE_OPCODES}
     ended = set()
-    preference = {opcode: rng.choice((0.02, 1, 50)) for opcode in QUEUES}
+    preference = {opcode: rng.choice((0.02, 1, 50)) for opcode in QUEUE_OPCODES}
     while True:
         choices = []
         if next_command < len(linked):
