@@ -6,8 +6,7 @@ from hw.commands import Init
 
 from .convolution import Convolution
 from .core_program import CoreProgram, Job, Need
-from .errors import CompileError
-from .tiling import FEW_TILES, FEW_VECTORS, even_parts
+from .map_tiles import cut_map
 
 __all__ = ["forward"]
 
@@ -46,31 +45,16 @@ class _Forward:
 
     def _cut(self):
         """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
-        layer = self.layer
+        layer, program = self.layer, self.program
         height, width = layer.output_map
-        constant = self._bias_need().words if layer.bias is not None else 0
-        weights = self._weights_need(0, self.whole).words
-        for copies in (2, 1):  # of everything, if possible, so that loads hide
-            room = (self.program.scratch.words - constant) // copies - weights
-            most = self.core.accumulator_depth
-            while most >= width:
-                if most >= height * width:
-                    count = most // (height * width)
-                    parts = [(n, (0, height)) for n in even_parts(0, layer.images, count)]
-                else:
-                    rows = even_parts(0, height, most // width)
-                    parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
-                enough = len(parts) >= FEW_TILES or most < 2 * FEW_VECTORS
-                if enough and all(
-                    self._x_need(*p).words + self._out_size(*p) <= room for p in parts
-                ):
-                    return parts
-                most //= 2
-        raise CompileError(
-            f"layer {layer.name}: a line of its output does not fit into the accumulators "
-            f"({self.core.accumulator_depth} vectors) or the buffer "
-            f"({self.program.scratch.words} words)"
-        )
+        return cut_map(
+            program,
+            layer.images, height, width,
+            size=lambda *part: self._x_need(*part).words + self._out_size(*part),
+            constant=self._bias_need().words if layer.bias is not None else 0,
+            weights=self._weights_need(0, self.whole).words,
+            what=f"layer {layer.name}: a line of its output",
+        )  # fmt: skip
 
     def _out_size(self, images, rows):
         return (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2] * self.y_words

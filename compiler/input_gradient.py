@@ -4,8 +4,7 @@ from functools import partial
 
 from .convolution import Convolution, clip
 from .core_program import CoreProgram, Job, Need
-from .errors import CompileError
-from .tiling import FEW_TILES, FEW_VECTORS, even_parts
+from .map_tiles import cut_map
 
 __all__ = ["input_gradient"]
 
@@ -42,32 +41,14 @@ class _InputGradient:
         blocks would be too large for the memory."""
         layer = self.layer
         height, width = layer.input_map
-        step = layer.stride[0]
-        columns = -(-width // layer.stride[1])
-        weights = self._weights_need(0).words
-        for copies in (2, 1):  # of everything, if possible, so that loads hide
-            room = self.program.scratch.words // copies - weights
-            most = self.core.accumulator_depth
-            while most >= columns:
-                lines = most // columns * step  # input lines whose phases fit
-                if lines >= height:
-                    count = most // (columns * -(-height // step))
-                    parts = [(n, (0, height)) for n in even_parts(0, layer.images, count)]
-                else:
-                    units = even_parts(0, -(-height // step), lines // step)
-                    rows = [(a * step, min(b * step, height)) for a, b in units]
-                    parts = [((n, n + 1), r) for n in range(layer.images) for r in rows]
-                enough = len(parts) >= FEW_TILES or most < 2 * FEW_VECTORS
-                if enough and all(
-                    self._dy_need(*p).words + self._out_size(*p) <= room for p in parts
-                ):
-                    return parts
-                most //= 2
-        raise CompileError(
-            f"layer {layer.name}: a line of its input gradient does not fit into the accumulators "
-            f"({self.core.accumulator_depth} vectors) or the buffer "
-            f"({self.program.scratch.words} words)"
-        )
+        return cut_map(
+            self.program,
+            layer.images, height, -(-width // layer.stride[1]),
+            step=layer.stride[0],
+            size=lambda *part: self._dy_need(*part).words + self._out_size(*part),
+            weights=self._weights_need(0).words,
+            what=f"layer {layer.name}: a line of its input gradient",
+        )  # fmt: skip
 
     def _out_size(self, images, rows):
         return (images[1] - images[0]) * (rows[1] - rows[0]) * self.dx.shape[2] * self.out_words

@@ -13,7 +13,7 @@ from hw.config import AdaGPConfig
 
 from .memory import Tensor
 
-__all__ = ["CompiledProgram", "ProgramError", "StageInfo", "encode_commands"]
+__all__ = ["CompiledProgram", "ProgramError", "StageInfo", "decode_commands", "encode_commands"]
 
 _MAGIC = b"PK"
 _FORMAT_VERSION = 2
@@ -93,10 +93,7 @@ class CompiledProgram:
     @property
     def command_list(self):
         """Decoded commands, (opcode, fields) each."""
-        return [
-            decode(self.commands[i : i + COMMAND_BYTES])
-            for i in range(0, len(self.commands), COMMAND_BYTES)
-        ]
+        return decode_commands(self.commands)
 
     def image(self):
         """Bytes to load at the start of the memory window: the program and the weights."""
@@ -176,6 +173,11 @@ class CompiledProgram:
 def is_container(data):
     """Whether ``data`` begins like a saved program rather than a raw command stream."""
     return data[: len(_MAGIC)] == _MAGIC
+
+
+def decode_commands(data):
+    """(opcode, fields) of every command in ``data``."""
+    return [decode(data[i : i + COMMAND_BYTES]) for i in range(0, len(data), COMMAND_BYTES)]
 
 
 def encode_commands(commands):

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 __all__ = [
-    "FEW_TILES",
-    "FEW_VECTORS",
     "Box",
     "Geometry",
     "Tile",
@@ -14,11 +12,6 @@ __all__ = [
     "split_tile",
     "tile_grid",
 ]
-
-
-#: A layer in training is cut into this many tiles at least, so that loads hide behind products and
-#: products before stores; but not into tiles of fewer vectors.
-FEW_TILES, FEW_VECTORS = 4, 128
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from hw.commands import COMMAND_BYTES, decode
 from hw.config import AdaGPConfig
 
 from .arena import Arena, MemoryPlan
@@ -14,7 +13,7 @@ from .errors import CompileError
 from .graph import trace
 from .memory import Tensor, round_up
 from .parameters import pack_state, unpack_state
-from .program import encode_commands
+from .program import decode_commands, encode_commands
 from .recorder import Recorder
 from .training_steps import COEFFICIENTS, TrainingSteps
 
@@ -113,10 +112,7 @@ class TrainingProgram:
     @property
     def command_list(self):
         """Decoded commands, (opcode, fields) each."""
-        return [
-            decode(self.commands[i : i + COMMAND_BYTES])
-            for i in range(0, len(self.commands), COMMAND_BYTES)
-        ]
+        return decode_commands(self.commands)
 
 
 def compile_training(

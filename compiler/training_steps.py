@@ -286,27 +286,23 @@ class TrainingSteps:
             self._map(self.layers[layer.inputs[0]], goal)
         return goal
 
-    def _backward_convolution(self, layer, dy, goal):
-        product = self._product(layer)
+    def _backward_convolution(
+        self, layer, dy, goal, to_input=input_gradient, to_weights=weight_gradient
+    ):
+        product, gradients = self._product(layer), self._gradients(layer)
         if self._gradient_map(layer, goal):
-            self._add(layer.name, "input gradient", input_gradient, product, dy, goal,
+            self._add(layer.name, "input gradient", to_input, product, dy, goal,
                       reads=[dy, product.weights], writes=[goal])  # fmt: skip
-        self._weight_gradient(layer, product, dy, weight_gradient)
+        self._add(layer.name, "weight gradient", to_weights, product, dy, *gradients,
+                  reads=[product.x, dy], writes=gradients)  # fmt: skip
+        self._updates(layer)
 
     _backward_linear = _backward_convolution
 
     def _backward_depthwise(self, layer, dy, goal):
-        product = self._product(layer)
-        if self._gradient_map(layer, goal):
-            self._add(layer.name, "input gradient", depthwise_input_gradient,
-                      product, dy, goal, reads=[dy, product.weights], writes=[goal])  # fmt: skip
-        self._weight_gradient(layer, product, dy, depthwise_weight_gradient)
-
-    def _weight_gradient(self, layer, product, dy, function):
-        gradients = self._gradients(layer)
-        self._add(layer.name, "weight gradient", function, product, dy, *gradients,
-                  reads=[product.x, dy], writes=gradients)  # fmt: skip
-        self._updates(layer)
+        self._backward_convolution(
+            layer, dy, goal, depthwise_input_gradient, depthwise_weight_gradient
+        )
 
     def _updates(self, layer):
         for name in layer.parameters:

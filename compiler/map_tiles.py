@@ -1,0 +1,52 @@
+"""Tiles of the map that a product writes in training."""
+
+from .errors import CompileError
+from .tiling import even_parts
+
+__all__ = ["cut_map"]
+
+#: A map is cut into this many tiles at least, so that loads hide behind products and products
+#: before stores; but not into tiles of fewer vectors.
+_FEW_TILES, _FEW_VECTORS = 4, 128
+
+
+def cut_map(program, images, height, columns, *, size, weights, what, step=1, constant=0):
+    """[(images, rows)], (begin, end) each: whole images, else rows of one, that fit accumulators
+    and buffer.
+
+    Parameters
+    ----------
+    program : CoreProgram
+    images, height : of the map
+    columns : vectors that a line takes
+    step : lines that share accumulators one after the other: the phases of a strided gradient
+    size : words of a tile and of what it reads, a function of images and rows
+    weights, constant : words of a column tile's weights, and of what stays in the buffer
+    what : does not fit, for the message
+
+    Raises
+    ------
+    CompileError
+        if a line does not fit.
+    """
+    depth = program.core.accumulator_depth
+    units = -(-height // step)
+    for copies in (2, 1):  # of everything, if possible, so that loads hide
+        room = (program.scratch.words - constant) // copies - weights
+        most = depth
+        while most >= columns:
+            if most >= columns * units:
+                count = most // (columns * units)
+                parts = [(n, (0, height)) for n in even_parts(0, images, count)]
+            else:
+                cuts = even_parts(0, units, most // columns)
+                rows = [(a * step, min(b * step, height)) for a, b in cuts]
+                parts = [((n, n + 1), r) for n in range(images) for r in rows]
+            enough = len(parts) >= _FEW_TILES or most < 2 * _FEW_VECTORS
+            if enough and all(size(*part) <= room for part in parts):
+                return parts
+            most //= 2
+    raise CompileError(
+        f"{what} does not fit into the accumulators ({depth} vectors) or the buffer "
+        f"({program.scratch.words} words)"
+    )
