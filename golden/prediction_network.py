@@ -17,7 +17,7 @@ from golden.formats import FLOAT32
 from golden.numerics import encode
 from golden.optimizer import SGD, update
 from golden.prediction_arithmetic import positive
-from golden.vector import VectorUnit, constant
+from golden.vector import VectorUnit, constant, widen
 
 __all__ = ["PredictorForward", "PredictorGradients", "PredictorNetwork"]
 
@@ -51,7 +51,7 @@ class PredictorGradients:
     weights : dV, (n, F + 1), the last column that of the bias
     hidden_sums : dHw, (F, O), not yet multiplied by -2 / (n * O)
     hidden : dH, (F, O) operand codes
-    toeplitz : dT, (S * S + 1, F)
+    toeplitz : dT, (S * S + 1, F) operand codes
     taps : dtaps, (10, c)
     rejected : 0 or 1 by "predictor_weights" and "taps": what the guard left as it was
     flags : union of :class:`golden.numerics.Flags`
@@ -154,7 +154,7 @@ class PredictorNetwork:
         sums, last = gradients.input_gradient(
             fmt, _as_map(cells), _as_kernel(hidden.T), input_size=(len(cells), 1), rows=self.rows
         )
-        toeplitz = unit.multiply(sums[0, :, 0], factor)
+        toeplitz = unit.round(fmt, unit.multiply(sums[0, :, 0], factor))
         taps = self._sum_taps(unit, toeplitz)
         rejected, new_flags = self._update(weights, taps, optimizer, guard)
         return PredictorGradients(
@@ -198,7 +198,7 @@ class PredictorNetwork:
     def _sum_taps(self, unit, toeplitz):
         """(10, c): for each tap the sum over cells of the output, in order."""
         cells = self.size**2
-        values = toeplitz.reshape(cells + 1, cells, self.channels)
+        values = widen(self.format, toeplitz).reshape(cells + 1, cells, self.channels)
         taps = [unit.sum(values[inner, outer]) for inner, outer in self._places]
         return np.stack([*taps, unit.sum(values[cells])])
 
