@@ -149,6 +149,22 @@ def test_damaged_checkpoint(tmp_path, seed, damage):
         run(small("skip", seed), directory=tmp_path)
 
 
+def test_a_network_of_the_paper_learns_from_a_directory(tmp_path, rng, capsys):
+    """Two batches of ResNet18, one of them predicted, on files as CIFAR-100 has them."""
+    for name, count in (("train.bin", 8), ("test.bin", 3)):
+        rows = rng.integers(0, 256, (count, 3074), np.uint8)
+        rows[:, 1] = np.arange(count) % 5
+        (tmp_path / name).write_bytes(rows.tobytes())
+    options = "--model resnet18 --epochs 1 --batch 4 --warm-up 0 --ladder 1:1 --output".split()
+    assert main(["train", "--data", str(tmp_path), *options, str(tmp_path / "out")]) == 0
+    assert "epoch   1/1  BP   1  GP   1" in capsys.readouterr().out
+    (record,) = read_records(tmp_path / "out")
+    (epoch,) = record["epochs"]
+    # The first batch is predicted, by a predictor that has seen nothing: all layers are held.
+    assert record["phases"] == "GB" and record["held"] == len(epoch["layers"]) == 20
+    assert 0.5 < epoch["loss"] < 5 and all(layer["mse"] > 0 for layer in epoch["layers"].values())
+
+
 def test_interrupted_command_line(capsys, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
