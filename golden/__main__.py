@@ -12,7 +12,7 @@ from golden import digits
 from golden.adagp_config import PredictorConfig
 from golden.adagp_schedule import ScheduleConfig, Stage
 from golden.datasets import DATASETS
-from golden.experiment import RESULTS, Experiment, run
+from golden.experiment import DEVICES, RESULTS, Experiment, best_device, run
 from golden.formats import FORMATS
 from golden.methods import METHODS
 from golden.model_facts import examine, table
@@ -50,8 +50,8 @@ def _add_train(commands):
     command = commands.add_parser(
         "train",
         help="train with backpropagation, ADA-GP or a control, and keep records",
-        description="Train on the CPU in float32, one record per run. Finished runs are not done "
-        "again and interrupted ones go on.",
+        description="Train in float32, one record per run. Finished runs are not done again and "
+        "interrupted ones go on.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="methods:\n" + "\n".join(f"  {k:12} {v.summary}" for k, v in METHODS.items()),
     )
@@ -83,6 +83,12 @@ def _add_train(commands):
     )
     command.add_argument("--train-images", type=int, help="use so many only")
     command.add_argument("--test-images", type=int, help="use so many only")
+    command.add_argument(
+        "--device",
+        choices=DEVICES,
+        default=best_device(),
+        help="default: cuda where torch has it, else cpu; only cpu gives the same bits again",
+    )
     command.add_argument("--output", metavar="DIR", default=RESULTS, help=f"default: {RESULTS}")
 
 
@@ -147,7 +153,7 @@ def _train(options):
         raise ValueError(f"seeds must be at least 1, not {options.seeds}")
     schedule = ScheduleConfig(warm_up=options.warm_up, ladder=_ladder(options.ladder))
     names = ("data", "model", "epochs", "batch", "learning_rate", "momentum", "weight_decay")
-    names += ("train_images", "test_images")
+    names += ("train_images", "test_images", "device")
     settings = {name: getattr(options, name) for name in names} | {"schedule": schedule}
     experiments = [
         Experiment(method=method, seed=seed, **settings)
