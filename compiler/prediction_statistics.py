@@ -8,7 +8,7 @@ from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
 from .pieces import MOST_WORDS, channel_parts, channel_steps
 from .predictor_tensors import GRADIENT_STATISTICS, INPUT_STATISTICS, LayerTensors
-from .scalars import Scalars, channel_sum, repeat, running
+from .scalars import Scalars, channel_sum, lanes, repeat, running
 from .tiling import even_parts
 from .view import View
 
@@ -36,7 +36,7 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
     out_box = ((0, 1), (0, size * size), (0, 1))
 
     def run(state_block, cells_block, ones_block, out, room):
-        state = Scalars(program, state_block, count)
+        state = Scalars.stored(program, state_block, layer.input_statistics)
         values = program.view(cells_block, cells, *whole)
         mean, inverse, total, new, sink = _split(program, room, words, outputs, 3)
         if factor is not None:
@@ -70,14 +70,13 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
         program.need(cells, *whole),
         program.need(ones, (0, 1), (0, 1), (0, 1)),
         program.result(inputs, *out_box),
-        Need(object(), words * (2 * chunks + 1) + Scalars.words(program, 3) + 1),
+        Need(object(), words * (2 * chunks + 1) + Scalars.words(program, 4)),
     )
     program.run([Job(needs, run)])
 
 
 def _split(program, room, words, outputs, count):
-    """A block as two float32 vectors, one of operands, ``count`` numbers, and a block whose first
-    word is of no use; the last three behind one another."""
+    """A block as two float32 vectors, one of operands, ``count`` numbers, and a number of no use."""
     chunks = program.core.chunks_per_wide
     shape, wide = (1, 1, 1, outputs), words * chunks
     first, second = (
@@ -85,9 +84,14 @@ def _split(program, room, words, outputs, count):
     )
     total = View.dense(room, shape, words, first=2 * wide)
     numbers = Scalars(program, room, count, first=2 * wide + words)
-    sink = View.dense(room, (1, 1, 1, program.core.rows), 1,
-                      first=2 * wide + words + count * chunks)  # fmt: skip
+    sink = _sink(program, room, 2 * wide + words + Scalars.words(program, count))
     return first, second, total, numbers, sink
+
+
+def _sink(program, room, first):
+    """What a command writes that only watches numbers."""
+    size = lanes(program.config)
+    return View.dense(room, (1, 1, 1, size), -(-size // program.core.rows), first=first)
 
 
 def gradient_statistics(program: CoreProgram, layer: LayerTensors, gradient, ones, *, factor):
@@ -126,7 +130,7 @@ class _GradientStatistics:
             totals,
             program.need(layer.gradient_statistics, (0, 1), (0, 1), (0, count)),
             program.need(self.ones, (0, 1), (0, 1), (0, 1)),
-            Need(object(), Scalars.words(program, 4) + 1),
+            Need(object(), Scalars.words(program, 5)),
         )
         jobs.append(Job(needs, self._finish))
         program.run(jobs)
@@ -191,10 +195,9 @@ class _GradientStatistics:
 
     def _finish(self, totals, state_block, ones, room):
         program, vector, layer = self.program, self.vector, self.layer
-        state = Scalars(program, state_block, len(GRADIENT_STATISTICS))
+        state = Scalars.stored(program, state_block, layer.gradient_statistics)
         new = Scalars(program, room, 4)
-        sink = View.dense(room, (1, 1, 1, program.core.rows), 1,
-                          first=Scalars.words(program, 4))  # fmt: skip
+        sink = _sink(program, room, Scalars.words(program, 4))
         for what in range(3):
             total = View.dense(totals, (1, 1, 1, layer.outputs), self.words,
                                first=what * self.words)  # fmt: skip
