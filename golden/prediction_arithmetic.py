@@ -1,6 +1,6 @@
 """What gradient prediction computes between products: reorganised maps, sums, statistics.
 
-The executable form of the sections "Reorganised map" to "Statistics" of docs/prediction.md. All
+The executable form of docs/prediction.md up to "Predictor", and of its "Gradient statistics". All
 numbers are float32 bits (uint32) unless they are said to be operand codes; operations are those of
 a :class:`golden.vector.VectorUnit`, which collects their flags.
 """
