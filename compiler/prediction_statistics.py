@@ -51,11 +51,11 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
             vector.scale(new[2], new[2], share)
             running(program, state[0:3], new.all, factor, sink)
             weight, mean_sum, variance_sum, mean_row, inverse_row = (state[n] for n in range(count))
-            vector.divide(mean_row, mean_sum, weight)
+            vector.divide(mean_row, mean_sum, weight, guarded=1)
             vector.divide(new[0], variance_sum, weight)
             vector.add(new[0], new[0], VARIANCE_EPSILON)
             vector.root(new[0], new[0])
-            vector.divide(inverse_row, 1.0, new[0])
+            vector.divide(inverse_row, 1.0, new[0], guarded=1)
             program.store(layer.input_statistics, (*state_box, (0, layer.input_statistics.pitch)),
                           state_block)  # fmt: skip
         repeat(program, mean, state[3])
@@ -76,13 +76,13 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
 
 
 def _split(program, room, words, outputs, count):
-    """A block as two float32 vectors, one of operands, ``count`` numbers, and a number of no use."""
+    """A block as two float32 vectors, one of operands, ``count`` numbers, and one of no use."""
     chunks = program.core.chunks_per_wide
     shape, wide = (1, 1, 1, outputs), words * chunks
     first, second = (
         View.dense(room, shape, words, chunks=chunks, first=place) for place in (0, wide)
     )
-    total = View.dense(room, shape, words, first=2 * wide)
+    total = View.dense(room, shape, -(-outputs // program.core.rows), first=2 * wide)
     numbers = Scalars(program, room, count, first=2 * wide + words)
     sink = _sink(program, room, 2 * wide + words + Scalars.words(program, count))
     return first, second, total, numbers, sink
@@ -199,7 +199,8 @@ class _GradientStatistics:
         new = Scalars(program, room, 4)
         sink = _sink(program, room, Scalars.words(program, 4))
         for what in range(3):
-            total = View.dense(totals, (1, 1, 1, layer.outputs), self.words,
+            words = -(-layer.outputs // program.core.rows)
+            total = View.dense(totals, (1, 1, 1, layer.outputs), words,
                                first=what * self.words)  # fmt: skip
             channel_sum(program, new[1 + what], total, ones)
         vector.fill(new[0], 1.0)
@@ -208,18 +209,19 @@ class _GradientStatistics:
         weight, square, product, power, scale, inverse, gate, factor = (
             state[n] for n in range(len(GRADIENT_STATISTICS))
         )
-        vector.divide(scale, square, weight)
-        vector.add(scale, scale, SQUARE_EPSILON)
-        vector.root(scale, scale)
-        vector.divide(inverse, 1.0, scale)
-        vector.scale(gate, scale, power)
-        vector.divide(gate, product, gate)
-        vector.mask(gate, gate, power)
+        # Nothing of it changes either if the batch was rejected.
+        vector.divide(scale, square, weight, guarded=1)
+        vector.add(scale, scale, SQUARE_EPSILON, guarded=1)
+        vector.root(scale, scale, guarded=1)
+        vector.divide(inverse, 1.0, scale, guarded=1)
+        vector.scale(gate, scale, power, guarded=1)
+        vector.divide(gate, product, gate, guarded=1)
+        vector.mask(gate, gate, power, guarded=1)
         # 1 where the number is larger, or NaN; then 0 where it is not positive.
         vector.emit(gate, gate, 1.0, gate, term=Term.IMMEDIATE, condition=Condition.GREATER,
-                    keep=1, carry=Carry.Z)  # fmt: skip
-        vector.positive(gate, gate)
-        vector.scale(factor, gate, scale)
+                    keep=1, carry=Carry.Z, guarded=1)  # fmt: skip
+        vector.positive(gate, gate, guarded=1)
+        vector.scale(factor, gate, scale, guarded=1)
         box = ((0, 1), (0, 1), (0, len(GRADIENT_STATISTICS)))
         program.store(layer.gradient_statistics, (*box, (0, layer.gradient_statistics.pitch)),
                       state_block)  # fmt: skip
