@@ -1,6 +1,6 @@
 """A sequencer with queues and engines played by Python, for Amaranth's simulator."""
 
-from amaranth.hdl import Module, ResetInserter
+from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
@@ -164,7 +164,8 @@ class Control(Sequencer):
         m = Module()
         inner = Sequencer(self.config, sources=1)
         m.submodules.sequencer = self.inner = inner
-        m.submodules.fetch = ResetInserter(inner.clear)(self.fetch)
+        restart = Signal()
+        m.submodules.fetch = ResetInserter(inner.clear | restart)(self.fetch)
         connect(m, self.fetch.command, inner.command)
         m.d.comb += [
             inner.start.eq(self.start),
@@ -177,6 +178,7 @@ class Control(Sequencer):
             inner.errors[0].unit.eq(Unit.FETCH),
             inner.errors[0].address.eq(self.fetch.error.address),
             self.fetch.start.eq(inner.begin),
+            self.fetch.first.eq(self.fetch.program_address),
             self.fetch.stop.eq(inner.stop),
             self.fetch.shift.eq(inner.shift),
             self.finish.eq(inner.finish),
