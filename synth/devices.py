@@ -15,7 +15,7 @@ class Family:
     Members
     -------
     synthesis : Yosys command that maps to it
-    no_pads : option that keeps it from adding pads to the ports of a part of a design
+    no_pads : options that keep it from adding pads and clock buffers to the ports of a module
     technology : which Verilog of :data:`hw.config.TECHNOLOGIES` it is given
     cells : resource -> cell type -> how many of the resource one cell takes; the name of a type
         may end in ``*``
@@ -104,7 +104,7 @@ FAMILIES = {
     ),
     "xc7": Family(
         synthesis="synth_xilinx -flatten -family xc7",
-        no_pads="-noiopad",
+        no_pads="-noiopad -noclkbuf",
         cells={
             "LUT": {
                 "LUT?": 1,

@@ -3,8 +3,6 @@
 import argparse
 import contextlib
 import json
-import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from hw.shared import emit_verilog
 from rtl_gen.generate import top_name
 from rtl_gen.selection import DEFAULT_PRESET
 
-from .cache import cache_directory, cached, text_hash, tool_versions
+from .cache import cached, text_hash, tool_versions
 from .command_line import (
     check_json,
     make_kept,
@@ -28,8 +26,8 @@ from .devices import DEVICES, Device, device_by_name
 from .emit import emitted_verilog
 from .errors import ToolError
 from .fpga_print import print_devices, print_report
-from .fpga_synthesis import METHOD, link, pack, synthesize, unpack
-from .hierarchy import resources_of, total
+from .fpga_synthesis import METHOD, link, synthesize
+from .hierarchy import block_counts, resources_of, total
 from .nextpnr import PlacementError, place_and_route
 from .reproduce import options_of
 
@@ -93,7 +91,7 @@ def measure(
     with work:
         mapped = work.synthesis()
         blocks = mapped["blocks"]
-        cells = dict(total({name: Counter(counts) for name, counts in blocks.items()}))
+        cells = dict(total(blocks))
         used = resources_of(cells, family)
         resources = {}
         for name, number in used.items():
@@ -201,8 +199,7 @@ class _Work:
             "method": METHOD,
             "tools": tool_versions(("pyosys",)),
         }
-        digest = text_hash(json.dumps(self.key, sort_keys=True))
-        self.packed = cache_directory() / "netlists" / f"{digest}.json.gz"
+        self.modules = {}
         self.linked = False
         self.stack = contextlib.ExitStack()
 
@@ -215,21 +212,20 @@ class _Work:
         self.stack.close()
 
     def synthesis(self):
-        return cached("fpga-area", self.key, self._synthesize, refresh=self.refresh)
-
-    def _synthesize(self):
-        self.progress("synthesis" if self.flat else "synthesis, module by module")
-        started = time.monotonic()
-        blocks = synthesize(
+        """``blocks`` (block -> cell type -> count) and ``seconds`` that all mapping took, once."""
+        self.modules = synthesize(
             self.verilog,
             top=self.top,
             family=self.device.details,
             directory=self.directory,
             flat=self.flat,
+            refresh=self.refresh,
+            progress=self.progress,
         )
-        if self.device.details.package:
-            pack(self.directory / "design.json", self.packed)
-        return {"blocks": blocks, "seconds": round(time.monotonic() - started, 1)}
+        return {
+            "blocks": block_counts(self.modules, self.top),
+            "seconds": round(sum(entry["seconds"] for entry in self.modules.values()), 1),
+        }
 
     def route(self, seed, target_mhz):
         device = self.device
@@ -247,13 +243,9 @@ class _Work:
 
     def _route(self, seed, target_mhz):
         if not self.linked:
-            if not (self.directory / "design.json").exists():
-                if self.packed.exists():
-                    unpack(self.packed, self.directory / "design.json")
-                else:
-                    self._synthesize()
             self.progress("linking the netlist")
-            link(top=self.top, family=self.device.details, directory=self.directory)
+            family = self.device.details
+            link(self.modules, top=self.top, family=family, directory=self.directory)
             self.linked = True
         try:
             return place_and_route(
