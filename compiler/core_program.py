@@ -46,6 +46,7 @@ class CoreProgram:
     core : CoreConfig
     recorder : Recorder
         that of the whole program
+    memory : the one to work in, 0 or 1; by default the core's first
 
     Members
     -------
@@ -53,9 +54,9 @@ class CoreProgram:
     vector : VectorCommands
     """
 
-    def __init__(self, config, core, recorder: Recorder):
+    def __init__(self, config, core, recorder: Recorder, *, memory=None):
         self.config, self.core, self.recorder = config, core, recorder
-        self.scratch = Scratch(config, core.memories[0])
+        self.scratch = Scratch(config, core.memories[0] if memory is None else memory)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
         self._bank = 0

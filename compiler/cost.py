@@ -7,8 +7,9 @@ rates, and nothing of conflicts between blocks. The hardware's own counters are 
 from dataclasses import dataclass, field
 
 from hw.commands import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, WEIGHTS_LOOPS, Opcode
+from hw.vector_command import VECTOR_LOOPS, Operation, Source
 
-__all__ = ["Command", "Timeline", "bits", "estimate", "matmul_shape"]
+__all__ = ["Command", "Timeline", "bits", "duration", "estimate", "matmul_shape"]
 
 #: Cycles from a request to its first beat, and for a command to take effect.
 MEMORY_LATENCY_CYCLES = 40
@@ -19,6 +20,9 @@ WEIGHT_CYCLES = 5
 #: Cycles from the first word of a WEIGHTS to its first column, beyond one per word.
 WEIGHTS_LATENCY_CYCLES = 8
 SUM_CYCLES = 20
+#: Cycles that VECTOR needs beyond one per group, a reduction for every word beyond those, a
+#: division for every channel; and LOSS for every number.
+VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, LOSS_CYCLES = 36, 41, 31, 300
 #: Cycles a queue needs between two commands.
 COMMAND_CYCLES = 4
 START_CYCLES = 100
@@ -56,9 +60,41 @@ def _tile_cycles(fields, core):
     return max(words, core.columns + WEIGHT_CYCLES)
 
 
+def duration(command, config):
+    """(cycles the queue is busy, further cycles until the signal) where nothing makes it wait."""
+    core, fields = config.cores[command.core], command.fields
+    if command.opcode is Opcode.WEIGHTS:
+        return _product(fields, WEIGHTS_LOOPS) * _tile_cycles(fields, core), 0
+    if command.opcode is Opcode.MATMUL:
+        tiles, vectors = matmul_shape(fields)
+        if fields["transpose"]:
+            tiles, vectors = -(-vectors // core.rows), tiles * core.rows
+        cycles = max(vectors, core.columns + WEIGHT_CYCLES, SUM_CYCLES)
+        return tiles * cycles + COMMAND_CYCLES, MATMUL_LATENCY_CYCLES
+    return _duration(command, config, core)
+
+
+def _vector_cycles(fields, core):
+    """Cycles of a VECTOR."""
+    words, groups = _product(fields, VECTOR_LOOPS), core.groups_per_word
+    if fields["operation"] != Operation.CHAIN:
+        return words * core.rows * DIVISION_CYCLES + VECTOR_CYCLES
+    wide = [fields[f"{stream}_source"] == Source.WIDE for stream in "xyz"]
+    if groups % core.chunks_per_wide and (fields["wide"] or any(wide)):
+        groups *= core.chunks_per_wide
+    cycles = words * groups + VECTOR_CYCLES
+    if fields["reduce"]:
+        cycles += fields["cb_count"] * (REDUCTION_CYCLES + 7 * core.groups_per_word)
+    return cycles
+
+
 def _duration(command, config, core):
     """(cycles the queue is busy, further cycles until the signal)."""
     fields = command.fields
+    if command.opcode is Opcode.VECTOR:
+        return _vector_cycles(fields, core) + COMMAND_CYCLES, 0
+    if command.opcode is Opcode.LOSS:
+        return fields["row_count"] * fields["row_length"] * LOSS_CYCLES, 0
     if command.opcode is Opcode.POST:
         results = _product(fields, POST_LOOPS[2:])
         # A wide result leaves as several groups, one in each cycle.

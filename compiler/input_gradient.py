@@ -2,25 +2,30 @@
 
 from functools import partial
 
+from hw.formats import FLOAT32
+
 from .convolution import Convolution, clip
 from .core_program import CoreProgram, Job, Need
 from .map_tiles import cut_map
+from .weights import codes_of
 
 __all__ = ["input_gradient"]
 
 
-def input_gradient(program: CoreProgram, layer: Convolution, dy, dx):
-    """Commands that read ``dy`` (like ``layer.y``) and write ``dx`` (like ``layer.x``).
+def input_gradient(program: CoreProgram, layer: Convolution, dy, dx, *, scale=1.0):
+    """Commands that read ``dy`` (like ``layer.y``) and write ``dx`` (like ``layer.x``), times
+    ``scale``, rounded to operands or as float32, as its kind says.
 
     A phase (h mod s, w mod s) of dX is a convolution of dY with stride 1 by its taps in reverse;
     the phases of a tile share an output block. K tiles as docs/training.md orders them.
     """
-    _InputGradient(program, layer, dy, dx).write()
+    _InputGradient(program, layer, dy, dx, scale).write()
 
 
 class _InputGradient:
-    def __init__(self, program, layer, dy, dx):
+    def __init__(self, program, layer, dy, dx, scale):
         self.program, self.layer, self.dy, self.dx = program, layer, dy, dx
+        self.scale = int(codes_of(FLOAT32, scale))
         self.core = program.core
         self.tiles = -(-layer.inputs // self.core.columns)
         self.out_words, self.dy_words = program.words(dx), program.words(dy)
@@ -159,7 +164,8 @@ class _InputGradient:
             },
             dy,
         )
-        place, fields = program.column_place(tile, layer.inputs, self.dx.pitch, wide=False)
+        wide = self.dx.kind == "float32"
+        place, fields = program.column_place(tile, layer.inputs, self.dx.pitch, wide=wide)
         out, (height, width) = self.out_words, (part.rows[1] - part.rows[0], layer.input_map[1])
         first_row = vertical.offset + part.numbers[0] * layer.stride[0] - part.rows[0]
         first = first_row * width + horizontal.offset
@@ -167,6 +173,7 @@ class _InputGradient:
             fields
             | {
                 "accumulator_bank": bank,
+                "scale": self.scale,
                 "wo_count": columns,
                 "ho_count": rows,
                 "n_count": images,

@@ -8,12 +8,13 @@ from .core_program import CoreProgram, Job, Need
 from .derived import Derived
 from .errors import CompileError
 from .pieces import MOST_WORDS, boxes
+from .scalars import Scalars, repeat
 from .view import View
 
 __all__ = ["update"]
 
 
-def update(program: CoreProgram, parameter, *, decay, momentum, rate):
+def update(program: CoreProgram, parameter, *, decay, momentum, rate, factor=None):
     """Stochastic gradient descent with momentum and weight decay, in place, and the operand copy.
 
     With the guard on, an infinity or NaN anywhere in the gradient leaves all of the parameter as it
@@ -24,32 +25,37 @@ def update(program: CoreProgram, parameter, *, decay, momentum, rate):
     parameter : :class:`~compiler.parameters.StoredParameter` with ``master``, ``velocity`` and
         ``gradient``, of any one shape, perhaps ``operands`` and ``mask``
     decay, momentum, rate : :class:`~compiler.view.Coefficient` or numbers
+    factor : (tensor, row) of a number, see :mod:`compiler.scalars`, that the gradient is multiplied
+        by first; None for none
 
     Raises
     ------
     CompileError
         if a row of the parameter does not fit into the buffer.
     """
-    _Update(program, parameter.tensors, decay, momentum, rate).write()
+    _Update(program, parameter.tensors, decay, momentum, rate, factor).write()
 
 
 class _Update:
-    def __init__(self, program, tensors, decay, momentum, rate):
+    def __init__(self, program, tensors, decay, momentum, rate, factor):
         self.program, self.tensors = program, tensors
         self.decay, self.momentum, self.rate = decay, momentum, rate
+        self.factor = factor
         self.master, self.velocity, self.gradient = (
             tensors[role] for role in ("master", "velocity", "gradient")
         )
         self.operands, self.mask = tensors.get("operands"), tensors.get("mask")
-        self.masked = Derived(program)
+        self.derived = Derived(program)
 
     def write(self):
         program, name = self.program, self.master.name
         # Three float32 rows, and with operands also a copy and a mask.
         words = 3 * program.words(self.master)
         words += sum(program.words(part) for part in (self.operands, self.mask) if part)
-        # Behind the gradient: what the watching command writes.
-        most = (program.scratch.words - program.words(self.master)) // words
+        # Behind the gradient: what the watching command writes, and a factor.
+        fixed = program.words(self.master) * (2 if self.factor else 1)
+        fixed += sum(need.words for need in self._factor_needs()[:1])
+        most = (program.scratch.words - fixed) // words
         most = min(most, MOST_WORDS // program.words(self.master))
         if most < 1:
             raise CompileError(
@@ -64,26 +70,49 @@ class _Update:
         # What was loaded last is still there.
         jobs += [self._step_job(box) for box in reversed(pieces)]
         program.run(jobs)
-        self.masked.drop()
+        self.derived.drop()
+
+    def _factor_needs(self):
+        """Needs of the number that the gradient is multiplied by, and of a vector of it."""
+        if self.factor is None:
+            return []
+        tensor = self.factor[0]
+        whole = (0, tensor.shape[2])
+        return [
+            self.program.need(tensor, (0, 1), (0, 1), whole),
+            Need(object(), self.program.words(self.gradient)),
+        ]
 
     def _gradient(self, box):
-        """Needs of the gradient, and of its mask."""
+        """Needs of the gradient, and of its mask or factor."""
+        if self.factor is not None:
+            return [self.derived.need(self.gradient, *box), *self._factor_needs()]
         if self.mask is None:
             return [self.program.need(self.gradient, *box)]
         mask = self.program.need(self.mask, (0, 1), (0, 1), box[2])
-        return [self.masked.need(self.gradient, *box), mask]
+        return [self.derived.need(self.gradient, *box), mask]
 
-    def _gradient_view(self, box, block, mask=None):
-        """The gradient, with +0 between the groups."""
+    def _gradient_view(self, box, block, *more):
+        """The gradient times the factor, or with +0 between the groups."""
         program = self.program
         view = program.view(block, self.gradient, *box)
-        if mask is not None:
-            where = program.view(mask, self.mask, (0, 1), (0, 1), box[2])
-            self.masked.make(block, lambda: program.vector.mask(view, view, where))
+        if self.factor is not None:
+            self.derived.make(block, partial(self._scale, view, *more))
+            program.scratch.drop(more[1:])
+        elif more:
+            where = program.view(more[0], self.mask, (0, 1), (0, 1), box[2])
+            self.derived.make(block, lambda: program.vector.mask(view, view, where))
         return view
 
-    def _watch(self, box, first, sink, gradient, mask=None):
-        view = self._gradient_view(box, gradient, mask)
+    def _scale(self, view, state, room):
+        program, (tensor, row) = self.program, self.factor
+        shape = (1, 1, 1, view.shape[3])
+        factor = View.dense(room, shape, view.words, chunks=view.chunks)
+        repeat(program, factor, Scalars(program, state, tensor.shape[2])[row])
+        program.vector.scale(view, view, factor)
+
+    def _watch(self, box, first, sink, gradient, *more):
+        view = self._gradient_view(box, gradient, *more)
         # Reads only: all steps write the same zeros.
         nothing = View.dense(sink, (1, 1, 1, view.shape[3]), view.words)
         watch = Watch.FIRST if first else Watch.MORE

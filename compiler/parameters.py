@@ -84,6 +84,12 @@ class StoredParameter:
         }
         return replace(self, tensors=tensors)
 
+    def placed_as(self, tensors) -> "StoredParameter":
+        """The same with those of ``tensors`` (by name) that are there."""
+        own = {role: tensors[tensor.name] for role, tensor in self.tensors.items()
+               if tensor.name in tensors}  # fmt: skip
+        return replace(self, tensors=own)
+
     @property
     def mask(self) -> np.ndarray:
         """(CI, CO) bool: which weights exist."""

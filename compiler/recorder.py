@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from hw.commands import Opcode
 
-from .cost import Command
+from .cost import Command, duration
 from .errors import CompileError
 
 __all__ = ["Recorder", "Region"]
@@ -165,6 +165,8 @@ class Recorder:
             if there are more pairs of queues than semaphores, or tokens than one can hold that
             cannot become fewer.
         """
+        if len({entry.queue[0] for entry in self._entries}) > 1:
+            self._interleave()
         tokens, done = {}, {}
         for entry in self._entries:
             self._start(entry)
@@ -181,6 +183,38 @@ class Recorder:
                 source.command.signal |= 1 << number
                 entry.command.wait |= 1 << number
         return [*(entry.command for entry in self._entries), Command(Opcode.HALT)]
+
+    def _interleave(self):
+        """Order the commands of several cores by the time at which they can start: all are
+        dispatched in turn, so one that waits long keeps those behind it from their queues.
+
+        Commands of a core stay in order, and behind those of others that they wait for.
+        """
+        waiting = {}
+        for entry in self._entries:
+            waiting.setdefault(entry.queue[0], deque()).append(entry)
+        free, ends, order = {}, {}, []
+        while waiting:
+            times = {}
+            for core, entries in waiting.items():
+                first = entries[0]
+                sources = first.after.items()
+                if all((queue, number) in ends for queue, number in sources):
+                    known = [ends[source] for source in sources]
+                    times[core] = max([free.get(first.queue, 0), *known])
+            core = min(times, key=times.get)
+            entry = waiting[core].popleft()
+            busy, latency = duration(entry.command, self.config)
+            free[entry.queue] = times[core] + busy
+            if entry.feeder is not None:
+                # Weight tiles are brought while they are used.
+                free[entry.feeder.queue] = max(free[entry.feeder.queue], free[entry.queue])
+            ends[entry.queue, entry.number] = times[core] + busy + latency
+            entry.position = len(order)
+            order.append(entry)
+            if not waiting[core]:
+                del waiting[core]
+        self._entries = order
 
     def _start(self, entry):
         if entry.number:

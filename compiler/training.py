@@ -17,7 +17,7 @@ from .program import decode_commands, encode_commands
 from .recorder import Recorder
 from .training_steps import COEFFICIENTS, TrainingSteps
 
-__all__ = ["COEFFICIENTS", "TrainingProgram", "compile_training"]
+__all__ = ["COEFFICIENTS", "StepInfo", "TrainingProgram", "compile_training", "plan_memory"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def compile_training(
         raise CompileError(f"a batch must have at least 1 image, not {images}")
     layers = trace(model, input_shape)
     graph = TrainingSteps(layers, config, images=images, loss=loss)
-    plan = _plan(graph, reuse)
+    plan = plan_memory({"": graph}, reuse=reuse)
     tensors = {
         name: replace(tensor, offset=plan.offsets[name]) for name, tensor in graph.tensors.items()
     }
@@ -185,22 +185,26 @@ def compile_training(
     )
 
 
-def _plan(graph, reuse):
-    """Places of all tensors: parameters, images and results always exist, the others from the step
-    that writes them to the last one that reads them."""
-    permanent = {"targets", "loss", next(iter(graph.maps.values()))}
-    for parameter in graph.parameters.values():
-        permanent |= {
-            tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
-        }
-    used = {}
-    for number, step in enumerate(graph.steps):
-        for name in (*step.reads, *step.writes):
-            used.setdefault(name, [number, number])[1] = number
-    arena = Arena()
-    for name, tensor in graph.tensors.items():
-        steps = None if name in permanent or not reuse else used.get(name)
-        if steps is None and name not in permanent and name not in used:
+def plan_memory(graphs, *, reuse=True):
+    """Places of all tensors of ``graphs``, :class:`~compiler.training_steps.TrainingSteps` by the
+    part of the program they make.
+
+    What is kept always exists, and is the same in all parts. Others exist from the step that writes
+    them to the last one that reads them, and are called ``part + name``.
+    """
+    arena, used, sizes, count = Arena(), {}, {}, 0
+    for part, graph in graphs.items():
+        for step in graph.steps:
+            for name in (*step.reads, *step.writes):
+                key = name if name in graph.kept else part + name
+                used.setdefault(key, [count, count])[1] = count
+            count += 1
+        for name, tensor in graph.tensors.items():
+            sizes.setdefault(name if name in graph.kept else part + name, tensor)
+    kept = set().union(*(graph.kept for graph in graphs.values()))
+    for name, tensor in sizes.items():
+        steps = None if name in kept or not reuse else used.get(name)
+        if steps is None and name not in kept and name not in used:
             continue
         arena.add(
             name,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import lcm
 
 from .convolution import Convolution
@@ -30,7 +29,7 @@ __all__ = ["COEFFICIENTS", "LOSSES", "Step", "TrainingSteps"]
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number.
-COEFFICIENTS = ("rate", "momentum", "decay")
+COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
 
 LOSSES = ("cross_entropy", "mean_squared_error")
 
@@ -45,6 +44,7 @@ class Step:
     direction : "forward", "loss", "input gradient", "weight gradient", "backward" or "update"
     reads, writes : names of tensors
     write : function of (CoreProgram, tensors by name) that emits the commands
+    predictor : it is work of the predictor, which may have a core or a memory of its own
     """
 
     layer: str
@@ -52,6 +52,7 @@ class Step:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     write: Callable
+    predictor: bool = False
 
     @property
     def name(self):
@@ -94,10 +95,23 @@ class TrainingSteps:
         self._readers = readers(layers)
         self._fused = {}  # ReLU -> the layer that computes it, too
         self._last = layers[-1].name
+        self._build(layers)
+
+    def _build(self, layers):
         for layer in layers:
             self._forward(layer)
         self._add_loss()
         self._backward(layers)
+
+    @property
+    def kept(self):
+        """Names of the tensors that always exist: parameters, images, targets and results."""
+        found = {"targets", "loss", next(iter(self.maps.values()))}
+        for parameter in self.parameters.values():
+            found |= {
+                tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
+            }
+        return found
 
     # Tensors ---------------------------------------------------------------------------------
 
@@ -114,7 +128,8 @@ class TrainingSteps:
         shape = (self.images, height, width, channels)
         return self._tensor(name or layer.name, shape, **options)
 
-    def _add(self, layer, direction, function, *names, reads=(), writes=(), named=None, **options):
+    def _add(self, layer, direction, function, *names, reads=(), writes=(), named=None,
+             predictor=False, **options):  # fmt: skip
         """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
         the options."""
 
@@ -129,6 +144,7 @@ class TrainingSteps:
                 reads=tuple(name for name in reads if name),
                 writes=tuple(name for name in writes if name),
                 write=write,
+                predictor=predictor,
             )
         )
 
@@ -304,14 +320,15 @@ class TrainingSteps:
             layer, dy, goal, depthwise_input_gradient, depthwise_weight_gradient
         )
 
-    def _updates(self, layer):
-        for name in layer.parameters:
+    def _updates(self, layer, parameters=None):
+        for name in layer.parameters if parameters is None else parameters:
             tensors = self.parameters[name].tensors
             names = [tensor.name for tensor in tensors.values()]
             changed = [tensor.name for role, tensor in tensors.items()
                        if role not in ("gradient", "mask")]  # fmt: skip
-            registers = {name: Coefficient(index=index) for index, name in enumerate(COEFFICIENTS)}
-            self._add(name, "update", update, partial(_place, self.parameters[name]),
+            registers = {name: Coefficient(index=COEFFICIENTS.index(name))
+                         for name in ("rate", "momentum", "decay")}  # fmt: skip
+            self._add(name, "update", update, self.parameters[name].placed_as,
                       reads=names, writes=changed, **registers)  # fmt: skip
 
     def _backward_batch_norm(self, layer, dy, goal):
@@ -345,12 +362,6 @@ class TrainingSteps:
 
 def _sum_gradients(program, *tensors):
     sum_gradients(program, tensors[:-1], tensors[-1])
-
-
-def _place(parameter, tensors):
-    """A parameter whose tensors are those of ``tensors``."""
-    own = {role: tensors[tensor.name] for role, tensor in parameter.tensors.items()}
-    return replace(parameter, tensors=own)
 
 
 def _resolve(name, tensors):

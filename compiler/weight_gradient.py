@@ -13,15 +13,16 @@ from .errors import CompileError
 __all__ = ["weight_gradient"]
 
 
-def weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, db=None):
-    """Commands that read ``layer.x`` and ``dy`` (like ``layer.y``) and write float32 ``dw`` (like
-    the weights) and ``db`` (like the bias).
+def weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, db=None, *, relu=False):
+    """Commands that read ``layer.x`` and ``dy`` (like ``layer.y``) and write ``dw`` (like the
+    weights), float32 or rounded to operands, perhaps behind a ReLU, and float32 ``db`` (like the
+    bias).
 
     Accumulators hold the taps and input channels of a *range* for one column tile; pixels go
     through them in tiles of whole K tiles. A range's rows are stored when its last column tile is
     done.
     """
-    _WeightGradient(program, layer, dy, dw, db).write()
+    _WeightGradient(program, layer, dy, dw, db, relu).write()
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class _Range:
 
 
 class _WeightGradient:
-    def __init__(self, program, layer, dy, dw, db):
+    def __init__(self, program, layer, dy, dw, db, relu):
         self.program, self.layer = program, layer
-        self.dy, self.dw, self.db = dy, dw, db
+        self.dy, self.dw, self.db, self.relu = dy, dw, db, relu
         self.core = program.core
         self.tiles = -(-layer.outputs // self.core.columns)
         self.blocks = -(-layer.inputs // self.core.rows)
@@ -223,7 +224,8 @@ class _WeightGradient:
     def _results(self, part, tile, bank, output):
         """POST of whole words of input channels, then of the rest."""
         program, layer, core = self.program, self.layer, self.core
-        place, fields = program.column_place(tile, layer.outputs, self.dw.pitch, wide=True)
+        wide = self.dw.kind == "float32"
+        place, fields = program.column_place(tile, layer.outputs, self.dw.pitch, wide=wide)
         first, last = self._inputs(part)
         taps = (part.rows[1] - part.rows[0]) * layer.kernel[1]
         whole, rest = divmod(last - first, core.rows)
@@ -233,6 +235,7 @@ class _WeightGradient:
                     fields
                     | {
                         "accumulator_bank": bank,
+                        "relu": int(self.relu),
                         "accumulator_address": block * taps * core.rows,
                         "wo_count": lanes,
                         "ho_count": taps,

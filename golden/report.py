@@ -14,7 +14,7 @@ __all__ = ["Comparison", "MethodRuns", "compare", "read_records", "write_report"
 #: Settings that runs of one table share.
 _SHARED = (
     "data", "model", "epochs", "batch", "momentum", "weight_decay", "schedule", "train_images",
-    "test_images",
+    "test_images", "device",
 )  # fmt: skip
 
 
@@ -112,10 +112,11 @@ def read_records(directory) -> list[dict]:
         try:
             record = json.loads(path.read_text())
             complete = len(record["epochs"]) == record["experiment"]["epochs"]
+            complete &= record["experiment"].keys() >= set(_SHARED)
         except (ValueError, KeyError, TypeError):
             complete = False
         if not complete:
-            raise ValueError(f"{path} is not the record of a finished run")
+            raise ValueError(f"{path} is not the record of a finished run of this version")
         records.append(record)
     if not records:
         raise ValueError(f"no records in {directory}: run python -m golden train first")

@@ -8,10 +8,12 @@ import numpy as np
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.ticker import MaxNLocator
 
-__all__ = ["phase_spans", "plot_accuracy", "plot_predictions"]
+__all__ = ["evenly", "phase_spans", "plot_accuracy", "plot_predictions"]
 
 _SHADES = {"W": ("#CCCCCC", "warm-up"), "G": ("#9ED8BE", "Phase GP")}
+_LEGEND = 16  # layers, at most
 _PANELS = (
     ("mape", "MAPE in %", "log"),
     ("mse", "mean squared error", "log"),
@@ -28,6 +30,13 @@ def phase_spans(phases: str) -> list[tuple[str, int, int]]:
         spans.append((letter, place, place + length))
         place += length
     return spans
+
+
+def evenly(values: list, most: int) -> list:
+    """All values, or ``most`` of them at even distances, the first and the last among them."""
+    if len(values) <= most:
+        return values
+    return [values[round(place)] for place in np.linspace(0, len(values) - 1, most)]
 
 
 def plot_accuracy(comparison, path) -> Path:
@@ -62,7 +71,8 @@ def plot_accuracy(comparison, path) -> Path:
 def plot_predictions(runs, title, path) -> Path:
     """MAPE, mean squared error, cosine and gate of each layer over epochs, means over seeds.
 
-    Guesses are those made before the batch was learnt from, without the gate.
+    Guesses are those made before the batch was learnt from, without the gate. The legend has 16
+    layers at most.
     """
     figure, axes = pyplot.subplots(2, 2, figsize=(11, 7), layout="constrained", sharex=True)
     layers = list(runs.records[0]["epochs"][0]["layers"])
@@ -79,11 +89,17 @@ def plot_predictions(runs, title, path) -> Path:
                 )
             )
             middle = numbers.mean(0)
-            panel.plot(np.arange(1, len(middle) + 1), middle, color=colour, label=layer)
+            style = {"color": colour, "linewidth": 1 if len(layers) > _LEGEND else 1.5}
+            panel.plot(np.arange(1, len(middle) + 1), middle, ".-", label=layer, **style)
         panel.set(ylabel=label, yscale=scale)
     for panel in axes[1]:
         panel.set_xlabel("epoch")
-    axes[0, 0].legend(title="layer", fontsize="x-small", ncols=1 + len(layers) // 12)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    title_of_legend = "layer" if len(layers) <= _LEGEND else f"{_LEGEND} of {len(layers)} layers"
+    figure.legend(
+        handles=evenly(axes[0, 0].get_lines(), _LEGEND), title=title_of_legend,
+        fontsize="x-small", loc="outside right upper",
+    )  # fmt: skip
     figure.suptitle(f"{runs.method}, learning rate {runs.learning_rate:g}: {title}", fontsize=10)
     return _save(figure, path)
 

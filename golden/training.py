@@ -208,10 +208,22 @@ class Training:
             for name, values in zip(node.inputs, results, strict=True):
                 if name in self._learning:
                     pending.setdefault(name, []).append(values)
+        skipped = self._update(done, parameters, flags)
+        return StepResult(
+            forward=done,
+            loss=loss,
+            gradients=maps,
+            parameter_gradients=parameters,
+            skipped=skipped,
+            flags=flags,
+        )
+
+    def _update(self, done, gradients, flags):
+        """Running statistics, then parameters that have gradients; adds to ``flags``."""
         self._update_running(done, flags)
         self.count += 1
         skipped = {}
-        for name, gradient in parameters.items():
+        for name, gradient in gradients.items():
             result = update(
                 self.optimizer,
                 self.format,
@@ -226,14 +238,7 @@ class Training:
             if name in self.operands:
                 self.operands[name] = result.operands
             skipped[name], flags[name] = result.skipped, result.flags
-        return StepResult(
-            forward=done,
-            loss=loss,
-            gradients=maps,
-            parameter_gradients=parameters,
-            skipped=skipped,
-            flags=flags,
-        )
+        return skipped
 
     def _forward_node(self, node, values, done, training):
         fmt, x = self.format, values[0]
@@ -302,17 +307,23 @@ class Training:
         return [dy] * len(node.inputs), {}, 0  # flatten, add
 
     def _backward_product(self, node, dy, x):
-        product, kernel, name = self._product(node), self._kernel(node, x), node.name
-        dw, flags = product.weight_gradient(x, dy, kernel)
+        new, flags = self._parameter_gradients(node, dy, x)
+        if node.inputs[0] not in self._learning:
+            return [None], new, flags
+        kernel = self._kernel(node, x)
+        sums, more = self._product(node).input_gradient(dy, kernel, x.shape[1:3])
+        dx, last = backward.round_sums(self.format, sums)
+        return [dx], new, flags | more | last
+
+    def _parameter_gradients(self, node, dy, x):
+        """Gradients of the weights and the bias of a product, and flags."""
+        product, name = self._product(node), node.name
+        dw, flags = product.weight_gradient(x, dy, self._kernel(node, x))
         new = {f"{name}.weight": dw.reshape(self.weights[f"{name}.weight"].shape)}
         if f"{name}.bias" in self.weights:
             new[f"{name}.bias"], more = product.bias_gradient(dy)
             flags |= more
-        if node.inputs[0] not in self._learning:
-            return [None], new, flags
-        sums, more = product.input_gradient(dy, kernel, x.shape[1:3])
-        dx, last = backward.round_sums(self.format, sums)
-        return [dx], new, flags | more | last
+        return new, flags
 
     def _product(self, node):
         return Product(

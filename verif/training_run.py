@@ -204,8 +204,8 @@ class TrainingRun:
             "decay": batch.optimizer.weight_decay,
         }
         bits = {
-            f"COEFFICIENT{index}": int(encode(FLOAT32, np.float64(numbers[name])))
-            for index, name in enumerate(COEFFICIENTS)
+            f"COEFFICIENT{COEFFICIENTS.index(name)}": int(encode(FLOAT32, np.float64(number)))
+            for name, number in numbers.items()
         }
         return bits | {"GUARD": int(self.guard)}
 

@@ -68,30 +68,13 @@ def test_mnist_directory(tmp_path, rng, compress):
     assert (data.test_labels.numpy() == arrays["t10k"][1]).all()
 
 
-@pytest.mark.parametrize("labels", [1, 2])
-def test_cifar_directory(tmp_path, rng, labels):
-    """The last byte before an image is its label; training files follow each other."""
-    names = [f"data_batch_{n}.bin" for n in range(1, 6)] if labels == 1 else ["train.bin"]
-    rows = {name: rng.integers(0, 256, (2, labels + 3072), np.uint8) for name in names}
-    test = rng.integers(0, 256, (3, labels + 3072), np.uint8)
-    rows["test_batch.bin" if labels == 1 else "test.bin"] = test
-    for name, array in rows.items():
-        (tmp_path / name).write_bytes(array.tobytes())
-    data = load_images(str(tmp_path))
-    train = np.concatenate([rows[name] for name in names])
-    for images, found, expected in (
-        (data.train_images, data.train_labels, train),
-        (data.test_images, data.test_labels, test),
-    ):
-        assert_images(images, expected[:, labels:].reshape(-1, 3, 32, 32))
-        assert (found.numpy() == expected[:, labels - 1]).all()
-
-
 def test_fashion_mnist_is_looked_for(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(datasets, "SHARED", tmp_path)
+    """Where Debian's package puts it: /usr/share/datasets/fashion-mnist."""
+    assert datasets.FASHION.parts == ("/", "usr", "share", "datasets", "fashion-mnist")
+    monkeypatch.setattr(datasets, "FASHION", tmp_path / "fashion-mnist")
     with pytest.raises(ValueError, match="fashion-mnist is not on this machine: install Debian's"):
         load_images("fashion-mnist")
-    write_mnist(tmp_path / "dataset-fashion-mnist" / "data", rng, compress=True)
+    write_mnist(tmp_path / "fashion-mnist", rng, compress=True)
     data = load_images("fashion-mnist")
     assert data.name == "fashion-mnist" and len(data.train_labels) == 12
 
@@ -143,14 +126,9 @@ def cut(path, end):
 def test_messages(tmp_path):
     with pytest.raises(ValueError, match="data must be digits, mnist5k, fashion-mnist or a direc"):
         load_images(str(tmp_path / "none"))
-    with pytest.raises(ValueError, match="holds neither MNIST's files .* nor the binary version"):
+    with pytest.raises(ValueError, match="holds neither MNIST's files .* nor CIFAR-10 .* or CIFAR"):
         load_images(str(tmp_path))
     with pytest.raises(ValueError, match="digits has 1437 train images, 1438 cannot be used"):
         load_images("digits", train=1438)
     with pytest.raises(ValueError, match="digits has 360 test images, 0 cannot be used"):
         load_images("digits", test=0)
-    for name in ("train.bin", "test.bin"):
-        (tmp_path / name).write_bytes(b"\0" * 3074)
-    (tmp_path / "train.bin").write_bytes(b"\0" * 3073)
-    with pytest.raises(ValueError, match="train.bin has 3073 bytes, not a multiple of 3074"):
-        load_images(str(tmp_path))

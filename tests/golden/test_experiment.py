@@ -1,17 +1,20 @@
 """Training runs: what each method does, going on after an interruption, command line, reports."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental._config import patch
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from golden.__main__ import main
 from golden.adagp_schedule import ScheduleConfig, Stage
 from golden.datasets import load_images
-from golden.experiment import Experiment, run
+from golden.experiment import Experiment, best_device, run
 from golden.methods import METHODS
 from golden.models import MODELS
 from golden.report import compare, read_records, write_report
@@ -99,6 +102,44 @@ def test_going_on_changes_no_bit(tmp_path, seed, method, monkeypatch):
     assert torch.equal(state, torch.get_rng_state())
 
 
+class MetaNumbers(TorchDispatchMode):
+    """Numbers that are read from the meta device are 1."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
+            return 1.0 if args[0].is_floating_point() else 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_everything_is_on_one_device(tmp_path, seed, method, monkeypatch):
+    """On torch's meta device, which any machine has: an operand from the CPU would be refused."""
+    monkeypatch.setattr("golden.experiment.DEVICES", ("cpu", "meta"))
+    experiment = small(method, seed, device="meta")
+    with MetaNumbers(), patch(meta_nonzero_assume_all_nonzero=True):
+        assert run(experiment, directory=tmp_path, stop_after=2) is None
+        record = run(experiment, directory=tmp_path)
+    gp = record["phases"].count("G")
+    assert (len(record["phases"]) - gp, gp) == COUNTS[method]
+
+
+@pytest.mark.skipif(best_device() != "cuda", reason="needs a CUDA device")
+@pytest.mark.parametrize("method", ["adagp", "mean"])
+def test_cuda(tmp_path, seed, method):
+    """As on the CPU, but for rounding; so the first loss is compared, which no step precedes."""
+    first = {"epochs": 1, "batch": 90}
+    mine, reference = (
+        run(small(method, seed, device=device, **first), directory=tmp_path)["epochs"][0]["loss"]
+        for device in ("cuda", "cpu")
+    )
+    assert mine == pytest.approx(reference, rel=1e-3)
+    assert run(small(method, seed, device="cuda"), directory=tmp_path, stop_after=2) is None
+    state = torch.cuda.get_rng_state()
+    record = run(small(method, seed, device="cuda"), directory=tmp_path)
+    assert len(record["epochs"]) == 4 and record["held"] == 0
+    assert torch.equal(state, torch.cuda.get_rng_state())
+
+
 def test_a_run_that_diverges_ends_with_a_record(tmp_path, seed):
     """JSON has no NaN: the mean loss is null then, and so are what guesses are measured by."""
     record = run(small("adagp", seed, learning_rate=1e30), directory=tmp_path)
@@ -127,7 +168,7 @@ def test_a_plateau_lowers_the_rate(tmp_path, seed):
     ] * 2
 
 
-def test_messages(tmp_path, seed):
+def test_messages(tmp_path, seed, monkeypatch):
     with pytest.raises(ValueError) as error:
         Experiment(model="x", method="y", seed=-1, epochs=0, batch=1, learning_rate=0)
     assert str(error.value) == (
@@ -135,6 +176,11 @@ def test_messages(tmp_path, seed):
         f"{', '.join(METHODS)}, not 'y'; seed must be at least 0, not -1; epochs must be at least "
         "1, not 0; batch must be at least 2, not 1; learning_rate must be above 0, not 0"
     )
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ValueError, match="device must be cpu: torch has no CUDA device here"):
+        small("bp", seed, device="cuda")
+    with pytest.raises(ValueError, match="device must be one of cpu, cuda, not 'tpu'"):
+        small("bp", seed, device="tpu")
     with pytest.raises(ValueError, match="batch must be at most 90, the number of training images"):
         run(small("bp", seed, batch=91), directory=tmp_path)
 
@@ -147,6 +193,22 @@ def test_damaged_checkpoint(tmp_path, seed, damage):
     path.write_bytes({"cut": content[:-500], "rubbish": b"nothing", "empty": b""}[damage])
     with pytest.raises(ValueError, match=f"checkpoint {path} is damaged; delete it to start again"):
         run(small("skip", seed), directory=tmp_path)
+
+
+def test_a_network_of_the_paper_learns_from_a_directory(tmp_path, rng, capsys):
+    """Two batches of ResNet18, one of them predicted, on files as CIFAR-100 has them."""
+    for name, count in (("train.bin", 8), ("test.bin", 3)):
+        rows = rng.integers(0, 256, (count, 3074), np.uint8)
+        rows[:, 1] = np.arange(count) % 5
+        (tmp_path / name).write_bytes(rows.tobytes())
+    options = "--model resnet18 --epochs 1 --batch 4 --warm-up 0 --ladder 1:1 --output".split()
+    assert main(["train", "--data", str(tmp_path), *options, str(tmp_path / "out")]) == 0
+    assert "epoch   1/1  BP   1  GP   1" in capsys.readouterr().out
+    (record,) = read_records(tmp_path / "out")
+    (epoch,) = record["epochs"]
+    # The first batch is predicted, by a predictor that has seen nothing: all layers are held.
+    assert record["phases"] == "GB" and record["held"] == len(epoch["layers"]) == 20
+    assert 0.5 < epoch["loss"] < 5 and all(layer["mse"] > 0 for layer in epoch["layers"].values())
 
 
 def test_interrupted_command_line(capsys, monkeypatch):
@@ -201,7 +263,7 @@ def record(method, seed, accuracies, phases, **changes):
     """A record as run leaves it, with one layer."""
     experiment = {"method": method, "seed": seed, "learning_rate": 0.01, "epochs": len(accuracies)}
     experiment |= dict.fromkeys(("momentum", "weight_decay", "train_images", "test_images"))
-    experiment |= {"data": "digits", "model": "vgg", "batch": 8}
+    experiment |= {"data": "digits", "model": "vgg", "batch": 8, "device": "cpu"}
     experiment["schedule"] = {"warm_up": 1, "convert_every": 0, "ladder": []}
     layer = {"mse": 1e-3, "mape": 120.0, "cosine": 0.1, "gate": 0.5}
     nothing = dict.fromkeys(layer)
@@ -251,11 +313,22 @@ def test_phase_spans():
     assert phase_spans("WWGGGB") == [("W", 0, 2), ("G", 2, 5), ("B", 5, 6)]
 
 
+def test_a_legend_of_many_layers():
+    from golden.report_plots import evenly
+
+    assert evenly([*range(16)], 16) == [*range(16)] and evenly([], 3) == []
+    chosen = evenly([*range(200)], 16)
+    assert len(set(chosen)) == 16 and chosen[0] == 0 and chosen[-1] == 199
+    assert {second - first for first, second in pairwise(chosen)} <= {13, 14}
+
+
 def test_report_faults(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     assert "no records in" in capsys.readouterr().err
     entry = record("skip", 1, [0.5, 0.25], "WWWGGB", epochs=3)
-    for content in ("{", "[]", "{}", json.dumps(entry)):
+    older = record("skip", 1, [0.5, 0.25], "WWWGGB")
+    del older["experiment"]["device"]
+    for content in ("{", "[]", "{}", json.dumps(entry), json.dumps(older)):
         (tmp_path / "a.json").write_text(content)
         with pytest.raises(ValueError, match="a.json is not the record of a finished run"):
             read_records(tmp_path)

@@ -1,0 +1,205 @@
+"""Steps of a batch that learns by gradient prediction: Phase GP, and backpropagation beside which
+the predictor learns."""
+
+from dataclasses import replace
+from math import prod
+
+from .errors import CompileError
+from .optimizer import update
+from .prediction_statistics import gradient_statistics, standardize
+from .predictor import error, learn, predict
+from .predictor_tensors import GRADIENT_STATISTICS, PredictorTensors
+from .reorganize import reorganize
+from .training_steps import COEFFICIENTS, TrainingSteps
+from .view import Coefficient
+from .weight_gradient import weight_gradient
+
+__all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
+
+#: Kinds of layers whose weights are predicted.
+PREDICTABLE = ("convolution", "depthwise", "linear")
+
+
+def predicted_layers(layers, wanted=None):
+    """(names of the predicted layers in order, name of the head or None).
+
+    The head is a linear layer at the end: its gradient is exact and cheap. Grouped convolutions are
+    not predicted.
+
+    Raises
+    ------
+    CompileError
+        for a name in ``wanted`` that cannot be predicted, and if no layer is left.
+    """
+    last = layers[-1]
+    head = last.name if last.kind == "linear" else None
+    able = [
+        layer.name
+        for layer in layers
+        if layer.kind in PREDICTABLE
+        and layer.name != head
+        and (layer.kind != "convolution" or layer.options["groups"] == 1)
+    ]
+    if wanted is not None:
+        for name in wanted:
+            if name not in able:
+                raise CompileError(
+                    f"layer {name} cannot be predicted; layers that can are {', '.join(able)}"
+                )
+        able = [name for name in able if name in set(wanted)]
+    if not able:
+        raise CompileError("the network has no layer whose gradient could be predicted")
+    return able, head
+
+
+class PredictionSteps(TrainingSteps):
+    """The steps of a batch.
+
+    Parameters
+    ----------
+    layers, config, images, loss : see :class:`~compiler.training_steps.TrainingSteps`
+    core : the core that runs the predictor
+    shape : :class:`~compiler.predictor_tensors.PredictorShape`
+    predict : names of the layers to predict, None for all
+    backpropagate : whether this is a batch of backpropagation, or of Phase GP
+
+    Members
+    -------
+    predictor : :class:`~compiler.predictor_tensors.PredictorTensors`
+    head : name of the layer with an exact gradient in Phase GP, or None
+    """
+
+    def __init__(self, layers, config, *, images, loss, core, shape, predict, backpropagate):
+        self._predictor_core, self._shape = core, shape
+        self._backpropagate = backpropagate
+        self._predicted, self.head = predicted_layers(layers, predict)
+        super().__init__(layers, config, images=images, loss=loss)
+
+    def _build(self, layers):
+        weights = [(name, self.parameters[f"{name}.weight"]) for name in self._predicted]
+        self.predictor = PredictorTensors(self.config, self._predictor_core, self._shape, weights)
+        self.tensors |= self.predictor.tensors
+        for layer in layers:
+            self._forward(layer)
+            if layer.name in self._predicted:
+                self._observe(layer)
+        if self._backpropagate:
+            self._add_loss()
+            self._backward(layers)
+        elif self.head is not None:
+            self._add_loss()
+            self._exact_head(self.layers[self.head])
+
+    @property
+    def kept(self):
+        return super().kept | self.predictor.kept
+
+    # Forward ---------------------------------------------------------------------------------
+
+    def _predictor_step(self, layer, direction, function, *names, reads, writes, **options):
+        """A step on the core of the predictor; ``reads`` and ``writes`` are tensors."""
+        self._add(
+            layer.name, direction, function, *names,
+            reads=[tensor.name for tensor in reads], writes=[tensor.name for tensor in writes],
+            predictor=True, **options,
+        )  # fmt: skip
+
+    def _observe(self, layer):
+        own, ones = self.predictor.layers[layer.name], self.predictor.constants
+        y = self.maps[layer.name]
+        self._predictor_step(
+            layer, "reorganize", reorganize, y, own.cells.name,
+            reads=[self.tensors[y]], writes=[own.cells],
+        )  # fmt: skip
+        self._predictor_step(
+            layer, "standardize", standardize, own.placed, ones.name,
+            reads=[own.cells, own.input_statistics, ones],
+            writes=[own.inputs, own.input_statistics],
+            factor=self._shape.running if self._backpropagate else None,
+        )  # fmt: skip
+        if not self._backpropagate:
+            self._predict(own)
+            self._predicted_update(layer, own)
+
+    def _predict(self, own):
+        full, matrix = self.predictor.full.tensors, self.predictor.toeplitz
+        self._predictor_step(
+            self.layers[own.name], "predict", predict, own.placed, matrix.name, self._part(own),
+            reads=[own.inputs, matrix, full["operands"]], writes=[own.hidden, own.prediction],
+        )  # fmt: skip
+
+    def _part(self, own):
+        return lambda tensors: self.predictor.part(tensors, own.rows)
+
+    def _predicted_update(self, layer, own):
+        """The layer's update by the prediction times scale and gate."""
+        parameter = self.parameters[f"{layer.name}.weight"]
+        changed = [t for role, t in parameter.tensors.items() if role != "gradient"]
+
+        def run(program, tensors, **registers):
+            kernel = replace(
+                tensors[own.prediction.name],
+                name=f"{own.prediction.name} as weights",
+                shape=parameter.shape,
+            )
+            placed = parameter.placed_as({**tensors, parameter.tensors["gradient"].name: kernel})
+            state = tensors[own.gradient_statistics.name]
+            factor = state, GRADIENT_STATISTICS.index("factor")
+            update(program, placed, factor=factor, **registers)
+
+        self._predictor_step(
+            layer, "predicted update", run, dict,
+            reads=[own.prediction, own.gradient_statistics, *changed], writes=changed,
+            **self._registers(COEFFICIENTS[:3]),
+        )  # fmt: skip
+
+    @staticmethod
+    def _registers(names):
+        return {name.removeprefix("predictor_"): Coefficient(index=COEFFICIENTS.index(name))
+                for name in names}  # fmt: skip
+
+    # Backward --------------------------------------------------------------------------------
+
+    def _exact_head(self, layer):
+        """Gradient and update of the last layer from the loss alone."""
+        product, gradients = self._product(layer), self._gradients(layer)
+        dy = f"{layer.name}.gradient"
+        self._add(layer.name, "weight gradient", weight_gradient, product, dy, *gradients,
+                  reads=[product.x, dy], writes=gradients)  # fmt: skip
+        super()._updates(layer)
+
+    def _updates(self, layer, parameters=None):
+        super()._updates(layer, parameters)
+        if layer.name in self._predicted:
+            self._learn(layer, self.predictor.layers[layer.name])
+
+    def _learn(self, layer, own):
+        predictor = self.predictor
+        gradient = self.parameters[f"{layer.name}.weight"].tensors["gradient"]
+        rows = (1, prod(gradient.shape[:3]), 1, gradient.shape[3])
+
+        def true_gradient(tensors):
+            placed = tensors[gradient.name]
+            return replace(placed, name=f"{placed.name} by rows", shape=rows)
+
+        self._predict(own)
+        self._predictor_step(
+            layer, "gradient statistics", gradient_statistics, own.placed, true_gradient,
+            predictor.constants.name,
+            reads=[own.prediction, gradient, own.gradient_statistics, predictor.constants],
+            writes=[own.gradient_statistics], factor=self._shape.running,
+        )  # fmt: skip
+        self._predictor_step(
+            layer, "error", error, own.placed, true_gradient,
+            reads=[own.prediction, gradient, own.gradient_statistics], writes=[own.error],
+        )  # fmt: skip
+        matrix, slope = predictor.toeplitz, predictor.toeplitz_gradient
+        state = [*predictor.full.tensors.values(), *predictor.taps.tensors.values(), matrix]
+        between = [own.hidden_sums, own.hidden_gradient, slope]
+        self._predictor_step(
+            layer, "predictor learns", learn, own.placed, matrix.name, slope.name,
+            self._part(own), predictor.taps.placed_as,
+            reads=[own.inputs, own.hidden, own.error, *between, *state],
+            writes=[*between, *state],
+            **self._registers(COEFFICIENTS[3:]),
+        )  # fmt: skip

@@ -1,0 +1,145 @@
+"""A layer's output as the predictor sees it: averaged over the batch, pooled to S × S cells."""
+
+from functools import partial
+from itertools import pairwise
+
+from .core_program import CoreProgram, Job, Need
+from .errors import CompileError
+from .pieces import MOST_WORDS, channel_parts, channel_steps
+from .tiling import even_parts
+from .view import View
+
+__all__ = ["pool_windows", "reorganize"]
+
+
+def pool_windows(size: int, pooled: int) -> list[tuple[int, int]]:
+    """Windows of adaptive pooling along an axis, (begin, end) each; they may overlap."""
+    return [(i * size // pooled, -(-(i + 1) * size // pooled)) for i in range(pooled)]
+
+
+def reorganize(program: CoreProgram, y, cells):
+    """Commands that read the map ``y`` (N, H, W, O) and write float32 ``cells`` (1, S, S, O).
+
+    Sums run over images, then over the columns of a window, then over its rows, so it makes no
+    difference in how many pieces the map comes.
+
+    Raises
+    ------
+    CompileError
+        if a row of the map, one word per pixel, with its sums does not fit into the buffer.
+    """
+    _Reorganize(program, y, cells).write()
+
+
+class _Reorganize:
+    def __init__(self, program, y, cells):
+        self.program, self.vector = program, program.vector
+        self.y, self.cells = y, cells
+        self.images, self.height, self.width, _ = y.shape
+        self.pooled = cells.shape[1]
+        self.chunks = program.core.chunks_per_wide
+        self.windows = [pool_windows(size, self.pooled) for size in (self.height, self.width)]
+
+    def write(self):
+        words, lines, images = self._cut()
+        jobs = []
+        for channels in channel_parts(self.program, [self.y, self.cells], words):
+            rows = Need(object(), self.height * self.pooled * self.chunks * words)
+            for band in even_parts(0, self.height, lines):
+                size = (band[1] - band[0]) * self.width * self.chunks * words
+                sums = Need(object(), size)
+                groups = even_parts(0, self.images, images)
+                for group in groups:
+                    box = group, band, (0, self.width), channels
+                    needs = (rows, sums, self.program.need(self.y, *box))
+                    last = group == groups[-1]
+                    jobs.append(Job(needs, partial(self._add, box, last)))
+            box = (0, 1), (0, self.pooled), (0, self.pooled), channels
+            jobs.append(Job((rows, self.program.result(self.cells, *box)),
+                            partial(self._finish, box)))  # fmt: skip
+        self.program.run(jobs)
+
+    def _cut(self):
+        """Words per pixel, rows of the map, images that are in the buffer together."""
+        program = self.program
+        extra = program.words(self.cells) - self.chunks * program.words(self.y)
+        for words in channel_steps(program, self.y):
+            wide = self.chunks * words
+            fixed = self.height * self.pooled * wide + self.pooled**2 * (wide + extra)
+            for lines in range(self.height, 0, -1):
+                pixels = lines * self.width
+                room = program.scratch.words - fixed - pixels * wide
+                most = min(room // 2, MOST_WORDS) // (pixels * words)
+                if most >= 1 and pixels * wide <= MOST_WORDS:
+                    return words, lines, min(most, self.images)
+        raise CompileError(
+            f"layer of {self.y.name}: a row of its map, one word per pixel, and its sums for the "
+            f"predictor do not fit into the buffer ({program.scratch.words} words)"
+        )
+
+    def _view(self, block, box, shape):
+        """Float32 sums of the channels of ``box``."""
+        channels = box[3] or (0, self.y.pitch)
+        size = min(channels[1], self.y.shape[3]) - channels[0]
+        words = -(-size // self.program.core.rows)
+        return View.dense(block, (*shape, size), words, chunks=self.chunks)
+
+    def _add(self, box, last, rows, sums, maps):
+        """The images of a group into the sums of a band of rows, and those into windows."""
+        (first, _), (h0, h1) = box[0], box[1]
+        total = self._view(sums, box, (1, h1 - h0, self.width))
+        maps = self.program.view(maps, self.y, *box)
+        for n in range(maps.shape[0]):
+            if first + n:
+                self.vector.add(total, total, maps[n : n + 1])
+            else:
+                self.vector.copy(total, maps[n : n + 1])
+        if last:
+            target = self._view(rows, box, (1, self.height, self.pooled))[:, h0:h1]
+            self._fold(target, total, 2)
+            self.program.scratch.drop([sums])
+
+    def _finish(self, box, rows, out):
+        source = self._view(rows, box, (1, self.height, self.pooled))
+        target = self.program.view(out, self.cells, *box)
+        self._fold(target, source, 1)
+        heights, widths = ([b - a for a, b in windows] for windows in self.windows)
+        if len(set(heights)) == len(set(widths)) == 1:
+            self._scale(target, heights[0] * widths[0])
+        else:
+            for i, height in enumerate(heights):
+                for j, width in enumerate(widths):
+                    self._scale(target.pixel(0, i, j), height * width)
+        channels = box[3] or (0, self.cells.pitch)
+        self.program.store(self.cells, (*box[:3], channels), out)
+        self.program.scratch.drop([rows, out])
+
+    def _scale(self, view, pixels):
+        self.vector.scale(view, view, 1.0 / (self.images * pixels))
+
+    def _fold(self, target, source, axis):
+        """Sums over the windows along an axis (1: rows, 2: columns), their lines in order."""
+        windows = self.windows[axis - 1]
+        starts, sizes = [a for a, _ in windows], {b - a for a, b in windows}
+        steps = {b - a for a, b in pairwise(starts)}
+        if len(sizes) == 1 and len(steps) <= 1 and steps != {0}:
+            step = (steps or {1}).pop()
+            parts = [(slice(None), slice(0, starts[-1] + 1, step), sizes.pop())]
+        else:
+            parts = [
+                (slice(i, i + 1), slice(begin, begin + 1, 1), end - begin)
+                for i, (begin, end) in enumerate(windows)
+            ]
+        for out, first, size in parts:
+            o = target[_along(axis, out)]
+            for place in range(size):
+                lines = slice(first.start + place, first.stop + place, first.step)
+                x = source[_along(axis, lines)]
+                if place:
+                    self.vector.add(o, o, x)
+                else:
+                    self.vector.copy(o, x)
+
+
+def _along(axis, part):
+    return (slice(None),) * axis + (part,)

@@ -1,0 +1,93 @@
+"""Single numbers of a layer, kept as vectors that hold the number in every lane of a word."""
+
+from hw.vector_command import Watch
+
+from .core_program import CoreProgram
+from .view import View
+
+__all__ = ["Scalars", "channel_sum", "repeat", "running"]
+
+
+class Scalars:
+    """Numbers in a block: float32 vectors of ``rows`` lanes, one behind the other.
+
+    Parameters
+    ----------
+    program : CoreProgram
+    block : with ``count`` * ``chunks_per_wide`` words from word ``first`` on
+    """
+
+    def __init__(self, program: CoreProgram, block, count, first=0):
+        core = program.core
+        shape = (1, 1, count, core.rows)
+        self.all = View.dense(block, shape, 1, chunks=core.chunks_per_wide, first=first)
+
+    @staticmethod
+    def words(program, count):
+        """Buffer words that ``count`` numbers take."""
+        return count * program.core.chunks_per_wide
+
+    def __getitem__(self, index) -> View:
+        """One number, or those of a slice."""
+        part = index if isinstance(index, slice) else slice(index, index + 1)
+        return self.all[:, :, part]
+
+
+def channel_sum(program: CoreProgram, total: View, values: View, ones):
+    """``total``, a number, is the sum of the channels of ``values``, one pixel of operands.
+
+    A product with ones: K tiles of ``rows`` channels in order, from +0 on. ``ones`` is a block
+    whose first word holds operands 1.
+    """
+    core = program.core
+    for tile in range(-(-core.rows // core.columns)):
+        valid = min(core.columns, core.rows - tile * core.columns)
+        program.weights(
+            {
+                "address": ones.address,
+                "row_stride": 0,
+                "cb_count": values.words,
+                "row_limit": valid,
+                "transpose": 0,
+            },
+            ones,
+        )
+        bank = program.next_bank()
+        program.matmul(
+            {
+                "accumulator_bank": bank,
+                "channels": valid,
+                "x_address": values.address,
+                "cb_count": values.words,
+                "cb_stride": 1,
+                "h_limit": 1,
+                "w_limit": 1,
+                **{f"{loop}_count": 1 for loop in ("wo", "ho", "n", "kw", "kh")},
+                **{f"{loop}_stride": 0 for loop in ("wo", "ho", "n", "kw", "kh")},
+                **{f"{axis}_origin": 0 for axis in "hw"},
+                **{f"{loop}_step": 1 for loop in ("wo", "ho", "kw", "kh")},
+            },
+            values.block,
+        )
+        place, fields = program.column_place(tile, core.rows, core.rows, wide=True)
+        program.post(
+            fields | {"accumulator_bank": bank, "out_address": total.address + place}, total.block
+        )
+
+
+def repeat(program: CoreProgram, o: View, number: View):
+    """``o``, a float32 vector, is the number in every channel."""
+    core = program.core
+    lanes = View.dense(o.block, (1, 1, o.words, core.rows), 1, chunks=o.chunks, first=o.first)
+    program.vector.copy(lanes, number)
+    return o
+
+
+def running(program: CoreProgram, state: View, new: View, factor, sink):
+    """``state * factor + new * (1 - factor)``; with the guard on, nothing if any of ``new`` is not
+    finite. ``new`` is changed; ``sink`` is a view of a word that has no other use.
+    """
+    vector = program.vector
+    vector.emit(sink, 0.0, new, watch=Watch.FIRST, over=new)
+    vector.scale(new, new, 1.0 - factor)
+    vector.scale_add(state, state, factor, new, guarded=1)
