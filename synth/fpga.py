@@ -25,10 +25,12 @@ from .command_line import (
 from .devices import DEVICES, Device, device_by_name
 from .emit import emitted_verilog
 from .errors import ToolError
+from .floorplan import METHOD as FLOORPLAN
+from .floorplan import place_multipliers
 from .fpga_print import print_devices, print_report
 from .fpga_synthesis import METHOD, link, synthesize
 from .hierarchy import block_counts, resources_of, total
-from .nextpnr import PlacementError, place_and_route
+from .nextpnr import PlacementError, place_and_route, program_version
 from .reproduce import options_of
 
 __all__ = ["PARTS", "TARGET_MHZ", "add_arguments", "measure", "misfit", "run"]
@@ -50,6 +52,7 @@ def measure(
     flat: bool = False,
     refresh: bool = False,
     directory: Path | None = None,
+    nextpnr: str | None = None,
     progress=lambda text: None,
 ) -> dict:
     """Map a configuration to a device, place and route it once per seed; through the cache.
@@ -61,6 +64,7 @@ def measure(
     part : of :data:`PARTS`; "array" is the main PE array without anything around it
     flat : map everything at once instead of module by module
     directory : keep netlists and logs there; then the cache is not read
+    nextpnr : program that places and routes instead of the one of the pip package
     progress : called with one line per step
 
     Returns
@@ -86,6 +90,7 @@ def measure(
         flat=flat,
         refresh=refresh or directory is not None,
         directory=directory,
+        nextpnr=nextpnr,
         progress=progress,
     )
     with work:
@@ -134,12 +139,13 @@ def measure(
         "routes": routes,
         "not_routed": reason,
         "seconds": mapped["seconds"],
-        "tools": tool_versions(),
+        "tools": tool_versions() | work.program,
         "command": f"python -m synth fpga {options_of(config)} --device {device.name}"
         + (f" --seeds {','.join(map(str, seeds))}" if seeds else " --no-route")
         + (f" --freq {target_mhz:g}" if seeds and target_mhz != TARGET_MHZ else "")
         + (" --part array" if part == "array" else "")
-        + (" --flat" if flat else ""),
+        + (" --flat" if flat else "")
+        + (f" --nextpnr {nextpnr}" if nextpnr and seeds else ""),
     }
 
 
@@ -187,10 +193,11 @@ def _over(used, device):
 class _Work:
     """One design on its way through the tools; as a context manager it owns the files."""
 
-    def __init__(self, *, verilog, top, device, flat, refresh, directory, progress):
+    def __init__(self, *, verilog, top, device, flat, refresh, directory, nextpnr, progress):
         self.verilog, self.top, self.device = verilog, top, device
         self.flat, self.refresh, self.progress = flat, refresh, progress
-        self.directory = directory
+        self.directory, self.nextpnr = directory, nextpnr
+        self.program = {"nextpnr": program_version(nextpnr)} if nextpnr else {}
         family = device.details
         self.key = {
             "verilog": text_hash(verilog),
@@ -235,7 +242,8 @@ class _Work:
             "routing": list(device.details.routing),
             "seed": seed,
             "target_mhz": target_mhz,
-            "tools": tool_versions(("pyosys", device.details.package)),
+            "floorplan": FLOORPLAN if device.multiplier_rows else 0,
+            "tools": tool_versions(("pyosys", device.details.package)) | self.program,
         }
         return cached(
             "fpga-route", key, lambda: self._route(seed, target_mhz), refresh=self.refresh
@@ -246,6 +254,8 @@ class _Work:
             self.progress("linking the netlist")
             family = self.device.details
             link(self.modules, top=self.top, family=family, directory=self.directory)
+            if self.device.multiplier_rows:
+                place_multipliers(self.directory / "harness.json", self.device)
             self.linked = True
         try:
             return place_and_route(
@@ -254,6 +264,7 @@ class _Work:
                 seed=seed,
                 target_mhz=target_mhz,
                 directory=self.directory,
+                program=self.nextpnr,
                 progress=self.progress,
             )
         except PlacementError as error:
@@ -271,6 +282,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seeds", type=seed_list, default=(1, 2, 3), help="of place and route (1,2,3)")
     add("--freq", type=_megahertz, default=TARGET_MHZ, help=f"MHz to aim at ({TARGET_MHZ:g})")
     add("--no-route", action="store_true", help="area alone")
+    add("--nextpnr", metavar="PROGRAM", help="place and route with this one, not the pip package's")
     add("--part", choices=PARTS, default=PARTS[0], help="what to measure (accelerator)")
     add("--flat", action="store_true", help="map everything at once: smaller, slower")
     add("--refresh", action="store_true", help="measure again what the cache knows")
@@ -307,6 +319,7 @@ def run(arguments: argparse.Namespace) -> None:
             flat=arguments.flat,
             refresh=arguments.refresh,
             directory=arguments.keep,
+            nextpnr=arguments.nextpnr,
             progress=status.update,
         )
     write_json(arguments.json, result, indent=1)

@@ -190,3 +190,17 @@ def test_bad_frequency(capsys):
         main(["fpga", "--freq", "0"])
     assert stop.value.code == 2
     assert "must be a number from 1 to 1000" in capsys.readouterr().err
+
+
+def test_another_place_and_route_program(small, tmp_path, capsys):
+    """It says its version, which is part of the result; what is none is refused."""
+    command = ["fpga", "--variant", "baseline", "--preset", "tiny", "--device", "LFE5U-25F"]
+    assert main([*command, "--nextpnr", str(tmp_path / "none")]) == 2
+    assert "none cannot be run" in capsys.readouterr().err
+    assert main([*command, "--nextpnr", "true"]) == 2
+    assert "true is no nextpnr" in capsys.readouterr().err
+    program = tmp_path / "nextpnr"
+    program.write_text("#!/bin/sh\necho 'nextpnr -- Place and Route (Version nextpnr-9.8)' >&2\n")
+    program.chmod(0o755)
+    result = fpga.measure(CONFIG, device="LFE5U-25F", seeds=(), nextpnr=str(program))
+    assert result["tools"]["nextpnr"] == "nextpnr-9.8"
