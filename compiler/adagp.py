@@ -1,6 +1,7 @@
 """Training by gradient prediction: programs of a batch of backpropagation and of Phase GP."""
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 import torch
@@ -131,6 +132,9 @@ def _part(name, graph, plan, config, images, loss, layers, begin):
         if key in plan.offsets:
             tensors[tensor.name] = replace(tensor, offset=plan.offsets[key])
     main, predictor = programs(config, Recorder(config))
+    weights = tensors[graph.predictor.full.tensors["operands"].name]
+    if predictor is not main and 2 * _words(predictor, weights) <= predictor.scratch.words:
+        predictor.keep(weights)
     infos, recorder = [], main.recorder
     for step in graph.steps:
         first = len(recorder)
@@ -148,6 +152,11 @@ def _part(name, graph, plan, config, images, loss, layers, begin):
         },
         plan=plan, program=begin, memory_size=0,
     )  # fmt: skip
+
+
+def _words(program, tensor):
+    """Buffer words of a whole tensor."""
+    return prod(tensor.shape[:3]) * program.words(tensor)
 
 
 def programs(config, recorder):

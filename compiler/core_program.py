@@ -22,11 +22,13 @@ __all__ = ["CoreProgram", "Job", "Need"]
 @dataclass(frozen=True)
 class Need:
     """Contents of a block: a ``key``, their size, and what loads them; None for results, which
-    the jobs themselves write, and drop when they have been stored."""
+    the jobs themselves write, and drop when they have been stored. With a ``place`` they are there
+    already, and stay."""
 
     key: object
     words: int
     load: Callable[[Block], None] | None = None
+    place: Block | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class CoreProgram:
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
         self._bank = 0
+        self._resident = {}  # name of a tensor -> its block
 
     def words(self, tensor, channels=None):
         """Buffer words of ``channels`` (begin, end) of a pixel, by default of all of them."""
@@ -69,6 +72,13 @@ class CoreProgram:
 
     # Transfers -------------------------------------------------------------------------------
 
+    def keep(self, tensor):
+        """Load all of ``tensor`` and keep it; what is stored in it changes it here as well."""
+        whole = tuple((0, size) for size in tensor.shape[:3])
+        need = self.need(tensor, *whole)
+        block = self._resident[tensor.name] = self.scratch.take(need.words)
+        need.load(block)
+
     def need(self, tensor, images, rows, columns, channels=None):
         """A box of a tensor, pixel after pixel; (begin, end) of each axis."""
         channels = channels or (0, tensor.pitch)
@@ -76,16 +86,32 @@ class CoreProgram:
         pixels = 1
         for begin, end in box[:3]:
             pixels *= end - begin
-        return Need(
-            (tensor.name, *box),
-            pixels * self.words(tensor, channels),
-            lambda block: self.load(tensor, box, block),
-        )
+        words = pixels * self.words(tensor, channels)
+        place = self._place(tensor, box, pixels, words)
+        load = None if place else lambda block: self.load(tensor, box, block)
+        return Need((tensor.name, *box), words, load, place)
+
+    def _place(self, tensor, box, pixels, words):
+        """Where a box lies if the tensor is kept here and the box is a run of whole pixels."""
+        block = self._resident.get(tensor.name)
+        if block is None or box[3] != (0, tensor.pitch):
+            return None
+        _, height, width, _ = tensor.shape
+        first, last = (
+            (n * height + h) * width + w for n, h, w in ([a for a, _ in box[:3]],
+                                                          [b - 1 for _, b in box[:3]])
+        )  # fmt: skip
+        if last - first + 1 != pixels:
+            return None
+        address = block.address + first * self.words(tensor)
+        return Block(block.memory, address, words, part=True)
 
     def result(self, tensor, *box, wide=False):
         """Room for the same box, which a job writes; ``wide`` as in :meth:`view`."""
-        chunks = self.core.chunks_per_wide if wide and tensor.kind != "float32" else 1
-        return Need(object(), chunks * self.need(tensor, *box).words)
+        need = self.need(tensor, *box)
+        wide = wide and tensor.kind != "float32"
+        chunks = self.core.chunks_per_wide if wide else 1
+        return Need(object(), chunks * need.words, place=None if wide else need.place)
 
     def load(self, tensor, box, block, first=0):
         """LOADs of a box of ``tensor`` into words from ``first`` on."""
@@ -144,7 +170,7 @@ class CoreProgram:
         blocks, missing = [], []
         try:
             for need in job.needs:
-                block = self.scratch.find(need.key)
+                block = need.place or self.scratch.find(need.key)
                 if block is None:
                     apart = () if packed else blocks
                     block = self.scratch.take(need.words, apart=apart, key=need.key)

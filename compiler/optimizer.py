@@ -108,7 +108,7 @@ class _Update:
         program, (tensor, row) = self.program, self.factor
         shape = (1, 1, 1, view.shape[3])
         factor = View.dense(room, shape, view.words, chunks=view.chunks)
-        repeat(program, factor, Scalars(program, state, tensor.shape[2])[row])
+        repeat(program, factor, Scalars.stored(program, state, tensor)[row])
         program.vector.scale(view, view, factor)
 
     def _watch(self, box, first, sink, gradient, *more):

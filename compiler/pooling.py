@@ -14,28 +14,61 @@ from .windows import Windows
 __all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward"]
 
 
-def max_pool(program: CoreProgram, x, y, places, *, kernel, stride, padding=(0, 0)):
-    """``y``: the maximum of every window; ``places``: where it is, ``kh * KW + kw`` as an operand.
+def max_pool(program: CoreProgram, x, y, places=None, *, kernel, stride, padding=(0, 0)):
+    """``y``: the maximum of every window; ``places``, if wanted: where it is, ``kh * KW + kw`` as
+    an operand.
 
     The first of the largest elements; of several NaN the last.
     """
     windows = _windows(x, y, kernel, stride, padding)
     vector = program.vector
 
-    def work(slab, best, index, pixels):
+    def larger(o, value, old):
+        """``value`` where it is larger or NaN."""
+        vector.emit(o, value, old, condition=Condition.GREATER, carry=Carry.Y, keep=1)
+
+    def place_of(where, value, old, place, before):
+        """``place`` where ``value`` is larger or NaN, else what ``before`` says, or 0."""
+        rest = {} if before is None else {"z": before, "carry": Carry.Z, "keep": 1}
+        vector.emit(
+            where, value, old, term=Term.IMMEDIATE, immediate=place, condition=Condition.GREATER,
+            **rest,
+        )  # fmt: skip
+
+    def whole(best, index, taps):
+        """Every window has all of its places."""
+        old, before = taps[0][1], None
+        for place, value in taps[1:]:
+            if index is not None:
+                place_of(index, value, old, place, before)
+            larger(best, value, old)
+            old, before = best, index
+        if len(taps) == 1:
+            vector.copy(best, old)
+            if index is not None:
+                vector.fill(index, 0)
+
+    def work(slab, best, *views):
+        index, pixels = views if places is not None else (None, *views)
+        taps = windows.places(slab.outputs, slab.lines)
+        values = [(place, pixels[:, *lines]) for place, _, lines in taps]
+        if len(taps) == windows.count and all(v.shape[:3] == best.shape[:3] for _, v in values):
+            whole(best, index, values)
+            return
         vector.fill(best, float("-inf"))
         # Minus infinity is not larger than what is there already: the first place is given.
-        for place, outputs in windows.first_places(slab.outputs):
-            vector.fill(index[:, *outputs], place)
-        for place, outputs, lines in windows.places(slab.outputs, slab.lines):
-            old, where, value = best[:, *outputs], index[:, *outputs], pixels[:, *lines]
-            vector.emit(
-                where, value, old, where, term=Term.IMMEDIATE, immediate=place,
-                condition=Condition.GREATER, carry=Carry.Z, keep=1,
-            )  # fmt: skip
-            vector.emit(old, value, old, condition=Condition.GREATER, carry=Carry.Y, keep=1)
+        if index is not None:
+            for place, outputs in windows.first_places(slab.outputs):
+                vector.fill(index[:, *outputs], place)
+        for (place, value), (_, outputs, _) in zip(values, taps, strict=True):
+            old = best[:, *outputs]
+            if index is not None:
+                where = index[:, *outputs]
+                place_of(where, value, old, place, where)
+            larger(old, value, old)
 
-    parts = [Part(y, False, Role.WRITE), Part(places, False, Role.WRITE), Part(x, True)]
+    written = [y] if places is None else [y, places]
+    parts = [*(Part(tensor, False, Role.WRITE) for tensor in written), Part(x, True)]
     run_slabs(program, windows, parts, work)
 
 

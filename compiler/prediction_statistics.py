@@ -8,7 +8,7 @@ from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
 from .pieces import MOST_WORDS, channel_parts, channel_steps
 from .predictor_tensors import GRADIENT_STATISTICS, INPUT_STATISTICS, LayerTensors
-from .scalars import Scalars, channel_sum, repeat, running
+from .scalars import Scalars, channel_sum, lanes, repeat, running
 from .tiling import even_parts
 from .view import View
 
@@ -36,7 +36,7 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
     out_box = ((0, 1), (0, size * size), (0, 1))
 
     def run(state_block, cells_block, ones_block, out, room):
-        state = Scalars(program, state_block, count)
+        state = Scalars.stored(program, state_block, layer.input_statistics)
         values = program.view(cells_block, cells, *whole)
         mean, inverse, total, new, sink = _split(program, room, words, outputs, 3)
         if factor is not None:
@@ -51,11 +51,11 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
             vector.scale(new[2], new[2], share)
             running(program, state[0:3], new.all, factor, sink)
             weight, mean_sum, variance_sum, mean_row, inverse_row = (state[n] for n in range(count))
-            vector.divide(mean_row, mean_sum, weight)
+            vector.divide(mean_row, mean_sum, weight, guarded=1)
             vector.divide(new[0], variance_sum, weight)
             vector.add(new[0], new[0], VARIANCE_EPSILON)
             vector.root(new[0], new[0])
-            vector.divide(inverse_row, 1.0, new[0])
+            vector.divide(inverse_row, 1.0, new[0], guarded=1)
             program.store(layer.input_statistics, (*state_box, (0, layer.input_statistics.pitch)),
                           state_block)  # fmt: skip
         repeat(program, mean, state[3])
@@ -70,24 +70,28 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
         program.need(cells, *whole),
         program.need(ones, (0, 1), (0, 1), (0, 1)),
         program.result(inputs, *out_box),
-        Need(object(), words * (2 * chunks + 1) + Scalars.words(program, 3) + 1),
+        Need(object(), words * (2 * chunks + 1) + Scalars.words(program, 4)),
     )
     program.run([Job(needs, run)])
 
 
 def _split(program, room, words, outputs, count):
-    """A block as two float32 vectors, one of operands, ``count`` numbers, and a block whose first
-    word is of no use; the last three behind one another."""
+    """A block as two float32 vectors, one of operands, ``count`` numbers, and one of no use."""
     chunks = program.core.chunks_per_wide
     shape, wide = (1, 1, 1, outputs), words * chunks
     first, second = (
         View.dense(room, shape, words, chunks=chunks, first=place) for place in (0, wide)
     )
-    total = View.dense(room, shape, words, first=2 * wide)
+    total = View.dense(room, shape, -(-outputs // program.core.rows), first=2 * wide)
     numbers = Scalars(program, room, count, first=2 * wide + words)
-    sink = View.dense(room, (1, 1, 1, program.core.rows), 1,
-                      first=2 * wide + words + count * chunks)  # fmt: skip
+    sink = _sink(program, room, 2 * wide + words + Scalars.words(program, count))
     return first, second, total, numbers, sink
+
+
+def _sink(program, room, first):
+    """What a command writes that only watches numbers."""
+    size = lanes(program.config)
+    return View.dense(room, (1, 1, 1, size), -(-size // program.core.rows), first=first)
 
 
 def gradient_statistics(program: CoreProgram, layer: LayerTensors, gradient, ones, *, factor):
@@ -126,7 +130,7 @@ class _GradientStatistics:
             totals,
             program.need(layer.gradient_statistics, (0, 1), (0, 1), (0, count)),
             program.need(self.ones, (0, 1), (0, 1), (0, 1)),
-            Need(object(), Scalars.words(program, 4) + 1),
+            Need(object(), Scalars.words(program, 5)),
         )
         jobs.append(Job(needs, self._finish))
         program.run(jobs)
@@ -191,12 +195,12 @@ class _GradientStatistics:
 
     def _finish(self, totals, state_block, ones, room):
         program, vector, layer = self.program, self.vector, self.layer
-        state = Scalars(program, state_block, len(GRADIENT_STATISTICS))
+        state = Scalars.stored(program, state_block, layer.gradient_statistics)
         new = Scalars(program, room, 4)
-        sink = View.dense(room, (1, 1, 1, program.core.rows), 1,
-                          first=Scalars.words(program, 4))  # fmt: skip
+        sink = _sink(program, room, Scalars.words(program, 4))
         for what in range(3):
-            total = View.dense(totals, (1, 1, 1, layer.outputs), self.words,
+            words = -(-layer.outputs // program.core.rows)
+            total = View.dense(totals, (1, 1, 1, layer.outputs), words,
                                first=what * self.words)  # fmt: skip
             channel_sum(program, new[1 + what], total, ones)
         vector.fill(new[0], 1.0)
@@ -205,18 +209,19 @@ class _GradientStatistics:
         weight, square, product, power, scale, inverse, gate, factor = (
             state[n] for n in range(len(GRADIENT_STATISTICS))
         )
-        vector.divide(scale, square, weight)
-        vector.add(scale, scale, SQUARE_EPSILON)
-        vector.root(scale, scale)
-        vector.divide(inverse, 1.0, scale)
-        vector.scale(gate, scale, power)
-        vector.divide(gate, product, gate)
-        vector.mask(gate, gate, power)
+        # Nothing of it changes either if the batch was rejected.
+        vector.divide(scale, square, weight, guarded=1)
+        vector.add(scale, scale, SQUARE_EPSILON, guarded=1)
+        vector.root(scale, scale, guarded=1)
+        vector.divide(inverse, 1.0, scale, guarded=1)
+        vector.scale(gate, scale, power, guarded=1)
+        vector.divide(gate, product, gate, guarded=1)
+        vector.mask(gate, gate, power, guarded=1)
         # 1 where the number is larger, or NaN; then 0 where it is not positive.
         vector.emit(gate, gate, 1.0, gate, term=Term.IMMEDIATE, condition=Condition.GREATER,
-                    keep=1, carry=Carry.Z)  # fmt: skip
-        vector.positive(gate, gate)
-        vector.scale(factor, gate, scale)
+                    keep=1, carry=Carry.Z, guarded=1)  # fmt: skip
+        vector.positive(gate, gate, guarded=1)
+        vector.scale(factor, gate, scale, guarded=1)
         box = ((0, 1), (0, 1), (0, len(GRADIENT_STATISTICS)))
         program.store(layer.gradient_statistics, (*box, (0, layer.gradient_statistics.pitch)),
                       state_block)  # fmt: skip

@@ -2,10 +2,12 @@
 the predictor learns."""
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from .errors import CompileError
 from .optimizer import update
+from .pooling import max_pool
 from .prediction_statistics import gradient_statistics, standardize
 from .predictor import error, learn, predict
 from .predictor_tensors import GRADIENT_STATISTICS, PredictorTensors
@@ -72,6 +74,7 @@ class PredictionSteps(TrainingSteps):
     def __init__(self, layers, config, *, images, loss, core, shape, predict, backpropagate):
         self._predictor_core, self._shape = core, shape
         self._backpropagate = backpropagate
+        self._late = []
         self._predicted, self.head = predicted_layers(layers, predict)
         super().__init__(layers, config, images=images, loss=loss)
 
@@ -81,13 +84,16 @@ class PredictionSteps(TrainingSteps):
         self.tensors |= self.predictor.tensors
         for layer in layers:
             self._forward(layer)
+            if layer.kind in PREDICTABLE:
+                self._late_updates()
             if layer.name in self._predicted:
                 self._observe(layer)
-        if self._backpropagate:
+        if self._backpropagate or self.head is not None:
             self._add_loss()
+        self._late_updates()
+        if self._backpropagate:
             self._backward(layers)
         elif self.head is not None:
-            self._add_loss()
             self._exact_head(self.layers[self.head])
 
     @property
@@ -96,13 +102,21 @@ class PredictionSteps(TrainingSteps):
 
     # Forward ---------------------------------------------------------------------------------
 
-    def _predictor_step(self, layer, direction, function, *names, reads, writes, **options):
+    def _predictor_step(
+        self, layer, direction, function, *names, reads, writes, predictor=True, **options
+    ):
         """A step on the core of the predictor; ``reads`` and ``writes`` are tensors."""
         self._add(
             layer.name, direction, function, *names,
             reads=[tensor.name for tensor in reads], writes=[tensor.name for tensor in writes],
-            predictor=True, **options,
+            predictor=predictor, **options,
         )  # fmt: skip
+
+    def _forward_max_pool(self, layer, sources):
+        if self._backpropagate:
+            super()._forward_max_pool(layer, sources)
+        else:
+            self._simple(layer, sources, max_pool, **layer.options)
 
     def _observe(self, layer):
         own, ones = self.predictor.layers[layer.name], self.predictor.constants
@@ -119,7 +133,19 @@ class PredictionSteps(TrainingSteps):
         )  # fmt: skip
         if not self._backpropagate:
             self._predict(own)
-            self._predicted_update(layer, own)
+            self._late.append(partial(self._predicted_update, layer, own))
+            if not self.config.has_predictor_core:
+                self._late_updates()
+
+    def _late_updates(self):
+        """Updates of layers whose prediction is there or comes soon.
+
+        Where the predictor has a core of its own they are work of the main core, a product later:
+        commands of a core are executed in order, so those behind would wait for the prediction.
+        """
+        for update_layer in self._late:
+            update_layer()
+        self._late.clear()
 
     def _predict(self, own):
         full, matrix = self.predictor.full.tensors, self.predictor.toeplitz
@@ -150,7 +176,7 @@ class PredictionSteps(TrainingSteps):
         self._predictor_step(
             layer, "predicted update", run, dict,
             reads=[own.prediction, own.gradient_statistics, *changed], writes=changed,
-            **self._registers(COEFFICIENTS[:3]),
+            predictor=not self.config.has_predictor_core, **self._registers(COEFFICIENTS[:3]),
         )  # fmt: skip
 
     @staticmethod

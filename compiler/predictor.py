@@ -63,7 +63,8 @@ def error(program: CoreProgram, layer: LayerTensors, gradient: Tensor):
         scale = View.dense(wide, (1, 1, 1, layer.outputs), words, chunks=chunks)
         if box[1][0] == 0:
             number = GRADIENT_STATISTICS.index("inverse_scale")
-            repeat(program, scale, Scalars(program, state, count)[number])
+            state = Scalars.stored(program, state, layer.gradient_statistics)
+            repeat(program, scale, state[number])
         program.vector.emit(
             program.view(out, layer.error, *box),
             program.view(gradient_block, gradient, *box),

@@ -8,6 +8,7 @@ import numpy as np
 from .errors import CompileError
 from .memory import Tensor
 from .parameters import StoredParameter, channel_pitch
+from .scalars import lanes
 
 __all__ = [
     "GRADIENT_STATISTICS",
@@ -72,8 +73,7 @@ class LayerTensors:
     hidden_gradient : (1, 1, F, O) operands
     prediction : (1, n, 1, O) float32
     error : (1, n, 1, O) operands
-    input_statistics, gradient_statistics : (1, 1, count, rows of the core) float32, a number in all
-        lanes of a row
+    input_statistics, gradient_statistics : (1, 1, count, lanes) float32, a number in all lanes
     """
 
     name: str
@@ -164,7 +164,7 @@ class PredictorTensors:
 
     def _layer(self, name, weights):
         shape, outputs = self.shape, weights.shape[3]
-        rows, size, lanes = prod(weights.shape[:3]), shape.map_size, self.core.rows
+        rows, size = prod(weights.shape[:3]), shape.map_size
 
         def named(what):
             return f"{name}.prediction.{what}"
@@ -184,10 +184,10 @@ class PredictorTensors:
             prediction=self._float(named("output"), (1, rows, 1, outputs)),
             error=self._operands(named("error"), (1, rows, 1, outputs)),
             input_statistics=self._float(
-                named("input_statistics"), (1, 1, len(INPUT_STATISTICS), lanes)
+                named("input_statistics"), (1, 1, len(INPUT_STATISTICS), lanes(self.config))
             ),
             gradient_statistics=self._float(
-                named("gradient_statistics"), (1, 1, len(GRADIENT_STATISTICS), lanes)
+                named("gradient_statistics"), (1, 1, len(GRADIENT_STATISTICS), lanes(self.config))
             ),
         )
 

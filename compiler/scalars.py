@@ -1,31 +1,51 @@
-"""Single numbers of a layer, kept as vectors that hold the number in every lane of a word."""
+"""Single numbers of a layer, kept as vectors that hold the number in every lane."""
 
 from hw.vector_command import Watch
 
 from .core_program import CoreProgram
 from .view import View
 
-__all__ = ["Scalars", "channel_sum", "repeat", "running"]
+__all__ = ["Scalars", "channel_sum", "lanes", "repeat", "running"]
+
+
+def lanes(config) -> int:
+    """Lanes that hold a number: as many as a word of any core has."""
+    return max(core.rows for core in config.cores)
 
 
 class Scalars:
-    """Numbers in a block: float32 vectors of ``rows`` lanes, one behind the other.
+    """Numbers in a block: float32 vectors of :func:`lanes` lanes, one behind the other.
 
     Parameters
     ----------
     program : CoreProgram
-    block : with ``count`` * ``chunks_per_wide`` words from word ``first`` on
+    block : that has them from word ``first`` on
+    count : how many
+    pitch : words from one to the next; None for as few as possible
     """
 
-    def __init__(self, program: CoreProgram, block, count, first=0):
-        core = program.core
-        shape = (1, 1, count, core.rows)
-        self.all = View.dense(block, shape, 1, chunks=core.chunks_per_wide, first=first)
+    def __init__(self, program: CoreProgram, block, count, *, first=0, pitch=None):
+        core, size = program.core, lanes(program.config)
+        pitch = self.words(program, 1) if pitch is None else pitch
+        self.all = View(
+            block=block,
+            first=first,
+            shape=(1, 1, count, size),
+            strides=(0, 0, pitch),
+            words=-(-size // core.rows),
+            chunks=core.chunks_per_wide,
+        )
 
     @staticmethod
     def words(program, count):
         """Buffer words that ``count`` numbers take."""
-        return count * program.core.chunks_per_wide
+        core = program.core
+        return count * core.chunks_per_wide * -(-lanes(program.config) // core.rows)
+
+    @classmethod
+    def stored(cls, program, block, tensor):
+        """Those of a tensor (1, 1, count, lanes) in its block."""
+        return cls(program, block, tensor.shape[2], pitch=program.words(tensor))
 
     def __getitem__(self, index) -> View:
         """One number, or those of a slice."""
@@ -39,9 +59,9 @@ def channel_sum(program: CoreProgram, total: View, values: View, ones):
     A product with ones: K tiles of ``rows`` channels in order, from +0 on. ``ones`` is a block
     whose first word holds operands 1.
     """
-    core = program.core
-    for tile in range(-(-core.rows // core.columns)):
-        valid = min(core.columns, core.rows - tile * core.columns)
+    core, size = program.core, total.shape[3]
+    for tile in range(-(-size // core.columns)):
+        valid = min(core.columns, size - tile * core.columns)
         program.weights(
             {
                 "address": ones.address,
@@ -69,7 +89,7 @@ def channel_sum(program: CoreProgram, total: View, values: View, ones):
             },
             values.block,
         )
-        place, fields = program.column_place(tile, core.rows, core.rows, wide=True)
+        place, fields = program.column_place(tile, size, total.words * core.rows, wide=True)
         program.post(
             fields | {"accumulator_bank": bank, "out_address": total.address + place}, total.block
         )
@@ -78,8 +98,9 @@ def channel_sum(program: CoreProgram, total: View, values: View, ones):
 def repeat(program: CoreProgram, o: View, number: View):
     """``o``, a float32 vector, is the number in every channel."""
     core = program.core
-    lanes = View.dense(o.block, (1, 1, o.words, core.rows), 1, chunks=o.chunks, first=o.first)
-    program.vector.copy(lanes, number)
+    words = View.dense(o.block, (1, 1, o.words, core.rows), 1, chunks=o.chunks, first=o.first)
+    word = View.dense(number.block, (1, 1, 1, core.rows), 1, chunks=o.chunks, first=number.first)
+    program.vector.copy(words, word)
     return o
 
 

@@ -17,7 +17,8 @@ class NoRoom(CompileError):
 class Block:
     """Words [address, address + words) of a memory; ``key`` names contents that may be used again.
 
-    ``users`` counts those who need it; a block without users goes when room is wanted.
+    ``users`` counts those who need it; a block without users goes when room is wanted. A ``part``
+    belongs to a block that stays, and nobody gives it out or takes it back.
     """
 
     memory: int
@@ -26,6 +27,7 @@ class Block:
     key: object = None
     users: int = 1
     used: int = 0
+    part: bool = False
 
     def region(self, first=0, words=None):
         """The whole of it, or ``words`` from word ``first`` on."""
@@ -92,6 +94,8 @@ class Scratch:
 
     def release(self, block):
         """One user less; without a key and users the block is gone."""
+        if block.part:
+            return
         block.users -= 1
         self._time += 1
         block.used = self._time

@@ -87,25 +87,25 @@ class VectorCommands:
         """``x * factor + addend``."""
         return self.emit(o, x, factor, addend, factor=Factor.Y, carry=Carry.Z, add=1, **options)
 
-    def add(self, o, x, y):
+    def add(self, o, x, y, **options):
         """``x + y``."""
-        return self.emit(o, x, y, term=Term.ADD)
+        return self.emit(o, x, y, term=Term.ADD, **options)
 
-    def divide(self, o, x, y):
+    def divide(self, o, x, y, **options):
         """``x / y``."""
-        return self.emit(o, x, y, operation=Operation.DIVIDE)
+        return self.emit(o, x, y, operation=Operation.DIVIDE, **options)
 
-    def root(self, o, x):
+    def root(self, o, x, **options):
         """The square root of ``x``."""
-        return self.emit(o, x, operation=Operation.ROOT)
+        return self.emit(o, x, operation=Operation.ROOT, **options)
 
-    def positive(self, o, x):
+    def positive(self, o, x, **options):
         """``x`` where it is positive or NaN, +0 elsewhere."""
-        return self.emit(o, x, 0.0, condition=Condition.GREATER)
+        return self.emit(o, x, 0.0, condition=Condition.GREATER, **options)
 
-    def mask(self, o, x, where):
+    def mask(self, o, x, where, **options):
         """``x`` where ``where`` is positive or NaN, +0 elsewhere."""
-        return self.emit(o, x, z=where, condition=Condition.POSITIVE)
+        return self.emit(o, x, z=where, condition=Condition.POSITIVE, **options)
 
     def sum(self, o, x, **fields):
         """The sum over a map's pixels, in order of n, h, w; ``fields`` say of what."""

@@ -15,7 +15,9 @@ from golden.prediction_arithmetic import (
     GRADIENT_STATISTICS,
     INPUT_STATISTICS,
     StatisticsRule,
+    predicted_gradient,
     reorganize_map,
+    scaled_error,
     standardize,
 )
 from golden.prediction_network import PredictorForward, PredictorGradients, PredictorNetwork
@@ -132,6 +134,7 @@ class PredictedTraining(Training):
     predictor : :class:`golden.prediction_network.PredictorNetwork`
     predictor_rate, predictor_momentum : real numbers, rounded to float32; may be changed between
         batches
+    predictor_running : weight of the past in the statistics
     input_statistics, gradient_statistics : float32 bits (5,) and (8,) by layer, in the order of
         :data:`golden.prediction_arithmetic.INPUT_STATISTICS` and ``GRADIENT_STATISTICS``
 
@@ -158,7 +161,7 @@ class PredictedTraining(Training):
         last = self.nodes[-1]
         self.head = last if last.kind == "linear" else None
         self.layers = self._choose(predict)
-        self._config = predictor
+        self.predictor_running = predictor.running
         self.predictor_rate = predictor.learning_rate
         self.predictor_momentum = predictor.momentum
         self.predictor = PredictorNetwork(
@@ -235,7 +238,7 @@ class PredictedTraining(Training):
     def _learn(self, result):
         """Statistics of all layers forward, then predictions and the predictor's steps backward."""
         rule = StatisticsRule(
-            self.format, rows=self.predictor_rows, running=self._config.running, guard=self.guard
+            self.format, rows=self.predictor_rows, running=self.predictor_running, guard=self.guard
         )
         inputs = {}
         for name, layer in self.layers.items():
@@ -256,9 +259,9 @@ class PredictedTraining(Training):
             self.gradient_statistics[name], no_gradient = rule.observe_gradient(
                 unit, self.gradient_statistics[name], gradient, done.output
             )
-            inverse_scale = self.gradient_statistics[name][5]
-            target = unit.multiply(gradient, inverse_scale)
-            error = unit.round(self.format, unit.subtract(target, done.output))
+            error = scaled_error(
+                unit, self.format, gradient, done.output, self.gradient_statistics[name]
+            )
             learned = self.predictor.learn(standardized, done, error, optimizer, guard=self.guard)
             rejected = {"input_statistics": rejected, "gradient_statistics": no_gradient}
             results[name] = LayerPrediction(
@@ -282,7 +285,7 @@ class PredictedTraining(Training):
             cells = self._cells(unit, layer, forward)
             standardized = standardize(unit, self.format, cells, self.input_statistics[name])
             done = self.predictor.forward(standardized, layer.size)
-            gradient = unit.multiply(done.output, self.gradient_statistics[name][7])
+            gradient = predicted_gradient(unit, done.output, self.gradient_statistics[name])
             shape = self.weights[layer.parameter].shape
             gradients[layer.parameter] = layer.from_rows(gradient).reshape(shape)
             results[name] = LayerPrediction(
@@ -313,14 +316,15 @@ class PredictedTraining(Training):
         """The reorganised map of a layer."""
         stored = forward.outputs[layer.source]
         wide = stored if stored.dtype == np.uint32 else widen(self.format, stored)
-        return reorganize_map(unit, wide, self._config.map_size)
+        return reorganize_map(unit, wide, self.predictor.size)
 
     def _choose(self, names):
         """Predicted layers by name."""
         shapes = {node.name: node.shape for node in self.nodes}
+        wanted = _contributing(self.nodes)
         found = {}
         for node in self.nodes:
-            if not _predictable(node) or node is self.head:
+            if not _predictable(node) or node is self.head or node.name not in wanted:
                 continue
             readers = [other for other in self.nodes if node.name in other.inputs]
             alone = len(readers) == 1 and readers[0].kind == "relu"
@@ -346,6 +350,15 @@ def _predictable(node):
     if node.kind == "convolution":
         return node.options["groups"] == 1
     return node.kind in ("depthwise", "linear")
+
+
+def _contributing(nodes):
+    """Names of the nodes that the output depends on."""
+    names = {nodes[-1].name}
+    for node in reversed(nodes):
+        if node.name in names:
+            names.update(node.inputs)
+    return names
 
 
 def _check_config(config):

@@ -1,6 +1,6 @@
 """What gradient prediction computes between products: reorganised maps, sums, statistics.
 
-The executable form of the sections "Reorganised map" to "Statistics" of docs/prediction.md. All
+The executable form of docs/prediction.md up to "Predictor", and of its "Gradient statistics". All
 numbers are float32 bits (uint32) unless they are said to be operand codes; operations are those of
 a :class:`golden.vector.VectorUnit`, which collects their flags.
 """
@@ -20,8 +20,10 @@ __all__ = [
     "StatisticsRule",
     "channel_sum",
     "positive",
+    "predicted_gradient",
     "reorganize_map",
     "row_sum",
+    "scaled_error",
     "standardize",
 ]
 
@@ -87,6 +89,17 @@ def standardize(unit: VectorUnit, fmt, cells, statistics) -> np.ndarray:
     mean, inverse = statistics[3:]
     codes = unit.round(fmt, unit.multiply(unit.subtract(cells, mean), inverse))
     return np.concatenate([codes, encode(fmt, np.ones((1, codes.shape[1])))])
+
+
+def scaled_error(unit: VectorUnit, fmt, gradient, output, statistics) -> np.ndarray:
+    """Operand codes of ``gradient`` in units of the layer's scale, less ``output``; any shape."""
+    target = unit.multiply(gradient, statistics[5])
+    return unit.round(fmt, unit.subtract(target, output))
+
+
+def predicted_gradient(unit: VectorUnit, output, statistics) -> np.ndarray:
+    """``output`` of the predictor times scale and gate."""
+    return unit.multiply(output, statistics[7])
 
 
 class StatisticsRule:

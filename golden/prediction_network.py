@@ -1,7 +1,7 @@
 """The predictor as the accelerator holds it: forward, backward and update, bit for bit.
 
-The executable form of the sections "Predictor" and "Learning" of docs/prediction.md. S * S *cells*
-of c channels make F = c * S * S features.
+The executable form of the section "Predictor" of docs/prediction.md, and of its "Gradients". S * S
+*cells* of c channels make F = c * S * S features.
 """
 
 from dataclasses import dataclass

@@ -19,6 +19,8 @@ from golden.optimizer import SGD, Adam
 from golden.training import Training, trace
 from golden.training_check import complaints, torch_layer
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 class Residual(nn.Module):
     """A strided block with a projection and one without; both branches read the same maps."""
@@ -89,15 +91,6 @@ NETWORKS = {
         "mean_squared_error",
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Torch's own threads wait for each other on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make(name, seed, **options):
