@@ -185,9 +185,9 @@ def compile_training(
     )
 
 
-def plan_memory(graphs, *, reuse=True):
+def plan_memory(graphs, *, reuse=True, twice=()):
     """Places of all tensors of ``graphs``, :class:`~compiler.training_steps.TrainingSteps` by the
-    part of the program they make.
+    part of the program they make. Tensors named in ``twice`` have another place, "name (odd)".
 
     What is kept always exists, and is the same in all parts. Others exist from the step that writes
     them to the last one that reads them, and are called ``part + name``.
@@ -213,6 +213,8 @@ def plan_memory(graphs, *, reuse=True):
             kind=tensor.kind,
             shape=tensor.shape,
         )
+        if name in twice:
+            arena.add(f"{name} (odd)", tensor.size, kind=tensor.kind, shape=tensor.shape)
     plan = arena.plan()
     plan.check()
     return plan
