@@ -55,6 +55,11 @@ class AdaGPProgram:
     plan: MemoryPlan
     memory_size: int
 
+    @property
+    def first(self) -> TrainingProgram:
+        """The part with backpropagation."""
+        return self.parts[PARTS[0]]
+
     def memory(self, state, slots=None, predictor=None) -> bytearray:
         """The memory window with all programs and everything that is learned.
 
@@ -205,12 +210,9 @@ class _Compiler:
         main, predictor = self._programs(recorder)
         self._keep(part, predictor, load=load)
         for step in self.graphs[part].steps:
-            first = len(recorder)
-            step.write(predictor if step.predictor else main, tensors)
-            last = len(recorder)
-            infos.append(
-                StepInfo(layer=step.layer, direction=step.direction, first=first, last=last)
-            )
+            first, program = len(recorder), predictor if step.predictor else main
+            step.write(program, tensors)
+            infos.append(StepInfo.of(step, program, first))
         return recorder.link()[:-1], infos
 
     def _programs(self, recorder):
