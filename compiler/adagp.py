@@ -14,7 +14,7 @@ from .errors import CompileError
 from .graph import trace
 from .memory import round_up
 from .prediction_steps import PredictionSteps
-from .predictor_tensors import PredictorShape, PredictorTensors
+from .predictor_tensors import GRADIENT_STATISTICS, PredictorShape, PredictorTensors
 from .program import encode_commands
 from .recorder import Recorder
 from .training import StepInfo, TrainingProgram, plan_memory
@@ -68,6 +68,14 @@ class AdaGPProgram:
         return {
             name: self.first.tensors[name].unpack(memory) for name in sorted(self.predictor.kept)
         }
+
+    def gates(self, memory) -> dict[str, float]:
+        """How far the prediction of each layer is trusted, from 0 to 1."""
+        row, found = GRADIENT_STATISTICS.index("gate"), {}
+        for name, layer in self.predictor.layers.items():
+            codes = self.first.tensors[layer.gradient_statistics.name].unpack(memory)
+            found[name] = float(codes.view(np.float32)[0, 0, row, 0])
+        return found
 
 
 def compile_adagp(
