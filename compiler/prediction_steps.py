@@ -214,7 +214,7 @@ class PredictionSteps(TrainingSteps):
     def _exact_head(self, layer):
         """Gradient and update of the last layer from the loss alone."""
         product, gradients = self._product(layer), self._gradients(layer)
-        dy = f"{layer.name}.gradient"
+        dy = self.gradients[layer.name] = f"{layer.name}.gradient"
         self._add(layer.name, "weight gradient", weight_gradient, product, dy, *gradients,
                   reads=[product.x, dy], writes=gradients)  # fmt: skip
         super()._updates(layer)

@@ -14,7 +14,7 @@ from verif.execute import Execution, execute
 from verif.networks import random_network, special_images, with_specials
 from verif.train_blocks import BLOCKS, block_run
 from verif.train_digits import DigitsTraining, train_digits
-from verif.training_run import TrainingResult
+from verif.training_result import TrainingResult
 from verif.workload import Workload, prepare
 
 __all__ = ["CASES", "Case", "Options", "Step", "TrainingStep"]

@@ -17,7 +17,8 @@ from hw.commands import COMMAND_BYTES, POST_LOOPS, Opcode
 from hw.vector_command import VECTOR_LOOPS, Source
 from verif import accelerator
 from verif.record import BASE
-from verif.training_run import Batch, TrainingRun
+from verif.training_result import Batch
+from verif.training_run import TrainingRun
 
 __all__ = ["LayerNetwork", "bounds", "layer_table", "measure_layers"]
 

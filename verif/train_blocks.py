@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from golden.optimizer import SGD
-from verif.training_run import Batch, TrainingRun
+from verif.training_result import Batch
+from verif.training_run import TrainingRun
 
 __all__ = ["BLOCKS", "INPUT_SHAPE", "block_run"]
 

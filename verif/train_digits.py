@@ -9,7 +9,8 @@ from rich.table import Table
 
 from golden import digits
 from golden.optimizer import SGD
-from verif.training_run import Batch, TrainingResult, TrainingRun
+from verif.training_result import Batch, TrainingResult
+from verif.training_run import TrainingRun
 
 __all__ = ["DigitsTraining", "digit_batches", "print_training", "train_digits"]
 

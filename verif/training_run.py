@@ -2,7 +2,6 @@
 
 import copy
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,74 +9,14 @@ import torch
 
 from compiler.training import COEFFICIENTS, TrainingProgram, compile_training
 from golden.formats import FLOAT32
-from golden.numerics import encode
-from golden.optimizer import SGD
+from golden.numerics import decode, encode
 from golden.training import Training
 from verif import accelerator
 from verif.interpreter import interpret
 from verif.record import BASE
+from verif.training_result import TrainingResult, compare_arrays
 
-__all__ = ["Batch", "Difference", "TrainingResult", "TrainingRun"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Batch:
-    """Images (N, H, W, C), labels or targets, and the optimizer of one step."""
-
-    images: np.ndarray
-    targets: np.ndarray
-    optimizer: SGD
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """The first wrong number of a tensor after a batch."""
-
-    batch: int
-    tensor: str
-    position: tuple
-    actual: int
-    expected: int
-    count: int
-    size: int
-
-    def __str__(self):
-        values = np.array([self.actual, self.expected], np.uint32)
-        text = ""
-        if self.tensor.startswith(("weights", "velocities", "statistics", "loss")):
-            text = " ({:.9g}, expected {:.9g})".format(*values.view(np.float32))
-        return (
-            f"batch {self.batch}: {self.tensor}{list(self.position)} is {self.actual:#x}, "
-            f"expected {self.expected:#x}{text}; {self.count} of {self.size} are wrong"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingResult:
-    """What came of a run.
-
-    Members
-    -------
-    differences : list of :class:`Difference`; empty if everything equals golden
-    losses, correct : of every batch, as the accelerator left them
-    cycles : of every batch; counters : of the last one; both empty without the RTL
-    compared : numbers that were compared
-    final : memory after the last batch
-    seconds : simulation time
-    """
-
-    differences: list
-    losses: list
-    correct: list
-    cycles: list
-    counters: dict
-    compared: int
-    final: bytes
-    seconds: float = 0.0
-
-    @property
-    def passed(self):
-        return not self.differences
+__all__ = ["TrainingRun"]
 
 
 class TrainingRun:
@@ -88,10 +27,17 @@ class TrainingRun:
     model : its weights are where training begins; it is not changed
     config : AdaGPConfig
     input_shape : (C, H, W)
-    batches : list of :class:`Batch`, all of the same size
+    batches : list of :class:`~verif.training_result.Batch`, all of the same size
     loss, guard : see :func:`compiler.training.compile_training`, :class:`golden.training.Training`
-    reuse : False keeps all maps and gradients of the last batch, and compares them as well
+    reuse : False keeps all maps and gradients, and compares them as well
+    prepare : called with golden's training before the first batch; may change where it begins
     report : called with a line of text now and then
+
+    Members
+    -------
+    program, golden : what runs on the accelerator, and its model after the last batch
+    start : golden's state before the first batch
+    expected : for each batch what golden leaves, arrays of codes by name
     """
 
     def __init__(
@@ -104,15 +50,15 @@ class TrainingRun:
         loss="cross_entropy",
         guard=True,
         reuse=True,
+        prepare=None,
         report=None,
     ):
         self.model = copy.deepcopy(model).train()
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
-        self.program: TrainingProgram = compile_training(
-            self.model, config, input_shape, images=len(batches[0].images), loss=loss, reuse=reuse
+        self.program: TrainingProgram = self._compile(
+            input_shape, images=len(batches[0].images), loss=loss, reuse=reuse
         )
-        self.golden = Training(
-            self.model,
+        self.golden = self._training(
             input_shape=input_shape,
             optimizer=batches[0].optimizer,
             rows=config.rows,
@@ -121,100 +67,138 @@ class TrainingRun:
             loss=loss,
             guard=guard,
         )
+        if prepare:
+            prepare(self.golden)
+        self.start = self.golden.state()
         self.expected = []
         for number, batch in enumerate(self.batches):
-            self.expected.append(self._step(batch))
+            self.golden.optimizer = batch.optimizer
+            self.expected.append(self._expect(self._step(batch)))
             if report and number % 10 == 9:
                 report(f"golden: {number + 1} of {len(self.batches)} batches")
 
+    # What a way to train consists of ---------------------------------------------------------
+
+    def _compile(self, input_shape, **options):
+        return compile_training(self.model, self.config, input_shape, **options)
+
+    def _training(self, **options):
+        return Training(self.model, **options)
+
     def _step(self, batch):
-        """What golden leaves after a batch: name -> array."""
+        """Golden's result of a batch."""
+        return self.golden.step(batch.images, batch.targets)
+
+    def program_of(self, batch) -> TrainingProgram:
+        """What runs for a batch."""
+        return self.program
+
+    def _coefficients(self, batch):
+        """Real numbers by name in COEFFICIENTS."""
+        optimizer = batch.optimizer
+        return {
+            "rate": optimizer.learning_rate,
+            "momentum": optimizer.momentum,
+            "decay": optimizer.weight_decay,
+        }
+
+    def _starting(self):
+        """What the program's memory is made of."""
+        start = self.start
+        weights = start["weights"] | start["running"]
+        return {
+            "state": {name: bits.view(np.float32) for name, bits in weights.items()},
+            "slots": {"velocity": {n: s[0].view(np.float32) for n, s in start["slots"].items()}},
+        }
+
+    def _expect(self, result):
+        """What golden leaves after a batch: name -> array of codes."""
         golden = self.golden
-        golden.optimizer = batch.optimizer
-        result = golden.step(batch.images, batch.targets)
         expected = {f"weights {name}": bits.copy() for name, bits in golden.weights.items()}
         expected |= {f"velocities {name}": bits[0].copy() for name, bits in golden.slots.items()}
         expected |= {f"statistics {name}": bits.copy() for name, bits in golden.running.items()}
         expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
-        expected["loss"] = np.atleast_1d(np.asarray(result.loss.value, np.uint32))
+        expected["rejected"] = _count(sum(result.skipped.values()))
+        if result.loss is not None:
+            expected["loss"] = np.atleast_1d(np.asarray(result.loss.value, np.uint32))
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
-            expected |= {f"gradient of {name}": bits for name, bits in result.gradients.items()}
-            expected |= {
-                f"gradient of {name}": bits for name, bits in result.parameter_gradients.items()
-            }
+            gradients = result.gradients | result.parameter_gradients
+            expected |= {f"gradient of {name}": bits for name, bits in gradients.items()}
         return expected
 
-    # What the accelerator has ----------------------------------------------------------------
-
-    def actual(self, memory):
-        """The same arrays from the memory window."""
-        program = self.program
+    def _passing(self, program, memory):
+        """What the accelerator has that does not outlive a batch, in order of computation."""
         found = {}
-        for name, parameter in program.parameters.items():
-            statistic = "velocity" not in parameter.tensors
-            found[f"{'statistics' if statistic else 'weights'} {name}"] = parameter.unpack(
-                "master", memory
-            )
-            if not statistic:
-                found[f"velocities {name}"] = parameter.unpack("velocity", memory)
-                if not self.reuse:
-                    found[f"gradient of {name}"] = parameter.unpack("gradient", memory)
-            if "operands" in parameter.tensors:
-                found[f"operands {name}"] = parameter.unpack("operands", memory)
-        found["loss"] = program.tensors["loss"].unpack(memory).ravel()[:1]
         if not self.reuse:
             fused = set(program.maps.values())
             for name, tensor in program.maps.items():
                 # A layer that a ReLU is computed with has no map of its own.
                 if tensor == name or tensor not in fused:
                     found[f"map {name}"] = program.tensors[tensor].unpack(memory)
+        if "loss" in program.tensors:
+            found["loss"] = program.tensors["loss"].unpack(memory).ravel()[:1]
+        if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
+            for name, parameter in program.parameters.items():
+                if "gradient" in parameter.tensors:
+                    found[f"gradient of {name}"] = parameter.unpack("gradient", memory)
         return found
 
-    def compare(self, number, memory):
-        """(differences, numbers compared) of the memory after batch ``number``."""
-        differences, compared = [], 0
-        expected = self.expected[number]
-        for name, actual in self.actual(memory).items():
-            wanted = np.asarray(expected[name]).reshape(actual.shape)
-            compared += actual.size
-            wrong = np.argwhere(actual != wanted)
-            if len(wrong):
-                place = tuple(int(index) for index in wrong[0])
-                differences.append(
-                    Difference(
-                        batch=number,
-                        tensor=name,
-                        position=place,
-                        actual=int(actual[place]),
-                        expected=int(wanted[place]),
-                        count=len(wrong),
-                        size=actual.size,
-                    )
-                )
-        return differences, compared
+    def _lasting(self, program, memory):
+        """What it keeps."""
+        found = {}
+        for name, parameter in program.parameters.items():
+            statistic = "velocity" not in parameter.tensors
+            names = {"master": "statistics" if statistic else "weights",
+                     "velocity": "velocities", "operands": "operands"}  # fmt: skip
+            for role, what in names.items():
+                if role in parameter.tensors:
+                    found[f"{what} {name}"] = parameter.unpack(role, memory)
+        return found
 
-    def registers(self, batch):
-        """Contents of the coefficient registers and the guard."""
-        numbers = {
-            "rate": batch.optimizer.learning_rate,
-            "momentum": batch.optimizer.momentum,
-            "decay": batch.optimizer.weight_decay,
-        }
-        bits = {
-            f"COEFFICIENT{COEFFICIENTS.index(name)}": int(encode(FLOAT32, np.float64(number)))
-            for name, number in numbers.items()
-        }
-        return bits | {"GUARD": int(self.guard)}
+    # Beside golden ---------------------------------------------------------------------------
+
+    def actual(self, memory, number=-1):
+        """What the accelerator has after a batch, as :attr:`expected`, from the memory window."""
+        program = self.program_of(self.batches[number])
+        return self._passing(program, memory) | self._lasting(program, memory)
+
+    def compare(self, number, memory, rejected=None):
+        """(differences, numbers compared) of the memory after batch ``number``, in which the guard
+        ``rejected`` so many tiles."""
+        actual = self.actual(memory, number)
+        if rejected is not None:
+            actual["rejected"] = _count(rejected)
+        return compare_arrays(number, actual, self.expected[number], self._decode)
+
+    def _decode(self, codes):
+        if codes.dtype == np.uint64:
+            return codes
+        return decode(FLOAT32 if codes.dtype == np.uint32 else self.golden.format, codes)
 
     # Running ---------------------------------------------------------------------------------
 
+    def memory(self) -> bytearray:
+        """The memory window before the first batch."""
+        return self.program.memory(**self._starting())
+
+    def registers(self, batch):
+        """Contents of the coefficient registers and the guard."""
+        bits = {
+            f"COEFFICIENT{COEFFICIENTS.index(name)}": int(encode(FLOAT32, np.float64(number)))
+            for name, number in self._coefficients(batch).items()
+        }
+        return bits | {"GUARD": int(self.guard)}
+
+    def _changes(self, batch):
+        images = self.golden.encode_input(batch.images)
+        return self.program_of(batch).batch(images, batch.targets)
+
     def interpret(self, seed=1) -> TrainingResult:
         """All batches in the functional model, in an order that ``seed`` chooses."""
-        memory = self.program.memory(self.model.state_dict())
-        dumps = []
+        memory, dumps, rejected = self.memory(), [], []
         for number, batch in enumerate(self.batches):
             for offset, data in self._changes(batch):
                 memory[offset : offset + len(data)] = data
@@ -222,7 +206,7 @@ class TrainingRun:
             coefficients = [registers.get(f"COEFFICIENT{index}", 0) for index in range(8)]
             result = interpret(
                 self.config,
-                self.program.commands,
+                self.program_of(batch).commands,
                 memory,
                 seed=seed + number,
                 coefficients=coefficients,
@@ -230,23 +214,21 @@ class TrainingRun:
             )
             assert not result.semaphores, f"tokens are left: {result.semaphores}"
             dumps.append(bytes(memory))
-        return self._result(dumps)
+            rejected.append(sum(result.rejected))
+        return self._result(dumps, rejected)
 
     def part(self, first, last) -> "TrainingRun":
-        """The same with batches [first, last) only; begins with the weights it is given."""
+        """The same with batches [first, last) only; begins with the memory it is given."""
         run = copy.copy(self)
         run.batches, run.expected = self.batches[first:last], self.expected[first:last]
         return run
 
-    def simulate(
-        self, *, seed=1, directory=None, state=None, slots=None, **options
-    ) -> TrainingResult:
+    def simulate(self, *, seed=1, directory=None, memory=None, **options) -> TrainingResult:
         """All batches on the RTL, without a reset in between; ``options`` go to
-        :func:`verif.accelerator.run`. ``state`` and ``slots`` replace the model's initial weights
-        and statistics, see :meth:`compiler.training.TrainingProgram.memory`."""
-        program, runs = self.program, []
-        image = bytes(program.memory(state or self.model.state_dict(), slots))
+        :func:`verif.accelerator.run`. It begins with ``memory``, by default :meth:`memory`."""
+        image, runs = bytes(self.memory() if memory is None else memory), []
         for number, batch in enumerate(self.batches):
+            program = self.program_of(batch)
             runs.append(
                 accelerator.Run(
                     image=None if number else image,
@@ -268,24 +250,25 @@ class TrainingRun:
                     f"batch {number} ended with {record.code} of {record.unit} at "
                     f"{record.address:#x}"
                 )
-        return self._result([outcome.memory for outcome in outcomes], outcomes)
+        counts = [f"CORE{core.index}_VECTOR_REJECTED" for core in self.config.cores]
+        rejected = [sum(outcome.record.counters[c] for c in counts) for outcome in outcomes]
+        return self._result([outcome.memory for outcome in outcomes], rejected, outcomes)
 
-    def _changes(self, batch):
-        return self.program.batch(self.golden.encode_input(batch.images), batch.targets)
-
-    def _result(self, dumps, outcomes=()):
-        differences, compared = [], 0
-        for number, memory in enumerate(dumps):
-            last = number == len(dumps) - 1
-            if self.reuse or last:
-                found, count = self.compare(number, memory)
-                differences += found
-                compared += count
-        losses, correct = zip(*map(self.program.loss_of, dumps), strict=True)
+    def _result(self, dumps, rejected, outcomes=()):
+        differences, compared, losses = [], 0, []
+        for number, (memory, tiles) in enumerate(zip(dumps, rejected, strict=True)):
+            found, count = self.compare(number, memory, tiles)
+            differences += found
+            compared += count
+            program = self.program_of(self.batches[number])
+            known = "loss" in program.tensors
+            losses.append(program.loss_of(memory) if known else (None, None))
+        losses, correct = zip(*losses, strict=True)
         return TrainingResult(
             differences=differences,
             losses=list(losses),
             correct=list(correct),
+            rejected=rejected,
             cycles=[outcome.record.cycles for outcome in outcomes],
             counters=outcomes[-1].record.counters if outcomes else {},
             compared=compared,
@@ -293,21 +276,17 @@ class TrainingRun:
             seconds=sum(outcome.record.seconds for outcome in outcomes),
         )
 
-    # Beside it -------------------------------------------------------------------------------
+    # Accuracy --------------------------------------------------------------------------------
 
     def accuracy(self, images, labels, memory) -> float:
         """Share of ``images`` that the weights and statistics in ``memory`` classify correctly, in
         golden's arithmetic."""
+        found = self._lasting(self.program_of(self.batches[-1]), memory)
         trained = copy.deepcopy(self.golden)
-        state = {name: bits.view(np.uint32) for name, bits in self.program.state(memory).items()}
-        trained.restore(
-            {
-                "count": self.golden.count,
-                "weights": {name: state[name] for name in self.golden.weights},
-                "slots": self.golden.slots,
-                "running": {name: state[name] for name in self.golden.running},
-            }
-        )
+        state = trained.state()
+        for key, what in (("weights", "weights"), ("running", "statistics")):
+            state[key] = {name: found[f"{what} {name}"] for name in state[key]}
+        trained.restore(state)
         return float(np.mean(trained.predict(images).argmax(1) == labels))
 
     def torch_training(self, images, labels) -> tuple[list, float]:
@@ -332,6 +311,10 @@ class TrainingRun:
         with torch.no_grad():
             outputs = model.eval()(_to_torch(images))
         return losses, float((outputs.argmax(1).numpy() == labels).mean())
+
+
+def _count(number):
+    return np.array([number], np.uint64)
 
 
 def _to_torch(images):

@@ -53,9 +53,8 @@ def test_resume_in_a_fresh_simulation(rng, seed):
     first, rest = run.part(0, 2), run.part(2, 4)
     stopped = first.simulate(seed=seed, timeout_cycles=3_000_000)
     state, velocities = (run.program.state(stopped.final, role) for role in ("master", "velocity"))
-    resumed = rest.simulate(
-        seed=seed, state=state, slots={"velocity": velocities}, timeout_cycles=3_000_000
-    )
+    memory = run.program.memory(state, {"velocity": velocities})
+    resumed = rest.simulate(seed=seed, memory=memory, timeout_cycles=3_000_000)
     check(resumed)
     assert resumed.losses == whole.losses[2:]
     tensors = [t for p in run.program.parameters.values() for r, t in p.tensors.items()

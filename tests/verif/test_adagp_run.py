@@ -1,0 +1,258 @@
+"""Training by gradient prediction against golden, bit for bit: functional model and RTL."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from golden.adagp_config import PredictorConfig
+from golden.adagp_schedule import Phase
+from golden.formats import FLOAT32
+from golden.numerics import decode, encode
+from golden.optimizer import SGD
+from hw.config import make_config
+from verif.adagp_run import AdaGPRun
+from verif.training_result import Batch, in_phases
+
+#: (C, H, W) of an image, and classes.
+SHAPE, CLASSES = (2, 7, 5), 3
+
+
+class Residual(nn.Module):
+    """An addition that takes a depthwise layer, and a layer that only the addition reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(2, 6, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(6)
+        self.depthwise = nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False)
+        self.norm2 = nn.BatchNorm2d(6)
+        self.point = nn.Conv2d(6, 6, 1)
+        self.head = nn.Linear(6 * 7 * 5, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.norm1(self.first(x)))
+        x = torch.relu(self.point(x) + self.norm2(self.depthwise(x)))
+        return self.head(torch.flatten(x, 1))
+
+
+def ragged():
+    """The largest n in the middle, the smallest at the end, maps down to 1 × 1."""
+    return nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 7, 3, stride=2), nn.ReLU(),
+        nn.Conv2d(7, 4, (3, 2)), nn.ReLU(), nn.Conv2d(4, 7, 1, bias=False), nn.Flatten(),
+        nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, CLASSES),
+    )  # fmt: skip
+
+
+def headless():
+    """No linear layer at the end; a grouped convolution is not predicted."""
+    return nn.Sequential(
+        nn.Conv2d(2, 9, 3, stride=2), nn.BatchNorm2d(9), nn.ReLU(),
+        nn.Conv2d(9, 6, 2, groups=3), nn.ReLU(),
+        nn.Conv2d(6, CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    )  # fmt: skip
+
+
+NETWORKS = {"ragged": ragged, "residual": Residual, "headless": headless}
+
+
+def predicted_run(network, config, rng, phases, *, images=3, shape=SHAPE, **options):
+    """Batches of random images and labels in phases, a letter each."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(1 << 30)))
+        model = NETWORKS.get(network, network)()
+    batches = [
+        Batch(
+            images=rng.standard_normal((images, *shape[1:], shape[0])).astype(np.float32),
+            targets=rng.integers(0, CLASSES, images),
+            optimizer=SGD(learning_rate=0.1 / (number + 1), momentum=0.9, weight_decay=1e-3),
+        )
+        for number in range(len(phases))
+    ]
+    return AdaGPRun(model, config, shape, in_phases(batches, map(Phase, phases)), **options)
+
+
+def experienced(rng, *, weights=0.05, velocity=0.01):
+    """A predictor in the middle of training: nothing is zero, and every gate is open."""
+
+    def prepare(golden):
+        state = golden.state()
+        for key, size in (("weights", weights), ("velocity", velocity), ("taps_velocity", 0.01)):
+            values = rng.normal(size=state["predictor"][key].shape) * size
+            state["predictor"][key] = encode(FLOAT32, values)
+        for name in golden.layers:
+            # Weight, square, product, power, and what is made of them.
+            numbers = [0.9, 0.009, 0.05, 0.6, 0.1, 10, 0.8, 0.08]
+            state["gradient_statistics"][name] = encode(FLOAT32, np.array(numbers))
+            numbers = [0.9, 0.18, 0.225, 0.2, 2.0]
+            state["input_statistics"][name] = encode(FLOAT32, np.array(numbers))
+        golden.restore(state)
+
+    return prepare
+
+
+def check(result):
+    assert result.passed, "\n".join(map(str, result.differences[:5]))
+    assert result.compared
+
+
+CASES = {
+    "low 5x3": ("ragged", {"variant": "low", "rows": 5, "columns": 3}, {}),
+    "max, a larger predictor": (
+        "ragged",
+        {"variant": "max", "predictor_rows": 6, "predictor_columns": 5},
+        {"predictor": PredictorConfig(map_size=1, seed=4)},
+    ),
+    "max, a smaller predictor": (
+        "residual",
+        {"variant": "max", "predictor_rows": 3, "predictor_columns": 2},
+        {"predictor": PredictorConfig(map_size=3, channels=2, running=0.75)},
+    ),
+    "efficient 3x7": (
+        "residual",
+        {"variant": "efficient", "rows": 3, "columns": 7},
+        {"predict": ["depthwise", "first"]},
+    ),
+    "efficient": ("headless", {"variant": "efficient"}, {}),
+    "baseline": ("headless", {"variant": "baseline"}, {"predictor": PredictorConfig(map_size=3)}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_everything_in_the_functional_model(case, rng, seed):
+    """Every intermediate tensor of Phase GP with old statistics, of backpropagation, and again."""
+    network, fields, options = CASES[case]
+    config = make_config(preset="tiny", **fields)
+    run = predicted_run(
+        network, config, rng, "GBG", reuse=False, prepare=experienced(rng), **options
+    )
+    result = run.interpret(seed)
+    check(result)
+    assert set(result.gates[0]) == set(run.golden.layers)
+    assert min(result.gates[0].values()) > 0.5
+    for name in run.golden.layers:
+        before, after = (run.expected[n][f"weights {name}.weight"] for n in (1, 2))
+        changed = np.any(before != after)
+        assert changed == (result.gates[1][name] > 0), name
+    headless = run.golden.head is None
+    assert [loss is None for loss in result.losses] == [headless, False, headless]
+    # Nothing of golden's is left out but what is never stored: maps of layers that a ReLU is
+    # computed with, predictions times scale and gate.
+    predicted = {f"gradient of {name}.weight" for name in run.golden.layers}
+    for number, left_out in enumerate((predicted, set(), predicted)):
+        names = set(run.expected[number]) - set(run.actual(result.final, number)) - {"rejected"}
+        assert {name for name in names if not name.startswith("map ")} == left_out
+
+
+def test_variants_agree(rng):
+    """Where the predictor works makes no difference, with memory shared by tensors."""
+    finals = {}
+    seed = int(rng.integers(1 << 30))
+    for variant in ("low", "efficient", "max"):
+        rng = np.random.default_rng(seed)
+        config = make_config(variant=variant, preset="tiny")
+        run = predicted_run("residual", config, rng, "BG", prepare=experienced(rng))
+        result = run.interpret(seed)
+        check(result)
+        finals[variant] = run.actual(result.final)
+        # What is read out is what one can go on from.
+        again = run.program.memory(
+            run.program.first.state(result.final),
+            {"velocity": run.program.first.state(result.final, "velocity")},
+            run.program.predictor_state(result.final),
+        )
+        check_same(run.actual(again), finals[variant] | {"loss": run.actual(again)["loss"]})
+    for variant, found in finals.items():
+        check_same(found, finals["low"], variant)
+
+
+def check_same(actual, wanted, where=""):
+    assert actual.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(actual[name], values, err_msg=f"{where} {name}")
+
+
+def _floats(codes):
+    return decode(FLOAT32, codes)
+
+
+def test_a_predictor_of_nan_does_no_harm(rng, seed):
+    """The guard keeps everything that NaN would get into, and counts it."""
+
+    def spoil(golden):
+        state = golden.state()
+        state["predictor"]["weights"][:] = encode(FLOAT32, np.array(np.nan))
+        golden.restore(state)
+
+    config = make_config(variant="max", preset="tiny")
+    run = predicted_run("residual", config, rng, "BGB", prepare=spoil)
+    result = run.interpret(seed)
+    check(result)
+    layers = list(run.golden.layers)
+    # Gradient statistics, weights and taps of every layer; then the predicted updates.
+    assert result.rejected == [3 * len(layers), len(layers), 3 * len(layers)]
+    assert all(gate == 0 for gates in result.gates for gate in gates.values())
+    for name in layers:
+        first, held, last = (run.expected[n][f"weights {name}.weight"] for n in range(3))
+        np.testing.assert_array_equal(held, first, err_msg=name)
+        assert np.any(last != held)
+    for name, values in run.actual(result.final).items():
+        if name.startswith(("weights", "velocities", "statistics", "loss")):
+            assert np.isfinite(_floats(values)).all(), name
+
+
+def test_a_predictor_of_noise_does_no_harm(rng, seed):
+    """Random predictions several times larger than gradients: gates all but close."""
+    config = make_config(variant="efficient", preset="tiny")
+    run = predicted_run(
+        "headless", config, rng, "BGBG", prepare=experienced(rng, weights=1.0)
+    )
+    result = run.interpret(seed)
+    check(result)
+    for name, values in run.actual(result.final).items():
+        if name.startswith(("weights", "velocities")):
+            assert np.isfinite(_floats(values)).all(), name
+            assert np.abs(_floats(values)).max() < 10, name
+
+
+def test_the_comparison_can_fail(rng, seed):
+    """One wrong bit in any tensor of the predictor is found and named."""
+    config = make_config(variant="low", preset="tiny")
+    run = predicted_run("headless", config, rng, "B", images=2, reuse=False)
+    final, program = run.interpret(seed).final, run.program
+    own = program.predictor.layers["0"]
+    names = {tensor.name: f"{what} of 0" for what, tensor in vars(own).items()
+             if tensor in own.tensors}  # fmt: skip
+    names |= {name: name for name in program.predictor.kept if name.startswith("predictor.")}
+    names |= {f"predictor.{what}.gradient": f"predictor.{what}.gradient"
+              for what in ("full", "taps", "toeplitz")}  # fmt: skip
+    del names["predictor.ones"]
+    for tensor, name in names.items():
+        memory = bytearray(final)
+        memory[program.first.tensors[tensor].offset] ^= 1
+        differences, _ = run.compare(0, bytes(memory))
+        assert [str(d).partition("[")[0] for d in differences] == [f"batch 0: {name}"]
+    (difference,), _ = run.compare(0, final, rejected=1)
+    assert str(difference).startswith("batch 0: rejected[0] is 0x1 (1), expected 0x0 (0)")
+
+
+def small():
+    """Two convolutions and a linear layer."""
+    return nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.ReLU(),
+        nn.Conv2d(5, 6, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(54, CLASSES),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", ["low", "efficient", "max"])
+def test_phases_on_the_accelerator(variant, rng, seed):
+    """On a memory that stalls."""
+    config = make_config(variant=variant, preset="tiny")
+    run = predicted_run(
+        small, config, rng, "BBGBG", images=2, shape=(2, 8, 8), prepare=experienced(rng)
+    )
+    result = run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=3_000_000)
+    check(result)
+    assert any(result.gates[1].values())
+    assert any(result.gates[3].values())
