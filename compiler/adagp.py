@@ -1,4 +1,4 @@
-"""Training by gradient prediction: programs of a batch of backpropagation and of Phase GP."""
+"""Training by gradient prediction: batches of backpropagation and of Phase GP."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -6,13 +6,15 @@ from math import prod
 import numpy as np
 import torch
 
+from hw.commands import COMMAND_BYTES, Opcode
 from hw.config import AdaGPConfig
 
 from .arena import MemoryPlan
 from .core_program import CoreProgram
+from .cost import Command
 from .errors import CompileError
 from .graph import trace
-from .memory import round_up
+from .memory import Tensor, round_up
 from .prediction_steps import PredictionSteps
 from .predictor_tensors import GRADIENT_STATISTICS, PredictorShape, PredictorTensors
 from .program import encode_commands
@@ -29,10 +31,16 @@ PARTS = ("bp", "gp")
 class AdaGPProgram:
     """What a host needs to train a network with ADA-GP.
 
+    A run of :attr:`loop` goes through many batches, as the schedule in the registers says; the host
+    refills images and targets (:meth:`batch`), which have two places in turn. A part alone is one
+    batch; its images and targets are those of even batches.
+
     Members
     -------
     parts : part -> :class:`~compiler.training.TrainingProgram` of a batch; tensors that are kept
         are the same in all of them
+    loop : TrainingProgram of the whole run, with tensors and parameters as in the parts
+    odd : name -> Tensor of what has another place in odd batches
     predictor : :class:`~compiler.predictor_tensors.PredictorTensors`, without places
     head : layer with an exact gradient in Phase GP, or None
     plan : :class:`~compiler.arena.MemoryPlan` of all parts together
@@ -40,6 +48,8 @@ class AdaGPProgram:
     """
 
     parts: dict[str, TrainingProgram]
+    loop: TrainingProgram
+    odd: dict[str, Tensor]
     predictor: PredictorTensors
     head: str | None
     plan: MemoryPlan
@@ -47,26 +57,45 @@ class AdaGPProgram:
 
     @property
     def first(self) -> TrainingProgram:
+        """The part with backpropagation."""
         return self.parts[PARTS[0]]
 
     def memory(self, state, slots=None, predictor=None) -> bytearray:
-        """The memory window with the programs and everything that is learned.
+        """The memory window with all programs and everything that is learned.
 
         ``state`` and ``slots`` as :meth:`TrainingProgram.memory` takes them, ``predictor`` as
         :meth:`~compiler.predictor_tensors.PredictorTensors.contents`.
         """
-        memory = self.first.memory(state, slots)
+        memory = self.loop.memory(state, slots)
         for part in self.parts.values():
             memory[part.program : part.program + len(part.commands)] = part.commands
         for name, values in self.predictor.contents(predictor or {}).items():
-            tensor = self.first.tensors[name]
+            tensor = self.loop.tensors[name]
             memory[tensor.offset : tensor.offset + tensor.size] = tensor.pack(values)
         return memory
 
+    def batch(self, images, targets, number=0) -> list[tuple[int, bytes]]:
+        """The inputs of batch ``number`` of a run, as :meth:`TrainingProgram.batch`."""
+        program = self.loop
+        if number % 2:
+            program = replace(program, tensors=program.tensors | self.odd)
+        return program.batch(images, targets)
+
     def predictor_state(self, memory) -> dict[str, np.ndarray]:
         """Codes of everything that the predictor keeps, by name of tensor."""
+        tensors = self.loop.tensors
+        return {name: tensors[name].unpack(memory) for name in sorted(self.predictor.kept)}
+
+    def gates(self, memory) -> dict[str, float]:
+        """Confidence in the prediction, between 0 and 1, by layer."""
+        row = GRADIENT_STATISTICS.index("gate")
         return {
-            name: self.first.tensors[name].unpack(memory) for name in sorted(self.predictor.kept)
+            name: float(
+                self.loop.tensors[layer.gradient_statistics.name]
+                .unpack(memory)[0, 0, row, 0]
+                .view(np.float32)
+            )
+            for name, layer in self.predictor.layers.items()
         }
 
     def gates(self, memory) -> dict[str, float]:
@@ -89,7 +118,7 @@ def compile_adagp(
     predict=None,
     reuse: bool = True,
 ) -> AdaGPProgram:
-    """Compile a batch of backpropagation and one of Phase GP.
+    """Compile batches of backpropagation and of Phase GP.
 
     The variant says where the predictor works: ``baseline`` and ``low`` on the main core, with the
     global buffer; ``efficient`` on the main core with the predictor memory; ``max`` on a core of
@@ -119,57 +148,104 @@ def compile_adagp(
         )
         for part in PARTS
     }  # fmt: skip
-    plan = plan_memory({f"{part}: ": graph for part, graph in graphs.items()}, reuse=reuse)
-    parts, end = {}, plan.size
-    for part, graph in graphs.items():
-        program = _part(part, graph, plan, config, images, loss, layers, end)
-        parts[part] = program
-        end = round_up(program.program + len(program.commands), 64)
-    size = round_up(end, 4096)
-    parts = {name: replace(part, memory_size=size) for name, part in parts.items()}
-    first = graphs[PARTS[0]]
-    return AdaGPProgram(
-        parts=parts, predictor=first.predictor, head=first.head, plan=plan, memory_size=size
-    )
+    return _Compiler(config, graphs, images, loss, layers, reuse).compile()
 
 
-def _part(name, graph, plan, config, images, loss, layers, begin):
-    tensors = {}
-    for tensor in graph.tensors.values():
-        key = tensor.name if tensor.name in graph.kept else f"{name}: {tensor.name}"
-        if key in plan.offsets:
-            tensors[tensor.name] = replace(tensor, offset=plan.offsets[key])
-    main, predictor = programs(config, Recorder(config))
-    weights = tensors[graph.predictor.full.tensors["operands"].name]
-    if predictor is not main and 2 * _words(predictor, weights) <= predictor.scratch.words:
-        predictor.keep(weights)
-    infos, recorder = [], main.recorder
-    for step in graph.steps:
-        first = len(recorder)
-        step.write(predictor if step.predictor else main, tensors)
-        infos.append(
-            StepInfo(layer=step.layer, direction=step.direction, first=first, last=len(recorder))
+class _Compiler:
+    def __init__(self, config, graphs, images, loss, layers, reuse):
+        self.config, self.graphs = config, graphs
+        self.common = {"config": config, "layers": layers, "images": images, "loss": loss}
+        first = graphs[PARTS[0]]
+        self.inputs = (first.maps[layers[0].name], "targets")
+        prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
+        self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
+        self.odd = {
+            name: replace(first.tensors[name], offset=self.plan.offsets[f"{name} (odd)"])
+            for name in self.inputs
+        }
+        self.tensors = {part: self._tensors(part) for part in PARTS}
+
+    def _tensors(self, part):
+        graph, found = self.graphs[part], {}
+        for tensor in graph.tensors.values():
+            key = tensor.name if tensor.name in graph.kept else f"{part}: {tensor.name}"
+            if key in self.plan.offsets:
+                found[tensor.name] = replace(tensor, offset=self.plan.offsets[key])
+        return found
+
+    def compile(self):
+        parts, end = {}, self.plan.size
+        for part in PARTS:
+            commands, infos = self._write(part, self.tensors[part], load=True)
+            code = encode_commands([*commands, Command(Opcode.HALT)])
+            parts[part] = self._program(part, code, infos, end)
+            end += len(code)
+        loop = self._program(PARTS[0], self._loop(end), [], end)
+        size = round_up(end + len(loop.commands), 4096)
+        first = self.graphs[PARTS[0]]
+        return AdaGPProgram(
+            parts={name: replace(part, memory_size=size) for name, part in parts.items()},
+            loop=replace(loop, memory_size=size),
+            odd=self.odd,
+            predictor=first.predictor,
+            head=first.head,
+            plan=self.plan,
+            memory_size=size,
         )
-    commands = encode_commands(recorder.link())
-    return TrainingProgram(
-        config=config, layers=layers, images=images, loss=loss, commands=commands, steps=infos,
-        tensors=tensors, maps=graph.maps, gradients=graph.gradients,
-        parameters={
-            name: parameter.placed_as(tensors)
-            for name, parameter in graph.parameters.items()
-        },
-        plan=plan, program=begin, memory_size=0,
-    )  # fmt: skip
 
+    def _loop(self, begin):
+        """A prologue, and a batch for each phase and parity, with BATCH behind each of them."""
+        prologue = Recorder(self.config)
+        self._keep(PARTS[0], self._programs(prologue)[1], load=True)
+        batches = {
+            (part, parity): self._write(part, self.tensors[part] | odd, load=False)[0]
+            for parity, odd in (("even", {}), ("odd", self.odd))
+            for part in PARTS
+        }
+        start = prologue.link()[:-1]
+        targets, place = {}, begin + (len(start) + 1) * COMMAND_BYTES
+        for (part, parity), commands in batches.items():
+            targets[f"{part}_{parity}"] = place
+            place += (len(commands) + 1) * COMMAND_BYTES
+        stream = [*start, Command(Opcode.BATCH, fields={"first": 1, **targets})]
+        for commands in batches.values():
+            stream += [*commands, Command(Opcode.BATCH, fields={"first": 0, **targets})]
+        return encode_commands(stream)
 
-def _words(program, tensor):
-    """Buffer words of a whole tensor."""
-    return prod(tensor.shape[:3]) * program.words(tensor)
+    def _write(self, part, tensors, *, load):
+        """Commands of a batch without its end, and what of them belongs to which step."""
+        recorder, infos = Recorder(self.config), []
+        main, predictor = self._programs(recorder)
+        self._keep(part, predictor, load=load)
+        for step in self.graphs[part].steps:
+            first, program = len(recorder), predictor if step.predictor else main
+            step.write(program, tensors)
+            infos.append(StepInfo.of(step, program, first))
+        return recorder.link()[:-1], infos
 
+    def _programs(self, recorder):
+        """:class:`CoreProgram` s of the network and of the predictor."""
+        config = self.config
+        main = CoreProgram(config, config.cores[0], recorder)
+        if not config.has_predictor_memory:
+            return main, main
+        return main, CoreProgram(config, config.cores[-1], recorder, memory=1)
 
-def programs(config, recorder):
-    """:class:`CoreProgram` s of the network and of the predictor."""
-    main = CoreProgram(config, config.cores[0], recorder)
-    if not config.has_predictor_memory:
-        return main, main
-    return main, CoreProgram(config, config.cores[-1], recorder, memory=1)
+    def _keep(self, part, program, *, load):
+        """Keep the predictor's weights in its memory if half of that is enough."""
+        predictor = self.graphs[part].predictor
+        weights = self.tensors[part][predictor.full.tensors["operands"].name]
+        words = prod(weights.shape[:3]) * program.words(weights)
+        if self.config.has_predictor_memory and 2 * words <= program.scratch.words:
+            program.keep(weights, load=load)
+
+    def _program(self, part, commands, infos, begin):
+        graph, tensors = self.graphs[part], self.tensors[part]
+        return TrainingProgram(
+            **self.common, commands=commands, steps=infos, tensors=tensors, maps=graph.maps,
+            gradients=graph.gradients,
+            parameters={
+                name: parameter.placed_as(tensors) for name, parameter in graph.parameters.items()
+            },
+            plan=self.plan, program=begin, memory_size=0,
+        )  # fmt: skip

@@ -72,12 +72,14 @@ class CoreProgram:
 
     # Transfers -------------------------------------------------------------------------------
 
-    def keep(self, tensor):
-        """Load all of ``tensor`` and keep it; what is stored in it changes it here as well."""
+    def keep(self, tensor, *, load=True):
+        """Keep all of ``tensor`` here; what is stored in it changes it here as well. Without
+        ``load`` it is there already: a program before has kept it, as its first block, too."""
         whole = tuple((0, size) for size in tensor.shape[:3])
         need = self.need(tensor, *whole)
         block = self._resident[tensor.name] = self.scratch.take(need.words)
-        need.load(block)
+        if load:
+            need.load(block)
 
     def need(self, tensor, images, rows, columns, channels=None):
         """A box of a tensor, pixel after pixel; (begin, end) of each axis."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hw.commands import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, WEIGHTS_LOOPS, Opcode
 from hw.vector_command import VECTOR_LOOPS, Operation, Source
 
-__all__ = ["Command", "Timeline", "bits", "duration", "estimate", "matmul_shape"]
+__all__ = ["Command", "Timeline", "bits", "duration", "estimate", "matmul_shape", "matmul_vectors"]
 
 #: Cycles from a request to its first beat, and for a command to take effect.
 MEMORY_LATENCY_CYCLES = 40
@@ -49,6 +49,14 @@ def _product(fields, names):
 def matmul_shape(fields):
     """(K tiles, output vectors) of a MATMUL."""
     return _product(fields, MATMUL_LOOPS[3:]), _product(fields, MATMUL_LOOPS[:3])
+
+
+def matmul_vectors(fields, core):
+    """Vectors that a MATMUL sends into the array."""
+    tiles, vectors = matmul_shape(fields)
+    if fields["transpose"]:
+        return -(-vectors // core.rows) * (tiles * core.rows + fields["ones"])
+    return tiles * vectors
 
 
 def _tile_cycles(fields, core):

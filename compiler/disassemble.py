@@ -8,7 +8,7 @@ from .run import Semaphore
 __all__ = ["disassemble", "semaphore_name"]
 
 #: Ends of the names of fields that are shown in hexadecimal if they have more than 16 bits.
-_HEXADECIMAL = ("address", "scale", "immediate")
+_HEXADECIMAL = ("address", "scale", "immediate", "_even", "_odd")
 
 
 def semaphore_name(number, per_core=16):
@@ -42,13 +42,13 @@ def disassemble(commands, *, per_core=16, tensors=()):
             opcode, values = decode(raw)
         except ValueError as error:
             raise ValueError(f"command {index}: {error}") from error
-        if opcode is Opcode.HALT:
-            yield f"{index:6} -     HALT"
-            continue
-        parts = [f"{index:6} core{values['core']} {opcode.name:7}"]
-        for name in ("wait", "signal"):
-            names = ",".join(semaphore_name(n, per_core) for n in bits(values[name]))
-            parts.append(f"{name}={names or '-'}")
+        if opcode in (Opcode.HALT, Opcode.BATCH):
+            parts = [f"{index:6} -     {opcode.name}"]
+        else:
+            parts = [f"{index:6} core{values['core']} {opcode.name:7}"]
+            for name in ("wait", "signal"):
+                names = ",".join(semaphore_name(n, per_core) for n in bits(values[name]))
+                parts.append(f"{name}={names or '-'}")
         for field in COMMANDS[opcode]:
             parts.append(f"{field.name}={_value(field, values[field.name], tensors)}")
         yield " ".join(parts)

@@ -82,19 +82,26 @@ class PredictionSteps(TrainingSteps):
         weights = [(name, self.parameters[f"{name}.weight"]) for name in self._predicted]
         self.predictor = PredictorTensors(self.config, self._predictor_core, self._shape, weights)
         self.tensors |= self.predictor.tensors
+        cycles = 0  # of the main array so far
         for layer in layers:
+            if layer.kind in PREDICTABLE:
+                self._late_updates(cycles)
             self._forward(layer)
             if layer.kind in PREDICTABLE:
-                self._late_updates()
+                cycles += self._array_cycles(layer)
             if layer.name in self._predicted:
-                self._observe(layer)
+                self._observe(layer, cycles)
         if self._backpropagate or self.head is not None:
             self._add_loss()
-        self._late_updates()
+        # What is left is shared out; the main core waits for the loss first.
+        for _, update_layer in self._late[::2]:
+            update_layer(predictor=True)
         if self._backpropagate:
             self._backward(layers)
         elif self.head is not None:
             self._exact_head(self.layers[self.head])
+        for _, update_layer in self._late[1::2]:
+            update_layer()
 
     @property
     def kept(self):
@@ -118,7 +125,7 @@ class PredictionSteps(TrainingSteps):
         else:
             self._simple(layer, sources, max_pool, **layer.options)
 
-    def _observe(self, layer):
+    def _observe(self, layer, cycles):
         own, ones = self.predictor.layers[layer.name], self.predictor.constants
         y = self.maps[layer.name]
         self._predictor_step(
@@ -133,19 +140,35 @@ class PredictionSteps(TrainingSteps):
         )  # fmt: skip
         if not self._backpropagate:
             self._predict(own)
-            self._late.append(partial(self._predicted_update, layer, own))
+            ready = cycles + self._prediction_cycles(layer, own)
+            self._late.append((ready, partial(self._predicted_update, layer, own)))
             if not self.config.has_predictor_core:
-                self._late_updates()
+                self._late_updates(ready)
 
-    def _late_updates(self):
-        """Updates of layers whose prediction is there or comes soon.
+    def _late_updates(self, cycles):
+        """Updates of the layers whose prediction is there after ``cycles`` of products.
 
-        Where the predictor has a core of its own they are work of the main core, a product later:
-        commands of a core are executed in order, so those behind would wait for the prediction.
+        Where the predictor has a core of its own they are work of the main core. Commands of a core
+        are executed in order, so one that came too early would keep those behind it waiting.
         """
-        for update_layer in self._late:
-            update_layer()
-        self._late.clear()
+        while self._late and self._late[0][0] <= cycles:
+            self._late.pop(0)[1]()
+
+    def _array_cycles(self, layer):
+        """Vectors that enter the main array for a product forward."""
+        core, weights = self.core, self.parameters[f"{layer.name}.weight"]
+        height, width, inputs, outputs = weights.shape
+        pixels = self.images * prod(self.tensors[self.maps[layer.name]].shape[1:3])
+        tiles = -(-inputs // core.rows) * -(-outputs // core.columns)
+        return pixels * height * width * tiles
+
+    def _prediction_cycles(self, layer, own):
+        """About how long the predictor takes for a layer."""
+        core, y = self._predictor_core, self.tensors[self.maps[layer.name]]
+        pooling = prod(y.shape[:3]) * -(-own.outputs // core.rows) * core.groups_per_word
+        vector = max(-(-(self._shape.features + 1) // core.rows),
+                     core.groups_per_vector * core.chunks_per_wide)  # fmt: skip
+        return pooling + own.rows * -(-own.outputs // core.columns) * vector
 
     def _predict(self, own):
         full, matrix = self.predictor.full.tensors, self.predictor.toeplitz
@@ -157,8 +180,9 @@ class PredictionSteps(TrainingSteps):
     def _part(self, own):
         return lambda tensors: self.predictor.part(tensors, own.rows)
 
-    def _predicted_update(self, layer, own):
-        """The layer's update by the prediction times scale and gate."""
+    def _predicted_update(self, layer, own, *, predictor=False):
+        """The layer's update by the prediction times scale and gate, perhaps on the predictor's
+        core."""
         parameter = self.parameters[f"{layer.name}.weight"]
         changed = [t for role, t in parameter.tensors.items() if role != "gradient"]
 
@@ -176,7 +200,8 @@ class PredictionSteps(TrainingSteps):
         self._predictor_step(
             layer, "predicted update", run, dict,
             reads=[own.prediction, own.gradient_statistics, *changed], writes=changed,
-            predictor=not self.config.has_predictor_core, **self._registers(COEFFICIENTS[:3]),
+            predictor=predictor or not self.config.has_predictor_core,
+            **self._registers(COEFFICIENTS[:3]),
         )  # fmt: skip
 
     @staticmethod

@@ -135,6 +135,10 @@ class Recorder:
     def __len__(self):
         return len(self._entries)
 
+    def commands(self, first, last):
+        """Commands [first, last), as they were emitted."""
+        return [entry.command for entry in self._entries[first:last]]
+
     def emit(self, opcode, fields, *, reads=(), writes=(), core=0):
         """Append a command that touches these :class:`Region` s."""
         queue = (core, Opcode(opcode))

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from hw.commands import Opcode
 from hw.config import AdaGPConfig
 
 from .arena import Arena, MemoryPlan
 from .core_program import CoreProgram
+from .cost import matmul_vectors
 from .errors import CompileError
 from .graph import trace
 from .memory import Tensor, round_up
@@ -22,12 +24,38 @@ __all__ = ["COEFFICIENTS", "StepInfo", "TrainingProgram", "compile_training", "p
 
 @dataclass(frozen=True, kw_only=True)
 class StepInfo:
-    """Commands [first, last) of a step; with a HALT of its own in a program of separate steps."""
+    """What is known of a step when its commands are written.
+
+    Members
+    -------
+    layer, direction, writes, predictor : as in :class:`~compiler.training_steps.Step`
+    first, last : its commands, [first, last), where all are of one core; with a HALT of its own in
+        a program of separate steps
+    vectors : that enter a PE array
+    """
 
     layer: str
     direction: str
+    writes: tuple[str, ...]
+    predictor: bool
     first: int
     last: int
+    vectors: int
+
+    @classmethod
+    def of(cls, step, program, first, before=0):
+        """``step``, written by ``program`` from its recorder's command ``first`` on; ``before`` are
+        commands of programs before."""
+        last = len(program.recorder)
+        vectors = sum(
+            matmul_vectors(command.fields, program.core)
+            for command in program.recorder.commands(first, last)
+            if command.opcode is Opcode.MATMUL
+        )
+        return cls(
+            layer=step.layer, direction=step.direction, writes=step.writes,
+            predictor=step.predictor, first=before + first, last=before + last, vectors=vectors,
+        )  # fmt: skip
 
     @property
     def name(self):
@@ -156,13 +184,14 @@ def compile_training(
     commands, infos = [], []
     program = CoreProgram(config, config.cores[0], Recorder(config))
     for step in graph.steps:
-        first = len(commands) + len(program.recorder)
+        first, before = len(program.recorder), len(commands)
         step.write(program, tensors)
+        info = StepInfo.of(step, program, first, before)
         if separate:
             commands += program.recorder.link()
             program = CoreProgram(config, config.cores[0], Recorder(config))
-        last = len(commands) + len(program.recorder)
-        infos.append(StepInfo(layer=step.layer, direction=step.direction, first=first, last=last))
+            info = replace(info, last=len(commands))
+        infos.append(info)
     if not separate:
         commands = program.recorder.link()
     commands = encode_commands(commands)
@@ -185,9 +214,9 @@ def compile_training(
     )
 
 
-def plan_memory(graphs, *, reuse=True):
+def plan_memory(graphs, *, reuse=True, twice=()):
     """Places of all tensors of ``graphs``, :class:`~compiler.training_steps.TrainingSteps` by the
-    part of the program they make.
+    part of the program they make. Tensors named in ``twice`` have another place, "name (odd)".
 
     What is kept always exists, and is the same in all parts. Others exist from the step that writes
     them to the last one that reads them, and are called ``part + name``.
@@ -213,6 +242,8 @@ def plan_memory(graphs, *, reuse=True):
             kind=tensor.kind,
             shape=tensor.shape,
         )
+        if name in twice:
+            arena.add(f"{name} (odd)", tensor.size, kind=tensor.kind, shape=tensor.shape)
     plan = arena.plan()
     plan.check()
     return plan

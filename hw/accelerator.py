@@ -1,10 +1,11 @@
 """The whole accelerator: registers, sequencer, cores, and their way to memory."""
 
-from amaranth.hdl import Cat, Module, ResetInserter
+from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .axi_mux import ReadMux, WriteMux, axi_id_width, connect_axi_half
+from .batch_control import BATCH_REGISTERS, BATCH_UPDATES, BatchControl, connect_batches
 from .bus import AXI4LiteSignature, AXI4Signature
 from .core import CORE_EVENTS, Core
 from .fetch import CommandFetch
@@ -63,7 +64,8 @@ class Accelerator(wiring.Component):
         m.submodules.sequencer = sequencer = Sequencer(config, sources=2 + len(cores))
         clear = sequencer.clear
         fetch = CommandFetch(config)
-        m.submodules.fetch = ResetInserter(clear)(fetch)
+        restart, waiting = Signal(), Signal()
+        m.submodules.fetch = ResetInserter(clear | restart)(fetch)
         semaphores = Semaphores(count=config.semaphore_count, queues=len(sequencer.queues))
         m.submodules.semaphores = ResetInserter(clear)(semaphores)
 
@@ -71,6 +73,7 @@ class Accelerator(wiring.Component):
             sequencer.start.eq(registers.start),
             registers.finish.eq(sequencer.finish),
             fetch.start.eq(sequencer.begin),
+            fetch.first.eq(registers.program_address),
             fetch.stop.eq(sequencer.stop),
             fetch.memory_base.eq(registers.mem_base),
             fetch.memory_size.eq(registers.mem_size),
@@ -82,6 +85,20 @@ class Accelerator(wiring.Component):
         ]
         connect(m, sequencer.error, registers.error)
         connect(m, fetch.command, sequencer.command)
+        if config.has_training_engines:
+            m.submodules.batches = batches = ResetInserter(clear)(BatchControl())
+            connect_batches(m, batches, sequencer=sequencer, fetch=fetch, restart=restart)
+            for name in ("program_address", "program_size", *BATCH_REGISTERS):
+                m.d.comb += getattr(batches, name).eq(getattr(registers, name))
+            for name in BATCH_UPDATES:
+                connect(m, getattr(batches, name), getattr(registers, name))
+            m.d.comb += [
+                waiting.eq(batches.waiting),
+                registers.waiting.eq(waiting),
+                registers.batch.eq(batches.batch),
+                registers.events.batch_wait.eq(waiting),
+                registers.events.batches_gp.eq(batches.in_gp),
+            ]
 
         # Errors: fetch, semaphores, cores
         for number, (port, unit) in enumerate(
@@ -134,7 +151,7 @@ class Accelerator(wiring.Component):
                 ]
             for event in CORE_EVENTS:
                 m.d.comb += getattr(registers.events, f"core{index}_{event}").eq(
-                    getattr(core, event)
+                    getattr(core, event) & ~waiting
                 )
             connect(m, core.error, sequencer.errors[2 + index])
             connect(m, core.read, read_mux.requesters[1 + index])

@@ -19,6 +19,7 @@ __all__ = [
     "ErrorReportSignature",
     "ErrorSignature",
     "ReadChannelSignature",
+    "UpdateSignature",
     "WriteChannelSignature",
     "burst_layout",
 ]
@@ -215,3 +216,10 @@ class ErrorReportSignature(wiring.Signature):
 
     def __init__(self):
         super().__init__({"valid": Out(1), "code": Out(8), "unit": Out(8), "address": Out(64)})
+
+
+class UpdateSignature(wiring.Signature):
+    """A new ``value`` of ``width`` bits for a register, in cycles with ``valid``."""
+
+    def __init__(self, width):
+        super().__init__({"valid": Out(1), "value": Out(width)})

@@ -1,10 +1,11 @@
 """The one command encoding: hardware, compiler, disassembler and documentation read it.
 
 A program is a list of commands of :data:`COMMAND_BYTES` bytes in DRAM, little-endian, executed
-from the first to ``HALT``. Every command starts with the same header; the fields behind it depend
-on the opcode. Unused bits are zero.
+from the first to ``HALT``; ``BATCH`` goes on elsewhere in it. Every command starts with the same
+header; the fields behind it depend on the opcode. Unused bits are zero.
 
-Commands go to queues: each core has one for every opcode that it executes
+HALT and BATCH belong to the sequencer (:func:`control_opcodes`), which lets everything before them
+finish first. The others go to queues: each core has one for every opcode that it executes
 (:func:`queue_opcodes`). They work at the same time, each in order. Semaphores order them: a command
 starts when every semaphore in its ``wait`` mask is above zero, and takes one from each; when it has
 finished (its data is in place, write responses included) it adds one to each semaphore in its
@@ -33,6 +34,7 @@ __all__ = [
     "SEMAPHORE_MASK_WIDTH",
     "WEIGHTS_LOOPS",
     "command_layout",
+    "control_opcodes",
     "decode",
     "encode",
     "queue_opcodes",
@@ -65,6 +67,7 @@ class Opcode(enum.IntEnum):
     WEIGHTS = 6
     VECTOR = 7
     LOSS = 8
+    BATCH = 9
 
 
 #: Opcodes that have queues, in the order of a core's queues and units.
@@ -83,6 +86,11 @@ def queue_opcodes(core):
     """Those of :data:`QUEUE_OPCODES` that a core (:class:`~hw.core_config.CoreConfig`) executes."""
     exists = {Opcode.VECTOR: core.has_vector, Opcode.LOSS: core.has_loss}
     return tuple(opcode for opcode in QUEUE_OPCODES if exists.get(opcode, True))
+
+
+def control_opcodes(config):
+    """Opcodes that the sequencer of an :class:`~hw.config.AdaGPConfig` executes itself."""
+    return (Opcode.HALT, Opcode.BATCH) if config.has_training_engines else (Opcode.HALT,)
 
 
 class Init(enum.IntEnum):
@@ -202,6 +210,20 @@ _POST = (
     Field("scale", 32, "float32 factor; integers: multiplier in bits 0-15, shift in 16-21"),
 )
 
+_BATCH = (
+    Field("first", 1, "no batch ends here: the command stands at the program's beginning"),
+    *(
+        Field(
+            f"{phase}_{parity}",
+            32,
+            f"offset in the memory window of the commands of the next batch if it is {kind} and "
+            f"its number in this run is {parity}; a command of the program",
+        )
+        for phase, kind in (("bp", "WARM_UP or BP"), ("gp", "GP"))
+        for parity in ("even", "odd")
+    ),
+)
+
 #: Opcode -> fields behind the header, in order from the least significant bit.
 COMMANDS = {
     Opcode.HALT: (),
@@ -212,6 +234,7 @@ COMMANDS = {
     Opcode.POST: _POST,
     Opcode.VECTOR: VECTOR,
     Opcode.LOSS: LOSS,
+    Opcode.BATCH: _BATCH,
 }
 
 

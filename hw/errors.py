@@ -34,3 +34,4 @@ class ErrorCode(enum.IntEnum):
     DEADLOCK = 12, "no unit can make progress: every waiting command's semaphores are empty"
     PROGRAM_END = 13, "the program ended without a HALT command; address: behind the last command"
     ILLEGAL_LABEL = 14, "a label that is no class; address: the word address of its row"
+    BATCH_TARGET = 15, "BATCH names no command of the program; address: the command's DRAM address"

@@ -27,8 +27,9 @@ class CommandFetch(wiring.Component):
 
     Members
     -------
-    start : In(1), begin with the first command; the fetch must be idle
+    start : In(1), begin with the command at ``first``; the fetch must be idle
     stop : In(1), request nothing more and drop what arrives
+    first : In(32), offset in the memory window, in the program
     memory_base, memory_size, program_address, program_size : In, bytes, stable while running
     read : ``Out(ReadChannelSignature(config))``
     command : ``Out(stream of 512 bits)``; ``address``: Out, its DRAM address
@@ -44,6 +45,7 @@ class CommandFetch(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
+                "first": In(32),
                 "stop": In(1),
                 "memory_base": In(width),
                 "memory_size": In(32),
@@ -89,13 +91,13 @@ class CommandFetch(wiring.Component):
             ]
 
         width = config.axi_address_width
-        first = Signal(width)
+        start_address = Signal(width)
         behind = Signal(width + 2)
         starting, checking = Signal(), Signal()
         with m.If(self.start):
             m.d.sync += [
-                first.eq(self.memory_base + self.program_address),
-                offset.eq(self.program_address),
+                start_address.eq(self.memory_base + self.first),
+                offset.eq(self.first),
                 end.eq(self.program_address + self.program_size),
                 starting.eq(1),
             ]
@@ -103,13 +105,13 @@ class CommandFetch(wiring.Component):
             m.d.sync += [
                 starting.eq(0),
                 checking.eq(1),
-                self.address.eq(first),
+                self.address.eq(start_address),
                 behind.eq(self.memory_base + end),
             ]
         with m.If(checking):
             m.d.sync += checking.eq(0)
-            with m.If(first[: COMMAND_BYTES.bit_length() - 1].any()):
-                m.d.sync += fail(ErrorCode.UNALIGNED_ADDRESS, first)
+            with m.If(start_address[: COMMAND_BYTES.bit_length() - 1].any()):
+                m.d.sync += fail(ErrorCode.UNALIGNED_ADDRESS, start_address)
             with m.Elif((end > self.memory_size) | (behind > 1 << width)):
                 m.d.sync += fail(ErrorCode.MEMORY_WINDOW, behind)
             with m.Else():
@@ -137,7 +139,7 @@ class CommandFetch(wiring.Component):
         ]
         burst_address = Signal(config.axi_address_width)
         with m.If(starting):
-            m.d.sync += burst_address.eq(first)
+            m.d.sync += burst_address.eq(start_address)
         with m.If(received):
             m.d.sync += burst_address.eq(burst_address + COMMAND_BYTES)
         with m.If(beat.valid & (beat.payload.resp != RESP_OKAY) & running):

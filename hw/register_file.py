@@ -11,6 +11,7 @@ from .bus import (
     RESP_SLVERR,
     AXI4LiteSignature,
     ErrorReportSignature,
+    UpdateSignature,
 )
 from .performance import CounterBank, EventSignature
 from .register_model import Access
@@ -18,8 +19,20 @@ from .registers import ADDRESS_WIDTH, COUNTER_BASE, register_map
 
 __all__ = ["RegisterFile"]
 
-#: Registers that the register file itself works with; all others get a port of their own.
-_OWN = ("CONTROL", "STATUS", "INTERRUPT_STATUS", "INTERRUPT_ENABLE")
+#: Registers that the register file itself works with; all others that change have a port.
+_OWN = (
+    "CONTROL",
+    "STATUS",
+    "INTERRUPT_STATUS",
+    "INTERRUPT_ENABLE",
+    "ERROR_CODE",
+    "ERROR_UNIT",
+    "ERROR_ADDRESS_LO",
+    "ERROR_ADDRESS_HI",
+)
+
+#: Accesses of fields that come from the rest of the machine.
+_UPDATED = {Access.READ_ONLY, Access.SHARED}
 
 
 class RegisterFile(wiring.Component):
@@ -53,23 +66,29 @@ class RegisterFile(wiring.Component):
     events : one input per event, see :attr:`~hw.register_model.RegisterMap.events`
     mem_base, mem_size, program_address, program_size : registers, stable while ``busy``
     coefficient0 ... coefficient7, guard : the same, where VECTOR exists
+    waiting, batch : In(1), state and interrupt cause, where BATCH exists, and its registers:
+        batches, batches_ready : Out; may change at any time
+        epoch_batches, warm_up, stage0 ... stage3 : Out, stable while ``busy``
+        batches_done, epoch, epoch_batch, phase : Out, with ``<name>_update``,
+        ``In(UpdateSignature(width))``
     core0_flags [, core1_flags] : 1 sets the sticky flag; bits as in the description
     """
 
     def __init__(self, config):
         self.map = register_map(config)
-        ports = {}
-        for register in self.map:
-            if register.name in _OWN or register.counter:
-                continue
+        self.has_batches = config.has_training_engines
+        ports = {"waiting": In(1), "batch": In(1)} if self.has_batches else {}
+        for register in self._with_ports():
             width = sum(field.width for field in register.fields)
             accesses = {field.access for field in register.fields}
+            name = _port_name(register)
             if Access.WRITE_ONE_TO_CLEAR in accesses:
-                ports[register.name.lower()] = In(width)
-            elif Access.READ_WRITE in accesses:
-                name = _port_name(register)
-                top = max(field.lsb + field.width for field in register.fields)
-                ports[name] = Out((ports[name].shape if name in ports else 0) + top)
+                ports[name] = In(width)
+                continue
+            top = max(field.lsb + field.width for field in register.fields)
+            ports[name] = Out((ports[name].shape if name in ports else 0) + top)
+            if accesses & _UPDATED:
+                ports[f"{name}_update"] = In(UpdateSignature(width))
         super().__init__(
             {
                 "bus": In(AXI4LiteSignature(address_width=ADDRESS_WIDTH)),
@@ -96,6 +115,13 @@ class RegisterFile(wiring.Component):
         self._run(m, counters, state)
         self._connect_ports(m, state)
         return m
+
+    def _with_ports(self):
+        """Registers that the rest of the machine uses."""
+        for register in self.map:
+            constant = all(field.access is Access.CONSTANT for field in register.fields)
+            if register.name not in _OWN and not register.counter and not constant:
+                yield register
 
     def _fields(self):
         """A signal for every field: (register name, field name) -> value that software reads."""
@@ -129,7 +155,7 @@ class RegisterFile(wiring.Component):
                             bits = slice(field.lsb, field.lsb + field.width)
                             value = state[register.name, field.name]
                             written, enable = target.write_data[bits], mask[bits]
-                            if field.access is Access.READ_WRITE:
+                            if field.access in (Access.READ_WRITE, Access.SHARED):
                                 m.d.sync += value.eq((value & ~enable) | (written & enable))
                             elif field.access is Access.WRITE_ONE_TO_CLEAR:
                                 m.d.sync += value.eq(value & ~(written & enable))
@@ -196,28 +222,33 @@ class RegisterFile(wiring.Component):
                 m.d.sync += state["INTERRUPT_STATUS", "ERROR"].eq(1)
             with m.Else():
                 m.d.sync += state["INTERRUPT_STATUS", "DONE"].eq(1)
+        if self.has_batches:
+            m.d.comb += state["STATUS", "WAITING"].eq(self.waiting)
+            with m.If(self.batch):
+                m.d.sync += state["INTERRUPT_STATUS", "BATCH"].eq(1)
         m.d.comb += self.irq.eq(
             Cat(
-                state["INTERRUPT_STATUS", name] & state["INTERRUPT_ENABLE", name]
-                for name in ("DONE", "ERROR")
+                state["INTERRUPT_STATUS", field.name] & state["INTERRUPT_ENABLE", field.name]
+                for field in self.map["INTERRUPT_STATUS"].fields
             ).any()
         )
 
     def _connect_ports(self, m, state):
         """Every other register has a port of its name."""
         outputs = {}
-        for register in self.map:
-            if register.name in _OWN or register.counter:
-                continue
+        for register in self._with_ports():
             for position, field in enumerate(register.fields):
                 value = state[register.name, field.name]
                 if field.access is Access.WRITE_ONE_TO_CLEAR:
                     with m.If(getattr(self, register.name.lower())[position]):
                         m.d.sync += value.eq(1)
-                elif field.access is Access.READ_WRITE:
-                    outputs.setdefault(_port_name(register), []).extend(
-                        [Const(0, field.lsb), value]
-                    )
+                    continue
+                parts = outputs.setdefault(_port_name(register), [])
+                parts += [Const(0, field.lsb - len(Cat(parts)) % 32), value]
+                if field.access in _UPDATED:
+                    update = getattr(self, f"{_port_name(register)}_update")
+                    with m.If(update.valid):
+                        m.d.sync += value.eq(update.value)
         for name, parts in outputs.items():
             m.d.comb += getattr(self, name).eq(Cat(*parts))
 

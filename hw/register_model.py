@@ -7,11 +7,13 @@ __all__ = ["Access", "Counter", "Register", "RegisterField", "RegisterMap"]
 
 
 class Access(enum.Enum):
-    """What software may do with a field; the value is the SystemRDL property text."""
+    """What software may do with a field; the value is the SystemRDL property text. A field that is
+    SHARED is written by the hardware, too."""
 
     CONSTANT = "sw = r; hw = na;"
     READ_ONLY = "sw = r; hw = w;"
     READ_WRITE = "sw = rw; hw = r;"
+    SHARED = "sw = rw; hw = rw; we;"
     WRITE_ONE_TO_CLEAR = "sw = rw; hw = w; onwrite = woclr;"
     STROBE = "sw = w; hw = r; singlepulse;"
 

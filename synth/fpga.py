@@ -3,8 +3,6 @@
 import argparse
 import contextlib
 import json
-import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from hw.shared import emit_verilog
 from rtl_gen.generate import top_name
 from rtl_gen.selection import DEFAULT_PRESET
 
-from .cache import cache_directory, cached, text_hash, tool_versions
+from .cache import cached, text_hash, tool_versions
 from .command_line import (
     check_json,
     make_kept,
@@ -27,10 +25,12 @@ from .command_line import (
 from .devices import DEVICES, Device, device_by_name
 from .emit import emitted_verilog
 from .errors import ToolError
+from .floorplan import METHOD as FLOORPLAN
+from .floorplan import place_multipliers
 from .fpga_print import print_devices, print_report
-from .fpga_synthesis import METHOD, link, pack, synthesize, unpack
-from .hierarchy import resources_of, total
-from .nextpnr import PlacementError, place_and_route
+from .fpga_synthesis import METHOD, link, synthesize
+from .hierarchy import block_counts, resources_of, total
+from .nextpnr import PlacementError, place_and_route, program_version
 from .reproduce import options_of
 
 __all__ = ["PARTS", "TARGET_MHZ", "add_arguments", "measure", "misfit", "run"]
@@ -52,6 +52,7 @@ def measure(
     flat: bool = False,
     refresh: bool = False,
     directory: Path | None = None,
+    nextpnr: str | None = None,
     progress=lambda text: None,
 ) -> dict:
     """Map a configuration to a device, place and route it once per seed; through the cache.
@@ -63,6 +64,7 @@ def measure(
     part : of :data:`PARTS`; "array" is the main PE array without anything around it
     flat : map everything at once instead of module by module
     directory : keep netlists and logs there; then the cache is not read
+    nextpnr : program that places and routes instead of the one of the pip package
     progress : called with one line per step
 
     Returns
@@ -88,12 +90,13 @@ def measure(
         flat=flat,
         refresh=refresh or directory is not None,
         directory=directory,
+        nextpnr=nextpnr,
         progress=progress,
     )
     with work:
         mapped = work.synthesis()
         blocks = mapped["blocks"]
-        cells = dict(total({name: Counter(counts) for name, counts in blocks.items()}))
+        cells = dict(total(blocks))
         used = resources_of(cells, family)
         resources = {}
         for name, number in used.items():
@@ -136,12 +139,13 @@ def measure(
         "routes": routes,
         "not_routed": reason,
         "seconds": mapped["seconds"],
-        "tools": tool_versions(),
+        "tools": tool_versions() | work.program,
         "command": f"python -m synth fpga {options_of(config)} --device {device.name}"
         + (f" --seeds {','.join(map(str, seeds))}" if seeds else " --no-route")
         + (f" --freq {target_mhz:g}" if seeds and target_mhz != TARGET_MHZ else "")
         + (" --part array" if part == "array" else "")
-        + (" --flat" if flat else ""),
+        + (" --flat" if flat else "")
+        + (f" --nextpnr {nextpnr}" if nextpnr and seeds else ""),
     }
 
 
@@ -189,10 +193,11 @@ def _over(used, device):
 class _Work:
     """One design on its way through the tools; as a context manager it owns the files."""
 
-    def __init__(self, *, verilog, top, device, flat, refresh, directory, progress):
+    def __init__(self, *, verilog, top, device, flat, refresh, directory, nextpnr, progress):
         self.verilog, self.top, self.device = verilog, top, device
         self.flat, self.refresh, self.progress = flat, refresh, progress
-        self.directory = directory
+        self.directory, self.nextpnr = directory, nextpnr
+        self.program = {"nextpnr": program_version(nextpnr)} if nextpnr else {}
         family = device.details
         self.key = {
             "verilog": text_hash(verilog),
@@ -201,8 +206,7 @@ class _Work:
             "method": METHOD,
             "tools": tool_versions(("pyosys",)),
         }
-        digest = text_hash(json.dumps(self.key, sort_keys=True))
-        self.packed = cache_directory() / "netlists" / f"{digest}.json.gz"
+        self.modules = {}
         self.linked = False
         self.stack = contextlib.ExitStack()
 
@@ -215,21 +219,20 @@ class _Work:
         self.stack.close()
 
     def synthesis(self):
-        return cached("fpga-area", self.key, self._synthesize, refresh=self.refresh)
-
-    def _synthesize(self):
-        self.progress("synthesis" if self.flat else "synthesis, module by module")
-        started = time.monotonic()
-        blocks = synthesize(
+        """``blocks`` (block -> cell type -> count) and ``seconds`` that all mapping took, once."""
+        self.modules = synthesize(
             self.verilog,
             top=self.top,
             family=self.device.details,
             directory=self.directory,
             flat=self.flat,
+            refresh=self.refresh,
+            progress=self.progress,
         )
-        if self.device.details.package:
-            pack(self.directory / "design.json", self.packed)
-        return {"blocks": blocks, "seconds": round(time.monotonic() - started, 1)}
+        return {
+            "blocks": block_counts(self.modules, self.top),
+            "seconds": round(sum(entry["seconds"] for entry in self.modules.values()), 1),
+        }
 
     def route(self, seed, target_mhz):
         device = self.device
@@ -239,7 +242,8 @@ class _Work:
             "routing": list(device.details.routing),
             "seed": seed,
             "target_mhz": target_mhz,
-            "tools": tool_versions(("pyosys", device.details.package)),
+            "floorplan": FLOORPLAN if device.multiplier_rows else 0,
+            "tools": tool_versions(("pyosys", device.details.package)) | self.program,
         }
         return cached(
             "fpga-route", key, lambda: self._route(seed, target_mhz), refresh=self.refresh
@@ -247,13 +251,11 @@ class _Work:
 
     def _route(self, seed, target_mhz):
         if not self.linked:
-            if not (self.directory / "design.json").exists():
-                if self.packed.exists():
-                    unpack(self.packed, self.directory / "design.json")
-                else:
-                    self._synthesize()
             self.progress("linking the netlist")
-            link(top=self.top, family=self.device.details, directory=self.directory)
+            family = self.device.details
+            link(self.modules, top=self.top, family=family, directory=self.directory)
+            if self.device.multiplier_rows:
+                place_multipliers(self.directory / "harness.json", self.device)
             self.linked = True
         try:
             return place_and_route(
@@ -262,6 +264,7 @@ class _Work:
                 seed=seed,
                 target_mhz=target_mhz,
                 directory=self.directory,
+                program=self.nextpnr,
                 progress=self.progress,
             )
         except PlacementError as error:
@@ -279,6 +282,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seeds", type=seed_list, default=(1, 2, 3), help="of place and route (1,2,3)")
     add("--freq", type=_megahertz, default=TARGET_MHZ, help=f"MHz to aim at ({TARGET_MHZ:g})")
     add("--no-route", action="store_true", help="area alone")
+    add("--nextpnr", metavar="PROGRAM", help="place and route with this one, not the pip package's")
     add("--part", choices=PARTS, default=PARTS[0], help="what to measure (accelerator)")
     add("--flat", action="store_true", help="map everything at once: smaller, slower")
     add("--refresh", action="store_true", help="measure again what the cache knows")
@@ -315,6 +319,7 @@ def run(arguments: argparse.Namespace) -> None:
             flat=arguments.flat,
             refresh=arguments.refresh,
             directory=arguments.keep,
+            nextpnr=arguments.nextpnr,
             progress=status.update,
         )
     write_json(arguments.json, result, indent=1)

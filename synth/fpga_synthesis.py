@@ -1,19 +1,32 @@
 """Mapping of a whole design to an FPGA family, module by module, and its netlist for routing."""
 
+import base64
 import gzip
 import json
-import shutil
+import time
+from collections import Counter
 from pathlib import Path
 
+from .cache import tool_versions
 from .errors import ToolError
 from .harness import harness_verilog
-from .hierarchy import block_counts, kept_modules, read_statistics
+from .hierarchy import kept_modules, plain_name
+from .modules import (
+    canonical_name,
+    lone_modules,
+    map_each,
+    real_name,
+    split_modules,
+    yosys_netlist,
+)
 from .yosys import run_yosys
 
-__all__ = ["METHOD", "link", "pack", "synthesize", "unpack"]
+__all__ = ["METHOD", "link", "synthesize"]
 
 #: Changes with the way in which designs are mapped; part of every key of the result cache.
-METHOD = 1
+METHOD = 2
+
+_IGNORED = frozenset(("$scopeinfo",))
 
 _LEGALISE = (
     "dfflegalize -cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFFE_??_ 01 "
@@ -22,79 +35,115 @@ _LEGALISE = (
 )
 
 
-def synthesize(verilog: str, *, top: str, family, directory: Path, flat: bool = False) -> dict:
+def synthesize(
+    verilog: str,
+    *,
+    top: str,
+    family,
+    directory: Path,
+    flat: bool = False,
+    refresh: bool = False,
+    progress=lambda text: None,
+) -> dict[str, dict]:
     """Map module ``top`` of ``verilog`` to the cells of ``family``.
 
-    Unless ``flat``, the blocks of :func:`~synth.hierarchy.kept_modules` are mapped one by one,
-    each once however many instances it has; only constants and unused ports cross their borders.
+    Unless ``flat``, the blocks of :func:`~synth.hierarchy.kept_modules` are mapped one by one, each
+    once and alone however many instances it has; nothing crosses their borders. Each comes from
+    the result cache where it is known, whatever design it was mapped for. Memories are mapped
+    within the module that uses them.
 
-    Writes ``design.v``, ``design.stat``, ``design.log`` and the netlist ``design.json`` into
-    ``directory``. Returns block -> cell type -> count. Raises :class:`ToolError`.
+    Writes Verilog, script, log and netlist of every module mapped into ``directory``.
+
+    Returns
+    -------
+    dict
+        module -> ``cells`` and ``modules`` (type -> how many, without what is inside the modules),
+        ``netlist`` (packed, for :func:`link`; empty for families without place and route) and
+        ``seconds`` that it took
+
+    Raises :class:`ToolError`.
     """
-    (directory / "design.v").write_text(verilog)
-    statistics = directory / "design.stat"
-    statistics.unlink(missing_ok=True)
-    kept = [] if flat else kept_modules(verilog, top)
-    command = f"{family.synthesis} {family.no_pads} -top {top}"
+    texts = split_modules(verilog)
+    kept = [] if flat else kept_modules(texts, top)
+    mapped = map_each(
+        lone_modules(texts, top, kept),
+        step="fpga-module",
+        key={
+            "passes": _passes(family),
+            "netlist": bool(family.package),
+            "method": METHOD,
+            "tools": tool_versions(("pyosys",)),
+        },
+        compute=lambda module: _mapped(module, family, directory),
+        refresh=refresh,
+        progress=progress,
+    )
+    for name, entry in mapped.items():
+        if left := sorted(kind for kind in entry["cells"] if kind.startswith("$")):
+            raise ToolError(f"Yosys left cells of {name} unmapped: {', '.join(left)}")
+        entry["modules"] = {real_name(kind, top): n for kind, n in entry["modules"].items()}
+    return mapped
+
+
+def _passes(family):
+    """Yosys commands that map a module, with {name}."""
+    command = f"{family.synthesis} {family.no_pads} -top {{name}}"
     steps = [f"{command} -run :map_luts"]
     if family.min_reset or family.min_enable:
         legalise = _LEGALISE.format(family=family)
         steps = [f"{command} -run :map_ffs", legalise, "opt_merge", "opt_clean"]
         steps.append(f"{command} -run map_ffs:map_luts")
     # Else abc9 may give two wires of a module with submodules one name, and fail.
-    steps += ["splitnets", f"{command} -run map_luts:"]
-    passes = (
-        "read_verilog design.v",
-        f"hierarchy -top {top}",
-        *(f"setattr -mod -set keep_hierarchy 1 {name}" for name in kept),
-        # Constants and unused ports may cross the borders of modules.
-        *(("proc", "opt_clean", "opt_hier", "opt_expr", "opt_hier") if kept else ()),
-        *steps,
-        "tee -q -o design.stat stat -json",
-        "write_json design.json",
-    )
-    run_yosys(passes, name="design", directory=directory)
-    if not statistics.exists():
-        raise ToolError(f"Yosys failed: no statistics (log: {directory / 'design.log'})")
-    blocks = block_counts(read_statistics(statistics.read_text()), top)
-    return {block: dict(counts) for block, counts in blocks.items()}
+    return [*steps, "splitnets", f"{command} -run map_luts:", "attrmap -remove src"]
 
 
-def link(*, top: str, family, directory: Path) -> None:
-    """Put ``design.json`` in a harness and flatten it: ``harness.json`` in ``directory``.
+def _mapped(module, family, directory):
+    started = time.monotonic()
+    passes = [line.format(name=module.name) for line in _passes(family)]
+    netlist = yosys_netlist(module, passes, directory=directory)
+    types = Counter(plain_name(cell["type"]) for cell in netlist["cells"].values())
+    below = {plain_name(name) for name in split_modules(module.stubs)}
+    return {
+        "cells": {k: n for k, n in sorted(types.items()) if k not in below | _IGNORED},
+        "modules": {k: n for k, n in sorted(types.items()) if k in below},
+        "netlist": _pack(netlist) if family.package else "",
+        "seconds": round(time.monotonic() - started, 2),
+    }
+
+
+def _pack(netlist: dict) -> str:
+    kept = {part: netlist[part] for part in ("ports", "cells", "netnames")}
+    kept["cells"] = {k: v for k, v in kept["cells"].items() if v["type"] not in _IGNORED}
+    return base64.b64encode(gzip.compress(json.dumps(kept).encode(), 3, mtime=0)).decode()
+
+
+def _unpack(text: str) -> dict:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def link(modules: dict[str, dict], *, top: str, family, directory: Path) -> None:
+    """Put what :func:`synthesize` returned in a harness, flat: ``harness.json`` in ``directory``.
 
     The harness has four pins, whatever the ports of the design. Raises :class:`ToolError`.
     """
     try:
-        ports = json.loads((directory / "design.json").read_text())["modules"][top]["ports"]
+        netlists = {name: _unpack(entry["netlist"]) for name, entry in modules.items()}
+        ports = netlists[top]["ports"]
     except (OSError, ValueError, KeyError) as error:
-        raise ToolError(f"The netlist of Yosys cannot be read: {error!r}") from None
+        raise ToolError(f"The netlist of {top} cannot be read: {error!r}") from None
+    named = {canonical_name(name, top): netlist for name, netlist in netlists.items()}
+    (directory / "design.json").write_text(json.dumps({"creator": "synth", "modules": named}))
     shape = {name: (port["direction"], len(port["bits"])) for name, port in ports.items()}
     (directory / "harness.v").write_text(harness_verilog(shape, top=top, name="harness"))
     passes = (
         "read_verilog harness.v",
         f"{family.synthesis} -top harness",
-        # The cells of the library come again with the netlist.
-        "delete =A:blackbox",
+        # What stands for the design; the cells of the library stay.
+        f"delete ={top}",
         "read_json design.json",
-        "setattr -mod -unset keep_hierarchy A:keep_hierarchy",
         "hierarchy -top harness",
         "flatten",
         "clean",
         "write_json harness.json",
     )
     run_yosys(passes, name="harness", directory=directory)
-
-
-def pack(source: Path, target: Path) -> None:
-    """Compressed copy of a netlist; the target appears complete or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(f".{id(target):x}.part")
-    with source.open("rb") as reader, gzip.open(partial, "wb", compresslevel=3) as writer:
-        shutil.copyfileobj(reader, writer, 1 << 20)
-    partial.replace(target)
-
-
-def unpack(source: Path, target: Path) -> None:
-    with gzip.open(source, "rb") as reader, target.open("wb") as writer:
-        shutil.copyfileobj(reader, writer, 1 << 20)

@@ -1,18 +1,14 @@
 """Counts of a hierarchical netlist: every module is mapped once and multiplied by its instances."""
 
 import fnmatch
-import json
 import re
 from collections import Counter
-
-from .errors import ToolError
 
 __all__ = [
     "block_counts",
     "block_modules",
     "kept_modules",
     "plain_name",
-    "read_statistics",
     "resources_of",
     "total",
 ]
@@ -24,12 +20,10 @@ _SHARED = re.compile(r"adagp_(column|decoder|post_lane)_\w+")
 _REPEATED = re.compile(r"adagp_(column|decoder|pe|post_lane|ram)_")
 #: Blocks of a core that are counted apart.
 _CORE_BLOCKS = ("matrix.array", "matrix.matmul", "matrix.weights", "matrix.accumulators")
-_IGNORED = ("$scopeinfo",)
 
 
-def kept_modules(verilog: str, top: str) -> list[str]:
-    """Modules of ``verilog`` that stay modules: shared ones and the blocks of top and cores."""
-    names = re.findall(r"^module \\?([^\s(]+)", verilog, re.MULTILINE)
+def kept_modules(names, top: str) -> list[str]:
+    """Of the module ``names`` those that an FPGA's mapping keeps: see :func:`block_modules`."""
     return block_modules(names, top, shared=_SHARED)
 
 
@@ -52,35 +46,11 @@ def block_modules(names, top: str, *, shared: re.Pattern) -> list[str]:
     return kept
 
 
-def read_statistics(text: str) -> dict[str, dict[str, Counter]]:
-    """Module -> ``cells`` and ``modules`` (type -> how many), from Yosys ``stat -json``.
-
-    Raises :class:`ToolError` if the text is not that, or if cells are unmapped.
-    """
-    try:
-        modules = json.loads(text)["modules"]
-        cells = {name: dict(entry["num_cells_by_type"]) for name, entry in modules.items()}
-        inner = {name: entry.get("num_submodules_by_type") for name, entry in modules.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ToolError(f"The cell statistics cannot be read: {error!r}") from None
-    plain = {plain_name(name) for name in cells}
-    result = {}
-    for name, types in cells.items():
-        types = Counter({plain_name(kind): count for kind, count in types.items()})
-        types.update({plain_name(kind): count for kind, count in (inner[name] or {}).items()})
-        own = Counter({k: n for k, n in types.items() if k not in plain and k not in _IGNORED})
-        left = sorted(kind for kind in own if kind.startswith("$"))
-        if left:
-            raise ToolError(f"Yosys left cells unmapped: {', '.join(left)}")
-        below = Counter({kind: count for kind, count in types.items() if kind in plain})
-        result[plain_name(name)] = {"cells": own, "modules": below}
-    return result
-
-
 def block_counts(statistics: dict, top: str) -> dict[str, Counter]:
-    """Block -> cell type -> how many in all, with what is shared counted where it is used."""
-    if top not in statistics:
-        raise ToolError(f"The cell statistics of {top} cannot be read: no such module")
+    """Block -> cell type -> how many in all, with what is shared counted where it is used.
+
+    ``statistics``: module -> ``cells`` and ``modules`` (type -> how many) directly in it.
+    """
     blocks: dict[str, Counter] = {}
 
     def walk(name, block, times):

@@ -5,13 +5,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cache import cached, text_hash, tool_versions
+from .cache import tool_versions
 from .errors import ToolError
-from .hierarchy import block_modules, plain_name
+from .hierarchy import block_modules
 from .library import Library
-from .yosys import run_yosys
+from .modules import lone_modules, map_each, real_name, split_modules, yosys_netlist
 
-__all__ = ["SHARED", "MappedDesign", "map_to_cells", "split_modules"]
+__all__ = ["SHARED", "MappedDesign", "map_to_cells"]
 
 #: Modules shared by many instances: mapped once, one netlist for all.
 SHARED = re.compile(r"adagp_(column|pe|decoder|post_lane)_\w+")
@@ -21,13 +21,6 @@ _MEMORY = re.compile(r"adagp_ram_\w+")
 
 #: What abc assumes to drive inputs of a module and to load its outputs.
 _OUTPUT_LOAD_FF = 10.0
-
-#: Stands for the name of the top in names of modules.
-_ANY_TOP = "adagp_top"
-
-_INSTANCE = re.compile(
-    r"^[ \t]*(\\\S+|[A-Za-z_]\w*)[ \t]+(?:\\\S+[ \t]+|[A-Za-z_]\w*[ \t]*)\(", re.MULTILINE
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,64 +61,26 @@ def map_to_cells(
     Raises :class:`ToolError` if Yosys is missing, fails, leaves a cell unmapped or needs a latch.
     """
     texts = split_modules(verilog)
-    if top not in texts:
-        raise ToolError(f"The Verilog has no module {top}")
-    kept = {top, *block_modules(texts, top, shared=SHARED)}
     memories = {name for name in texts if _MEMORY.fullmatch(name)}
-    modules, pending = {}, [top]
-    while pending:
-        name = pending.pop()
-        if name in modules:
-            continue
-        if name in memories:
-            modules[name] = {"ports": _memory_ports(texts[name]), "cells": {}, "netnames": {}}
-            continue
-        inside, boxes = _below(texts, name, kept | memories)
-        text = "\n".join(_canonical(texts[n], top) for n in sorted(inside))
-        stubs = "\n".join(_canonical(_stub(texts[n]), top) for n in sorted(boxes))
-        progress(f"mapping {name} to standard cells")
-        module = _mapped(
-            text, stubs, _canonical_name(name, top), library, target_ns, directory, refresh
-        )
+    kept = block_modules(texts, top, shared=SHARED)
+    lone = lone_modules(texts, top, kept, memories)
+    mapped = map_each(
+        lone,
+        step="asic-module",
+        key=_key(library, target_ns),
+        compute=lambda module: _mapped(module, library, target_ns, directory),
+        refresh=refresh,
+        progress=lambda text: progress(f"{text} to standard cells"),
+    )
+    modules = {name: json.loads(entry["json"]) for name, entry in mapped.items()}
+    for module in modules.values():
         for cell in module["cells"].values():
-            cell["type"] = _real_name(cell["type"], top)
-        modules[name] = module
-        pending += sorted(boxes & {cell["type"] for cell in module["cells"].values()})
+            cell["type"] = real_name(cell["type"], top)
+    kinds = {cell["type"] for module in modules.values() for cell in module["cells"].values()}
+    for name in memories & kinds:
+        modules[name] = {"ports": _memory_ports(texts[name]), "cells": {}, "netnames": {}}
     _check(modules, library)
-    return MappedDesign(top=top, modules=modules, memories=frozenset(memories & set(modules)))
-
-
-def split_modules(verilog: str) -> dict[str, str]:
-    """Module name -> text."""
-    found = {}
-    for match in re.finditer(r"^module\s+(\\\S+|\w+).*?\bendmodule\b", verilog, re.M | re.S):
-        found[plain_name(match[1])] = match[0]
-    if not found and (name := re.search(r"^module\s+(\\\S+|\w+)", verilog, re.M)):
-        found[plain_name(name[1])] = verilog
-    return found
-
-
-def _below(texts, name, border):
-    """Modules that are flattened into ``name``, with itself, and the kept ones they have."""
-    inside, boxes, pending = set(), set(), [name]
-    while pending:
-        current = pending.pop()
-        inside.add(current)
-        for match in _INSTANCE.finditer(texts[current]):
-            child = plain_name(match[1])
-            if child in border:
-                boxes.add(child)
-            elif child in texts and child not in inside:
-                pending.append(child)
-    return inside, boxes
-
-
-def _stub(text):
-    """The ports of a module, as a module that holds nothing."""
-    header = re.match(r"module.*?;", text, re.S)[0]
-    ports = re.findall(r"^\s*(input|output)\b\s*(?:reg\b|wire\b)?([^;=]*)", text, re.M)
-    lines = "".join(f"  {direction} {rest.strip()} ;\n" for direction, rest in ports)
-    return f"(* blackbox *)\n{header}\n{lines}endmodule"
+    return MappedDesign(top=top, modules=modules, memories=frozenset(memories & kinds))
 
 
 def _memory_ports(text):
@@ -144,72 +99,54 @@ def _memory_ports(text):
     return ports
 
 
-def _canonical(text, top):
-    """Text that does not depend on what else the design has: no name of the top, no counters."""
-    return re.sub(r"(dump_module)\$\d+", r"\1$", text).replace(f"{top}.", f"{_ANY_TOP}.")
-
-
-def _canonical_name(name, top):
-    return name.replace(f"{top}.", f"{_ANY_TOP}.")
-
-
-def _real_name(name, top):
-    return name.replace(f"{_ANY_TOP}.", f"{top}.")
-
-
-def _mapped(text, stubs, name, library, target_ns, directory, refresh):
-    """The netlist of one module, from the cache where it is known."""
+def _options(library, target_ns):
+    """Yosys commands that map a module, with {file} and {liberty}; and abc's constraints."""
     (one, one_pin), (zero, zero_pin) = library.tie("1"), library.tie("0")
     constraints = f"set_driving_cell {_driver(library)}\nset_load {_OUTPUT_LOAD_FF} [all_outputs]\n"
-    file = re.sub(r"\W", "_", name)
     options = (
-        f"synth -flatten -booth -noabc -top {name}",
+        "synth -flatten -booth -noabc -top {name}",
         "dfflibmap {liberty}",
         "opt",
-        f"abc {{liberty}} -constr {file}.constr -D {target_ns * 1000:.0f}",
+        f"abc {{liberty}} -constr {{file}}.constr -D {target_ns * 1000:.0f}",
         "setundef -zero",
         f"hilomap -hicell {one} {one_pin} -locell {zero} {zero_pin}",
         "opt_clean -purge",
         "attrmap -remove src",
     )
-    liberty = f'-liberty "{library.path.resolve()}"'
-    passes = (
-        f'read_liberty -lib "{library.path.resolve()}"',
-        f"read_verilog {file}.in.v",
-        f"hierarchy -top {name}",
-        *(line.replace("{liberty}", liberty) for line in options),
-        f"write_verilog -noattr {file}.v",
-        f"write_json {file}.json",
-    )
+    return options, constraints
 
-    def compute():
-        (directory / f"{file}.in.v").write_text(f"{text}\n{stubs}\n")
-        (directory / f"{file}.constr").write_text(constraints)
-        run_yosys(passes, name=file, directory=directory)
-        try:
-            module = json.loads((directory / f"{file}.json").read_text())["modules"][name]
-        except (OSError, ValueError, KeyError) as error:
-            raise ToolError(f"The netlist of Yosys cannot be read: {error!r}") from None
-        cells = {
-            key: {"type": cell["type"], "connections": cell["connections"]}
-            for key, cell in module["cells"].items()
-        }
-        names = {
-            key: {"bits": net["bits"], "attributes": {"init": net["attributes"]["init"]}}
-            for key, net in module["netnames"].items()
-            if "init" in net.get("attributes", {})
-        }
-        return {"json": json.dumps({"ports": module["ports"], "cells": cells, "netnames": names})}
 
-    key = {
-        "verilog": text_hash(text),
-        "stubs": text_hash(stubs),
-        "name": name,
+def _key(library, target_ns):
+    options, constraints = _options(library, target_ns)
+    return {
         "library": library.sha256,
         "options": [*options, constraints],
         "tools": tool_versions(("pyosys",)),
     }
-    return json.loads(cached("asic-module", key, compute, refresh=refresh)["json"])
+
+
+def _mapped(module, library, target_ns, directory):
+    """The netlist of one module."""
+    options, constraints = _options(library, target_ns)
+    path = f'"{library.path.resolve()}"'
+    names = {"name": module.name, "file": module.file, "liberty": f"-liberty {path}"}
+    (directory / f"{module.file}.constr").write_text(constraints)
+    netlist = yosys_netlist(
+        module,
+        [line.format(**names) for line in (*options, "write_verilog -noattr {file}.v")],
+        directory=directory,
+        before=[f"read_liberty -lib {path}"],
+    )
+    cells = {
+        key: {"type": cell["type"], "connections": cell["connections"]}
+        for key, cell in netlist["cells"].items()
+    }
+    names = {
+        key: {"bits": net["bits"], "attributes": {"init": net["attributes"]["init"]}}
+        for key, net in netlist["netnames"].items()
+        if "init" in net.get("attributes", {})
+    }
+    return {"json": json.dumps({"ports": netlist["ports"], "cells": cells, "netnames": names})}
 
 
 def _check(modules, library):

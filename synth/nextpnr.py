@@ -13,12 +13,20 @@ from .critical_path import critical_path
 from .devices import Device, device_by_name
 from .errors import ToolError
 
-__all__ = ["PlacementError", "max_frequency", "place_and_route", "place_and_route_ecp5"]
+__all__ = [
+    "PlacementError",
+    "max_frequency",
+    "place_and_route",
+    "place_and_route_ecp5",
+    "program_version",
+]
 
 #: What columns are placed and routed for: speed grade 6 (the slowest), the largest package.
 _COLUMN_DEVICE = device_by_name("LFE5U-85F").options
 
 _FREQUENCY = re.compile(r"Max frequency for clock\s+'[^']*': ([0-9.]+) MHz")
+_WIRE_LENGTH = re.compile(r"wirelen = (\d+)")
+_OVERUSED = re.compile(r"iter=\d+ wires=\d+ overused=(\d+)")
 _STEPS = (
     "Packing constants",
     "Creating initial analytic placement",
@@ -54,6 +62,18 @@ def _tool(package: str) -> str:
     raise ToolError(f"nextpnr is not installed: pip install {package}")
 
 
+def program_version(program: str) -> str:
+    """What a nextpnr program says about its version; raises :class:`ToolError`."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ToolError(f"{program} cannot be run: {error}") from None
+    match = re.search(r"Version ([^)]+)\)", done.stdout + done.stderr)
+    if not match:
+        raise ToolError(f"{program} is no nextpnr: it does not say its version")
+    return match[1]
+
+
 def place_and_route(
     name: str,
     *,
@@ -61,23 +81,26 @@ def place_and_route(
     seed: int,
     target_mhz: float,
     directory: Path,
+    program: str | None = None,
     progress=lambda text: None,
 ) -> dict:
     """Place and route the netlist ``name.json`` of ``directory``.
 
-    ``target_mhz`` is what the tools aim at; missing it is no error. Writes ``name-seed.log`` and
+    ``target_mhz`` is what the tools aim at; missing it is no error. ``program`` takes the place of
+    the one in the device's pip package. Writes ``name-seed.log`` and
     ``name-seed.report``.
 
     Returns
     -------
     dict
         ``fmax_mhz``, ``critical_path`` (:func:`~synth.critical_path.critical_path`),
-        ``utilisation`` (kind of site -> ``used``, ``available``), ``seconds``
+        ``utilisation`` (kind of site -> ``used``, ``available``), ``wire_length`` (of the
+        placement), ``overused`` (wires after each pass of router2), ``seconds``
 
     Raises :class:`PlacementError` if the placer gives up, :class:`ToolError` if nextpnr is not
     installed or fails otherwise.
     """
-    tool = _tool(device.details.package)
+    tool = program or _tool(device.details.package)
     command = [tool, *device.options, "--json", f"{name}.json", "--seed", str(seed)]
     command += [*device.details.routing, "--freq", f"{target_mhz:g}"]
     command += ["--timing-allow-fail", "--report", f"{name}-{seed}.report"]
@@ -98,6 +121,8 @@ def place_and_route(
             for kind, entry in figures.get("utilization", {}).items()
             if entry["used"]
         },
+        "wire_length": int(lengths[-1]) if (lengths := _WIRE_LENGTH.findall(log)) else None,
+        "overused": list(map(int, _OVERUSED.findall(log))),
         "seconds": round(time.monotonic() - started, 1),
     }
 

@@ -13,10 +13,11 @@ from hw.config import AdaGPConfig
 from rtl_gen.generate import accelerator_verilog, top_name
 from verif import runner
 from verif.axi_ram import AXI_RAM
-from verif.record import BASE, RunRecord
+from verif.batch_loop import BatchLoop
+from verif.record import BASE, BatchRecord, RunRecord
 from verif.technology import MODELS
 
-__all__ = ["Outcome", "Run", "Simulator", "build", "run"]
+__all__ = ["BatchOutcome", "Outcome", "Run", "Simulator", "build", "run"]
 
 #: Least size of the simulated memory: programs that fit share one build.
 MINIMUM_MEMORY_BYTES = 1 << 20
@@ -45,13 +46,39 @@ class Simulator:
 class Run:
     """One program: ``image`` is the whole memory window, with the program at offset ``program``, or
     None for what the run before has left. Then ``changes``, (offset, bytes) each, are written to
-    the memory, and ``registers``."""
+    the memory, and ``registers``.
+
+    A program with BATCH needs ``loop``, whose registers are written as well, and ``batches``: for
+    each batch the changes before it. ``parts``, (offset, size) each, are kept of the memory behind
+    each batch; None: the whole window. Offsets are multiples of a beat."""
 
     image: bytes | None
     program_size: int
     program: int = 0
     changes: tuple = ()
     registers: dict = field(default_factory=dict)
+    loop: BatchLoop | None = None
+    batches: tuple = ()
+    parts: tuple | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOutcome:
+    """One finished batch of a run.
+
+    Members
+    -------
+    record : what the registers say
+    parts : offset -> bytes of the memory window behind the batch, as the run asks for
+    """
+
+    record: BatchRecord
+    parts: dict
+
+    @property
+    def memory(self) -> bytes:
+        """What lies at the beginning of the window: all of it, unless the run names parts."""
+        return self.parts[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +90,13 @@ class Outcome:
     record : what the registers say
     memory : the memory window afterwards
     written : for each beat of it the simulation cycle of the last write, 0 if there was none
+    batches : list of :class:`BatchOutcome`, of the batches that are done
     """
 
     record: RunRecord
     memory: bytes
     written: np.ndarray
+    batches: list
 
 
 @functools.cache
@@ -135,25 +164,34 @@ def run(
     if largest > simulator.memory_bytes:
         raise ValueError(f"{largest} bytes do not fit into {simulator.memory_bytes} of memory")
     images, entries, size = {}, [], 0
-    for item in runs:
-        parts = [(offset, data) for offset, data in item.changes]
-        if item.image is not None:
-            parts.insert(0, (0, item.image))
-            size = len(item.image)
+
+    def files(changes):
         contents = []
-        for offset, data in parts:
+        for offset, data in changes:
             name = next((n for n, known in images.items() if known is data), None)
             if name is None:
                 name = f"image{len(images)}.bin"
                 images[name] = data
             contents.append((offset, name))
+        return contents
+
+    for item in runs:
+        changes = list(item.changes)
+        if item.image is not None:
+            changes.insert(0, (0, item.image))
+            size = len(item.image)
+        if len(item.batches) != (item.loop.batches if item.loop else 0):
+            raise ValueError(f"changes for {len(item.batches)} batches, but loop is {item.loop}")
+        parts = [(0, size)] if item.parts is None else list(item.parts)
         entries.append(
             {
-                "contents": contents,
+                "contents": files(changes),
                 "size": size,
                 "program": item.program,
                 "program_size": item.program_size,
-                "registers": item.registers,
+                "registers": item.registers | (item.loop.registers() if item.loop else {}),
+                "batches": [files(batch) for batch in item.batches],
+                "parts": parts,
             }
         )
     job = {
@@ -180,7 +218,23 @@ def run(
             record=RunRecord(**record),
             memory=(result.directory / f"memory{index}.bin").read_bytes(),
             written=np.load(result.directory / f"written{index}.npy"),
+            batches=_batches(result.directory, index, entries[index]["parts"]),
         )
         for index, record in enumerate(records)
     ]
     return outcomes, result
+
+
+def _batches(directory, index, parts):
+    """What run ``index`` has left of its batches."""
+    records = json.loads((directory / f"batches{index}.json").read_text())
+    return [
+        BatchOutcome(
+            record=BatchRecord(**record),
+            parts={
+                offset: (directory / f"batch{index}.{number}.{part}.bin").read_bytes()
+                for part, (offset, _) in enumerate(parts)
+            },
+        )
+        for number, record in enumerate(records)
+    ]

@@ -1,116 +1,25 @@
 """cocotb tests of :class:`hw.register_file.RegisterFile` through an AXI4-Lite master.
 
-The configuration comes as JSON in ``ADAGP_CONFIG``; expected values come from the register
-description alone. Events, errors and flags are driven at the ports that the accelerator connects.
+Expected values come from the register description alone.
 """
 
 import itertools
-import json
-import os
 import random
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
-from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
+from cocotbext.axi import AxiResp
 
-from hw.config import AdaGPConfig
 from hw.register_model import Access
-from hw.registers import ADDRESS_WIDTH, ErrorCode, Unit, register_map
-
-CONFIG = AdaGPConfig(**json.loads(os.environ["ADAGP_CONFIG"]))
-MAP = register_map(CONFIG)
-WRITTEN = {r.name for r in MAP for f in r.fields if f.access is Access.READ_WRITE}
-HARDWARE_REGISTERS = tuple(r.name for r in MAP if r.name in WRITTEN - {"INTERRUPT_ENABLE"})
-
-
-def field(register, name="VALUE"):
-    return next(f for f in MAP[register].fields if f.name == name)
-
-
-class Bench:
-    """The register file with a bus master and quiet hardware ports."""
-
-    def __init__(self, dut):
-        self.dut = dut
-        self.master = None
-
-    async def reset(self, cycles=3):
-        dut = self.dut
-        for name in ("finish", "error_valid", "error_code", "error_unit", "error_address"):
-            getattr(dut, name).value = 0
-        for name in (
-            *(f"events_{name}" for name in MAP.events),
-            *(f"core{c.index}_flags" for c in CONFIG.cores),
-        ):
-            getattr(dut, name).value = 0
-        dut.rst.value = 1
-        if self.master is None:
-            Clock(dut.clk, 10, unit="ns").start()
-            bus = AxiLiteBus.from_prefix(dut, "s_axil")
-            self.master = AxiLiteMaster(bus, dut.clk, dut.rst)
-        await self.cycles(cycles)
-        dut.rst.value = 0
-        await self.cycles(2)
-
-    async def cycles(self, count):
-        for _ in range(count):
-            await RisingEdge(self.dut.clk)
-        await FallingEdge(self.dut.clk)
-
-    async def pulse(self, **signals):
-        """Drive signals for one cycle."""
-        for name, value in signals.items():
-            getattr(self.dut, name).value = value
-        await self.cycles(1)
-        for name in signals:
-            getattr(self.dut, name).value = 0
-
-    async def write(self, name, value, expected=AxiResp.OKAY):
-        offset = MAP[name].offset if isinstance(name, str) else name
-        response = await self.master.write(offset, value.to_bytes(4, "little"))
-        assert response.resp == expected, f"write {name}: {response.resp!r}, not {expected!r}"
-
-    async def raw_write(self, name, value, strobe):
-        """A write whose data is not zero where the strobe is."""
-        channels = self.master.write_if
-        address, data = (
-            channels.aw_channel._transaction_obj(),
-            channels.w_channel._transaction_obj(),
-        )
-        address.awaddr, data.wdata, data.wstrb = MAP[name].offset, value, strobe
-        await channels.w_channel.send(data)
-        await channels.aw_channel.send(address)
-        response = await channels.b_channel.recv()
-        assert int(response.bresp) == AxiResp.OKAY
-
-    async def read(self, name, expected=AxiResp.OKAY):
-        offset = MAP[name].offset if isinstance(name, str) else name
-        response = await self.master.read(offset, 4)
-        assert response.resp == expected, f"read {name}: {response.resp!r}, not {expected!r}"
-        return int.from_bytes(response.data, "little")
-
-    async def expect(self, name, value):
-        actual = await self.read(name)
-        assert actual == value, f"{name} is {actual:#010x}, not {value:#010x}"
-
-    async def counter(self, name):
-        low = await self.read(f"{name}_LO")
-        return low | (await self.read(f"{name}_HI")) << 32
-
-    def pause(self, probability):
-        """Random idles and back-pressure on all five channels."""
-        write, read = self.master.write_if, self.master.read_if
-        channels = (write.aw_channel, write.w_channel, write.b_channel)
-        for channel in (*channels, read.ar_channel, read.r_channel):
-            generator = random.Random(random.getrandbits(32))
-            channel.set_pause_generator(generator.random() < probability for _ in itertools.count())
-
-
-async def bench(dut):
-    result = Bench(dut)
-    await result.reset()
-    return result
+from hw.registers import ADDRESS_WIDTH, ErrorCode, Unit
+from verif.register_bench import (
+    CONFIG,
+    HARDWARE_REGISTERS,
+    LOCKED_REGISTERS,
+    MAP,
+    UPDATED_REGISTERS,
+    bench,
+)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -300,13 +209,15 @@ async def locked_while_busy(dut):
         await tb.write(name, 0x12345000)
     before = {name: await tb.read(name) for name in HARDWARE_REGISTERS}
     await tb.write("CONTROL", 1)
-    for name in (*HARDWARE_REGISTERS, "CONTROL"):
-        assert MAP[name].locked
+    unlocked = set(HARDWARE_REGISTERS) - set(LOCKED_REGISTERS)
+    assert unlocked == {"BATCHES", "BATCHES_READY"}
+    for name in (*LOCKED_REGISTERS, "CONTROL"):
         await tb.write(name, 0xFFFFFFFF, AxiResp.SLVERR)
     for name, value in before.items():
         await tb.expect(name, value)
-    await tb.write("INTERRUPT_ENABLE", 1)
-    await tb.expect("INTERRUPT_ENABLE", 1)
+    for name in ("INTERRUPT_ENABLE", *unlocked):
+        await tb.write(name, 1)
+        await tb.expect(name, 1)
     await tb.pulse(finish=1)
     await tb.write("MEM_SIZE", 5)
     await tb.expect("MEM_SIZE", 5)
@@ -351,6 +262,37 @@ async def interrupts_and_errors(dut):
     await tb.expect("STATUS", 2)
     await tb.expect("ERROR_CODE", 0)
     await tb.expect("INTERRUPT_STATUS", 0)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def batches(dut):
+    """What the hardware tells between batches."""
+    tb = await bench(dut)
+    await tb.write("INTERRUPT_ENABLE", 4)
+    for name in UPDATED_REGISTERS:
+        (field,) = MAP[name].fields
+        for value in (0, (1 << field.width) - 1, random.getrandbits(field.width)):
+            port = name.lower()
+            await tb.pulse(**{f"{port}_update_value": value, f"{port}_update_valid": 1})
+            await tb.expect(name, value)
+            assert int(getattr(dut, port).value) == value
+        others = {other: await tb.read(other) for other in UPDATED_REGISTERS}
+        await tb.pulse(**{f"{port}_update_value": value ^ 1, f"{port}_update_valid": 0})
+        for other, value in others.items():
+            await tb.expect(other, value)
+    assert not dut.irq.value
+    await tb.write("CONTROL", 1)
+    dut.waiting.value = 1
+    await tb.expect("STATUS", 9)
+    dut.waiting.value = 0
+    await tb.expect("STATUS", 1)
+    await tb.pulse(batch=1)
+    assert dut.irq.value
+    await tb.expect("INTERRUPT_STATUS", 4)
+    await tb.write("INTERRUPT_STATUS", 4)
+    await tb.cycles(1)
+    assert not dut.irq.value
+    await tb.pulse(finish=1)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

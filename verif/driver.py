@@ -62,13 +62,14 @@ class Driver:
         await self.write(name, word)
 
     async def start(self, *, base: int, size: int, program: int, program_size: int) -> None:
-        """Describe the memory window and the program (offsets in bytes), enable the interrupt and
-        start."""
+        """Describe the memory window and the program (offsets in bytes), enable the interrupt for
+        all causes and start."""
         await self.write("MEM_BASE", base)
         await self.write("MEM_SIZE", size)
         await self.write("PROGRAM_ADDRESS", program)
         await self.write("PROGRAM_SIZE", program_size)
-        await self.write_fields("INTERRUPT_ENABLE", DONE=1, ERROR=1)
+        causes = {field.name: 1 for field in self.map["INTERRUPT_ENABLE"].fields}
+        await self.write_fields("INTERRUPT_ENABLE", **causes)
         await self.write_fields("CONTROL", START=1)
 
     async def acknowledge(self) -> dict[str, int]:

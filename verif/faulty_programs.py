@@ -1,6 +1,6 @@
 """Programs that the accelerator must refuse, and the error that it must report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from golden.vector_command import Source, defaults
 from hw.commands import (
@@ -39,6 +39,7 @@ class Fault:
         ``in_window``, and is any if None
     response : what the memory answers accesses to ``_DATA`` with (2 SLVERR, 3 DECERR), or 0
     fetch_response : the same for the program's second command
+    registers : what the host writes before the start
     program : offset of the program
     size : bytes of the program; None: all of it
     """
@@ -51,6 +52,7 @@ class Fault:
     in_window: bool = True
     response: int = 0
     fetch_response: int = 0
+    registers: dict = field(default_factory=dict)
     program: int = PROGRAM
     size: int | None = None
 

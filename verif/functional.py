@@ -12,7 +12,7 @@ import numpy as np
 from golden.formats import format_by_name
 from golden.numerics import column_dot, encode
 from golden.post import post
-from hw.commands import POST_OUTPUT_LOOPS, Init, Opcode, Pool
+from hw.commands import POST_OUTPUT_LOOPS, QUEUE_OPCODES, Init, Opcode, Pool
 from hw.config import BUFFER_ADDRESS_WIDTH
 
 from .functional_loss import LossCommands
@@ -336,4 +336,4 @@ class Machine:
         self.loss[fields["core"]].execute(fields)
 
 
-assert all(hasattr(Machine, f"_{opcode.name.lower()}") for opcode in set(Opcode) - {Opcode.HALT})
+assert all(hasattr(Machine, f"_{opcode.name.lower()}") for opcode in QUEUE_OPCODES)

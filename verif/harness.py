@@ -11,9 +11,10 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
+from hw.batch_schedule import PhaseCode
 from verif.axi_ram import SimMemory
 from verif.driver import Driver
-from verif.record import BASE, RunRecord
+from verif.record import BASE, BatchRecord, RunRecord
 
 __all__ = ["PERIOD_NS", "Harness", "LiteMaster", "Timeout"]
 
@@ -21,6 +22,7 @@ PERIOD_NS = 10
 """Clock period."""
 
 _BUS_TIMEOUT_CYCLES = 1000
+_ARRAY_STATES = ("VECTORS", "STALL_WEIGHTS", "STALL_BUFFER", "STALL_HAZARD", "STALL_COMMAND")
 
 
 class Timeout(AssertionError):
@@ -122,6 +124,10 @@ class Harness:
         """Write ``data`` at ``offset`` in the memory window."""
         await self.memory.load(self.base + offset, data)
 
+    async def dump_part(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` in the window on."""
+        return bytes(await self.memory.dump(self.base + offset, size))
+
     async def dump(self, size: int) -> tuple[bytes, np.ndarray]:
         """The first ``size`` bytes of the window, and for each beat the cycle of its last write."""
         data = await self.memory.dump(self.base, size)
@@ -169,11 +175,58 @@ class Harness:
             both_cores=int(self.dut.both_cores.value),
         )
 
-    async def run(self, *, size, program, program_size, timeout_cycles) -> RunRecord:
-        """Start a program and wait for its end."""
-        await self.driver.clear_flags()
+    async def run(
+        self, *, size, program, program_size, timeout_cycles, batches=0, between=None
+    ) -> RunRecord:
+        """Start a program and wait for its end.
+
+        Between the batches of a program with BATCH, which is to run ``batches`` of them with inputs
+        given one at a time, ``await between(done, record)`` is called: before the start with 0 and
+        None, then while the accelerator waits, and at the end of the last batch; ``record`` is a
+        :class:`~verif.record.BatchRecord`. ``timeout_cycles`` are for each batch.
+        """
+        driver = self.driver
+        await driver.clear_flags()
+        if batches:
+            await between(0, None)
+            await driver.write("BATCHES_READY", 1)
         await self.start(size=size, program=program, program_size=program_size)
         first, begin = int(self.dut.cycle.value), time.perf_counter()
+        before = {}
+        for done in range(1, batches):
+            await self.interrupt(timeout_cycles)
+            causes = await driver.fields("INTERRUPT_STATUS")
+            if causes["DONE"] or causes["ERROR"]:
+                break
+            await driver.acknowledge()
+            before = await self._batch(done, before, between)
+            await driver.write("BATCHES_READY", done + 1)
         await self.interrupt(timeout_cycles)
+        while (await driver.fields("STATUS"))["BUSY"]:
+            pass  # the last batch is done, the end of the run near
         seconds = time.perf_counter() - begin
-        return await self.record(first, int(self.dut.cycle.value) - first, seconds)
+        record = await self.record(first, int(self.dut.cycle.value) - first, seconds)
+        if batches and record.done:
+            done = await driver.read("BATCHES_DONE")
+            if done != batches:
+                raise AssertionError(f"{done} batches are done, not {batches}")
+            await self._batch(batches, before, between)
+        return record
+
+    async def _batch(self, done, before, between):
+        """Hand out the record of a batch; returns the counters."""
+        driver = self.driver
+        counters = await driver.counters()
+        # In every cycle the array is in one of these states, but for those of waiting.
+        counters["CYCLES"] = sum(counters[f"CORE0_{state}"] for state in _ARRAY_STATES)
+        counters["BATCH_WAIT"] = 0
+        added = {name: value - before.get(name, 0) for name, value in counters.items()}
+        record = BatchRecord(
+            phase=PhaseCode(await driver.read("PHASE")).name,
+            epoch=await driver.read("EPOCH"),
+            epoch_batch=await driver.read("EPOCH_BATCH"),
+            cycles=added["CYCLES"],
+            counters=added,
+        )
+        await between(done, record)
+        return counters

@@ -7,6 +7,8 @@ queue is once far ahead and once far behind. What a command touches is watched f
 its end: another command that writes it meanwhile, or reads what is being written, is a race, and
 an error even if the values come out right.
 
+A BATCH comes when everything before it has finished, and sends the stream elsewhere.
+
 Weight tiles go from WEIGHTS to MATMUL one by one: a WEIGHTS ends when it has brought its last one,
 of which at most one or two (depending on the seed) may wait to be taken; a MATMUL ends when it has
 taken its last one.
@@ -16,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hw.commands import COMMAND_BYTES, Opcode, decode, queue_opcodes
+from golden.adagp_schedule import Phase
+from hw.commands import COMMAND_BYTES, Opcode, control_opcodes, decode, queue_opcodes
 
 from .functional import Access, FunctionalError, Machine, tile_count
 
@@ -31,13 +34,14 @@ _PREFERENCES = (0.02, 0.2, 1.0, 5.0, 50.0)
 class InterpreterResult:
     """``flags`` raised, ``semaphores`` left above zero (number -> tokens), ``commands`` executed,
     ``overlap``: most commands that ran at the same time, ``rejected``: for each core the tiles that
-    the guard rejected."""
+    the guard rejected, ``phases``: of the batches done."""
 
     flags: int
     semaphores: dict
     commands: int
     overlap: int
     rejected: tuple
+    phases: tuple
 
 
 @dataclass
@@ -81,7 +85,17 @@ class _Watch:
 
 
 def interpret(
-    config, commands, memory, *, seed=0, unwritten=(), coefficients=(0,) * 8, guard=False
+    config,
+    commands,
+    memory,
+    *,
+    seed=0,
+    unwritten=(),
+    coefficients=(0,) * 8,
+    guard=False,
+    program=0,
+    loop=None,
+    boundary=None,
 ):
     """Execute ``commands`` on ``memory``.
 
@@ -100,6 +114,13 @@ def interpret(
         registers COEFFICIENT0 to 7, float32
     guard : bool
         register GUARD
+    program : int
+        offset of the commands in the memory window, from which BATCH counts
+    loop : :class:`~verif.batch_loop.BatchLoop` or None
+        registers for BATCH
+    boundary : callable or None
+        ``boundary(done, memory)`` is called between batches, ``done`` of which are done, first
+        before batch 0 and last after the last one; it may change and keep what is in memory
 
     Returns
     -------
@@ -109,16 +130,19 @@ def interpret(
     ------
     FunctionalError
         for an undefined command, an address out of range or unaligned, something read that was
-        never written, a race, a semaphore above 15, a deadlock, or a missing HALT.
+        never written, a race, a semaphore above 15, a deadlock, a missing HALT, or a BATCH without
+        a loop or to a place outside the program.
     """
     machine = Machine(config, memory, unwritten, coefficients=coefficients, guard=guard)
-    return _Interpreter(machine, commands, seed).run()
+    between = boundary and (lambda done: boundary(done, memory))
+    return _Interpreter(machine, commands, seed, program, loop, between).run()
 
 
 class _Interpreter:
-    def __init__(self, machine, commands, seed):
+    def __init__(self, machine, commands, seed, program, loop, boundary):
         self.config = config = machine.config
         self.commands = commands
+        self.program, self.loop, self.boundary = program, loop, boundary
         self.machine = machine
         self.watch = _Watch(self.machine)
         self.random = np.random.default_rng(seed)
@@ -132,7 +156,9 @@ class _Interpreter:
         self.tiles = [0] * len(config.cores)
         self.tile_limit = 1 + int(self.random.integers(2))
         self.position = 0
+        self.executed = 0
         self.halted = False
+        self.phases = []
         self.overlap = 0
 
     def run(self):
@@ -147,13 +173,21 @@ class _Interpreter:
             pick = self.random.choice(len(choices), p=weights / weights.sum())
             kind, key = choices[pick]
             getattr(self, f"_{kind}")(key)
-        if any(self.tiles):
-            raise FunctionalError("deadlock: weight tiles are left that no MATMUL takes")
+        self._no_tiles()
         left = {number: count for number, count in enumerate(self.semaphores) if count}
         rejected = [self.machine.vector[core].rejected for core in self.machine.vector]
         return InterpreterResult(
-            self.machine.flags, left, self.position, self.overlap, tuple(rejected)
+            self.machine.flags,
+            left,
+            self.executed,
+            self.overlap,
+            tuple(rejected),
+            tuple(self.phases),
         )
+
+    def _no_tiles(self):
+        if any(self.tiles):
+            raise FunctionalError("deadlock: weight tiles are left that no MATMUL takes")
 
     def _weight(self, choice):
         if choice not in self.preference:
@@ -167,6 +201,9 @@ class _Interpreter:
             key = (fields.get("core"), opcode)
             if opcode is Opcode.HALT:
                 yield "dispatch", None
+            elif opcode is Opcode.BATCH:
+                if not self.running and not any(self.queues.values()):
+                    yield "batch", None
             elif len(self.queues[key]) < self.config.command_queue_depth:
                 yield "dispatch", key
         for key, queue in self.queues.items():
@@ -205,7 +242,9 @@ class _Interpreter:
         except ValueError as error:
             raise FunctionalError(f"command {self.position}: {error}") from error
         used = fields["wait"] | fields["signal"]
-        known = opcode is Opcode.HALT or (fields["core"], opcode) in self.queues
+        known = opcode in control_opcodes(self.config) or (fields["core"], opcode) in self.queues
+        if opcode is Opcode.BATCH and (used or fields["core"]):
+            raise FunctionalError(f"command {self.position}: BATCH has no core and no semaphores")
         if used >> self.config.semaphore_count or not known:
             raise FunctionalError(f"command {self.position}: no such core, engine or semaphore")
         return opcode, fields
@@ -217,6 +256,34 @@ class _Interpreter:
         else:
             self.queues[key].append((self.position, opcode, fields))
         self.position += 1
+        self.executed += 1
+
+    def _batch(self, _key):
+        """Everything before this BATCH has finished."""
+        _, fields = self._next()
+        self._no_tiles()
+        if self.loop is None:
+            raise FunctionalError(f"command {self.position} (BATCH): the registers say no loop")
+        places = {}
+        for name in ("bp_even", "bp_odd", "gp_even", "gp_odd"):
+            places[name], rest = divmod(fields[name] - self.program, COMMAND_BYTES)
+            if rest or not 0 <= places[name] < len(self.commands) // COMMAND_BYTES:
+                raise FunctionalError(
+                    f"command {self.position} (BATCH): {name} {fields[name]:#x} is no command of "
+                    "the program"
+                )
+        phases = self.loop.phases()
+        if not fields["first"]:
+            self.phases.append(phases[len(self.phases)])
+        done = len(self.phases)
+        if self.boundary:
+            self.boundary(done)
+        self.executed += 1
+        if done == len(phases):
+            self.halted = True
+        else:
+            kind = "gp" if phases[done] is Phase.GP else "bp"
+            self.position = places[f"{kind}_{'odd' if done % 2 else 'even'}"]
 
     def _start(self, key):
         index, opcode, fields = self.queues[key].pop(0)

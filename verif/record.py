@@ -2,10 +2,34 @@
 
 from dataclasses import asdict, dataclass
 
-__all__ = ["BASE", "RunRecord"]
+__all__ = ["BASE", "BatchRecord", "RunRecord"]
 
 BASE = 0x3000
 """Where the memory window starts unless a test says otherwise: not at zero, on purpose."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRecord:
+    """What the registers say about a batch of a run.
+
+    Members
+    -------
+    phase : name of a :class:`~hw.batch_schedule.PhaseCode`
+    epoch, epoch_batch : position of the batch behind it
+    cycles : from the end of the batch before, or the start, to the end of this one, without those
+        of waiting for the host; of the last batch to the interrupt
+    counters : what this batch has added to them; CYCLES is ``cycles``, BATCH_WAIT 0
+    """
+
+    phase: str
+    epoch: int
+    epoch_batch: int
+    cycles: int
+    counters: dict
+
+    def as_dict(self):
+        """Plain values, for JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)

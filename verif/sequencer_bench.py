@@ -1,9 +1,10 @@
 """A sequencer with queues and engines played by Python, for Amaranth's simulator."""
 
-from amaranth.hdl import Module, ResetInserter
+from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
+from hw.batch_control import BATCH_UPDATES, BatchControl, connect_batches
 from hw.commands import COMMANDS, HEADER_LAYOUT, Opcode, command_layout
 from hw.fetch import CommandFetch
 from hw.queue import CHUNK_WIDTH, command_chunks
@@ -154,17 +155,28 @@ def simulate(config, process):
 
 
 class Control(Sequencer):
-    """A sequencer and a fetch, connected as in the accelerator."""
+    """A sequencer, a fetch and a batch control with its registers, connected as in the accelerator.
+
+    ``registers``: those that the machine writes, as Signals by name; the others are ports of
+    ``batches``.
+    """
 
     def __init__(self, config):
         super().__init__(config, sources=1)
         self.fetch = CommandFetch(config)
+        self.batches = BatchControl()
+        self.registers = {
+            name.removesuffix("_update"): Signal.like(getattr(self.batches, name).value)
+            for name in BATCH_UPDATES
+        }
 
     def elaborate(self, platform):
         m = Module()
         inner = Sequencer(self.config, sources=1)
         m.submodules.sequencer = self.inner = inner
-        m.submodules.fetch = ResetInserter(inner.clear)(self.fetch)
+        restart = Signal()
+        m.submodules.fetch = ResetInserter(inner.clear | restart)(self.fetch)
+        m.submodules.batches = batches = ResetInserter(inner.clear)(self.batches)
         connect(m, self.fetch.command, inner.command)
         m.d.comb += [
             inner.start.eq(self.start),
@@ -177,6 +189,7 @@ class Control(Sequencer):
             inner.errors[0].unit.eq(Unit.FETCH),
             inner.errors[0].address.eq(self.fetch.error.address),
             self.fetch.start.eq(inner.begin),
+            self.fetch.first.eq(self.fetch.program_address),
             self.fetch.stop.eq(inner.stop),
             self.fetch.shift.eq(inner.shift),
             self.finish.eq(inner.finish),
@@ -184,7 +197,17 @@ class Control(Sequencer):
             self.error.code.eq(inner.error.code),
             self.error.unit.eq(inner.error.unit),
             self.error.address.eq(inner.error.address),
+            self.begin.eq(inner.begin),
+            self.dispatched.eq(inner.dispatched),
         ]
+        connect_batches(m, batches, sequencer=inner, fetch=self.fetch, restart=restart)
+        for name in ("program_address", "program_size"):
+            m.d.comb += getattr(batches, name).eq(getattr(self.fetch, name))
+        for name, register in self.registers.items():
+            m.d.comb += getattr(batches, name).eq(register)
+            update = getattr(batches, f"{name}_update")
+            with m.If(update.valid):
+                m.d.sync += register.eq(update.value)
         for number in range(len(self.queues)):
             ours, theirs = getattr(self, f"push{number}"), getattr(inner, f"push{number}")
             m.d.comb += [

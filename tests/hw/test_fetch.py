@@ -78,6 +78,7 @@ class Bench:
             ("memory_base", base),
             ("memory_size", window),
             ("program_address", address),
+            ("first", address),
             ("program_size", size),
         ):
             ctx.set(getattr(fetch, name), value)

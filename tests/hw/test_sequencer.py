@@ -10,7 +10,7 @@ from hw.config import make_config
 from hw.errors import ErrorCode
 from hw.queue import CHUNK_WIDTH, command_chunks
 from hw.registers import Unit
-from hw.sequencer import Sequencer
+from hw.sequencer import DEADLOCK_CYCLES, Sequencer
 from verif.sequencer_bench import ADDRESS, patched, simulate, values_of
 
 BASELINE = make_config(variant="baseline", preset="tiny")
@@ -144,10 +144,21 @@ def test_opcodes_that_a_core_does_not_execute(fields, cores, missing):
     simulate(config, process)
 
 
+@pytest.mark.parametrize("fields", [{"training": False}, {"operand_format": "int8"}])
+def test_batch_without_engines_for_training(fields):
+    config = make_config(variant="baseline", preset="tiny", **fields)
+
+    async def process(bench):
+        errors = await bench.run([encode(Opcode.BATCH, **values_of(Opcode.BATCH)), HALT])
+        assert errors == [(ErrorCode.UNDEFINED_COMMAND, Unit.SEQUENCER, ADDRESS)]
+
+    simulate(config, process)
+
+
 def test_undefined_opcodes(seed):
     async def process(bench):
         undefined = [code for code in range(256) if code not in set(Opcode)]
-        codes = {0, 9, 10, 0x81, 0x82, 255, *random.Random(seed).sample(undefined, 30)}
+        codes = {0, 10, 11, 0x81, 0x82, 255, *random.Random(seed).sample(undefined, 30)}
         for code in sorted(codes):
             # Whatever else is wrong with it.
             command = code.to_bytes(1, "little") + bytes([0xFF] * 63)
@@ -159,7 +170,7 @@ def test_undefined_opcodes(seed):
     simulate(BASELINE, process)
 
 
-@pytest.mark.parametrize("opcode", list(Opcode), ids=lambda opcode: opcode.name)
+@pytest.mark.parametrize("opcode", [Opcode.HALT, *QUEUE_OPCODES], ids=lambda opcode: opcode.name)
 def test_header_of_a_machine_with_one_core(opcode):
     """Core 1 and semaphores that do not exist."""
 
@@ -175,6 +186,62 @@ def test_header_of_a_machine_with_one_core(opcode):
         for name in ("wait", "signal"):
             legal = patched(good, name, (1 << count) - 1)
             assert await bench.run([legal, HALT]) == []
+
+    simulate(BASELINE, process)
+
+
+def test_header_of_batch():
+    """Neither core nor semaphores; the rest of the command belongs to others."""
+
+    async def process(bench):
+        good = encode(Opcode.BATCH, **values_of(Opcode.BATCH))
+        bits = [("core", 1), *((mask, 1 << n) for mask in ("wait", "signal") for n in (0, 7, 31))]
+        for name, value in bits:
+            errors = await bench.run([patched(good, name, value), HALT])
+            assert errors == [(ErrorCode.ILLEGAL_FIELD, Unit.SEQUENCER, ADDRESS)], (name, value)
+
+    simulate(MAX, process)
+
+
+@pytest.mark.parametrize("ending", ["resume", "complete", "bad_target"])
+def test_batch_waits_for_its_end(ending):
+    """Nothing goes on, and nothing is a deadlock, while BATCH waits behind empty queues."""
+    load = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
+    batch = encode(Opcode.BATCH, **values_of(Opcode.BATCH))
+
+    async def process(bench):
+        ctx, dut = bench.ctx, bench.dut
+        await bench.start([load, batch, load, HALT])
+        for _ in range(3 * DEADLOCK_CYCLES):
+            event = await bench.step()
+            assert not (event["stop"] or event["clear"])
+        assert len(bench.pushed) == 1 and ctx.get(dut.batch) and ctx.get(dut.drained)
+        assert sum(event["dispatched"] for event in bench.trace) == 1
+        ctx.set(getattr(dut, ending), 1)
+        event = await bench.step()
+        ctx.set(getattr(dut, ending), 0)
+        assert event["dispatched"] == (ending != "bad_target")
+        if ending == "resume":
+            bench.program.pop(0)
+            bench.position += 1
+        await bench.until("finish")
+        expected = [(ErrorCode.BATCH_TARGET, Unit.SEQUENCER, ADDRESS + 64)]
+        assert bench.errors == (expected if ending == "bad_target" else [])
+        assert len(bench.pushed) == 1 + (ending == "resume")
+        assert await bench.run([HALT]) == []
+
+    simulate(BASELINE, process)
+
+
+def test_deadlock_before_batch():
+    batch = encode(Opcode.BATCH, **values_of(Opcode.BATCH))
+
+    async def process(bench):
+        bench.ctx.set(bench.dut.empty, bench.all - 1)
+        await bench.start([batch])
+        assert DEADLOCK_CYCLES <= await bench.until("stop", 100) <= DEADLOCK_CYCLES + 4
+        await bench.until("finish")
+        assert bench.errors == [(ErrorCode.DEADLOCK, Unit.SEQUENCER, ADDRESS)]
 
     simulate(BASELINE, process)
 

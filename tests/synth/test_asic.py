@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hw.config import make_config
-from synth import asic, cache, mapping
+from synth import asic, cache, mapping, modules
 from synth.__main__ import main
 from synth.asic_area import areas, block_areas, block_of, merged_name
 from synth.errors import ToolError
@@ -166,7 +166,9 @@ def test_command(tiny_path, tmp_path, monkeypatch, capsys):
     assert figures["library"] == "tiny" and figures["node_nm"] is None
     assert figures["fmax_mhz"] == pytest.approx(1000 / figures["timing"]["period_ns"], abs=0.01)
     assert figures["memory_timing"]["adagp_ram_16x8_8"]["access_ns"] == 0.25
-    assert figures["command"] == "python -m synth asic --variant baseline --preset tiny --no-power"
+    assert figures["command"] == (
+        "python -m synth asic --variant baseline --preset tiny --liberty tiny.lib --no-power"
+    )
     assert "power_mw" not in figures
     monkeypatch.setattr(asic, "map_to_cells", None)
     assert main([*command, "--json", str(out)]) == 0
@@ -179,6 +181,29 @@ def test_command(tiny_path, tmp_path, monkeypatch, capsys):
     assert again == figures
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({}, ""),
+        ({"workload": None}, " --no-power"),
+        ({"workload": "tiny"}, " --workload tiny"),
+        ({"target_ns": 2.0, "clock_ns": 4.5}, " --target 2 --clock-period 4.5"),
+        ({"wire_load": "none"}, " --wire-load none"),
+    ],
+)
+def test_command_makes_the_same_again(options, shown, tiny, tmp_path, monkeypatch):
+    """Whatever differs from the defaults is in the command of the result."""
+    monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path))
+    monkeypatch.setattr(asic, "implement", lambda *a, **k: (None, None, 0))
+    monkeypatch.setattr(asic, "_result", lambda *a: {})
+    monkeypatch.setattr(asic, "power_report", lambda *a, **k: {})
+    config = make_config(variant="low", preset="tiny")
+    result = asic.measure(config, library=tiny, verilog="", **options)
+    assert result["command"] == (
+        f"python -m synth asic --variant low --preset tiny --liberty tiny.lib{shown}"
+    )
+
+
 def test_equal_modules_are_mapped_once(tiny, tmp_path, monkeypatch):
     """Under another top, with another memory beside it: the lanes come from the cache, equal."""
     pytest.importorskip("pyosys")
@@ -188,9 +213,9 @@ def test_equal_modules_are_mapped_once(tiny, tmp_path, monkeypatch):
     assert first.memories == {"adagp_ram_16x8_8"}
     assert first.modules["adagp_ram_16x8_8"]["ports"]["read_data"]["direction"] == "output"
     mapped = []
-    run_yosys = mapping.run_yosys
+    run_yosys = modules.run_yosys
     monkeypatch.setattr(
-        mapping,
+        modules,
         "run_yosys",
         lambda *a, name, **k: mapped.append(name) or run_yosys(*a, name=name, **k),
     )
@@ -203,23 +228,6 @@ def test_equal_modules_are_mapped_once(tiny, tmp_path, monkeypatch):
     assert second.modules["adagp_low.registers"] == first.modules["adagp_baseline.registers"]
     for name in ("adagp_post_lane_x", "adagp_core0.post"):
         assert second.modules[name] == first.modules[name]
-
-
-def test_split_and_stub():
-    texts = mapping.split_modules(VERILOG)
-    assert "adagp_core0.post" in texts and len(texts) == 7
-    inside, boxes = mapping._below(texts, "adagp_post_lane_x", set())
-    assert (inside, boxes) == ({"adagp_post_lane_x", "adagp_post_lane_x.adder"}, set())
-    inside, boxes = mapping._below(texts, "adagp_core0", {"adagp_core0.post", "adagp_ram_16x8_8"})
-    assert inside == {"adagp_core0"} and boxes == {"adagp_core0.post", "adagp_ram_16x8_8"}
-    assert mapping._stub(texts["adagp_baseline.registers"]).splitlines() == [
-        "(* blackbox *)",
-        "module \\adagp_baseline.registers (clk, rst, a, q);",
-        "  input clk, rst ;",
-        "  input [7:0] a ;",
-        "  output [7:0] q ;",
-        "endmodule",
-    ]
 
 
 def test_mapping_errors(tiny, tmp_path, monkeypatch):

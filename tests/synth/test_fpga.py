@@ -8,11 +8,12 @@ from hw.array import PEArray
 from hw.config import make_config
 from hw.formats import FORMATS
 from hw.shared import emit_verilog
-from synth import fpga, nextpnr
+from synth import fpga, fpga_synthesis, modules, nextpnr
 from synth.__main__ import main
 from synth.devices import device_by_name
 from synth.errors import ToolError
 from synth.fpga_synthesis import synthesize
+from synth.hierarchy import block_counts, resources_of, total
 
 pytest.importorskip("pyosys")
 
@@ -54,7 +55,7 @@ def test_placed_and_routed(small, monkeypatch, tmp_path, capsys):
     def refuse(*arguments, **options):
         raise ToolError("called")
 
-    monkeypatch.setattr(fpga, "synthesize", refuse)
+    monkeypatch.setattr(modules, "run_yosys", refuse)
     monkeypatch.setattr(fpga, "place_and_route", refuse)
     again = fpga.measure(CONFIG, device="LFE5U-25F", seeds=(3,))
     assert {**again, "command": ""} == {**result, "command": ""}
@@ -76,20 +77,59 @@ def test_area(device, resource, number, small):
     assert sum(block[resource] for block in result["blocks"].values()) == used[resource]["used"]
 
 
-def test_module_by_module_against_flat(tmp_path):
+def test_module_by_module_against_flat(monkeypatch, tmp_path):
     """Two columns, mapped once: as many multipliers, and no less logic than all at once."""
+    monkeypatch.setenv("ADAGP_SYNTH_CACHE", str(tmp_path / "cache"))
     family = device_by_name("xc7").details
     text = emit_verilog(PEArray(FORMATS["int8"], 2, 2), name="dut")
-    kept, flat = (
-        fpga.resources_of(
-            synthesize(text, top="dut", family=family, directory=tmp_path, flat=flat)["top"],
-            family,
-        )
-        for flat in (False, True)
-    )
-    assert kept["DSP48E1"] == flat["DSP48E1"]
+
+    def used(**options):
+        modules = synthesize(text, top="dut", family=family, directory=tmp_path, **options)
+        return modules, resources_of(total(block_counts(modules, "dut")), family)
+
+    (modules, kept), (whole, flat) = used(), used(flat=True)
+    (column,) = (name for name in modules if name.startswith("adagp_column"))
+    assert modules["dut"]["modules"][column] == 2
+    assert list(whole) == ["dut"] and not whole["dut"]["modules"]
+    assert kept["DSP48E1"] == flat["DSP48E1"] == 2 * modules[column]["cells"]["DSP48E1"]
     assert flat["FF"] < kept["FF"] < 1.25 * flat["FF"]
     assert flat["LUT"] <= kept["LUT"] < 1.25 * flat["LUT"]
+
+
+def test_designs_share_modules(monkeypatch, tmp_path):
+    """An array of three columns has the column of one of two: nothing but its top is mapped."""
+    monkeypatch.setenv("ADAGP_SYNTH_CACHE", str(tmp_path / "cache"))
+    options = {"family": device_by_name("LFE5U-25F").details, "directory": tmp_path}
+    mapped = []
+
+    def array(columns, name):
+        text = emit_verilog(PEArray(FORMATS["bf16"], 1, columns), name=name, technology="ecp5")
+        return synthesize(text, top=name, **options)
+
+    run_yosys = modules.run_yosys
+    monkeypatch.setattr(
+        modules,
+        "run_yosys",
+        lambda *a, name, **k: mapped.append(name) or run_yosys(*a, name=name, **k),
+    )
+    first = array(2, "adagp_low")
+    assert len(mapped) == len(first) > 2
+    mapped.clear()
+    second = array(3, "adagp_max")
+    assert mapped == ["adagp_max"]
+    (column,) = (name for name in first if name.startswith("adagp_column"))
+    assert second[column] == first[column]
+    assert second["adagp_max"]["modules"][column] == 3
+    assert total(block_counts(second, "adagp_max"))["MULT18X18D"] == 3
+
+
+def test_unmapped_cells(monkeypatch, tmp_path):
+    monkeypatch.setenv("ADAGP_SYNTH_CACHE", str(tmp_path / "cache"))
+    netlist = {"cells": {"a": {"type": "$_AND_"}}, "ports": {}, "netnames": {}}
+    monkeypatch.setattr(fpga_synthesis, "yosys_netlist", lambda *a, **k: netlist)
+    family = device_by_name("xc7").details
+    with pytest.raises(ToolError, match=r"left cells of a unmapped: \$_AND_"):
+        synthesize("module a(); endmodule", top="a", family=family, directory=tmp_path)
 
 
 def test_too_large(small, monkeypatch, capsys):
@@ -150,3 +190,17 @@ def test_bad_frequency(capsys):
         main(["fpga", "--freq", "0"])
     assert stop.value.code == 2
     assert "must be a number from 1 to 1000" in capsys.readouterr().err
+
+
+def test_another_place_and_route_program(small, tmp_path, capsys):
+    """It says its version, which is part of the result; what is none is refused."""
+    command = ["fpga", "--variant", "baseline", "--preset", "tiny", "--device", "LFE5U-25F"]
+    assert main([*command, "--nextpnr", str(tmp_path / "none")]) == 2
+    assert "none cannot be run" in capsys.readouterr().err
+    assert main([*command, "--nextpnr", "true"]) == 2
+    assert "true is no nextpnr" in capsys.readouterr().err
+    program = tmp_path / "nextpnr"
+    program.write_text("#!/bin/sh\necho 'nextpnr -- Place and Route (Version nextpnr-9.8)' >&2\n")
+    program.chmod(0o755)
+    result = fpga.measure(CONFIG, device="LFE5U-25F", seeds=(), nextpnr=str(program))
+    assert result["tools"]["nextpnr"] == "nextpnr-9.8"

@@ -1,0 +1,246 @@
+"""Where the cycles of ADA-GP go: per layer, phase and variant, from the RTL's own counters.
+
+A batch of backpropagation and one of Phase GP run on every variant, and one of plain
+backpropagation on ``baseline``, all compared with golden. What a layer takes is read from the
+memory: the cycle in which the last beat of each tensor was written ends the step that writes it.
+"""
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from golden.adagp_schedule import Phase, ScheduleConfig, Stage
+from golden.optimizer import SGD
+from hw.config import make_config
+from verif import accelerator
+from verif.adagp_run import AdaGPRun
+from verif.record import BASE
+from verif.training_run import Batch, TrainingRun
+
+__all__ = ["BatchCycles", "Segment", "VggLike", "measure", "speed_ups", "traffic"]
+
+#: Schedules of section 6: 90 epochs as the paper trains, 10 of them warm-up; and a steady 1:1.
+EPOCHS, EPOCH_BATCHES = 90, 60
+STEADY = ScheduleConfig(warm_up=0, ladder=(Stage(gp=1, bp=1, epochs=None),))
+
+PRODUCTS = ("convolution", "depthwise", "linear")
+
+
+class VggLike(nn.Module):
+    """Pairs of 3 x 3 convolutions with pooling behind them, and two linear layers, as VGG.
+
+    Parameters
+    ----------
+    widths : of the pairs
+    size : height and width of the input, which has 3 channels
+    """
+
+    def __init__(self, widths=(16, 32, 64), size=16, hidden=64, classes=10):
+        super().__init__()
+        layers, channels = [], 3
+        for width in widths:
+            for _ in range(2):
+                layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+                channels = width
+            layers.append(nn.MaxPool2d(2))
+            size //= 2
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Sequential(
+            nn.Flatten(), nn.Linear(channels * size * size, hidden), nn.ReLU(),
+            nn.Linear(hidden, classes),
+        )  # fmt: skip
+
+    def forward(self, x):
+        return self.classifier(self.features(x))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A product with what follows it up to the next one, in one direction.
+
+    Members
+    -------
+    layer, direction : of the product; "forward" or "backward"
+    begin, end : cycle of the run
+    array : cycles in which the main array was given a vector of the network
+    predictor : the same for the predictor, in either array
+    """
+
+    layer: str
+    direction: str
+    begin: int
+    end: int
+    array: int
+    predictor: int
+
+    @property
+    def cycles(self):
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchCycles:
+    """One batch on the RTL.
+
+    Members
+    -------
+    variant, part : "bp" or "gp"
+    cycles : from start to interrupt
+    segments : list of :class:`Segment`; what is behind the last one is the predictor's alone
+    read_bytes, write_bytes : on the memory bus
+    counters : all of the RTL
+    differences : from golden, as text; empty if there are none
+    """
+
+    variant: str
+    part: str
+    cycles: int
+    segments: list
+    read_bytes: int
+    write_bytes: int
+    counters: dict = field(repr=False)
+    differences: list
+
+    def as_dict(self):
+        values = {name: value for name, value in vars(self).items() if name != "segments"}
+        return values | {"segments": [vars(segment) for segment in self.segments]}
+
+
+def measure(variant, preset, *, images, seed=1, model=None, input_shape=(3, 16, 16), settings=None,
+            classes=10):  # fmt: skip
+    """Batches of ``variant``: of ``baseline`` one without prediction, else one of each part.
+
+    Returns
+    -------
+    list of :class:`BatchCycles`
+    """
+    config = make_config(variant=variant, preset=preset, **(settings or {}))
+    torch.manual_seed(seed)
+    model = VggLike() if model is None else model
+    rng = np.random.default_rng(seed)
+    plain = variant == "baseline"
+    phases = [Phase.BP] if plain else [Phase.BP, Phase.GP]
+    batches = [
+        Batch(
+            images=rng.standard_normal((images, *input_shape[1:], input_shape[0])),
+            targets=rng.integers(0, classes, images),
+            optimizer=SGD(learning_rate=0.01, momentum=0.9, weight_decay=1e-4),
+            phase=phase,
+        )
+        for phase in phases
+    ]
+    options = {"reuse": False}
+    training = (TrainingRun if plain else AdaGPRun)(model, config, input_shape, batches, **options)
+    programs = [training.program_of(batch) for batch in batches]
+    image = training.image()
+    runs = [
+        accelerator.Run(
+            image=None if number else image,
+            program=program.program,
+            program_size=len(program.commands),
+            changes=tuple(training.changes(batch)),
+            registers=training.registers(batch),
+        )
+        for number, (batch, program) in enumerate(zip(batches, programs, strict=True))
+    ]
+    simulator = accelerator.build(config, memory_bytes=BASE + len(image))
+    with tempfile.TemporaryDirectory() as place:
+        outcomes, _ = accelerator.run(
+            simulator, runs, seed=seed, latency=30, directory=Path(place) / "run"
+        )
+    results = []
+    for number, (phase, program, outcome) in enumerate(
+        zip(phases, programs, outcomes, strict=True)
+    ):
+        record = outcome.record
+        if record.error or not record.done:
+            raise RuntimeError(f"{variant}: batch {number} ended with {record.code}")
+        differences, _ = training.compare(number, outcome.memory)
+        counters = record.counters
+        results.append(
+            BatchCycles(
+                variant=variant,
+                part="bp" if phase.backpropagates else "gp",
+                cycles=counters["CYCLES"],
+                segments=segments(config, program, outcome),
+                read_bytes=counters["READ_BYTES"],
+                write_bytes=counters["WRITE_BYTES"],
+                counters=counters,
+                differences=[str(difference) for difference in differences],
+            )
+        )
+    return results
+
+
+def segments(config, program, outcome):
+    """:class:`Segment` s of a batch, from when its tensors were written last."""
+    start = int(outcome.written.max()) - outcome.record.cycles
+    kinds = {layer.name: layer.kind for layer in program.layers}
+    found, direction = [], "forward"
+    for step in program.steps:
+        if step.direction == "loss":
+            direction = "backward"
+        if step.predictor and config.has_predictor_core:
+            continue
+        new = kinds.get(step.layer) in PRODUCTS and step.direction != "predicted update"
+        if new and (not found or found[-1][:2] != (step.layer, direction)):
+            found.append((step.layer, direction, []))
+        found[-1][2].append(step)
+    result, begin = [], 0
+    for layer, direction, steps in found:
+        ends = [_end(config, program, outcome, step) - start for step in steps]
+        end = max([begin, *ends])
+        result.append(
+            Segment(
+                layer=layer,
+                direction=direction,
+                begin=begin,
+                end=end,
+                array=sum(step.vectors for step in steps if not step.predictor),
+                predictor=sum(step.vectors for step in steps if step.predictor),
+            )
+        )
+        begin = end
+    return result
+
+
+def _end(config, program, outcome, step):
+    """Cycle in which the last of a step's results was written."""
+    beat, last = config.beat_bytes, 0
+    for name in step.writes:
+        tensor = program.tensors.get(name)
+        if tensor is not None:
+            first = tensor.offset // beat
+            part = outcome.written[first : -(-(tensor.offset + tensor.size) // beat)]
+            last = max(last, int(part.max(initial=0)))
+    return last
+
+
+def speed_ups(batches):
+    """{variant: (schedule A, schedule B)}: time of ``baseline`` over that of the variant."""
+    baseline = next(b.cycles for b in batches if b.variant == "baseline")
+    paper = list(ScheduleConfig().phases(EPOCHS, EPOCH_BATCHES))
+    share = sum(phase is Phase.GP for phase in paper) / len(paper)
+    found = {}
+    for variant in dict.fromkeys(b.variant for b in batches if b.variant != "baseline"):
+        bp, gp = (
+            next(b.cycles for b in batches if (b.variant, b.part) == (variant, part))
+            for part in ("bp", "gp")
+        )
+        found[variant] = tuple(baseline / ((1 - g) * bp + g * gp) for g in (share, 0.5))
+    return found
+
+
+def traffic(batches):
+    """{variant: (bytes of a batch of backpropagation, of Phase GP, saving in schedule B)}."""
+    total = {(b.variant, b.part): b.read_bytes + b.write_bytes for b in batches}
+    baseline = total["baseline", "bp"]
+    return {
+        variant: (total[variant, "bp"], total[variant, "gp"],
+                  1 - (total[variant, "bp"] + total[variant, "gp"]) / (2 * baseline))
+        for variant in dict.fromkeys(b.variant for b in batches if b.variant != "baseline")
+    }  # fmt: skip
