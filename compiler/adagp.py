@@ -98,14 +98,6 @@ class AdaGPProgram:
             for name, layer in self.predictor.layers.items()
         }
 
-    def gates(self, memory) -> dict[str, float]:
-        """How far the prediction of each layer is trusted, from 0 to 1."""
-        row, found = GRADIENT_STATISTICS.index("gate"), {}
-        for name, layer in self.predictor.layers.items():
-            codes = self.first.tensors[layer.gradient_statistics.name].unpack(memory)
-            found[name] = float(codes.view(np.float32)[0, 0, row, 0])
-        return found
-
 
 def compile_adagp(
     model: torch.nn.Module,
