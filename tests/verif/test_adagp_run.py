@@ -205,9 +205,7 @@ def test_a_predictor_of_nan_does_no_harm(rng, seed):
 def test_a_predictor_of_noise_does_no_harm(rng, seed):
     """Random predictions several times larger than gradients: gates all but close."""
     config = make_config(variant="efficient", preset="tiny")
-    run = predicted_run(
-        "headless", config, rng, "BGBG", prepare=experienced(rng, weights=1.0)
-    )
+    run = predicted_run("headless", config, rng, "BGBG", prepare=experienced(rng, weights=1.0))
     result = run.interpret(seed)
     check(result)
     for name, values in run.actual(result.final).items():
