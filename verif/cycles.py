@@ -18,7 +18,9 @@ from verif.adagp_run import AdaGPRun
 from verif.training_result import Batch
 from verif.training_run import TrainingRun
 
-__all__ = ["BatchCycles", "Segment", "VggLike", "measure", "speed_ups", "traffic"]
+__all__ = [
+    "BatchCycles", "Segment", "VggLike", "exposed", "hidden", "measure", "speed_ups", "traffic",
+]  # fmt: skip
 
 #: Schedules of section 6: 90 epochs as the paper trains, 10 of them warm-up; and a steady 1:1.
 EPOCHS, EPOCH_BATCHES = 90, 60
@@ -200,6 +202,32 @@ def _end(config, program, outcome, step):
             part = outcome.written[first : -(-(tensor.offset + tensor.size) // beat)]
             last = max(last, int(part.max(initial=0)))
     return last
+
+
+def exposed(batches, batch):
+    """{(layer, direction): cycles} that ``batch`` takes beyond ``baseline``, which has no
+    predictor; ("behind", "") is what comes when the last layer is done."""
+    plain = next(b for b in batches if b.variant == "baseline")
+    known = {(s.layer, s.direction): s.cycles for s in plain.segments}
+    found = {(s.layer, s.direction): s.cycles - known[s.layer, s.direction]
+             for s in batch.segments}  # fmt: skip
+    found["behind", ""] = batch.cycles - max(segment.end for segment in batch.segments)
+    return found
+
+
+def hidden(batches):
+    """{(layer, direction): share} of the predictor's cycles in Phase GP that ``max`` hides, of
+    those that ``efficient`` shows; of layers that take longer than their predictor."""
+    parts = {b.variant: b for b in batches if b.part == "gp"}
+    if not {"efficient", "max"} <= set(parts):
+        return {}
+    shown, left = (exposed(batches, parts[name]) for name in ("efficient", "max"))
+    plain = next(b for b in batches if b.variant == "baseline")
+    return {
+        (s.layer, s.direction): 1 - max(0, left[s.layer, s.direction]) / shown[s.layer, s.direction]
+        for s in plain.segments
+        if (s.layer, s.direction) in shown and 0 < shown[s.layer, s.direction] < s.cycles
+    }
 
 
 def speed_ups(batches):
