@@ -208,7 +208,9 @@ class CoreProgram:
                 f"of {chunks} words; the pitch must be one of compiler.parameters.channel_pitch"
             )
         chunks = self.core.chunks_per_wide if wide else chunks
-        shape = (*(b - a for a, b in (images, rows, columns)), min(end, tensor.shape[3]) - begin)
+        # A part of the channels may be one of the pitch alone.
+        size = max(0, min(end, tensor.shape[3]) - begin)
+        shape = (*(b - a for a, b in (images, rows, columns)), size)
         return View.dense(block, shape, words, chunks=chunks)
 
     def _vector(self, fields, reads, writes):

@@ -115,9 +115,7 @@ class _GradientStatistics:
         parts, count = self._cut()
         jobs = []
         for channels in parts:
-            begin, end = channels or (0, layer.error.pitch)
-            words = -(-(min(end, layer.error.pitch) - begin) // program.core.rows)
-            sums = Need(object(), 3 * self.blocks * words * self.chunks)
+            sums = Need(object(), 3 * self.blocks * self._part_words(channels) * self.chunks)
             for group in even_parts(0, self.blocks, count):
                 rows = (group[0] * BLOCK, min(group[1] * BLOCK, layer.rows))
                 box = ((0, 1), rows, (0, 1), channels)
@@ -155,11 +153,17 @@ class _GradientStatistics:
             f"its gate do not fit into the buffer ({program.scratch.words} words)"
         )
 
+    def _part_words(self, channels):
+        """Words of operands that a row of a part of the channels has."""
+        begin, end = channels or (0, self.layer.error.pitch)
+        return -(-(min(end, self.layer.error.pitch) - begin) // self.program.core.rows)
+
     def _rows(self, block, channels, what):
         """Sums of the blocks of rows: of g·g, of out·g, of out·out."""
         begin, end = channels or (0, self.layer.outputs)
-        size = min(end, self.layer.outputs) - begin
-        words = -(-size // self.program.core.rows)
+        # Behind the channels a part may have words of the pitch alone.
+        size = max(0, min(end, self.layer.outputs) - begin)
+        words = self._part_words(channels)
         shape = (1, self.blocks, 1, size)
         return View.dense(block, shape, words, chunks=self.chunks,
                           first=what * self.blocks * words * self.chunks)  # fmt: skip

@@ -125,9 +125,11 @@ class StatisticsRule:
         squares = unit.sum(unit.multiply(deviation, deviation))
         variance = unit.multiply(self._sum(unit, squares), reciprocal)
         sums, rejected = self._running(unit, statistics[:3], [_ONE, mean, variance])
+        if rejected:
+            return statistics, 1
         mean, variance = unit.divide(sums[1:], sums[0])
         root = unit.square_root(unit.add(variance, _SMALLEST_VARIANCE))
-        return _statistics(*sums, mean, unit.divide(_ONE, root)), rejected
+        return _statistics(*sums, mean, unit.divide(_ONE, root)), 0
 
     def observe_gradient(self, unit: VectorUnit, statistics, gradient, output):
         """New :data:`GRADIENT_STATISTICS` with a true gradient (n, O) and what was predicted."""
@@ -137,6 +139,8 @@ class StatisticsRule:
             total = self._sum(unit, row_sum(unit, unit.multiply(a, b)))
             new.append(unit.multiply(total, reciprocal))
         sums, rejected = self._running(unit, statistics[:4], new)
+        if rejected:
+            return statistics, 1
         weight, square, product, power = sums
         scale = unit.square_root(unit.add(unit.divide(square, weight), _SMALLEST_SQUARE))
         inverse = unit.divide(_ONE, scale)
@@ -144,17 +148,17 @@ class StatisticsRule:
         gate = np.where(positive(power), gate, _ZERO)
         gate = np.where(positive(gate) & (gate > _ONE), _ONE, gate)  # NaN has larger bits
         gate = np.where(positive(gate), gate, _ZERO)
-        return _statistics(*sums, scale, inverse, gate, unit.multiply(gate, scale)), rejected
+        return _statistics(*sums, scale, inverse, gate, unit.multiply(gate, scale)), 0
 
     def _sum(self, unit, values):
         return channel_sum(unit, self.fmt, values, self.rows)
 
     def _running(self, unit, old, new):
-        """Running sums, and 1 where the guard keeps the old ones, else 0."""
+        """Running sums, and whether the guard keeps the old ones."""
         new = _statistics(*new)
         if self.guard and not np.isfinite(decode(FLOAT32, new)).all():
-            return old, 1
-        return unit.add(unit.multiply(old, self._old), unit.multiply(new, self._new)), 0
+            return old, True
+        return unit.add(unit.multiply(old, self._old), unit.multiply(new, self._new)), False
 
 
 def _statistics(*values):
