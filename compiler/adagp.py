@@ -87,16 +87,12 @@ class AdaGPProgram:
         return {name: tensors[name].unpack(memory) for name in sorted(self.predictor.kept)}
 
     def gates(self, memory) -> dict[str, float]:
-        """Confidence in the prediction, between 0 and 1, by layer."""
-        row = GRADIENT_STATISTICS.index("gate")
-        return {
-            name: float(
-                self.loop.tensors[layer.gradient_statistics.name]
-                .unpack(memory)[0, 0, row, 0]
-                .view(np.float32)
-            )
-            for name, layer in self.predictor.layers.items()
-        }
+        """How far the prediction of each layer is trusted, from 0 to 1."""
+        row, found = GRADIENT_STATISTICS.index("gate"), {}
+        for name, layer in self.predictor.layers.items():
+            codes = self.first.tensors[layer.gradient_statistics.name].unpack(memory)
+            found[name] = float(codes.view(np.float32)[0, 0, row, 0])
+        return found
 
 
 def compile_adagp(

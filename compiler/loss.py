@@ -14,13 +14,22 @@ __all__ = ["loss_commands"]
 
 
 def loss_commands(
-    program: CoreProgram, x: Tensor, targets: Tensor, gradient: Tensor, value: Tensor, *, kind
+    program: CoreProgram,
+    x: Tensor,
+    targets: Tensor,
+    gradient: Tensor,
+    value: Tensor,
+    *,
+    kind,
+    beside=None,
+    tensors=None,
 ):
     """Commands that read outputs ``x`` (N, H, W, C) and ``targets`` and write ``gradient`` and
     ``value`` (docs/loss.md), as many images at a time as fit.
 
     ``kind`` is "cross_entropy" with labels (N, 1, 1, 1), or "mean_squared_error" with float32
-    targets like ``x``.
+    targets like ``x``. ``beside(program, tensors)`` emits commands that have nothing to do with it:
+    they are executed while the engine works, since the stores that wait for it come behind them.
     """
     images, height, width, channels = x.shape
     squared = kind == "mean_squared_error"
@@ -57,13 +66,21 @@ def loss_commands(
             writes=writes,
             core=program.core.index,
         )
+        if part[1] < images or beside is None:
+            store(part, out, result)
+            return
+        for block in (out, result):
+            block.users += 1
+        late.append((part, out, result))
+
+    def store(part, out, result):
         program.store(gradient, (*box(gradient, part), (0, gradient.pitch)), result)
         program.scratch.drop([result])
         if part[1] == images:
             program.store(value, ((0, 1), (0, 1), (0, 1), (0, value.pitch)), out)
             program.scratch.drop([out])
 
-    jobs = []
+    jobs, late = [], []
     for part in parts:
         size = (part[1] - part[0]) * height * width * program.words(gradient)
         needs = (
@@ -74,6 +91,12 @@ def loss_commands(
         )
         jobs.append(Job(needs, lambda *blocks, part=part: run(part, *blocks)))
     program.run(jobs)
+    if beside is not None:
+        beside(program, tensors)
+    for part, *blocks in late:
+        store(part, *blocks)
+        for block in blocks:
+            program.scratch.release(block)
 
 
 def _parts(program, x, targets, gradient, value):

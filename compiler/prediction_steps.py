@@ -2,7 +2,6 @@
 the predictor learns."""
 
 from dataclasses import replace
-from functools import partial
 from math import prod
 
 from .errors import CompileError
@@ -18,6 +17,8 @@ from .weight_gradient import weight_gradient
 
 __all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
 
+#: Times that an update goes through the weights.
+_UPDATE_PASSES = 6
 #: Kinds of layers whose weights are predicted.
 PREDICTABLE = ("convolution", "depthwise", "linear")
 
@@ -85,23 +86,36 @@ class PredictionSteps(TrainingSteps):
         cycles = 0  # of the main array so far
         for layer in layers:
             if layer.kind in PREDICTABLE:
-                self._late_updates(cycles)
+                self._late_updates(cycles, self._array_cycles(layer))
             self._forward(layer)
             if layer.kind in PREDICTABLE:
                 cycles += self._array_cycles(layer)
             if layer.name in self._predicted:
                 self._observe(layer, cycles)
-        if self._backpropagate or self.head is not None:
-            self._add_loss()
-        # What is left is shared out; the main core waits for the loss first.
-        for _, update_layer in self._late[::2]:
-            update_layer(predictor=True)
         if self._backpropagate:
+            self._add_loss()
             self._backward(layers)
-        elif self.head is not None:
-            self._exact_head(self.layers[self.head])
-        for _, update_layer in self._late[1::2]:
-            update_layer()
+        else:
+            self._end_of_prediction()
+
+    def _end_of_prediction(self):
+        """The updates that are left, most of them beside the loss; the head's."""
+        late = [own for _, own in self._late]
+        beside = late[:-1] if self.head is not None else []
+        for own in late[len(beside) :]:
+            self._predicted_update(own, predictor=True)
+        if self.head is None:
+            return
+        updates = [self._update(own) for own in beside]
+
+        def run(program, tensors):
+            for update_layer, _, _ in updates:
+                update_layer(program, tensors)
+
+        reads, writes = ([t.name for _, *parts in updates for t in parts[i]] for i in (0, 1))
+        options = {"beside": run, "named": {"tensors": dict}} if updates else {}
+        self._add_loss(reads=reads, writes=writes, **options)
+        self._exact_head(self.layers[self.head])
 
     @property
     def kept(self):
@@ -140,27 +154,33 @@ class PredictionSteps(TrainingSteps):
         )  # fmt: skip
         if not self._backpropagate:
             self._predict(own)
-            ready = cycles + self._prediction_cycles(layer, own)
-            self._late.append((ready, partial(self._predicted_update, layer, own)))
             if not self.config.has_predictor_core:
-                self._late_updates(ready)
+                self._predicted_update(own, predictor=True)
+                return
+            self._late.append((cycles + self._prediction_cycles(layer, own), own))
 
-    def _late_updates(self, cycles):
-        """Updates of the layers whose prediction is there after ``cycles`` of products.
+    def _late_updates(self, cycles, product):
+        """Updates of the layers whose prediction is there after ``cycles`` of products, and which
+        take no longer than the next ``product``.
 
         Where the predictor has a core of its own they are work of the main core. Commands of a core
         are executed in order, so one that came too early would keep those behind it waiting.
         """
         while self._late and self._late[0][0] <= cycles:
-            self._late.pop(0)[1]()
+            own = self._late[0][1]
+            words = own.rows * -(-own.outputs // self.core.rows)
+            if _UPDATE_PASSES * words * self.core.groups_per_word > product:
+                return
+            self._predicted_update(own)
+            self._late.pop(0)
 
     def _array_cycles(self, layer):
         """Vectors that enter the main array for a product forward."""
         core, weights = self.core, self.parameters[f"{layer.name}.weight"]
         height, width, inputs, outputs = weights.shape
-        pixels = self.images * prod(self.tensors[self.maps[layer.name]].shape[1:3])
+        _, rows, columns = layer.shape
         tiles = -(-inputs // core.rows) * -(-outputs // core.columns)
-        return pixels * height * width * tiles
+        return self.images * rows * columns * height * width * tiles
 
     def _prediction_cycles(self, layer, own):
         """About how long the predictor takes for a layer."""
@@ -180,13 +200,13 @@ class PredictionSteps(TrainingSteps):
     def _part(self, own):
         return lambda tensors: self.predictor.part(tensors, own.rows)
 
-    def _predicted_update(self, layer, own, *, predictor=False):
-        """The layer's update by the prediction times scale and gate, perhaps on the predictor's
-        core."""
-        parameter = self.parameters[f"{layer.name}.weight"]
+    def _update(self, own):
+        """A layer's update by the prediction times scale and gate: a function of program and
+        tensors, and the tensors that it reads and writes."""
+        parameter = self.parameters[f"{own.name}.weight"]
         changed = [t for role, t in parameter.tensors.items() if role != "gradient"]
 
-        def run(program, tensors, **registers):
+        def run(program, tensors):
             kernel = replace(
                 tensors[own.prediction.name],
                 name=f"{own.prediction.name} as weights",
@@ -195,13 +215,16 @@ class PredictionSteps(TrainingSteps):
             placed = parameter.placed_as({**tensors, parameter.tensors["gradient"].name: kernel})
             state = tensors[own.gradient_statistics.name]
             factor = state, GRADIENT_STATISTICS.index("factor")
-            update(program, placed, factor=factor, **registers)
+            update(program, placed, factor=factor, **self._registers(COEFFICIENTS[:3]))
 
+        return run, [own.prediction, own.gradient_statistics, *changed], changed
+
+    def _predicted_update(self, own, *, predictor=False):
+        """That update as a step, perhaps on the predictor's core."""
+        run, reads, writes = self._update(own)
         self._predictor_step(
-            layer, "predicted update", run, dict,
-            reads=[own.prediction, own.gradient_statistics, *changed], writes=changed,
-            predictor=predictor or not self.config.has_predictor_core,
-            **self._registers(COEFFICIENTS[:3]),
+            self.layers[own.name], "predicted update", run, dict,
+            reads=reads, writes=writes, predictor=predictor,
         )  # fmt: skip
 
     @staticmethod

@@ -113,14 +113,14 @@ class BatchControl(wiring.Component):
         check, checking = Signal(range(4 + 2)), Signal()
         targets = Array([fields.bp_even, fields.bp_odd, fields.gp_even, fields.gp_odd])
         wanted = Cat(self.batches_done[0], schedule.phase == PhaseCode.GP)
-        place, inside = Signal(33), Signal()
+        place, inside = Signal(32), Signal()
+        # In front of the program it is large: a program that the fetch has begun ends in 32 bits.
         m.d.comb += place.eq(self.target - self.program_address)
         m.d.sync += [
             self.target.eq(targets[Mux(checking, check[:2], wanted)]),
             inside.eq(
                 ~self.target[:_OFFSET_BITS].any()
-                & ~place[-1]
-                & (place[_OFFSET_BITS:-1] < self.program_size[_OFFSET_BITS:])
+                & (place[_OFFSET_BITS:] < self.program_size[_OFFSET_BITS:])
             ),
         ]
 

@@ -34,6 +34,7 @@ METRICS = {
     "asic_power_total": ("mW", "power of logic and SRAM"),
     "xc7_lut": ("LUT", "Xilinx 7-series look-up tables"),
     "xc7_ff": ("FF", "Xilinx 7-series flip-flops"),
+    "xc7_ram": ("RAMB36", "Xilinx 7-series block RAM, two RAMB18 counted as one RAMB36"),
     "ecp5_lut4eq": ("LUT4", "ECP5 look-up tables, carry cells counted as two"),
 }
 
@@ -56,6 +57,11 @@ def metric(design: dict, name: str) -> float | None:
         memory = _get(design, "asic", "memory_power_mw") or {}
         parts = (metric(design, "asic_power"), memory.get("dynamic"), memory.get("leakage"))
         return None if None in parts else sum(parts)
+    if name == "xc7_ram":
+        whole, halves = (
+            _get(design, "xc7", "resources", kind, "used") for kind in ("RAMB36", "RAMB18")
+        )
+        return None if whole is None else whole + (halves or 0) / 2
     device, resource = {
         "xc7_lut": ("xc7", "LUT"),
         "xc7_ff": ("xc7", "FF"),

@@ -57,6 +57,7 @@ def overheads(analysis: dict) -> list[str]:
         ("asic_total", "standard cells and SRAM"),
         ("xc7_lut", "7-series LUT"),
         ("xc7_ff", "7-series FF"),
+        ("xc7_ram", "7-series block RAM"),
         ("ecp5_lut4eq", "ECP5 LUT4 + 2 CCU2C"),
         ("asic_power", "power, logic"),
         ("asic_power_total", "power, logic and SRAM"),
@@ -74,8 +75,9 @@ def overheads(analysis: dict) -> list[str]:
             verdicts.append(f"`{variant}` {percent(ours)}, {word} the paper's +{known[variant]} %")
     if verdicts:
         lines += [
-            f"Logic in standard cells: {'; '.join(verdicts)}. The paper's designs train; these do "
-            "not yet (see Scope), so like is not compared with like.",
+            f"Logic in standard cells: {'; '.join(verdicts)}. The paper's designs predict "
+            "gradients with circuits, these with programs (see Scope): like is not compared with "
+            "like.",
             "",
         ]
     return lines
@@ -169,7 +171,7 @@ def predictor_array(analysis: dict) -> list[str]:
     return lines
 
 
-def per_mac(analysis: dict) -> list[str]:
+def per_mac(designs: dict, analysis: dict) -> list[str]:
     """Look-up tables for each multiply-accumulate unit, over whole arrays."""
     lines = ["## Look-up tables per multiply-accumulate, ECP5", ""]
     rows = []
@@ -192,6 +194,15 @@ def per_mac(analysis: dict) -> list[str]:
         *lines,
         *table(headings, rows),
         "LUT4-equivalents: LUT4 + 2 CCU2C. Array: columns and what feeds them, of all cores. "
-        "Multipliers beyond the device's MULT18X18D are made of look-up tables and counted.",
+        "Multipliers beyond the device's MULT18X18D are made of look-up tables and counted. "
+        "Measured again, without the cache:",
+        "",
+        "```console",
+        *(
+            f"{designs[variant]['ecp5']['command']} --refresh"
+            for variant, value in analysis["luts_per_mac"].items()
+            if value
+        ),
+        "```",
         "",
     ]

@@ -19,11 +19,12 @@ __all__ = ["analyse", "document", "variants_of"]
 
 #: What the measured hardware does not do yet: overheads read without this would flatter it.
 SCOPE = (
-    "The accelerators measured here run networks forward and train them by backpropagation. What "
-    "gradient prediction adds – the reorganizer, the confidence gate, the phase controller – is "
-    "not in them yet, so `low` is `baseline` by another name and `efficient` adds a memory with "
-    "its ports. `max` has its second core. Overheads that are close to zero say that, and nothing "
-    "about gradient prediction."
+    "Gradient prediction adds no circuit to the accelerators measured here: reorganised maps, the "
+    "predictor's layers, its updates and the confidence gate are commands for the engines that "
+    "backpropagation has anyway. So `low` is `baseline` with another number in an identification "
+    "register, `efficient` adds a memory with its ports and `max` a memory and a second core. An "
+    "overhead close to zero says that, not that prediction costs no time: it takes cycles of "
+    "these engines, which the paper's designs spend circuits on."
 )
 
 _EQUAL = ("asic_logic", "asic_total", "xc7_lut", "asic_power", "asic_power_total")
@@ -88,7 +89,7 @@ def document(report: dict, plots: list[tuple[str, str]]) -> str:
         *_plot(plots, "area_xc7.png"),
         *ecp5(designs),
         *_plot(plots, "fmax.png"),
-        *per_mac(analysis),
+        *per_mac(designs, analysis),
         *standard_cells(designs),
         *_plot(plots, "power.png"),
         *memories(designs),

@@ -166,7 +166,7 @@ def _overhead(axes, _designs, analysis):
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xticks(range(len(variants)), variants)
     axes.set_ylabel("logic area over baseline / %")
-    axes.set_title("Area over the baseline, memories apart (ours: inference only so far)")
+    axes.set_title("Logic over the baseline, memories apart")
     axes.legend(frameon=False, loc="upper left")
     return "Area of the logic over that of the baseline, beside the paper's overheads."
 

@@ -73,6 +73,28 @@ def _parser():
     _add_settings(bench)
     bench.add_argument("--seed", type=int, default=1)
     bench.add_argument("--json", metavar="FILE", help="write everything to this file as well")
+
+    cycles = commands.add_parser(
+        "cycles",
+        help="cycles of ADA-GP by layer, phase and variant",
+        description="Run a batch of backpropagation and one of Phase GP of a VGG-like network on "
+        "every variant; print cycles of every layer from the RTL, what the predictor adds, the "
+        "speed-up over baseline for the paper's schedule (A: 90 epochs, 10 of them warm-up) and a "
+        "steady 1:1 (B), and memory traffic. Everything is compared with golden.",
+    )
+    cycles.add_argument(
+        "--preset", action="append", metavar="PRESET", help="may be repeated (default: paper, tiny)"
+    )
+    cycles.add_argument(
+        "--images", type=int, help="in a batch (default: 32 for the paper's size, else 8)"
+    )
+    cycles.add_argument("--size", type=int, default=16, help="of the images (default: 16)")
+    cycles.add_argument("--seed", type=int, default=1)
+    cycles.add_argument(
+        "--output", default="build/cycles", metavar="DIR",
+        help="for cycles.json and cycles.png (default: build/cycles)",
+    )  # fmt: skip
+    _add_settings(cycles)
     return parser
 
 
@@ -88,6 +110,10 @@ def main(arguments=None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(soft_wrap=False)
     try:
+        if options.command == "cycles":
+            from verif import cycles_report
+
+            return cycles_report.main(options, _cycle_settings(options), console)
         settings = _settings(options)
         if options.command == "bench":
             from verif import bench
@@ -97,6 +123,18 @@ def main(arguments=None) -> int:
     except (ConfigError, ValueError, OSError) as error:
         print(f"verif: {error}", file=sys.stderr)
         return 2
+
+
+def _cycle_settings(options):
+    """The fields that ``--set`` gives, checked with each preset."""
+    if options.images is not None and options.images < 1:
+        raise ValueError(f"--images must be at least 1, not {options.images}")
+    if options.size < 8 or options.size % 8:
+        raise ValueError(f"--size must be a multiple of 8, not {options.size}")
+    names = [setting.partition("=")[0] for setting in options.settings]
+    for preset in options.preset or ["paper", "tiny"]:
+        config = select_config(variant="max", preset=preset, settings=options.settings)
+    return {name: getattr(config, name) for name in names}
 
 
 def _settings(options):

@@ -7,7 +7,7 @@ from hw.commands import COMMAND_BYTES, Opcode, encode
 from hw.config import AdaGPConfig
 from verif.faulty_programs import dma
 
-__all__ = ["PARTS", "BatchProgram"]
+__all__ = ["PARTS", "BatchProgram", "part_of"]
 
 #: The parts, as BATCH names them.
 PARTS = ("bp_even", "bp_odd", "gp_even", "gp_odd")

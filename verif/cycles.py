@@ -5,9 +5,7 @@ backpropagation on ``baseline``, all compared with golden. What a layer takes is
 memory: the cycle in which the last beat of each tensor was written ends the step that writes it.
 """
 
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,18 +14,21 @@ from torch import nn
 from golden.adagp_schedule import Phase, ScheduleConfig, Stage
 from golden.optimizer import SGD
 from hw.config import make_config
-from verif import accelerator
 from verif.adagp_run import AdaGPRun
-from verif.record import BASE
-from verif.training_run import Batch, TrainingRun
+from verif.training_result import Batch
+from verif.training_run import TrainingRun
 
-__all__ = ["BatchCycles", "Segment", "VggLike", "measure", "speed_ups", "traffic"]
+__all__ = [
+    "BatchCycles", "Segment", "VggLike", "exposed", "hidden", "measure", "speed_ups", "traffic",
+]  # fmt: skip
 
 #: Schedules of section 6: 90 epochs as the paper trains, 10 of them warm-up; and a steady 1:1.
 EPOCHS, EPOCH_BATCHES = 90, 60
 STEADY = ScheduleConfig(warm_up=0, ladder=(Stage(gp=1, bp=1, epochs=None),))
 
 PRODUCTS = ("convolution", "depthwise", "linear")
+#: Cycles until the memory answers.
+LATENCY = 30
 
 
 class VggLike(nn.Module):
@@ -133,34 +134,16 @@ def measure(variant, preset, *, images, seed=1, model=None, input_shape=(3, 16, 
         )
         for phase in phases
     ]
-    options = {"reuse": False}
-    training = (TrainingRun if plain else AdaGPRun)(model, config, input_shape, batches, **options)
+    kind = TrainingRun if plain else AdaGPRun
+    training = kind(model, config, input_shape, batches, reuse=False)
     programs = [training.program_of(batch) for batch in batches]
-    image = training.image()
-    runs = [
-        accelerator.Run(
-            image=None if number else image,
-            program=program.program,
-            program_size=len(program.commands),
-            changes=tuple(training.changes(batch)),
-            registers=training.registers(batch),
-        )
-        for number, (batch, program) in enumerate(zip(batches, programs, strict=True))
-    ]
-    simulator = accelerator.build(config, memory_bytes=BASE + len(image))
-    with tempfile.TemporaryDirectory() as place:
-        outcomes, _ = accelerator.run(
-            simulator, runs, seed=seed, latency=30, directory=Path(place) / "run"
-        )
+    outcomes = training.outcomes(seed=seed, latency=LATENCY)
     results = []
     for number, (phase, program, outcome) in enumerate(
         zip(phases, programs, outcomes, strict=True)
     ):
-        record = outcome.record
-        if record.error or not record.done:
-            raise RuntimeError(f"{variant}: batch {number} ended with {record.code}")
         differences, _ = training.compare(number, outcome.memory)
-        counters = record.counters
+        counters = outcome.record.counters
         results.append(
             BatchCycles(
                 variant=variant,
@@ -209,15 +192,42 @@ def segments(config, program, outcome):
 
 
 def _end(config, program, outcome, step):
-    """Cycle in which the last of a step's results was written."""
+    """Cycle in which the last of a step's results was written; those that several layers write say
+    nothing."""
     beat, last = config.beat_bytes, 0
     for name in step.writes:
         tensor = program.tensors.get(name)
-        if tensor is not None:
+        if tensor is not None and not name.startswith("predictor."):
             first = tensor.offset // beat
             part = outcome.written[first : -(-(tensor.offset + tensor.size) // beat)]
             last = max(last, int(part.max(initial=0)))
     return last
+
+
+def exposed(batches, batch):
+    """{(layer, direction): cycles} that ``batch`` takes beyond ``baseline``, which has no
+    predictor; ("behind", "") is what comes when the last layer is done."""
+    plain = next(b for b in batches if b.variant == "baseline")
+    known = {(s.layer, s.direction): s.cycles for s in plain.segments}
+    found = {(s.layer, s.direction): s.cycles - known[s.layer, s.direction]
+             for s in batch.segments}  # fmt: skip
+    found["behind", ""] = batch.cycles - max(segment.end for segment in batch.segments)
+    return found
+
+
+def hidden(batches):
+    """{(layer, direction): share} of the predictor's cycles in Phase GP that ``max`` hides, of
+    those that ``efficient`` shows; of layers that take longer than their predictor."""
+    parts = {b.variant: b for b in batches if b.part == "gp"}
+    if not {"efficient", "max"} <= set(parts):
+        return {}
+    shown, left = (exposed(batches, parts[name]) for name in ("efficient", "max"))
+    plain = next(b for b in batches if b.variant == "baseline")
+    return {
+        (s.layer, s.direction): 1 - max(0, left[s.layer, s.direction]) / shown[s.layer, s.direction]
+        for s in plain.segments
+        if (s.layer, s.direction) in shown and 0 < shown[s.layer, s.direction] < s.cycles
+    }
 
 
 def speed_ups(batches):

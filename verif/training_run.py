@@ -223,9 +223,19 @@ class TrainingRun:
         run.batches, run.expected = self.batches[first:last], self.expected[first:last]
         return run
 
-    def simulate(self, *, seed=1, directory=None, memory=None, **options) -> TrainingResult:
-        """All batches on the RTL, without a reset in between; ``options`` go to
-        :func:`verif.accelerator.run`. It begins with ``memory``, by default :meth:`memory`."""
+    def simulate(self, **options) -> TrainingResult:
+        """All batches on the RTL, compared with golden; ``options`` are those of
+        :meth:`outcomes`."""
+        outcomes = self.outcomes(**options)
+        counts = [f"CORE{core.index}_VECTOR_REJECTED" for core in self.config.cores]
+        rejected = [sum(outcome.record.counters[c] for c in counts) for outcome in outcomes]
+        return self._result([outcome.memory for outcome in outcomes], rejected, outcomes)
+
+    def outcomes(self, *, seed=1, directory=None, memory=None, **options) -> list:
+        """All batches on the RTL, without a reset in between: :class:`verif.accelerator.Outcome` s.
+
+        ``options`` go to :func:`verif.accelerator.run`. It begins with ``memory``, by default
+        :meth:`memory`."""
         image, runs = bytes(self.memory() if memory is None else memory), []
         for number, batch in enumerate(self.batches):
             program = self.program_of(batch)
@@ -250,9 +260,7 @@ class TrainingRun:
                     f"batch {number} ended with {record.code} of {record.unit} at "
                     f"{record.address:#x}"
                 )
-        counts = [f"CORE{core.index}_VECTOR_REJECTED" for core in self.config.cores]
-        rejected = [sum(outcome.record.counters[c] for c in counts) for outcome in outcomes]
-        return self._result([outcome.memory for outcome in outcomes], rejected, outcomes)
+        return outcomes
 
     def _result(self, dumps, rejected, outcomes=()):
         differences, compared, losses = [], 0, []

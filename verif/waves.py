@@ -13,6 +13,7 @@ _ACCELERATOR = "accelerator"
 #: Group -> regular expressions on paths below the accelerator; ``{core}`` is a core's instance.
 _GROUPS = {
     "Run": [r"sequencer\.(start|finish|clear|stop|begin)", r"sequencer\.error__\w+"],
+    "Batches": [r"batches\.(offered|drained|waiting|jump|batch|phase|epoch|epoch_batch)"],
     "Commands": [r"sequencer\.command__(valid|ready)", r"sequencer\.(address|empty|blocked)"],
 }
 _CORE_GROUPS = {

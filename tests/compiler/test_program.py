@@ -11,6 +11,7 @@ from torch import nn
 
 import compiler
 from compiler.__main__ import main
+from compiler.disassemble import disassemble
 from compiler.memory import Pool, Tensor, transfers
 from hw.commands import COMMAND_BYTES, Opcode, encode
 from hw.config import make_config
@@ -172,3 +173,12 @@ def test_regions_get_banks_of_their_own():
     assert pool.place([100, 512, 600]) == ([0, 512, 1024], True)
     assert pool.place([600, 600, 600]) == ([0, 600, 1200], False)
     assert pool.place([1024, 1024, 1]) is None
+
+
+def test_commands_of_the_sequencer_as_text():
+    places = {"bp_even": 0x40, "bp_odd": 0x80, "gp_even": 0x10000, "gp_odd": 0xFFFFFFC0}
+    commands = encode(Opcode.BATCH, first=1, **places) + encode(Opcode.HALT)
+    assert list(disassemble(commands)) == [
+        "     0 -     BATCH first=1 bp_even=0x40 bp_odd=0x80 gp_even=0x10000 gp_odd=0xffffffc0",
+        "     1 -     HALT",
+    ]

@@ -54,6 +54,7 @@ class Machine:
     work : chances per cycle that the oldest LOAD in the queue finishes
     ready_after : cycles that the host takes to give inputs to a batch; None: all are there
     refused : number of the command whose read fails, or None
+    stuck : number of the LOAD that never finishes, or None
     """
 
     latency: int = 3
@@ -61,6 +62,7 @@ class Machine:
     ready_after: int | None = None
     seed: int = 1
     refused: int | None = None
+    stuck: int | None = None
 
     def simulate(self, process):
         self.dut = Control(CONFIG)
@@ -131,11 +133,13 @@ class Machine:
                 _, values = decode(bits.to_bytes(COMMAND_BYTES, "little"))
                 self.taken.append(values["dram_address"])
                 chunks, queued = [], queued + 1
-            elif queued and self.rng.random() < self.work:
+            elif queued and self.rng.random() < self.work and self.stuck not in self.taken:
                 queued -= 1
             everything = (1 << len(dut.queues)) - 1
             ctx.set(dut.empty, everything if not queued and not chunks else 0)
-            ctx.set(dut.blocked, 0 if queued else everything)
+            ctx.set(dut.blocked, 0 if queued and self.stuck not in self.taken else everything)
+            if ctx.get(dut.batches.offered):
+                assert ctx.get(dut.fetch.stop), "the fetch may ask for what lies behind BATCH"
             if ctx.get(dut.batches.waiting):
                 self.waits += 1
                 idle += 1
@@ -294,6 +298,29 @@ def test_every_target_is_checked(part):
             machine.check(loop, bodies)
 
     Machine().simulate(process)
+
+
+def test_a_batch_that_never_ends():
+    """A deadlock in front of a BATCH: the batch does not count, also when the queues are empty
+    because the run ends."""
+
+    async def process(machine):
+        loop = BatchLoop(schedule=SCHEDULE, batches=24, epoch_batches=5)
+        stream, bodies = program_of(random.Random(7), least=1)
+        numbers = [part_of(phase, n) for n, phase in enumerate(loop.phases())]
+        for part in PARTS:
+            machine.stuck = bodies[part][-1]
+            batch = stream.index(load(machine.stuck)) + 1
+            errors = await machine.run(stream, loop)
+            assert errors == [(ErrorCode.DEADLOCK, BASE + PROGRAM + COMMAND_BYTES * batch)]
+            done = numbers.index(part)
+            assert machine.register("batches_done") == done
+            assert len(machine.batch_at) == done
+            machine.stuck = None
+            assert await machine.run(stream, loop.after(done)) == []
+            machine.check(loop.after(done), bodies)
+
+    Machine(work=0.5).simulate(process)
 
 
 @pytest.mark.parametrize("latency", [1, 17])

@@ -149,16 +149,3 @@ def test_positions_at_their_limits():
     schedule = ScheduleConfig(warm_up=0, ladder=(Stage(gp=254, bp=1, epochs=None),))
     loop = BatchLoop(schedule=schedule, batches=0, epoch_batches=10)
     Walk(loop.registers()).simulate(process)
-
-
-def test_loops_that_the_registers_cannot_hold():
-    stages = tuple(Stage(gp=1) for _ in range(5))
-    common = {"batches": 1, "epoch_batches": 1}
-    with pytest.raises(ValueError, match="5 stages, at most 4"):
-        BatchLoop(schedule=ScheduleConfig(ladder=stages), **common)
-    with pytest.raises(ValueError, match="no convert_every"):
-        BatchLoop(schedule=ScheduleConfig(convert_every=2), **common)
-    with pytest.raises(ValueError, match="gp of stage 0 must be from 0 to 255, not 256"):
-        BatchLoop(schedule=ScheduleConfig(ladder=(Stage(gp=256),)), **common)
-    with pytest.raises(ValueError, match="epoch_batches must be from 1 to"):
-        BatchLoop(schedule=ScheduleConfig(), batches=1, epoch_batches=0)

@@ -56,6 +56,7 @@ def made_up(*, arrays, lut, area, power, memory, blocks, fits=True):
                 "MULT18X18D": {"used": 156, "available": 156},
             },
             "blocks": {block: {"LUT4EQ": 2 * value} for block, value in blocks.items()},
+            "command": "python -m synth fpga --device LFE5U-85F --no-route",
             "fmax_mhz": {"1": 50.0, "2": 56.5, "3": 53.0} if fits else {},
             "critical_path": {"from": "a.b", "to": "c.d", "block": "main array"},
         },
@@ -164,6 +165,12 @@ def test_overheads(designs):
     assert metric(designs["low"], "asic_total") is None
 
 
+def test_halves_of_block_rams():
+    resources = {"RAMB36": {"used": 3}, "RAMB18": {"used": 3}}
+    assert metric({"xc7": {"resources": resources}}, "xc7_ram") == 4.5
+    assert metric({"xc7": {"resources": {}}}, "xc7_ram") is None
+
+
 def test_equal_baselines(designs):
     assert marginal_per_pe(designs, "asic_logic") == pytest.approx(5000)
     assert marginal_per_pe(designs, "xc7_lut") == 250
@@ -236,6 +243,8 @@ def test_document(designs, tmp_path):
     assert "| low | a.b → c.d | main array | 50.0 | 53.0 | 56.5 | 3 |" in text
     assert "Not available – net interconnect area: the library has none." in text
     assert "| baseline | global buffer * | 4 × 4096 × 192 | 384.0 | 2.000 |" in text
+    assert text.count("python -m synth fpga --device LFE5U-85F --no-route --refresh\n") == 4
+    assert "| 7-series block RAM | ±0.0 % | ±0.0 % | ±0.0 % |" in text
     assert "At 100 MHz while this runs: a made-up run." in text
     # 116 mW for 2000 cycles of 10 ns.
     assert "| baseline | 50.00 | 25.00 | 25.00 | 100.00 | 5.00 | 11.00 | 2 000 | 2.32 |" in text

@@ -10,7 +10,7 @@ from hw.config import make_config
 from hw.registers import PhaseCode
 from verif import accelerator
 from verif.batch_loop import PHASES, BatchLoop
-from verif.batch_programs import BatchProgram
+from verif.batch_programs import BatchProgram, part_of
 from verif.interpreter import FunctionalError, interpret
 
 CONFIG = make_config(variant="max", preset="tiny")
@@ -109,6 +109,35 @@ def test_interpreter_needs_a_loop():
 @pytest.fixture(scope="module")
 def simulator():
     return accelerator.build(CONFIG)
+
+
+def test_parts_of_the_window(simulator, seed):
+    """Only what is asked for is kept of a batch; a batch that fails leaves nothing."""
+    parts = ((PROGRAM.trace, 8 * PROGRAM.word), (PROGRAM.input(1), PROGRAM.word))
+    good = PROGRAM.commands()
+    bad = PROGRAM.commands(parts={"gp_odd": [bytes(64)]})
+    common = {"program": PROGRAM.program, "program_size": len(good), "parts": parts, "loop": LOOP}
+    batches = tuple(PROGRAM.changes(number) for number in range(LOOP.batches))
+    with pytest.raises(ValueError, match="changes for 23 batches"):
+        accelerator.run(
+            simulator, [accelerator.Run(image=b"", batches=batches[1:], **common)], seed=seed
+        )
+    # The bad program is shorter; zeros lie behind it.
+    runs = [
+        accelerator.Run(image=PROGRAM.image(commands), batches=batches, **common)
+        for commands in (bad + bytes(len(good) - len(bad)), good)
+    ]
+    (failed, whole), _ = accelerator.run(simulator, runs, seed=seed)
+    done = [part_of(phase, n) for n, phase in enumerate(LOOP.phases())].index("gp_odd")
+    assert (failed.record.code, len(failed.batches)) == ("UNDEFINED_COMMAND", done)
+    assert whole.record.done and len(whole.batches) == LOOP.batches
+    for outcome, commands in ((failed, bad), (whole, good)):
+        expected = expected_windows(LOOP, bytearray(PROGRAM.image(commands)))
+        for number, batch in enumerate(outcome.batches):
+            assert set(batch.parts) == {offset for offset, _ in parts}
+            for offset, size in parts:
+                wanted = expected[number][offset : offset + size]
+                compare(batch.parts[offset], wanted, f"batch {number}, from {offset:#x}")
 
 
 @pytest.mark.parametrize("stalls", [0.0, 0.4])
