@@ -110,12 +110,14 @@ class _GradientStatistics:
 
     def write(self):
         program, layer = self.program, self.layer
-        # Sums of all channels, as three vectors of operands; they stay until the last job.
-        totals = Need(object(), 3 * self.words)
         parts, count = self._cut()
+        # Sums of all channels, as three vectors of operands, and those of the blocks of a part.
+        # They stay where they are until the last job.
+        totals = Need(object(), 3 * self.words)
+        most = max(self._part_words(channels) for channels in parts)
+        sums = Need(object(), 3 * self.blocks * most * self.chunks)
         jobs = []
         for channels in parts:
-            sums = Need(object(), 3 * self.blocks * self._part_words(channels) * self.chunks)
             for group in even_parts(0, self.blocks, count):
                 rows = (group[0] * BLOCK, min(group[1] * BLOCK, layer.rows))
                 box = ((0, 1), rows, (0, 1), channels)
@@ -126,6 +128,7 @@ class _GradientStatistics:
         count = len(GRADIENT_STATISTICS)
         needs = (
             totals,
+            sums,
             program.need(layer.gradient_statistics, (0, 1), (0, 1), (0, count)),
             program.need(self.ones, (0, 1), (0, 1), (0, 1)),
             Need(object(), Scalars.words(program, 5)),
@@ -195,9 +198,8 @@ class _GradientStatistics:
                 self.vector.copy(o, rows)
             else:
                 self.vector.sum(o, rows)
-        self.program.scratch.drop([sums])
 
-    def _finish(self, totals, state_block, ones, room):
+    def _finish(self, totals, sums, state_block, ones, room):
         program, vector, layer = self.program, self.vector, self.layer
         state = Scalars.stored(program, state_block, layer.gradient_statistics)
         new = Scalars(program, room, 4)
@@ -229,4 +231,4 @@ class _GradientStatistics:
         box = ((0, 1), (0, 1), (0, len(GRADIENT_STATISTICS)))
         program.store(layer.gradient_statistics, (*box, (0, layer.gradient_statistics.pitch)),
                       state_block)  # fmt: skip
-        program.scratch.drop([totals, room])
+        program.scratch.drop([totals, sums, room])

@@ -62,14 +62,16 @@ class _Reorganize:
     def _cut(self):
         """Words per pixel, rows of the map, images that are in the buffer together."""
         program = self.program
-        extra = program.words(self.cells) - self.chunks * program.words(self.y)
+        # A last layer's map is float32 itself.
+        chunks = self.chunks if self.y.kind == "float32" else 1
+        extra = program.words(self.cells) - self.chunks * program.words(self.y) // chunks
         for words in channel_steps(program, self.y):
             wide = self.chunks * words
             fixed = self.height * self.pooled * wide + self.pooled**2 * (wide + extra)
             for lines in range(self.height, 0, -1):
                 pixels = lines * self.width
                 room = program.scratch.words - fixed - pixels * wide
-                most = min(room // 2, MOST_WORDS) // (pixels * words)
+                most = min(room // 2, MOST_WORDS) // (pixels * chunks * words)
                 if most >= 1 and pixels * wide <= MOST_WORDS:
                     return words, lines, min(most, self.images)
         raise CompileError(
@@ -79,9 +81,10 @@ class _Reorganize:
 
     def _view(self, block, box, shape):
         """Float32 sums of the channels of ``box``."""
-        channels = box[3] or (0, self.y.pitch)
-        size = min(channels[1], self.y.shape[3]) - channels[0]
-        words = -(-size // self.program.core.rows)
+        begin, end = box[3] or (0, self.y.pitch)
+        words = -(-(min(end, self.y.pitch) - begin) // self.program.core.rows)
+        # A part of the channels may be one of the pitch alone.
+        size = max(0, min(end, self.y.shape[3]) - begin)
         return View.dense(block, (*shape, size), words, chunks=self.chunks)
 
     def _add(self, box, last, rows, sums, maps):

@@ -13,16 +13,18 @@ from compiler.program import encode_commands
 from compiler.recorder import Recorder
 from golden.formats import format_by_name
 from hw.config import AdaGPConfig
+from verif.interpreter import interpret
 
 __all__ = ["LayerProgram"]
 
 
 @dataclass(kw_only=True, eq=False)
 class LayerProgram:
-    """Layers on core 0, their tensors and expected results; filled step by step.
+    """Layers on one core, their tensors and expected results; filled step by step.
 
     Members
     -------
+    core : its number
     coefficients : (8,) float32 bits, of the registers
     flags, rejected : what golden raises, and how many tiles its guard, which is on, rejects
     expected : codes by name of tensor
@@ -30,6 +32,7 @@ class LayerProgram:
     """
 
     config: AdaGPConfig
+    core: int = 0
     program_bytes: int = 1 << 18
     coefficients: np.ndarray = field(default_factory=lambda: np.zeros(8, np.uint32))
     flags: int = 0
@@ -43,6 +46,25 @@ class LayerProgram:
     def format(self):
         """Golden's operand format."""
         return format_by_name(self.config.operand_format)
+
+    def check_with_interpreter(self, where, seed):
+        """Run it in the functional model, in an order that ``seed`` chooses, with the guard on.
+
+        Raises
+        ------
+        AssertionError
+            for a wrong number, flag or count of rejected tiles, naming the first.
+        """
+        memory = bytearray(self.image)
+        result = interpret(
+            self.config, self.program, memory, seed=seed, unwritten=self.unwritten,
+            coefficients=self.coefficients, guard=True,
+        )  # fmt: skip
+        assert not result.semaphores, where
+        self.check(bytes(memory), where)
+        wrong = f"{where}: flags {result.flags:#06b}, expected {self.flags:#06b}"
+        assert result.flags == self.flags, wrong
+        assert sum(result.rejected) == self.rejected, where
 
     def map(self, name, shape, contents=None) -> Tensor:
         """A map of operands; ``contents`` are codes, which are there before the program starts."""
@@ -77,7 +99,7 @@ class LayerProgram:
     def commands(self):
         """The linked commands."""
         recorder = Recorder(self.config)
-        program = CoreProgram(self.config, self.config.cores[0], recorder)
+        program = CoreProgram(self.config, self.config.cores[self.core], recorder)
         for layer in self._layers:
             layer(program)
         return recorder.link()

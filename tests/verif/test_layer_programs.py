@@ -12,7 +12,6 @@ from golden import vector_command as golden
 from hw import vector_command
 from hw.config import make_config
 from verif import accelerator
-from verif.interpreter import interpret
 from verif.layer_cases import CASES
 from verif.layer_programs import LayerProgram
 from verif.record import BASE
@@ -36,26 +35,12 @@ def config_of(array, **options):
     return make_config(**{"variant": "baseline", "preset": "tiny"} | ARRAYS[array] | options)
 
 
-def run(case, where, seed):
-    memory = bytearray(case.image)
-    result = interpret(
-        case.config, case.program, memory, seed=seed, unwritten=case.unwritten,
-        coefficients=case.coefficients, guard=True,
-    )  # fmt: skip
-    assert not result.semaphores, where
-    case.check(bytes(memory), where)
-    assert result.flags == case.flags, (
-        f"{where}: flags {result.flags:#06b}, expected {case.flags:#06b}"
-    )
-    assert sum(result.rejected) == case.rejected, where
-
-
 @pytest.mark.parametrize("array", ARRAYS)
 @pytest.mark.parametrize("name", CASES)
 def test_interpreter(name, array, rng, seed):
     config = config_of(array)
     for shape in SHAPES:
-        run(CASES[name](rng, config, shape), f"{name}, {shape}", seed)
+        CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
 
 
 @pytest.mark.parametrize("array", SMALL)
@@ -63,7 +48,7 @@ def test_interpreter(name, array, rng, seed):
 def test_maps_larger_than_the_buffer(name, array, rng, seed):
     config = config_of(array, buffer_bank_depth=64)
     for shape in ((3, 7, 6, 7), (2, 5, 7, 13)):
-        run(CASES[name](rng, config, shape), f"{name}, {shape}", seed)
+        CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
 
 
 @pytest.mark.parametrize("array", SMALL)
@@ -78,7 +63,7 @@ def test_maps_larger_than_the_buffer(name, array, rng, seed):
 def test_images_one_after_the_other(name, depth, shape, array, rng, seed):
     """A word of all images does not fit: every pass loads them again."""
     config = config_of(array, buffer_bank_depth=depth)
-    run(CASES[name](rng, config, shape), f"{name}, {shape}", seed)
+    CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
 
 
 def test_codes_are_those_of_the_hardware():
@@ -114,7 +99,7 @@ def test_the_comparison_can_fail(rng, seed):
     case = CASES["elements"](rng, config_of("tiny"), (1, 2, 2, 3))
     case.expected["total"] = case.expected["total"] ^ np.uint8(1)
     with pytest.raises(AssertionError, match=r"total\(0, 0, 0, 0\) is 0x"):
-        run(case, "elements", seed)
+        case.check_with_interpreter("elements", seed)
 
 
 def test_what_does_not_fit():
