@@ -21,6 +21,7 @@ from .normalization import batch_norm, batch_norm_backward
 from .optimizer import update
 from .parameters import channel_pitch, stored_parameters
 from .pooling import average_pool, average_pool_backward, max_pool, max_pool_backward
+from .scratch import NoRoom
 from .view import Coefficient
 from .weight_gradient import weight_gradient
 
@@ -135,7 +136,10 @@ class TrainingSteps:
 
         def write(program, tensors):
             more = {key: _resolve(name, tensors) for key, name in (named or {}).items()}
-            function(program, *(_resolve(name, tensors) for name in names), **options, **more)
+            try:
+                function(program, *(_resolve(name, tensors) for name in names), **options, **more)
+            except NoRoom as error:
+                raise CompileError(f"layer {layer} ({direction}): {error}") from error
 
         self.steps.append(
             Step(
