@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hw.commands import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, WEIGHTS_LOOPS, Opcode
 
-__all__ = ["Command", "Timeline", "bits", "estimate", "matmul_shape"]
+__all__ = ["Command", "Timeline", "bits", "estimate", "matmul_shape", "post_cycles"]
 
 #: Cycles from a request to its first beat, and for a command to take effect.
 MEMORY_LATENCY_CYCLES = 40
@@ -47,6 +47,15 @@ def matmul_shape(fields):
     return _product(fields, MATMUL_LOOPS[3:]), _product(fields, MATMUL_LOOPS[:3])
 
 
+def post_cycles(fields, core):
+    """Cycles that a POST of maxima needs at least: for its reads, or for its groups of words."""
+    outputs, window = _product(fields, POST_LOOPS[3:]), _product(fields, POST_LOOPS[:2])
+    groups = fields["group_count"]
+    written = groups * (core.chunks_per_wide if fields["wide"] else 1)
+    steps = max(-(-groups // core.post_groups) * window, -(-written // core.post_groups))
+    return outputs * steps
+
+
 def _tile_cycles(fields, core):
     """Cycles in which a WEIGHTS brings a K tile."""
     words = core.columns
@@ -60,11 +69,7 @@ def _duration(command, config, core):
     """(cycles the queue is busy, further cycles until the signal)."""
     fields = command.fields
     if command.opcode is Opcode.POST:
-        results = _product(fields, POST_LOOPS[2:])
-        # A wide result leaves as several groups, one in each cycle.
-        groups = core.chunks_per_wide if fields["wide"] else 1
-        window = _product(fields, POST_LOOPS[:2])
-        return results * max(window, groups) + COMMAND_CYCLES, POST_LATENCY_CYCLES
+        return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
     if command.opcode is Opcode.HALT:
         return 0, 0
     run, count = fields["run_bytes"], fields["run_count"]
