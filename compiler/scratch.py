@@ -27,6 +27,10 @@ class Block:
     users: int = 1
     used: int = 0
 
+    def part(self, first, words):
+        """Some of its words as a block, for commands that touch no others."""
+        return Block(self.memory, self.address + first, words)
+
     def region(self, first=0, words=None):
         """The whole of it, or ``words`` from word ``first`` on."""
         begin = self.address + first
