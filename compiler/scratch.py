@@ -17,8 +17,8 @@ class NoRoom(CompileError):
 class Block:
     """Words [address, address + words) of a memory; ``key`` names contents that may be used again.
 
-    ``users`` counts those who need it; a block without users goes when room is wanted. A ``part``
-    belongs to a block that stays, and nobody gives it out or takes it back.
+    ``users`` counts those who need it; a block without users goes when room is wanted. A ``fixed``
+    one belongs to a block that stays, and nobody gives it out or takes it back.
     """
 
     memory: int
@@ -27,7 +27,11 @@ class Block:
     key: object = None
     users: int = 1
     used: int = 0
-    part: bool = False
+    fixed: bool = False
+
+    def part(self, first, words):
+        """Some of its words as a block, for commands that touch no others."""
+        return Block(self.memory, self.address + first, words)
 
     def region(self, first=0, words=None):
         """The whole of it, or ``words`` from word ``first`` on."""
@@ -94,7 +98,7 @@ class Scratch:
 
     def release(self, block):
         """One user less; without a key and users the block is gone."""
-        if block.part:
+        if block.fixed:
             return
         block.users -= 1
         self._time += 1
