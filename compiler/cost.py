@@ -117,7 +117,7 @@ def _duration(command, config, core):
         return fields["row_count"] * fields["row_length"] * LOSS_CYCLES, 0
     if command.opcode is Opcode.POST:
         return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
-    if command.opcode is Opcode.HALT:
+    if command.opcode in (Opcode.HALT, Opcode.BATCH):
         return 0, 0
     run, count = fields["run_bytes"], fields["run_count"]
     rows = run // fields["row_bytes"] * count
