@@ -73,11 +73,11 @@ class CoreProgram:
     # Transfers -------------------------------------------------------------------------------
 
     def keep(self, tensor, *, load=True):
-        """Keep all of ``tensor`` here; what is stored in it changes it here as well. Without
-        ``load`` it is there already: a program before has kept it, as its first block, too."""
+        """Keep all of ``tensor`` here; what is stored in it changes it here as well. Comes before
+        anything else. Without ``load`` it is there already: a program before has kept it, too."""
         whole = tuple((0, size) for size in tensor.shape[:3])
         need = self.need(tensor, *whole)
-        block = self._resident[tensor.name] = self.scratch.take(need.words)
+        block = self._resident[tensor.name] = self.scratch.reserve(need.words)
         if load:
             need.load(block)
 

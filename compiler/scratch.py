@@ -89,6 +89,15 @@ class Scratch:
             self._known[key] = block
         return block
 
+    def reserve(self, words):
+        """The first words as a block that stays; before any other is taken. There is that much
+        less room then."""
+        assert not self._blocks and words < self.words
+        block = Block(self.memory, self.base, words, fixed=True)
+        self.base += words
+        self.words -= words
+        return block
+
     def find(self, key):
         """The block with these contents, with one more user, or None."""
         block = self._known.get(key)
