@@ -120,7 +120,7 @@ class AdaGPConfig:
         4096, "words in each bank of the global buffer", minimum=16, maximum=1 << 20
     )
     predictor_memory_depth: int = _field(
-        8192, "words of the predictor memory (efficient, max)", minimum=16, maximum=1 << 20
+        32768, "words of the predictor memory (efficient, max)", minimum=16, maximum=1 << 20
     )
     axi_data_width: int = _field(
         256, "bits of the AXI4 data bus", minimum=32, maximum=512, choices=_AXI_DATA_WIDTHS
