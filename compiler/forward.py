@@ -11,12 +11,19 @@ from .map_tiles import cut_map
 __all__ = ["forward"]
 
 
-def forward(program: CoreProgram, layer: Convolution, *, relu=False):
+def forward(program: CoreProgram, layer: Convolution, *, relu=False, beside=None, tensors=None):
     """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
 
     Output tiles outermost, then column tiles; weights stay in the memory while there is room.
+    ``beside(program, tensors)`` emits commands that have nothing to do with it, in its middle, so
+    that they are executed beside it.
     """
-    _Forward(program, layer, relu).write()
+    jobs = _Forward(program, layer, relu).jobs()
+    half = len(jobs) // 2 if beside else len(jobs)
+    program.run(jobs[:half])
+    if beside:
+        beside(program, tensors)
+        program.run(jobs[half:])
 
 
 class _Forward:
@@ -27,7 +34,7 @@ class _Forward:
         self.x_words, self.y_words = program.words(layer.x), program.words(layer.y)
         self.whole = self._weights_need(0, whole=True).words * 4 <= program.scratch.words
 
-    def write(self):
+    def jobs(self):
         jobs = []
         for images, rows in self._cut():
             output = Need(object(), self._out_size(images, rows))
@@ -41,7 +48,7 @@ class _Forward:
                     needs.append(self._bias_need())
                 run = partial(self._tile, images, rows, tile)
                 jobs.append(Job(tuple(needs), run))
-        self.program.run(jobs)
+        return jobs
 
     def _cut(self):
         """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
