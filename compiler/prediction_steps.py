@@ -170,13 +170,13 @@ class PredictionSteps(TrainingSteps):
 
     def _ready(self, cycles, product):
         """Layers whose update fits beside the second half of a ``product`` that begins after
-        ``cycles`` of products: the prediction is there by then. They are late no longer.
+        ``cycles`` of products, when the prediction is there. They are late no longer.
 
         Where the predictor has a core of its own, updates are work of the main core. Commands of a
         core are executed in order, so one that came too early would keep those behind it waiting.
         """
         found, room = [], product / 2
-        while self._late and self._late[0][0] <= cycles + product / 2:
+        while self._late and self._late[0][0] <= cycles:
             own = self._late[0][1]
             words = own.rows * -(-own.outputs // self.core.rows)
             room -= _UPDATE_PASSES * words * self.core.groups_per_word
