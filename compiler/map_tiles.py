@@ -55,7 +55,7 @@ def cut_map(program, images, height, columns, *, size, weights, what, step=1, co
 
 
 def _tapered(parts, columns, step):
-    """``parts`` with a short tile cut off at both ends, of one image and whole ``step`` lines."""
+    """``parts`` with a short tile cut off at both ends, of whole images or ``step`` lines."""
     lines = max(1, _END_VECTORS // columns) * step
     first = parts[0]
     if first is not parts[-1]:
@@ -64,11 +64,14 @@ def _tapered(parts, columns, step):
 
 
 def _split(part, lines, *, last=False):
-    """``part`` in up to three, from its beginning or, ``last``, its end on: ``lines`` of an image,
-    the rest of it, other images."""
+    """``part`` in up to three, from its beginning or, ``last``, its end on: ``lines``, the rest of
+    their image, other images. It stays whole if it has less than twice as many lines."""
     (n0, n1), (h0, h1) = part
-    image, others = ((n1 - 1, n1), (n0, n1 - 1)) if last else ((n0, n0 + 1), (n0 + 1, n1))
-    result = [(others, (h0, h1))] if n1 - n0 > 1 else []
+    if (n1 - n0) * (h1 - h0) < 2 * lines:
+        return [part]
+    few = max(1, lines // (h1 - h0))
+    image, others = ((n1 - few, n1), (n0, n1 - few)) if last else ((n0, n0 + few), (n0 + few, n1))
+    result = [(others, (h0, h1))] if others[1] > others[0] else []
     if h1 - h0 < 2 * lines:
         return [(image, (h0, h1)), *result]
     # Cuts are where those of whole steps from the first line on are.

@@ -37,6 +37,10 @@ def test_the_first_and_the_last_tile_are_short():
         ((6, 7), (0, 16)), ((7, 8), (0, 12)), ((7, 8), (12, 16)),
     ]  # fmt: skip
     assert cut(1, 64, 40)[0] == ((0, 1), (0, 1))
+    # Images too small for a tile of their own.
+    images = [end - begin for (begin, end), _ in cut(1200, 1, 1)]
+    assert images == [64, 176, 240, 240, 240, 176, 64]
+    assert cut(8, 1, 1) == [((0, 8), (0, 1))]
     # The parts of a strided gradient begin with the first line of a phase.
     assert cut(8, 16, 8, step=2)[-1] == ((7, 8), (0, 16))
 
