@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
+from .column_tiles import ColumnTiles
 from .memory import Tensor
 
 __all__ = ["Convolution", "Phase", "clip"]
@@ -59,6 +60,15 @@ class Convolution:
     @property
     def output_map(self):
         return self.y.shape[1:3]
+
+    def output_tiles(self, core):
+        """:class:`ColumnTiles` of the output channels, forward and for the weight gradient; a row
+        of ``bias`` has the biases of each."""
+        return ColumnTiles.of(self.outputs, core, self.groups)
+
+    def input_tiles(self, core):
+        """The same of the input channels, for the input gradient."""
+        return ColumnTiles.of(self.inputs, core, self.groups)
 
     def input_blocks(self, begin, end, rows):
         """(first, last + 1) word of ``rows`` input channels with one of a group of outputs

@@ -73,11 +73,11 @@ class CoreProgram:
     # Transfers -------------------------------------------------------------------------------
 
     def keep(self, tensor, *, load=True):
-        """Keep all of ``tensor`` here; what is stored in it changes it here as well. Without
-        ``load`` it is there already: a program before has kept it, as its first block, too."""
+        """Keep all of ``tensor`` here; what is stored in it changes it here as well. Comes before
+        anything else. Without ``load`` it is there already: a program before has kept it, too."""
         whole = tuple((0, size) for size in tensor.shape[:3])
         need = self.need(tensor, *whole)
-        block = self._resident[tensor.name] = self.scratch.take(need.words)
+        block = self._resident[tensor.name] = self.scratch.reserve(need.words)
         if load:
             need.load(block)
 
@@ -106,7 +106,7 @@ class CoreProgram:
         if last - first + 1 != pixels:
             return None
         address = block.address + first * self.words(tensor)
-        return Block(block.memory, address, words, part=True)
+        return Block(block.memory, address, words, fixed=True)
 
     def result(self, tensor, *box, wide=False):
         """Room for the same box, which a job writes; ``wide`` as in :meth:`view`."""
@@ -273,26 +273,22 @@ class CoreProgram:
             core=self.core.index,
         )
 
-    def tile_channels(self, tile, channels):
-        """(begin, end) of the channels whose words hold those of a column tile."""
-        rows, columns = self.core.rows, self.core.columns
-        end = min((tile + 1) * columns, channels)
-        return tile * columns // rows * rows, -(-end // rows) * rows
+    def whole_words(self, channels):
+        """(begin, end) of the channels whose words hold ``channels``."""
+        (begin, end), rows = channels, self.core.rows
+        return begin // rows * rows, -(-end // rows) * rows
 
-    def column_place(self, tile, channels, pitch, *, wide):
-        """Fields of POST for a column tile of ``channels`` channels, stored with ``pitch``: where
-        its first group goes, and how many there are."""
+    def column_place(self, channels, end, *, wide):
+        """Fields of POST for a column tile with ``channels`` (begin, end) of a pixel, to be stored
+        up to channel ``end``, zeros behind its own: its first word, and the rest."""
         core = self.core
         chunks = core.chunks_per_wide if wide else 1
-        word, group = divmod(tile * core.groups_per_vector * chunks, core.groups_per_word)
-        groups = core.groups_per_vector
-        first = tile * core.columns
-        if first + core.columns >= channels:
-            groups = -(-(pitch - first) // core.post_lanes)
+        first = channels[0] // core.post_lanes
+        word, group = divmod(first * chunks, core.groups_per_word)
         return word, {
             "wide": int(wide),
-            "group_count": groups,
-            "channels": min(core.columns, channels - first),
+            "group_count": -(-end // core.post_lanes) - first,
+            "channels": channels[1] - channels[0],
             "out_group": group,
         }
 

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from hw.commands import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, WEIGHTS_LOOPS, Opcode
 from hw.vector_command import VECTOR_LOOPS, Operation, Source
 
-__all__ = ["Command", "Timeline", "bits", "duration", "estimate", "matmul_shape", "matmul_vectors"]
+__all__ = [
+    "Command", "Timeline", "bits", "duration", "estimate", "matmul_shape", "matmul_vectors",
+    "post_cycles",
+]  # fmt: skip
 
 #: Cycles from a request to its first beat, and for a command to take effect.
 MEMORY_LATENCY_CYCLES = 40
@@ -59,6 +62,15 @@ def matmul_vectors(fields, core):
     return tiles * vectors
 
 
+def post_cycles(fields, core):
+    """Cycles that a POST of maxima needs at least: for its reads, or for its groups of words."""
+    outputs, window = _product(fields, POST_LOOPS[3:]), _product(fields, POST_LOOPS[:2])
+    groups = fields["group_count"]
+    written = groups * (core.chunks_per_wide if fields["wide"] else 1)
+    steps = max(-(-groups // core.post_groups) * window, -(-written // core.post_groups))
+    return outputs * steps
+
+
 def _tile_cycles(fields, core):
     """Cycles in which a WEIGHTS brings a K tile."""
     words = core.columns
@@ -104,12 +116,8 @@ def _duration(command, config, core):
     if command.opcode is Opcode.LOSS:
         return fields["row_count"] * fields["row_length"] * LOSS_CYCLES, 0
     if command.opcode is Opcode.POST:
-        results = _product(fields, POST_LOOPS[2:])
-        # A wide result leaves as several groups, one in each cycle.
-        groups = core.chunks_per_wide if fields["wide"] else 1
-        window = _product(fields, POST_LOOPS[:2])
-        return results * max(window, groups) + COMMAND_CYCLES, POST_LATENCY_CYCLES
-    if command.opcode is Opcode.HALT:
+        return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
+    if command.opcode in (Opcode.HALT, Opcode.BATCH):
         return 0, 0
     run, count = fields["run_bytes"], fields["run_count"]
     rows = run // fields["row_bytes"] * count

@@ -105,27 +105,27 @@ class _WeightGradient:
         def fixed(words):
             return self.blocks * self.rows * (words * program.core.chunks_per_wide + more)
 
-        channels, pieces = image_parts(
-            program, layer.name, self.images, [layer.x, self.dw],
+        # An image is added up while the next one is loaded; more of them need not be there.
+        channels, _ = image_parts(
+            program, layer.name, min(self.images, 2), [layer.x, self.dw],
             size=lambda words: pixels * words, fixed=fixed,
         )  # fmt: skip
         jobs = []
         for part in channels:
             state = Need(object(), self.blocks * self.rows * program.words(self.dw, part))
-            for images in pieces:
-                maps = [program.need(t, *self._box(t, images, part)) for t in (layer.x, self.dy)]
-                run = partial(self._piece, part, images, images == pieces[-1])
-                first = images == pieces[0]
-                jobs.append(state_job(state, maps, (), run, first=first))
+            for n in range(self.images):
+                maps = [program.need(t, *self._box(t, n, part)) for t in (layer.x, self.dy)]
+                run = partial(self._image, part, n)
+                jobs.append(state_job(state, maps, (), run, first=n == 0))
         program.run(jobs)
 
-    def _box(self, tensor, images, channels):
-        return images, (0, tensor.shape[1]), (0, tensor.shape[2]), channels
+    def _box(self, tensor, n, channels):
+        return (n, n + 1), (0, tensor.shape[1]), (0, tensor.shape[2]), channels
 
-    def _piece(self, channels, images, last, state, x, dy):
+    def _image(self, channels, n, state, x, dy):
         program, vector = self.program, self.program.vector
         x, dy = (
-            program.view(block, tensor, *self._box(tensor, images, channels))
+            program.view(block, tensor, *self._box(tensor, n, channels))
             for block, tensor in ((x, self.layer.x), (dy, self.dy))
         )
         chunks = program.core.chunks_per_wide
@@ -134,16 +134,11 @@ class _WeightGradient:
         shape = (self.blocks, self.rows, 1, x.shape[3])
         results = View.dense(state, shape, words, chunks=chunks)
         inside = {place: parts for place, *parts in self.windows.places()}
-        for number, n in enumerate(range(*images)):
-            image = slice(number, number + 1)
-            for place, (outputs, lines) in inside.items():
-                vector.sum(
-                    results.pixel(n, place, 0), x[image, *lines], y=dy[image, *outputs],
-                    factor=Factor.Y,
-                )  # fmt: skip
-            if self.db is not None:
-                vector.sum(results.pixel(n, self.windows.count, 0), dy[image])
-        if last:
+        for place, (outputs, lines) in inside.items():
+            vector.sum(results.pixel(n, place, 0), x[:, *lines], y=dy[:, *outputs], factor=Factor.Y)
+        if self.db is not None:
+            vector.sum(results.pixel(n, self.windows.count, 0), dy)
+        if n == self.images - 1:
             for place in set(range(self.windows.count)) - set(inside):
                 vector.fill(results[: self.images, place : place + 1], 0.0)
             self._results(channels, state, words, chunks)

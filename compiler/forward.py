@@ -11,27 +11,34 @@ from .map_tiles import cut_map
 __all__ = ["forward"]
 
 
-def forward(program: CoreProgram, layer: Convolution, *, relu=False):
+def forward(program: CoreProgram, layer: Convolution, *, relu=False, beside=None, tensors=None):
     """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
 
     Output tiles outermost, then column tiles; weights stay in the memory while there is room.
+    ``beside(program, tensors)`` emits commands that have nothing to do with it, in its middle, so
+    that they are executed beside it.
     """
-    _Forward(program, layer, relu).write()
+    jobs = _Forward(program, layer, relu).jobs()
+    half = len(jobs) // 2 if beside else len(jobs)
+    program.run(jobs[:half])
+    if beside:
+        beside(program, tensors)
+        program.run(jobs[half:])
 
 
 class _Forward:
     def __init__(self, program, layer, relu):
         self.program, self.layer, self.relu = program, layer, relu
         self.core = program.core
-        self.tiles = -(-layer.outputs // self.core.columns)
+        self.tiles = layer.output_tiles(self.core)
         self.x_words, self.y_words = program.words(layer.x), program.words(layer.y)
         self.whole = self._weights_need(0, whole=True).words * 4 <= program.scratch.words
 
-    def write(self):
+    def jobs(self):
         jobs = []
         for images, rows in self._cut():
             output = Need(object(), self._out_size(images, rows))
-            for tile in range(self.tiles):
+            for tile in range(self.tiles.count):
                 needs = [
                     output,
                     self._x_need(images, rows),
@@ -41,7 +48,7 @@ class _Forward:
                     needs.append(self._bias_need())
                 run = partial(self._tile, images, rows, tile)
                 jobs.append(Job(tuple(needs), run))
-        self.program.run(jobs)
+        return jobs
 
     def _cut(self):
         """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
@@ -66,23 +73,25 @@ class _Forward:
     def _weights_need(self, tile, whole):
         layer = self.layer
         kh, kw = layer.kernel
-        channels = None if whole else self.program.tile_channels(tile, self.layer.outputs)
+        channels = None if whole else self.program.whole_words(self.tiles.range(tile))
         return self.program.need(layer.weights, (0, kh), (0, kw), (0, layer.inputs), channels)
 
     def _bias_need(self):
-        return self.program.need(self.layer.bias, (0, 1), (0, 1), (0, self.tiles))
+        return self.program.need(self.layer.bias, (0, 1), (0, 1), (0, self.tiles.count))
 
     def _tile(self, images, rows, tile, output, x, weights, bias=None):
         program, layer, core = self.program, self.layer, self.core
-        valid = min(core.columns, layer.outputs - tile * core.columns)
-        channel = tile * core.columns
-        blocks = layer.input_blocks(channel, channel + valid, core.rows)
+        channels = self.tiles.range(tile)
+        valid = channels[1] - channels[0]
+        blocks = layer.input_blocks(*channels, core.rows)
         self._weights(tile, valid, blocks, weights, bias)
         bank = program.next_bank()
         self._matmul(images, rows, valid, blocks, bank, x)
         height, width = rows[1] - rows[0], layer.output_map[1]
         wide = layer.y.kind == "float32"
-        place, fields = program.column_place(tile, layer.outputs, layer.y.pitch, wide=wide)
+        last = tile == self.tiles.count - 1
+        end = layer.y.pitch if last else channels[1]
+        place, fields = program.column_place(channels, end, wide=wide)
         program.post(
             fields
             | {
@@ -101,7 +110,7 @@ class _Forward:
             },
             output,
         )
-        if tile == self.tiles - 1:
+        if last:
             program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
             program.scratch.drop([output])
 
@@ -110,9 +119,9 @@ class _Forward:
         channels = (
             (0, layer.weights.pitch)
             if self.whole
-            else self.program.tile_channels(tile, self.layer.outputs)
+            else self.program.whole_words(self.tiles.range(tile))
         )
-        word, skip = divmod(tile * core.columns - channels[0], core.rows)
+        word, skip = divmod(self.tiles.range(tile)[0] - channels[0], core.rows)
         row = self.program.words(layer.weights, channels)
         fields = {
             "address": weights.address + word + blocks[0] * core.rows * row,

@@ -27,7 +27,7 @@ class _InputGradient:
         self.program, self.layer, self.dy, self.dx = program, layer, dy, dx
         self.scale = int(codes_of(FLOAT32, scale))
         self.core = program.core
-        self.tiles = -(-layer.inputs // self.core.columns)
+        self.tiles = layer.input_tiles(self.core)
         self.out_words, self.dy_words = program.words(dx), program.words(dy)
         self.w_words = program.words(layer.weights)
 
@@ -35,7 +35,7 @@ class _InputGradient:
         jobs = []
         for images, rows in self._cut():
             output = Need(object(), self._out_size(images, rows))
-            for tile in range(self.tiles):
+            for tile in range(self.tiles.count):
                 needs = (output, self._dy_need(images, rows), self._weights_need(tile))
                 run = partial(self._tile, images, rows, tile)
                 jobs.append(Job(needs, run))
@@ -80,10 +80,10 @@ class _InputGradient:
         )
 
     def _weights_need(self, tile):
-        layer, columns = self.layer, self.core.columns
-        channels = tile * columns, min((tile + 1) * columns, layer.inputs)
-        kernel = layer.kernel
-        return self.program.need(layer.weights, (0, kernel[0]), (0, kernel[1]), channels)
+        layer, kernel = self.layer, self.layer.kernel
+        return self.program.need(
+            layer.weights, (0, kernel[0]), (0, kernel[1]), self.tiles.range(tile)
+        )
 
     def _tile(self, images, rows, tile, output, dy, weights):
         program, layer = self.program, self.layer
@@ -94,7 +94,7 @@ class _InputGradient:
                 if numbers[1] > numbers[0] and columns[1] > columns[0]:
                     part = _Part(images, rows, vertical, horizontal, numbers, columns)
                     self._phase(part, tile, dy, weights, output)
-        if tile == self.tiles - 1:
+        if tile == self.tiles.count - 1:
             box = (images, rows, (0, layer.input_map[1]), (0, self.dx.pitch))
             program.store(self.dx, box, output)
             program.scratch.drop([output])
@@ -104,9 +104,9 @@ class _InputGradient:
         vertical, horizontal = part.vertical, part.horizontal
         empty = not (vertical.taps and horizontal.taps)
         kh_count, kw_count = (1, 1) if empty else (vertical.taps, horizontal.taps)
-        channel = tile * core.columns
-        valid = min(core.columns, layer.inputs - channel)
-        blocks = layer.output_blocks(channel, channel + valid, core.rows)
+        channels = self.tiles.range(tile)
+        valid = channels[1] - channels[0]
+        blocks = layer.output_blocks(*channels, core.rows)
         if empty:
             blocks = (0, 1)
         word = self.w_words
@@ -165,7 +165,8 @@ class _InputGradient:
             dy,
         )
         wide = self.dx.kind == "float32"
-        place, fields = program.column_place(tile, layer.inputs, self.dx.pitch, wide=wide)
+        end = self.dx.pitch if tile == self.tiles.count - 1 else channels[1]
+        place, fields = program.column_place(channels, end, wide=wide)
         out, (height, width) = self.out_words, (part.rows[1] - part.rows[0], layer.input_map[1])
         first_row = vertical.offset + part.numbers[0] * layer.stride[0] - part.rows[0]
         first = first_row * width + horizontal.offset

@@ -8,6 +8,8 @@ __all__ = ["cut_map"]
 #: A map is cut into this many tiles at least, so that loads hide behind products and products
 #: before stores; but not into tiles of fewer vectors.
 _FEW_TILES, _FEW_VECTORS = 4, 128
+#: The first and the last tile have about so many: nothing hides their loads, and their stores.
+_END_VECTORS = 64
 
 
 def cut_map(program, images, height, columns, *, size, weights, what, step=1, constant=0):
@@ -44,9 +46,35 @@ def cut_map(program, images, height, columns, *, size, weights, what, step=1, co
                 parts = [((n, n + 1), r) for n in range(images) for r in rows]
             enough = len(parts) >= _FEW_TILES or most < 2 * _FEW_VECTORS
             if enough and all(size(*part) <= room for part in parts):
-                return parts
+                return _tapered(parts, columns, step)
             most //= 2
     raise CompileError(
         f"{what} does not fit into the accumulators ({depth} vectors) or the buffer "
         f"({program.scratch.words} words)"
     )
+
+
+def _tapered(parts, columns, step):
+    """``parts`` with a short tile cut off at both ends, of whole images or ``step`` lines."""
+    lines = max(1, _END_VECTORS // columns) * step
+    first = parts[0]
+    if first is not parts[-1]:
+        parts = [*_split(first, lines), *parts[1:]]
+    return [*parts[:-1], *reversed(_split(parts[-1], lines, last=True))]
+
+
+def _split(part, lines, *, last=False):
+    """``part`` in up to three, from its beginning or, ``last``, its end on: ``lines``, the rest of
+    their image, other images. It stays whole if it has less than twice as many lines."""
+    (n0, n1), (h0, h1) = part
+    if (n1 - n0) * (h1 - h0) < 2 * lines:
+        return [part]
+    few = max(1, lines // (h1 - h0))
+    image, others = ((n1 - few, n1), (n0, n1 - few)) if last else ((n0, n0 + few), (n0 + few, n1))
+    result = [(others, (h0, h1))] if others[1] > others[0] else []
+    if h1 - h0 < 2 * lines:
+        return [(image, (h0, h1)), *result]
+    # Cuts are where those of whole steps from the first line on are.
+    edge = h0 + ((h1 - h0 - 1) // lines * lines if last else lines)
+    ends = [(image, (h0, edge)), (image, (edge, h1))]
+    return [*(reversed(ends) if last else ends), *result]

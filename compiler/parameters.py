@@ -14,6 +14,7 @@ import torch
 
 from hw.formats import FLOAT32, FORMATS
 
+from .column_tiles import ColumnTiles
 from .errors import CompileError
 from .memory import Tensor, round_up
 from .weights import codes_of
@@ -56,6 +57,7 @@ class StoredParameter:
     torch_shape : torch's shape
     shape : (KH, KW, CI, CO), (1, 1, column tiles, columns) or (1, 1, 1, C); CI is 1 for a
         depthwise convolution. Columns behind the last channel hold +0.
+    width : channels in a row (of biases: of a column tile); the columns behind them hold +0
     groups : 1, or the number of blocks on the diagonal of (CI, CO); outside them are zeros
     tensors : by role, all with one pitch, named ``name`` or ``name.role``. A running statistic has
         a ``master`` only.
@@ -73,6 +75,7 @@ class StoredParameter:
     layer: str
     torch_shape: tuple[int, ...]
     shape: tuple[int, int, int, int]
+    width: int
     groups: int
     tensors: Mapping[str, Tensor]
 
@@ -102,9 +105,11 @@ class StoredParameter:
         if values.shape != self.torch_shape:
             raise ValueError(f"{self.name} has shape {self.torch_shape}, not {values.shape}")
         if values.ndim == 1:
-            padded = np.zeros(prod(self.shape), values.dtype)
-            padded[: len(values)] = values
-            return padded.reshape(self.shape)
+            rows = np.zeros(prod(self.shape[:3]) * self.width, values.dtype)
+            rows[: len(values)] = values
+            padded = np.zeros(self.shape, values.dtype)
+            padded.reshape(-1, self.shape[3])[:, : self.width] = rows.reshape(-1, self.width)
+            return padded
         kh, kw, _, outputs = self.shape
         dense = values.reshape(outputs, -1, kh, kw).transpose(2, 3, 1, 0)
         if self.groups == 1:
@@ -119,7 +124,8 @@ class StoredParameter:
         if values.shape != self.shape:
             raise ValueError(f"{self.name} is stored as {self.shape}, not {values.shape}")
         if len(self.torch_shape) == 1:
-            return values.reshape(-1)[: self.torch_shape[0]]
+            rows = values.reshape(-1, self.shape[3])[:, : self.width]
+            return rows.reshape(-1)[: self.torch_shape[0]]
         if self.groups > 1:
             kh, kw, inputs, outputs = self.shape
             blocks = (self.groups, inputs // self.groups, self.groups, outputs // self.groups)
@@ -163,21 +169,20 @@ def stored_parameters(layers, config, *, slots=("velocity",)) -> dict[str, Store
             + ", ".join(name for name, fmt in FORMATS.items() if fmt.is_float)
         )
     maps = {layer.name: layer.shape for layer in layers}
-    columns = config.cores[0].columns
     found = {}
     for layer in layers:
         if layer.module is None:
             continue
         for name, values in layer.module.named_parameters():
-            shape, groups = _shape(layer, values, maps, columns)
+            shape, groups, width = _shape(layer, values, maps, config.cores[0])
             roles = ["master", *slots, "gradient"]
             if values.dim() > 1:
                 roles += ["operands", "mask"] if groups > 1 else ["operands"]
-            _add(found, layer, name, values, shape, groups, roles, config)
+            _add(found, layer, name, values, shape, width, groups, roles, config)
         for name, values in layer.module.named_buffers():
             if name.startswith("running"):
-                shape, groups = _shape(layer, values, maps, columns)
-                _add(found, layer, name, values, shape, groups, ["master"], config)
+                shape, groups, width = _shape(layer, values, maps, config.cores[0])
+                _add(found, layer, name, values, shape, width, groups, ["master"], config)
     return found
 
 
@@ -227,24 +232,25 @@ def _real(values):
     return np.asarray(values, np.float64)
 
 
-def _shape(layer, values, maps, columns):
-    """(shape in memory, groups) of a parameter or statistic."""
+def _shape(layer, values, maps, core):
+    """(shape in memory, groups, width) of a parameter or statistic."""
     size = tuple(values.shape)
     if values.dim() == 1 and layer.kind in ("convolution", "linear"):
-        return (1, 1, -(-size[0] // columns), columns), 1
+        tiles = ColumnTiles.of(size[0], core, layer.options.get("groups", 1))
+        return (1, 1, tiles.count, core.columns), 1, tiles.width
     if values.dim() == 1:
-        return (1, 1, 1, *size), 1
+        return (1, 1, 1, *size), 1, size[0]
     if layer.kind == "linear":
         channels, height, width = maps[layer.inputs[0]]
-        return (height, width, channels, size[0]), 1
+        return (height, width, channels, size[0]), 1, size[0]
     outputs, inputs, *kernel = size
     if layer.kind == "depthwise":
-        return (*kernel, 1, outputs), 1
+        return (*kernel, 1, outputs), 1, outputs
     groups = layer.options["groups"]
-    return (*kernel, inputs * groups, outputs), groups
+    return (*kernel, inputs * groups, outputs), groups, outputs
 
 
-def _add(found, layer, name, values, shape, groups, roles, config):
+def _add(found, layer, name, values, shape, width, groups, roles, config):
     full, pitch = f"{layer.name}.{name}", channel_pitch(shape[3], config)
     tensors = {}
     for role in roles:
@@ -261,6 +267,7 @@ def _add(found, layer, name, values, shape, groups, roles, config):
         layer=layer.name,
         torch_shape=tuple(values.shape),
         shape=shape,
+        width=width,
         groups=groups,
         tensors=tensors,
     )

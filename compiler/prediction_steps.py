@@ -5,6 +5,8 @@ from dataclasses import replace
 from math import prod
 
 from .errors import CompileError
+from .forward import forward
+from .loss import loss_commands
 from .optimizer import update
 from .pooling import max_pool
 from .prediction_statistics import gradient_statistics, standardize
@@ -75,7 +77,7 @@ class PredictionSteps(TrainingSteps):
     def __init__(self, layers, config, *, images, loss, core, shape, predict, backpropagate):
         self._predictor_core, self._shape = core, shape
         self._backpropagate = backpropagate
-        self._late = []
+        self._late, self._beside = [], []
         self._predicted, self.head = predicted_layers(layers, predict)
         super().__init__(layers, config, images=images, loss=loss)
 
@@ -85,11 +87,10 @@ class PredictionSteps(TrainingSteps):
         self.tensors |= self.predictor.tensors
         cycles = 0  # of the main array so far
         for layer in layers:
-            if layer.kind in PREDICTABLE:
-                self._late_updates(cycles, self._array_cycles(layer))
+            product = self._array_cycles(layer) if layer.kind in PREDICTABLE else 0
+            self._beside = self._ready(cycles, product)
             self._forward(layer)
-            if layer.kind in PREDICTABLE:
-                cycles += self._array_cycles(layer)
+            cycles += product
             if layer.name in self._predicted:
                 self._observe(layer, cycles)
         if self._backpropagate:
@@ -106,16 +107,24 @@ class PredictionSteps(TrainingSteps):
             self._predicted_update(own, predictor=True)
         if self.head is None:
             return
-        updates = [self._update(own) for own in beside]
-
-        def run(program, tensors):
-            for update_layer, _, _ in updates:
-                update_layer(program, tensors)
-
-        reads, writes = ([t.name for _, *parts in updates for t in parts[i]] for i in (0, 1))
-        options = {"beside": run, "named": {"tensors": dict}} if updates else {}
-        self._add_loss(reads=reads, writes=writes, **options)
+        self._beside = beside
+        self._add_loss()
         self._exact_head(self.layers[self.head])
+
+    def _add(self, layer, direction, function, *names, reads=(), writes=(), **options):
+        """As everywhere; a product and the loss have the updates beside them."""
+        if function in (forward, loss_commands) and self._beside:
+            updates = [self._update(own) for own in self._beside]
+            self._beside = []
+
+            def beside(program, tensors):
+                for run, _, _ in updates:
+                    run(program, tensors)
+
+            reads = [*reads, *(tensor.name for _, part, _ in updates for tensor in part)]
+            writes = [*writes, *(tensor.name for _, _, part in updates for tensor in part)]
+            options |= {"beside": beside, "named": {"tensors": dict}}
+        super()._add(layer, direction, function, *names, reads=reads, writes=writes, **options)
 
     @property
     def kept(self):
@@ -159,20 +168,22 @@ class PredictionSteps(TrainingSteps):
                 return
             self._late.append((cycles + self._prediction_cycles(layer, own), own))
 
-    def _late_updates(self, cycles, product):
-        """Updates of the layers whose prediction is there after ``cycles`` of products, and which
-        take no longer than the next ``product``.
+    def _ready(self, cycles, product):
+        """Layers whose update fits beside the second half of a ``product`` that begins after
+        ``cycles`` of products, when the prediction is there. They are late no longer.
 
-        Where the predictor has a core of its own they are work of the main core. Commands of a core
-        are executed in order, so one that came too early would keep those behind it waiting.
+        Where the predictor has a core of its own, updates are work of the main core. Commands of a
+        core are executed in order, so one that came too early would keep those behind it waiting.
         """
+        found, room = [], product / 2
         while self._late and self._late[0][0] <= cycles:
             own = self._late[0][1]
             words = own.rows * -(-own.outputs // self.core.rows)
-            if _UPDATE_PASSES * words * self.core.groups_per_word > product:
-                return
-            self._predicted_update(own)
-            self._late.pop(0)
+            room -= _UPDATE_PASSES * words * self.core.groups_per_word
+            if room < 0:
+                break
+            found.append(self._late.pop(0)[1])
+        return found
 
     def _array_cycles(self, layer):
         """Vectors that enter the main array for a product forward."""

@@ -159,8 +159,9 @@ class PredictorTensors:
         if operands:
             tensors["operands"] = self._operands(f"{name}.operands", shape)
         return StoredParameter(
-            name=name, layer="predictor", torch_shape=shape, shape=shape, groups=1, tensors=tensors
-        )
+            name=name, layer="predictor", torch_shape=shape, shape=shape, width=shape[3], groups=1,
+            tensors=tensors,
+        )  # fmt: skip
 
     def _layer(self, name, weights):
         shape, outputs = self.shape, weights.shape[3]

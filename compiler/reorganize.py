@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
-from .pieces import MOST_WORDS, channel_parts, channel_steps
+from .pieces import MOST_WORDS, PIECES, channel_parts, channel_steps
 from .tiling import even_parts
 from .view import View
 
@@ -73,7 +73,8 @@ class _Reorganize:
                 room = program.scratch.words - fixed - pixels * wide
                 most = min(room // 2, MOST_WORDS) // (pixels * chunks * words)
                 if most >= 1 and pixels * wide <= MOST_WORDS:
-                    return words, lines, min(most, self.images)
+                    # Several pieces: the first images are added up while others are computed.
+                    return words, lines, min(most, -(-self.images // PIECES))
         raise CompileError(
             f"layer of {self.y.name}: a row of its map, one word per pixel, and its sums for the "
             f"predictor do not fit into the buffer ({program.scratch.words} words)"

@@ -89,7 +89,11 @@ def channel_sum(program: CoreProgram, total: View, values: View, ones):
             },
             values.block,
         )
-        place, fields = program.column_place(tile, size, total.words * core.rows, wide=True)
+        first = tile * core.columns
+        last = first + valid == size
+        place, fields = program.column_place(
+            (first, first + valid), total.words * core.rows if last else first + valid, wide=True
+        )
         program.post(
             fields | {"accumulator_bank": bank, "out_address": total.address + place}, total.block
         )

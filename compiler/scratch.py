@@ -17,8 +17,8 @@ class NoRoom(CompileError):
 class Block:
     """Words [address, address + words) of a memory; ``key`` names contents that may be used again.
 
-    ``users`` counts those who need it; a block without users goes when room is wanted. A ``part``
-    belongs to a block that stays, and nobody gives it out or takes it back.
+    ``users`` counts those who need it; a block without users goes when room is wanted. A ``fixed``
+    one belongs to a block that stays, and nobody gives it out or takes it back.
     """
 
     memory: int
@@ -27,7 +27,11 @@ class Block:
     key: object = None
     users: int = 1
     used: int = 0
-    part: bool = False
+    fixed: bool = False
+
+    def part(self, first, words):
+        """Some of its words as a block, for commands that touch no others."""
+        return Block(self.memory, self.address + first, words)
 
     def region(self, first=0, words=None):
         """The whole of it, or ``words`` from word ``first`` on."""
@@ -85,6 +89,15 @@ class Scratch:
             self._known[key] = block
         return block
 
+    def reserve(self, words):
+        """The first words as a block that stays; before any other is taken. There is that much
+        less room then."""
+        assert not self._blocks and words < self.words
+        block = Block(self.memory, self.base, words, fixed=True)
+        self.base += words
+        self.words -= words
+        return block
+
     def find(self, key):
         """The block with these contents, with one more user, or None."""
         block = self._known.get(key)
@@ -94,7 +107,7 @@ class Scratch:
 
     def release(self, block):
         """One user less; without a key and users the block is gone."""
-        if block.part:
+        if block.fixed:
             return
         block.users -= 1
         self._time += 1

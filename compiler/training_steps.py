@@ -248,7 +248,7 @@ class TrainingSteps:
 
     # Loss and backward -----------------------------------------------------------------------
 
-    def _add_loss(self, *, reads=(), writes=(), **options):
+    def _add_loss(self):
         last = self.layers[self._last]
         if self.loss == "cross_entropy":
             if last.shape[1:] != (1, 1):
@@ -259,8 +259,7 @@ class TrainingSteps:
         self._tensor("loss", (1, 1, 1, 2), kind="float32")
         x, gradient = self.maps[self._last], self._map(last, f"{self._last}.gradient")
         self._add("loss", "loss", loss_commands, x, "targets", gradient, "loss",
-                  reads=[x, "targets", *reads], writes=[gradient, "loss", *writes],
-                  kind=self.loss, **options)  # fmt: skip
+                  reads=[x, "targets"], writes=[gradient, "loss"], kind=self.loss)  # fmt: skip
 
     def _backward(self, layers):
         order, depends = backward_order(layers), learning(layers)

@@ -94,13 +94,20 @@ class AdaGPConfig:
     )
     post_lanes: int = _field(
         0,
-        "channels post-processed per cycle in the main core; divides rows and columns; "
+        "channels in a group, which VECTOR handles per cycle, in the main core; divides rows and "
+        "columns; "
         "0 chooses the largest such number up to 4",
         minimum=0,
         maximum=256,
     )
     predictor_post_lanes: int = _field(
         0, "the same for the predictor core (max)", minimum=0, maximum=256
+    )
+    post_groups: int = _field(
+        2,
+        "groups post-processed per cycle in each core; no more than a word or a vector has",
+        minimum=1,
+        maximum=2,
     )
     accumulator_depth: int = _field(
         512, "output vectors in each of the two accumulator banks", minimum=16, maximum=1 << 16
@@ -113,7 +120,7 @@ class AdaGPConfig:
         4096, "words in each bank of the global buffer", minimum=16, maximum=1 << 20
     )
     predictor_memory_depth: int = _field(
-        8192, "words of the predictor memory (efficient, max)", minimum=16, maximum=1 << 20
+        32768, "words of the predictor memory (efficient, max)", minimum=16, maximum=1 << 20
     )
     axi_data_width: int = _field(
         256, "bits of the AXI4 data bus", minimum=32, maximum=512, choices=_AXI_DATA_WIDTHS
@@ -174,7 +181,7 @@ class AdaGPConfig:
             rows=self.rows,
             columns=self.columns,
             operand_width=width,
-            post_lanes=self.post_lanes or _auto_lanes(self.rows, self.columns),
+            **self._groups(self.rows, self.columns, self.post_lanes),
             accumulator_depth=self.accumulator_depth,
             memories=(0, 1) if self.has_predictor_memory and not self.has_predictor_core else (0,),
             has_vector=self.has_training_engines,
@@ -188,13 +195,17 @@ class AdaGPConfig:
             rows=self.predictor_rows,
             columns=self.predictor_columns,
             operand_width=width,
-            post_lanes=self.predictor_post_lanes
-            or _auto_lanes(self.predictor_rows, self.predictor_columns),
+            **self._groups(self.predictor_rows, self.predictor_columns, self.predictor_post_lanes),
             accumulator_depth=self.predictor_accumulator_depth,
             memories=(1,),
             has_vector=self.has_training_engines,
         )
         return (main, predictor)
+
+    def _groups(self, rows, columns, lanes):
+        lanes = lanes or _auto_lanes(rows, columns)
+        most = min(rows, columns) // lanes
+        return {"post_lanes": lanes, "post_groups": min(self.post_groups, most)}
 
     @property
     def pes(self):
@@ -341,6 +352,7 @@ PRESETS = {
             "predictor_columns": 4,
             "post_lanes": 1,
             "predictor_post_lanes": 1,
+            "post_groups": 1,
             "accumulator_depth": 256,
             "predictor_accumulator_depth": 128,
             "buffer_banks": 4,

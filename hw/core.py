@@ -42,7 +42,7 @@ def buffer_channels(core):
     word has several groups, of which a cycle takes one; LOSS reads now and then.
     """
     readers = {"weights": 0, "x": 1, "store": 0}
-    writers = {"load": 0, "post": 0}
+    writers = {"post": 0, "load": 0}
     if core.has_vector:
         own = core.groups_per_word == 1
         readers |= {f"vector_{name}": 2 + own * number for number, name in enumerate("xyz")}
@@ -60,8 +60,8 @@ class Core(wiring.Component):
     vectors through them into the accumulators, POST turns sums into operands in the buffer, STORE
     writes them to DRAM; VECTOR and LOSS compute on what is in the buffer. All work at the same
     time. Where they meet in a buffer bank, weights are read before vectors before stores before
-    VECTOR before LOSS, and weights before stores in any case; loads are written before the results
-    of POST, VECTOR, LOSS.
+    VECTOR before LOSS, and weights before stores in any case; results of POST, for which the
+    array may wait, are written before loads, and these before results of VECTOR and LOSS.
 
     Reset and the sequencer's clear make all queues empty and all engines idle; buffer and
     accumulator contents survive.

@@ -14,7 +14,8 @@ class CoreConfig:
     index : position of the core (0: main, 1: predictor)
     rows, columns : PE array size; a buffer word of this core holds one operand per row
     operand_width : bits of one operand
-    post_lanes : channels that post-processing handles per cycle
+    post_lanes : channels in a group
+    post_groups : groups that post-processing handles per cycle
     accumulator_depth : vectors of ``columns`` accumulators in each of the two banks
     memories : ids of the memories this core's ports reach (0 global buffer, 1 predictor memory)
     has_vector, has_loss : which of the engines for training exist
@@ -26,6 +27,7 @@ class CoreConfig:
     columns: int
     operand_width: int
     post_lanes: int
+    post_groups: int
     accumulator_depth: int
     memories: tuple
     has_vector: bool = False
@@ -52,7 +54,7 @@ class CoreConfig:
 
     @property
     def groups_per_vector(self):
-        """Groups in one accumulator vector, i.e. cycles to post-process it."""
+        """Groups in one accumulator vector."""
         return self.columns // self.post_lanes
 
     @property

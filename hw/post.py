@@ -26,10 +26,11 @@ class PostEngine(wiring.Component):
     """Executes POST commands: windows of accumulators through ReLU, pooling, scaling and
     conversion into the buffer.
 
-    One accumulator is read per cycle, for maxima and for windows of integers; a float sum takes
-    one element every ``PostLane.SUM_INTERVAL`` cycles. Results follow each other without a gap: a
-    command takes groups x window x outputs such steps, or, if that is more, one cycle per group
-    written, plus a constant of up to 30 cycles. Both sides may stall at any time.
+    ``post_groups`` groups of an accumulator are read per cycle, for maxima and for windows of
+    integers; a float sum takes one element every ``PostLane.SUM_INTERVAL`` cycles. Results follow
+    each other without a gap: a command takes ceil(groups / post_groups) x window x outputs such
+    steps, or, if that is more, the cycles of :class:`~hw.post_writer.PostWriter`, plus a constant
+    of up to 30 cycles. Both sides may stall at any time.
 
     Commands are executed one after the other; the next one is accepted when the last write of the
     one before has been. A command with a zero count, an ``out_group`` outside the word or (for
@@ -74,10 +75,12 @@ class PostEngine(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         core = self._core
-        lanes = core.post_lanes
-        # Lanes that carry channels, from the group on: enough bits for 2 ** 16 groups.
+        # Of a step: that many groups, all channels of which have a lane.
+        width = core.post_groups
+        lanes = width * core.post_lanes
+        # Lanes that carry channels, from the step on: enough bits for 2 ** 16 groups.
         remaining = signed(17 + lanes.bit_length())
-        selector = range(core.groups_per_vector)
+        selector = range(-(-core.groups_per_vector // width))
         strides = {loop: signed(16) for loop in POST_LOOPS if loop != "group"}
         m.submodules.nest = nest = LoopNest(
             dict.fromkeys(POST_LOOPS, 16),
@@ -92,6 +95,12 @@ class PostEngine(wiring.Component):
 
         command = Signal(command_layout(Opcode.POST), reset_less=True)
         begin = self._control(m, command, nest, writer)
+        # Steps of an output, and the groups of the last one.
+        steps_count, last_groups = Signal(16), Signal(range(width + 1))
+        m.d.sync += [
+            steps_count.eq((command.group_count + (width - 1)) // width),
+            last_groups.eq((command.group_count - 1) % width + 1),
+        ]
 
         # Steps ----------------
         m.d.comb += [
@@ -103,7 +112,10 @@ class PostEngine(wiring.Component):
             nest.origin.group.eq(0),
             nest.stride["remaining"]["group"].eq(-lanes),
             nest.stride["group"]["group"].eq(1),
-            *(nest.count[loop].eq(command[f"{loop}_count"]) for loop in POST_LOOPS),
+            *(
+                nest.count[loop].eq(steps_count if loop == "group" else command[f"{loop}_count"])
+                for loop in POST_LOOPS
+            ),
             *(nest.stride["entry"][loop].eq(command[f"{loop}_stride"]) for loop in strides),
             nest.start.eq(begin),
             writer.start.eq(begin),
@@ -113,6 +125,7 @@ class PostEngine(wiring.Component):
             {
                 "entry": 16,
                 "group": selector,
+                "groups": range(width + 1),
                 "active": lanes,
                 "window_first": 1,
                 "window_last": 1,
@@ -122,13 +135,21 @@ class PostEngine(wiring.Component):
                 "final": 1,
             }
         )
+        groups = Signal(range(width + 1))
         m.submodules.steps = steps = ResetInserter(self.stop)(SkidBuffer(step_layout))
         m.d.comb += [
             nest.next.eq(steps.i.ready),
             steps.i.valid.eq(nest.valid),
             steps.i.payload.entry.eq(nest.value.entry),
             steps.i.payload.group.eq(nest.value.group),
-            steps.i.payload.active.eq(Cat(nest.value.remaining > lane for lane in range(lanes))),
+            groups.eq(Mux(nest.last.group, last_groups, width)),
+            steps.i.payload.groups.eq(groups),
+            steps.i.payload.active.eq(
+                Cat(
+                    (nest.value.remaining > lane) & (groups > lane // core.post_lanes)
+                    for lane in range(lanes)
+                )
+            ),
             steps.i.payload.window_first.eq(nest.first.pw & nest.first.ph),
             steps.i.payload.window_last.eq(nest.last.pw & nest.last.ph),
             steps.i.payload.output_last.eq(nest.last.group),
@@ -146,6 +167,7 @@ class PostEngine(wiring.Component):
             accepted.eq(read.valid & read.ready),
             steps.o.ready.eq(accepted),
             writer.reserve.eq(accepted & step.window_last),
+            writer.reserve_groups.eq(step.groups),
             writer.reserve_last.eq(step.output_last),
             writer.reserve_wo_last.eq(step.wo_last),
             writer.reserve_ho_last.eq(step.ho_last),
@@ -174,8 +196,7 @@ class PostEngine(wiring.Component):
                 module_name=f"adagp_post_lane_{self._format.name}",
             )
             columns = [
-                read.data.word_select(number * lanes + index, 32)
-                for number in range(core.groups_per_vector)
+                read.data.word_select(column, 32) for column in range(index, core.columns, lanes)
             ]
             with m.Switch(about.group):
                 for number, column in enumerate(columns):

@@ -197,7 +197,7 @@ def _identification(build, config):
             _pack(
                 ("ROWS", 10, core.rows, "rows: input channels per step"),
                 ("COLUMNS", 10, core.columns, "columns: output channels per step"),
-                ("POST_LANES", 10, core.post_lanes, "channels post-processed per cycle"),
+                ("POST_LANES", 10, core.post_lanes, "channels in a group"),
             ),
             f"size of the PE array of core {core.index}",
         )

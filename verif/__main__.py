@@ -37,13 +37,16 @@ def _parser():
         "--variant",
         default="all",
         choices=(*VARIANTS, "all"),
-        help="of digits and train-digits (default: all; train-digits: baseline and max)",
+        help="of digits, train-digits and train-adagp (default: all; train-digits: baseline and "
+        "max)",
     )
     run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
     run.add_argument("--images", type=int, default=200, help="of digits (default: 200)")
     run.add_argument(
-        "--batches", type=int, default=60, help="of train-digits (default: 60; --quick: 3)"
+        "--batches",
+        type=int,
+        help="of train-digits (default: 60; --quick: 3) and train-adagp (default: 40; --quick: 8)",
     )
     run.add_argument(
         "--batch-size", type=int, default=16, help="images in each of them (default: 16)"
@@ -149,7 +152,8 @@ def _settings(options):
 
 
 def _run(options, settings, console):
-    from verif.cases import CASES, Options, TrainingStep
+    from verif.cases import CASES, AdaGPStep, Options, TrainingStep
+    from verif.train_adagp import print_adagp
     from verif.train_digits import print_training
 
     if options.list:
@@ -189,7 +193,9 @@ def _run(options, settings, console):
             if step is None:
                 break
             steps.append(step)
-            if isinstance(step, TrainingStep):
+            if isinstance(step, AdaGPStep):
+                print_adagp(console, step.name, step.training)
+            elif isinstance(step, TrainingStep):
                 print_training(console, step)
             else:
                 report.print_step(console, step)

@@ -1,12 +1,17 @@
 """A network trains by gradient prediction on the accelerator, batch after batch, beside golden."""
 
+import tempfile
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 
 from compiler.adagp import AdaGPProgram, PredictorShape, compile_adagp
 from golden.adagp_config import PredictorConfig
 from golden.prediction import PredictedTraining
+from verif import accelerator
+from verif.interpreter import interpret
+from verif.record import BASE
 from verif.training_result import TrainingResult
 from verif.training_run import TrainingRun
 
@@ -98,6 +103,68 @@ class AdaGPRun(TrainingRun):
             for what in ("input_statistics", "gradient_statistics"):
                 predictor[getattr(own, what).name] = _lanes(start[what][name], getattr(own, what))
         return super()._starting() | {"predictor": predictor}
+
+    # A run of many batches -------------------------------------------------------------------
+
+    def _refills(self):
+        """The inputs of every batch, in the place that its number gives them."""
+        return [
+            self.program.batch(self.golden.encode_input(batch.images), batch.targets, number)
+            for number, batch in enumerate(self.batches)
+        ]
+
+    def _check_loop(self, loop):
+        wanted = [batch.phase for batch in self.batches]
+        if loop.phases() != wanted:
+            raise ValueError(f"the schedule has {loop.phases()}, the batches {wanted}")
+
+    def interpret_loop(self, loop, seed=1) -> TrainingResult:
+        """All batches in one run of the functional model, in the phases that ``loop``, a
+        :class:`~verif.batch_loop.BatchLoop`, makes of the registers."""
+        self._check_loop(loop)
+        memory, dumps, refills = self.memory(), [], self._refills()
+
+        def boundary(done, contents):
+            if done:
+                dumps.append(bytes(contents))
+            # The accelerator may load the next but one at the same time.
+            for number in (0, 1) if done == 0 else (done + 1,):
+                for offset, data in refills[number] if number < len(refills) else ():
+                    contents[offset : offset + len(data)] = data
+
+        registers, program = self.registers(self.batches[0]), self.program.loop
+        result = interpret(
+            self.config, program.commands, memory, seed=seed, guard=self.guard,
+            coefficients=[registers.get(f"COEFFICIENT{index}", 0) for index in range(8)],
+            program=program.program, loop=loop, boundary=boundary,
+        )  # fmt: skip
+        assert not result.semaphores, f"tokens are left: {result.semaphores}"
+        # The model counts what was refused over the whole run.
+        return self._result(dumps, [None] * len(dumps))
+
+    def simulate_loop(self, loop, *, seed=1, directory=None, **options) -> TrainingResult:
+        """The same on the RTL; ``options`` go to :func:`verif.accelerator.run`."""
+        self._check_loop(loop)
+        image, program = bytes(self.memory()), self.program.loop
+        run = accelerator.Run(
+            image=image, program=program.program, program_size=len(program.commands),
+            registers=self.registers(self.batches[0]), loop=loop, batches=tuple(self._refills()),
+        )  # fmt: skip
+        simulator = accelerator.build(self.config, memory_bytes=BASE + len(image))
+        with tempfile.TemporaryDirectory() as place:
+            (outcome,), _ = accelerator.run(
+                simulator, [run], seed=seed, directory=directory or Path(place), **options
+            )
+        record = outcome.record
+        if record.error or not record.done:
+            raise RuntimeError(
+                f"the run ended with {record.code} of {record.unit} at {record.address:#x} after "
+                f"{len(outcome.batches)} batches"
+            )
+        phases = [batch.record.phase for batch in outcome.batches]
+        if phases != [phase.name for phase in loop.phases()]:
+            raise RuntimeError(f"the accelerator went through {phases}")
+        return self._compared(outcome.batches, record.seconds)
 
     # What is compared ------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from hw.config import VARIANTS, AdaGPConfig, make_config
 from verif.digits import run_digits
 from verif.execute import Execution, execute
 from verif.networks import random_network, special_images, with_specials
+from verif.train_adagp import EPOCHS, AdaGPTraining, train_adagp
 from verif.train_blocks import BLOCKS, block_run
 from verif.train_digits import DigitsTraining, train_digits
 from verif.training_result import TrainingResult
@@ -90,6 +91,18 @@ class TrainingStep:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdaGPStep:
+    """One simulation in which a network learns by gradient prediction."""
+
+    name: str
+    training: AdaGPTraining
+
+    @property
+    def passed(self):
+        return self.training.result.passed
+
+
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A case of the regression: ``run`` yields its steps."""
 
@@ -111,7 +124,7 @@ def _digits(options):
 
 
 def _train_digits(options):
-    batches = min(options.batches, 3) if options.quick else options.batches
+    batches = 3 if options.quick else options.batches or 60
     stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
     # All variants train on the main core; these two differ most.
     everything = options.variants == tuple(VARIANTS)
@@ -127,6 +140,22 @@ def _train_digits(options):
         yield TrainingStep(
             name=f"train-digits {variant}", result=training.result, training=training
         )
+
+
+def _train_adagp(options):
+    batches = 2 * EPOCHS if options.quick else options.batches or 40
+    stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
+    for variant in options.variants:
+        if variant != "baseline":
+            training = train_adagp(
+                options.config(variant),
+                batches=batches,
+                images=options.batch_size,
+                seed=options.seed,
+                report=options.report,
+                **stalls,
+            )
+            yield AdaGPStep(name=f"train-adagp {variant}", training=training)
 
 
 def _train_blocks(options):
@@ -256,6 +285,10 @@ CASES = {
     "digits": Case(description="a trained CNN reads handwritten digits", run=_digits),
     "train-digits": Case(
         description="a CNN with batch normalisation learns to read digits", run=_train_digits
+    ),
+    "train-adagp": Case(
+        description="the same by gradient prediction, in phases that the hardware chooses",
+        run=_train_adagp,
     ),
     "train-blocks": Case(
         description="residual, depthwise and strided blocks learn for 3 batches", run=_train_blocks

@@ -10,7 +10,7 @@ from hw.commands import COMMANDS, POST_LOOPS, Opcode, Pool
 from hw.errors import ErrorCode
 from hw.post_lane import PostLane
 from verif.engine_bench import configuration
-from verif.post_bench import check, expected, random_command, start
+from verif.post_bench import check, expected, random_command, start, write_cycles
 
 #: Cycles of a command beyond its steps: acceptance, pipeline, last write.
 OVERHEAD_CYCLES = 30
@@ -30,7 +30,7 @@ async def random_commands(_):
         await bench.issue(values)
         await bench.finish(50_000)
         wanted = expected(config, core, bench.memory, values, entries)
-        check(core, values, bench.take(), wanted)
+        check(core, [values], bench.take(), wanted)
         assert len(bench.done) == number + 1, "more than one done"
         assert not bench.errors, f"error {bench.errors}"
 
@@ -50,7 +50,8 @@ async def back_to_back(_):
     writes, flags = bench.take()
     wanted = [write for _, (part, _) in pending for write in part]
     wanted_flags = int(np.bitwise_or.reduce([part[1] for _, part in pending]))
-    check(core, "all", (writes, flags), (wanted, wanted_flags))
+    commands = [values for values, _ in pending]
+    check(core, commands, (writes, flags), (wanted, wanted_flags))
     assert len(bench.done) == len(pending)
 
 
@@ -66,12 +67,15 @@ async def throughput(_):
         values["wo_count"], values["wo_stride"] = 40, 0
         accepted = await bench.issue(values)
         done = await bench.finish(100_000)
-        writes, _ = bench.take()
-        reads = int(np.prod([values[f"{loop}_count"] for loop in POST_LOOPS]))
+        bench.take()
+        steps = {f"{loop}_count": values[f"{loop}_count"] for loop in POST_LOOPS}
+        steps["group_count"] = -(-values["group_count"] // core.post_groups)
+        reads = int(np.prod(list(steps.values())))
         pace = interval if values["pool"] == Pool.SUM else 1
-        limit = max(reads * pace, len(writes)) + OVERHEAD_CYCLES
+        writes, _ = write_cycles(core, values)
+        limit = max(reads * pace, writes) + OVERHEAD_CYCLES
         assert done - accepted <= limit, f"{done - accepted} cycles, limit {limit}; {values}"
-        assert done - accepted >= max((reads - 1) * pace, len(writes)), "faster than possible"
+        assert done - accepted >= max((reads - 1) * pace, writes), "faster than possible"
     assert bench.stalls == 0, "stall event without a stall"
 
 
@@ -120,7 +124,7 @@ async def stop(_):
         values, entries = random_command(rng, config, core, limit=30)
         await bench.issue(values)
         await bench.finish(5000)
-        check(core, values, bench.take(), expected(config, core, bench.memory, values, entries))
+        check(core, [values], bench.take(), expected(config, core, bench.memory, values, entries))
 
 
 @cocotb.test()
@@ -156,4 +160,4 @@ async def errors(_):
         await bench.issue(good)
         await bench.finish(2000)
         bench.done.clear()
-        check(core, good, bench.take(), expected(config, core, bench.memory, good, entries))
+        check(core, [good], bench.take(), expected(config, core, bench.memory, good, entries))

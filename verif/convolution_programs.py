@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from compiler.column_tiles import ColumnTiles
 from compiler.convolution import Convolution
 from compiler.core_program import CoreProgram
 from compiler.forward import forward
@@ -60,13 +61,18 @@ class ConvolutionProgram:
             dilation=self.dilation,
         )
 
+    @property
+    def tiles(self):
+        """Of the output channels, each with a row of biases."""
+        return ColumnTiles.of(self.outputs, self.core, self.groups)
+
     @cached_property
     def tensors(self):
         """name -> Tensor, behind the program's room."""
         images, inputs, core = self.shape[0], self.shape[3], self.core
         output = (images, *self.map, self.outputs)
         weights = (*self.kernel, inputs, self.outputs)
-        bias = (1, 1, -(-self.outputs // core.columns), core.columns)
+        bias = (1, 1, self.tiles.count, core.columns)
         granule = max(1, self.config.granule_bytes * 8 // core.operand_width)
         operands, wide = self.config.operand_format, "float32"
         result, offset = {}, self.program_bytes
@@ -123,7 +129,9 @@ class ConvolutionProgram:
         memory = bytearray(b"\xa5" * round_up(last.offset + last.size, 64))
         memory[: len(self.program)] = self.program
         full = np.zeros(self.tensors["bias"].shape, np.uint32)
-        full.reshape(-1)[: self.outputs] = bias
+        for tile in range(self.tiles.count):
+            begin, end = self.tiles.range(tile)
+            full[0, 0, tile, : end - begin] = bias[begin:end]
         values = {"x": x, "dy": dy, "weights": weights.transpose(2, 3, 1, 0), "bias": full}
         for name, codes in values.items():
             tensor = self.tensors[name]
@@ -143,5 +151,6 @@ class ConvolutionProgram:
         result = {name: self.tensors[name].unpack(memory) for name in names}
         if "dw" in result:
             result["dw"] = result["dw"].transpose(3, 2, 0, 1)
-            result["db"] = result["db"].reshape(-1)[: self.outputs]
+            rows = result["db"][0, 0, :, : self.tiles.width]
+            result["db"] = rows.reshape(-1)[: self.outputs]
         return result

@@ -11,9 +11,10 @@ from rich import box
 from rich.table import Table
 from torch import nn
 
+from compiler.cost import post_cycles
 from compiler.training import compile_training
 from golden.optimizer import SGD
-from hw.commands import COMMAND_BYTES, POST_LOOPS, Opcode
+from hw.commands import COMMAND_BYTES, Opcode
 from hw.vector_command import VECTOR_LOOPS, Source
 from verif import accelerator
 from verif.record import BASE
@@ -122,15 +123,13 @@ def bounds(commands, counters, core):
 
     array : a vector per cycle
     bus : a beat per cycle and direction
-    post : a group, or an element of a pooling window, per cycle
+    post : ``post_groups`` groups, or an element of the pooling windows of as many, per cycle
     vector : a group per cycle, a float32 group as many cycles as it has chunks
     """
     post = vector = 0
     for opcode, fields in commands:
         if opcode is Opcode.POST:
-            window = fields["pw_count"] * fields["ph_count"]
-            chunks = core.chunks_per_wide if fields["wide"] else 1
-            post += _product(fields, POST_LOOPS[2:]) * max(window, chunks)
+            post += post_cycles(fields, core)
         elif opcode is Opcode.VECTOR:
             wide = _streams_wide(fields)
             steps = _product(fields, VECTOR_LOOPS) * core.groups_per_word

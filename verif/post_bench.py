@@ -11,7 +11,7 @@ from hw.commands import HEADER_LAYOUT, POST_LOOPS, POST_OUTPUT_LOOPS, Opcode, Po
 from hw.config import BUFFER_ADDRESS_WIDTH
 from verif.engine_bench import EngineBench, reset
 
-__all__ = ["Bench", "check", "expected", "random_command", "start"]
+__all__ = ["Bench", "check", "expected", "random_command", "start", "write_cycles"]
 
 ENTRIES = 512
 SPECIAL = (0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x00800000, 0x80800000)
@@ -125,7 +125,7 @@ def random_command(rng, config, core, *, limit=300):
 
 
 def expected(config, core, memory, values, entries):
-    """The writes of a command in order, (address, enable, group), and its flags."""
+    """What a command writes, group by group in order, (address, enable, group), and its flags."""
     fmt = GOLDEN_FORMATS[config.operand_format]
     lanes = core.post_lanes
     used = min(values["group_count"] * lanes, values["channels"], core.columns)
@@ -154,18 +154,41 @@ def expected(config, core, memory, values, entries):
     return writes, int(np.bitwise_or.reduce(flags, axis=None, initial=0))
 
 
+def write_cycles(core, values):
+    """(cycles that the writer needs, words that it writes) for a command."""
+    chunks = core.chunks_per_wide if values["wide"] else 1
+    cycles = words = 0
+    slot, groups = values["out_group"], values["group_count"]
+    while groups:
+        left = min(groups, core.post_groups)
+        groups, left = groups - left, left * chunks
+        while left:
+            count = min(left, core.post_groups, core.groups_per_word - slot)
+            left, slot, cycles = left - count, slot + count, cycles + 1
+            if slot == core.groups_per_word or not (left or groups):
+                slot, words = slot % core.groups_per_word, words + 1
+    outputs = int(np.prod([values[f"{loop}_count"] for loop in POST_OUTPUT_LOOPS]))
+    return cycles * outputs, words * outputs
+
+
 def check(core, values, actual, wanted):
+    """Compare writes with those :func:`expected`; ``values`` are a list of all their commands."""
     writes, flags = actual
     wanted_writes, wanted_flags = wanted
-    for number, (got, want) in enumerate(zip(writes, wanted_writes, strict=False)):
-        address, enable, data = got
-        slot = enable.bit_length() - 1
-        group = (data >> max(slot, 0) * core.group_width) & ((1 << core.group_width) - 1)
-        assert (address, enable, group) == want, (
-            f"write {number} of {len(wanted_writes)}: address {address:#x} enable {enable:#b} "
-            f"data {group:#x}, expected {want[0]:#x} {want[1]:#b} {want[2]:#x}; command {values}"
+    groups = [
+        (address, 1 << slot, (data >> slot * core.group_width) & ((1 << core.group_width) - 1))
+        for address, enable, data in writes
+        for slot in range(core.groups_per_word)
+        if enable >> slot & 1
+    ]
+    for number, (got, want) in enumerate(zip(groups, wanted_writes, strict=False)):
+        assert got == want, (
+            f"group {number} of {len(wanted_writes)}: address {got[0]:#x} enable {got[1]:#b} "
+            f"data {got[2]:#x}, expected {want[0]:#x} {want[1]:#b} {want[2]:#x}; commands {values}"
         )
-    assert len(writes) == len(wanted_writes), (
-        f"{len(writes)} writes, expected {len(wanted_writes)}; command {values}"
+    assert len(groups) == len(wanted_writes), (
+        f"{len(groups)} groups written, expected {len(wanted_writes)}; commands {values}"
     )
+    words = sum(write_cycles(core, command)[1] for command in values)
+    assert len(writes) == words, f"{len(writes)} writes, expected {words}; commands {values}"
     assert flags == wanted_flags, f"flags {flags:#06b}, expected {wanted_flags:#06b}; {values}"

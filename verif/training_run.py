@@ -227,9 +227,14 @@ class TrainingRun:
         """All batches on the RTL, compared with golden; ``options`` are those of
         :meth:`outcomes`."""
         outcomes = self.outcomes(**options)
+        return self._compared(outcomes)
+
+    def _compared(self, outcomes, seconds=0.0):
+        """The result of one outcome for each batch."""
         counts = [f"CORE{core.index}_VECTOR_REJECTED" for core in self.config.cores]
         rejected = [sum(outcome.record.counters[c] for c in counts) for outcome in outcomes]
-        return self._result([outcome.memory for outcome in outcomes], rejected, outcomes)
+        memories = [outcome.memory for outcome in outcomes]
+        return self._result(memories, rejected, outcomes, seconds)
 
     def outcomes(self, *, seed=1, directory=None, memory=None, **options) -> list:
         """All batches on the RTL, without a reset in between: :class:`verif.accelerator.Outcome` s.
@@ -262,7 +267,7 @@ class TrainingRun:
                 )
         return outcomes
 
-    def _result(self, dumps, rejected, outcomes=()):
+    def _result(self, dumps, rejected, outcomes=(), seconds=0.0):
         differences, compared, losses = [], 0, []
         for number, (memory, tiles) in enumerate(zip(dumps, rejected, strict=True)):
             found, count = self.compare(number, memory, tiles)
@@ -281,7 +286,7 @@ class TrainingRun:
             counters=outcomes[-1].record.counters if outcomes else {},
             compared=compared,
             final=dumps[-1],
-            seconds=sum(outcome.record.seconds for outcome in outcomes),
+            seconds=seconds or sum(outcome.record.seconds for outcome in outcomes),
         )
 
     # Accuracy --------------------------------------------------------------------------------

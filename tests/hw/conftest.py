@@ -20,8 +20,11 @@ def engine_cases(*cases):
 
 
 def run_engine(engine, name, *, size, operand_format, seed, **environment):
-    """Emit ``engine(config, core)`` as module ``name`` and run ``verif.cocotb_<name>`` on it."""
-    rows, columns, lanes = size
+    """Emit ``engine(config, core)`` as module ``name`` and run ``verif.cocotb_<name>`` on it.
+
+    ``size`` may have a fourth number, ``post_groups``.
+    """
+    rows, columns, lanes, *groups = size
     config = make_config(
         preset="tiny",
         variant="baseline",
@@ -29,6 +32,7 @@ def run_engine(engine, name, *, size, operand_format, seed, **environment):
         rows=rows,
         columns=columns,
         post_lanes=lanes,
+        **({"post_groups": groups[0]} if groups else {}),
     )
     text = emit_verilog(engine(config, config.cores[0]), name=name)
     return runner.run(

@@ -12,10 +12,11 @@ from hw.post_lane import PostLane
 from tests.hw.conftest import engine_cases, run_engine
 
 
-# Rows, columns, lanes: more groups in a vector than in a word and the other way round, one
-# group per word, one lane.
+# Rows, columns, lanes, groups per cycle: more groups in a vector than in a word and the other way
+# round, one group per word, one lane, an odd number of groups in a word and in a vector.
 @engine_cases(
     ((12, 15, 3), "bf16"),
+    ((12, 15, 3, 1), "bf16"),
     ((4, 4, 4), "bf16"),
     ((8, 10, 2), "fp8_e4m3"),
     ((5, 3, 1), "fp16"),

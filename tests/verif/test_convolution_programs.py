@@ -1,8 +1,13 @@
 """Products of convolutions on the whole accelerator against golden, bit for bit."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
+from compiler.core_program import CoreProgram
+from compiler.recorder import Recorder
+from compiler.weight_gradient_plan import WeightGradientPlan
 from golden.backward import round_sums
 from golden.convolution import block_diagonal, convolution
 from golden.formats import FLOAT32, format_by_name
@@ -23,6 +28,8 @@ CASES = {
     "3x2, strides 1 and 2, no padding": ((1, 6, 7, 5), 3, (3, 2), (1, 2), (0, 0), (1, 1), 1),
     "dilation": ((1, 7, 9, 3), 4, (3, 2), (2, 1), (2, 1), (2, 3), 1),
     "groups": ((2, 5, 5, 12), 9, (3, 3), (1, 1), (1, 1), (1, 1), 3),
+    "1x1, several column tiles": ((4, 6, 9, 10), 18, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    "one image, several column tiles": ((1, 12, 8, 5), 14, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     "linear: the kernel is the map": ((9, 2, 2, 6), 10, (2, 2), (2, 2), (0, 0), (1, 1), 1),
 }
 ARRAYS = {
@@ -103,6 +110,38 @@ def test_interpreter(array, rng, seed):
         result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
         assert not result.semaphores, name
         compare(program, bytes(memory), expected, name)
+
+
+@pytest.mark.parametrize("name", ["1x1, several column tiles", "one image, several column tiles"])
+def test_maps_that_do_not_fit(name, rng, seed):
+    """Pieces of the weight gradient are loaded for every batch of column tiles."""
+    config = make_config(variant="baseline", preset="tiny", buffer_bank_depth=64)
+    program = dict(programs(config))[name]
+    writer = CoreProgram(config, config.cores[0], Recorder(config))
+    tensors = program.tensors
+    plan = WeightGradientPlan(writer, program.layer, *(tensors[n] for n in ("dy", "dw", "db")))
+    assert not plan.whole and len(plan.pieces) > 1
+    codes, expected = stimulus(config, program, rng)
+    memory = bytearray(program.image(*codes))
+    result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
+    assert not result.semaphores
+    compare(program, bytes(memory), expected, name)
+
+
+def test_pieces_grow():
+    """The first is small; none is larger than what is computed while it is loaded."""
+    config = make_config(variant="baseline")
+    program = ConvolutionProgram(config=config, shape=(8, 16, 16, 32), outputs=32, kernel=(1, 1))
+    writer = CoreProgram(config, config.cores[0], Recorder(config))
+    tensors = program.tensors
+    plan = WeightGradientPlan(writer, program.layer, *(tensors[n] for n in ("dy", "dw", "db")))
+    assert plan.whole and plan.layer.images == 1
+    lines = [end - begin for _, (begin, end) in plan.pieces]
+    assert sum(lines) == 8 * 16 and lines[0] == 3
+    # 37 vectors of three column tiles for 12 pixels, which are 6 words each.
+    ratio = 3 * 37 / (12 * 6)
+    for before, after in pairwise(lines):
+        assert before % 3 == 0 and after <= max(3, before) * ratio + 3, lines
 
 
 @pytest.mark.parametrize("array", ["tiny", "5x3"])

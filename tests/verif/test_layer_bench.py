@@ -45,7 +45,13 @@ def test_bounds_of_commands():
     vector = {"i0_count": 7, "i1_count": 3, "i2_count": 1, "cb_count": 2, "wide": 0}
     vector |= {"x_source": 0, "y_source": 0, "z_source": 0, "reduce": 0}
     counters = {"CORE0_VECTORS": 11, "READ_BEATS": 22, "WRITE_BEATS": 33}
-    commands = [(Opcode.POST, post), (Opcode.POST, pooled), (Opcode.VECTOR, vector)]
+    wide = post | {"wide": 1}
+    commands = [(Opcode.POST, post), (Opcode.POST, pooled), (Opcode.POST, wide)]
+    commands.append((Opcode.VECTOR, vector))
     found = bounds(commands, counters, core)
-    assert found == {"array": 11, "bus": 33, "post": 50 + 200, "vector": 42 * core.groups_per_word}
+    # Five groups, two at a time; ten groups of words.
+    post_cycles = 30 + 120 + 50
+    assert found == {
+        "array": 11, "bus": 33, "post": post_cycles, "vector": 42 * core.groups_per_word
+    }  # fmt: skip
     assert np.prod([core.post_lanes, core.groups_per_word]) == core.rows

@@ -1,0 +1,38 @@
+"""Column tiles of a product in training: the channels that pass through the array together."""
+
+from dataclasses import dataclass
+
+from .memory import round_up
+
+__all__ = ["ColumnTiles"]
+
+
+@dataclass(frozen=True)
+class ColumnTiles:
+    """``channels`` in tiles of ``width``; the last one has what is left.
+
+    Tiles are as equal as whole buffer words allow, or else whole groups of ``post_lanes``: POST
+    takes as long for a tile as it is wide, the array always the same, so one after the other of
+    unlike tiles would make each wait for the other. Finite results do not depend on the tiles.
+    """
+
+    channels: int
+    width: int
+
+    @classmethod
+    def of(cls, channels, core, groups=1):
+        """Tiles of a core; those of a grouped convolution have all ``columns``, because the tiles
+        decide which infinities meet zeros (docs/training.md)."""
+        if groups > 1:
+            return cls(channels, core.columns)
+        even = -(-channels // -(-channels // core.columns))
+        word = round_up(even, core.rows)
+        return cls(channels, word if word <= core.columns else round_up(even, core.post_lanes))
+
+    @property
+    def count(self):
+        return -(-self.channels // self.width)
+
+    def range(self, tile):
+        """(begin, end) of its channels."""
+        return tile * self.width, min((tile + 1) * self.width, self.channels)

@@ -1,0 +1,107 @@
+"""Where the cycles of ADA-GP go: the arithmetic of the tables, and a small network on the RTL."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from golden.adagp_schedule import Phase, ScheduleConfig
+from verif.__main__ import main
+from verif.cycles import (
+    EPOCH_BATCHES,
+    EPOCHS,
+    BatchCycles,
+    Segment,
+    VggLike,
+    exposed,
+    hidden,
+    measure,
+    speed_ups,
+    traffic,
+)
+from verif.cycles_report import plot, tables
+
+
+def batch(variant, part, ends, total, bytes_=1000):
+    """A batch whose layers end at ``ends``: two forward, one backward with backpropagation."""
+    names = [("one", "forward"), ("two", "forward"), ("two", "backward")]
+    segments, begin = [], 0
+    for (layer, direction), end in zip(names, ends, strict=False):
+        segments.append(
+            Segment(layer=layer, direction=direction, begin=begin, end=end, array=50, predictor=0)
+        )
+        begin = end
+    return BatchCycles(
+        variant=variant, part=part, cycles=total, segments=segments, read_bytes=bytes_,
+        write_bytes=0, counters={}, differences=[],
+    )  # fmt: skip
+
+
+BATCHES = [
+    batch("baseline", "bp", (100, 300, 900), 900),
+    batch("efficient", "bp", (110, 320, 960), 1000, 1200),
+    batch("efficient", "gp", (150, 400), 410, 500),
+    batch("max", "bp", (100, 300, 910), 920, 1200),
+    batch("max", "gp", (105, 305), 340, 500),
+]
+
+
+def test_exposed_is_what_a_layer_takes_longer_and_what_comes_behind():
+    gp = exposed(BATCHES, BATCHES[4])
+    assert gp == {("one", "forward"): 5, ("two", "forward"): 0, ("behind", ""): 35}
+    bp = exposed(BATCHES, BATCHES[1])
+    assert bp["two", "backward"] == 40 and bp["behind", ""] == 40
+
+
+def test_hidden_is_a_share_of_what_efficient_shows():
+    assert hidden(BATCHES) == {("one", "forward"): 0.9, ("two", "forward"): 1.0}
+    assert hidden(BATCHES[:3]) == {}
+
+
+def test_speed_up_of_both_schedules():
+    phases = list(ScheduleConfig().phases(EPOCHS, EPOCH_BATCHES))
+    share = phases.count(Phase.GP) / len(phases)
+    found = speed_ups(BATCHES)["max"]
+    assert found == pytest.approx((900 / ((1 - share) * 920 + share * 340), 1800 / 1260))
+    # The ideal of section 6: backward takes two thirds, and nothing of the predictor is seen.
+    ideal = [batch("baseline", "bp", (1,), 3), batch("x", "bp", (1,), 3), batch("x", "gp", (1,), 1)]
+    assert speed_ups(ideal)["x"] == pytest.approx((1.465, 1.5), abs=0.001)
+
+
+def test_traffic_of_a_pair_of_batches():
+    assert traffic(BATCHES)["max"] == (1200, 500, pytest.approx(0.15))
+
+
+def test_tables_and_chart(tmp_path):
+    console = Console(width=160, record=True, file=io.StringIO())
+    for table in tables(BATCHES, "small"):
+        console.print(table)
+    text = console.export_text()
+    assert "1.429" in text and "behind the last layer" in text and "+35" in text
+    plot({"small": BATCHES}, tmp_path / "cycles.png")
+    assert (tmp_path / "cycles.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("options", [["--size", "9"], ["--images", "0"], ["--preset", "huge"]])
+def test_wrong_options(options, capsys):
+    assert main(["cycles", *options]) == 2
+    assert options[1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variant", ["baseline", "max"])
+def test_cycles_of_a_small_network(variant):
+    """The parts of a batch come from different places and have to fit: counters of the RTL, the
+    program, the memory."""
+    found = measure(
+        variant, "tiny", images=2, model=VggLike(widths=(4,), size=8, hidden=8, classes=4),
+        input_shape=(3, 8, 8), classes=4,
+    )  # fmt: skip
+    for result in found:
+        assert not result.differences, result.differences[0]
+        main_core = sum(segment.array for segment in result.segments)
+        assert main_core == result.counters["CORE0_VECTORS"]
+        ends = [segment.end for segment in result.segments]
+        assert ends == sorted(ends) and 0 < ends[0] and ends[-1] <= result.cycles
+    if variant == "max":
+        bp, gp = found
+        assert gp.cycles < bp.cycles and gp.read_bytes < bp.read_bytes
