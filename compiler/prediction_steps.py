@@ -87,7 +87,8 @@ class PredictionSteps(TrainingSteps):
         self.tensors |= self.predictor.tensors
         cycles = 0  # of the main array so far
         for layer in layers:
-            product = self._array_cycles(layer) if layer.kind in PREDICTABLE else 0
+            # A depthwise convolution is work of the vector engine, and so are updates.
+            product = self._array_cycles(layer) if layer.kind in ("convolution", "linear") else 0
             self._beside = self._ready(cycles, product)
             self._forward(layer)
             cycles += product
