@@ -154,7 +154,7 @@ def test_variants_agree(rng):
     for variant in ("low", "efficient", "max"):
         rng = np.random.default_rng(seed)
         config = make_config(variant=variant, preset="tiny")
-        run = predicted_run("residual", config, rng, "BG", prepare=experienced(rng))
+        run = predicted_run("headless", config, rng, "BG", prepare=experienced(rng))
         result = run.interpret(seed)
         check(result)
         finals[variant] = run.actual(result.final)
@@ -188,7 +188,7 @@ def test_a_predictor_of_nan_does_no_harm(rng, seed):
         golden.restore(state)
 
     config = make_config(variant="max", preset="tiny")
-    run = predicted_run("residual", config, rng, "BGB", prepare=spoil)
+    run = predicted_run("headless", config, rng, "BGB", prepare=spoil)
     result = run.interpret(seed)
     check(result)
     layers = list(run.golden.layers)
