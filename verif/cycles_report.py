@@ -20,7 +20,7 @@ def main(options, settings, console) -> int:
     """The command; returns the exit status."""
     presets = options.preset or ["paper", "tiny"]
     if not console.is_terminal:
-        console.width = max(console.width, 130)  # nobody's window would cut it short
+        console.width = max(console.width, 150)  # nobody's window would cut it short
     document, wrong, charts = {}, [], {}
     for preset in presets:
         config = make_config(variant="max", preset=preset, **settings)
@@ -70,7 +70,7 @@ def tables(batches: list[BatchCycles], title: str) -> list[Table]:
 def _table(title, *headings):
     table = Table(box=box.SIMPLE, title=title)
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left")
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number == 0)
     return table
 
 
