@@ -26,6 +26,8 @@ SUM_CYCLES = 20
 #: Cycles that VECTOR needs beyond one per group, a reduction for every word beyond those, a
 #: division for every channel; and LOSS for every number.
 VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, LOSS_CYCLES = 36, 41, 31, 300
+#: Float32 streams wait for each other and for LOAD: VECTOR_BUSY over the cycles without a stall.
+WIDE_PERCENT = 150
 #: Cycles a queue needs between two commands.
 COMMAND_CYCLES = 4
 START_CYCLES = 100
@@ -103,6 +105,8 @@ def _vector_cycles(fields, core):
     if groups % core.chunks_per_wide and (fields["wide"] or any(wide)):
         groups *= core.chunks_per_wide
     cycles = words * groups + VECTOR_CYCLES
+    if fields["wide"] or any(wide):
+        cycles = cycles * WIDE_PERCENT // 100
     if fields["reduce"]:
         cycles += fields["cb_count"] * (REDUCTION_CYCLES + 7 * core.groups_per_word)
     return cycles

@@ -62,7 +62,7 @@ class _Update:
                 f"parameter {name}: a row of its numbers takes {words} words, which do not fit "
                 f"into the buffer ({program.scratch.words} words)"
             )
-        pieces = boxes(self.master.shape, max(1, most // 2))
+        pieces = boxes(self.master.shape, max(1, most // 4))
         jobs = []
         for number, box in enumerate(pieces):
             needs = (Need(object(), program.words(self.master)), *self._gradient(box))

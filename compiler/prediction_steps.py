@@ -87,7 +87,8 @@ class PredictionSteps(TrainingSteps):
         self.tensors |= self.predictor.tensors
         cycles = 0  # of the main array so far
         for layer in layers:
-            product = self._array_cycles(layer) if layer.kind in PREDICTABLE else 0
+            # A depthwise convolution is work of the vector engine, and so are updates.
+            product = self._array_cycles(layer) if layer.kind in ("convolution", "linear") else 0
             self._beside = self._ready(cycles, product)
             self._forward(layer)
             cycles += product
@@ -100,14 +101,14 @@ class PredictionSteps(TrainingSteps):
             self._end_of_prediction()
 
     def _end_of_prediction(self):
-        """The updates that are left, most of them beside the loss; the head's."""
+        """The updates that are left: the last on the predictor's core, the others on the main core
+        beside the loss; and the head's."""
         late = [own for _, own in self._late]
-        beside = late[:-1] if self.head is not None else []
-        for own in late[len(beside) :]:
+        self._beside = late[:-1] if self.head is not None else []
+        for own in late[len(self._beside) :]:
             self._predicted_update(own, predictor=True)
         if self.head is None:
             return
-        self._beside = beside
         self._add_loss()
         self._exact_head(self.layers[self.head])
 

@@ -25,8 +25,6 @@ __all__ = ["Recorder", "Region"]
 
 #: Largest value of a semaphore.
 _MAX_TOKENS = 15
-#: How much longer commands of other cores than the main one are taken to last.
-_SLOWER = 2
 #: Queues that have a semaphore of their own when a command of the second waits for the first.
 _DIRECT = {
     (Opcode.LOAD, Opcode.WEIGHTS),
@@ -211,9 +209,6 @@ class Recorder:
             core = min(times, key=times.get)
             entry = waiting[core].popleft()
             busy, latency = duration(entry.command, self.config)
-            if core:
-                # Better late than in the way of the main core.
-                busy *= _SLOWER
             free[entry.queue] = times[core] + busy
             if entry.feeder is not None:
                 # Weight tiles are brought while they are used.

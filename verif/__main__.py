@@ -89,7 +89,7 @@ def _parser():
         "--preset", action="append", metavar="PRESET", help="may be repeated (default: paper, tiny)"
     )
     cycles.add_argument(
-        "--images", type=int, help="in a batch (default: 32 for the paper's size, else 8)"
+        "--images", type=int, help="in a batch (default: 64 for the paper's size, else 8)"
     )
     cycles.add_argument("--size", type=int, default=16, help="of the images (default: 16)")
     cycles.add_argument("--seed", type=int, default=1)

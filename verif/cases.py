@@ -44,7 +44,7 @@ class Options:
     settings: dict = field(default_factory=dict)
     seed: int = 1
     images: int = 200
-    batches: int = 60
+    batches: int | None = None
     batch_size: int = 16
     quick: bool = False
     stalls: bool = False

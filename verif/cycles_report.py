@@ -12,7 +12,7 @@ from verif.cycles import BatchCycles, VggLike, exposed, hidden, measure, speed_u
 __all__ = ["main", "plot", "tables"]
 
 #: Images of a batch where nothing else is said: of large arrays, of small ones.
-_IMAGES = {True: 32, False: 8}
+_IMAGES = {True: 64, False: 8}
 _COLOURS = {"array busy": "#4c78a8", "predictor exposed": "#e45756", "other": "#bab0ac"}
 
 
