@@ -38,7 +38,7 @@ def _parser():
         default="all",
         choices=(*VARIANTS, "all"),
         help="of digits, train-digits and train-adagp (default: all; train-digits: baseline and "
-        "max)",
+        "max; train-adagp: all but baseline)",
     )
     run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")

@@ -123,8 +123,15 @@ def _digits(options):
         )
 
 
+def _batches(options, default, *, quick):
+    """How many are asked for; with --quick always ``quick``."""
+    if options.quick:
+        return quick
+    return default if options.batches is None else options.batches
+
+
 def _train_digits(options):
-    batches = 3 if options.quick else options.batches or 60
+    batches = _batches(options, 60, quick=3)
     stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
     # All variants train on the main core; these two differ most.
     everything = options.variants == tuple(VARIANTS)
@@ -143,19 +150,20 @@ def _train_digits(options):
 
 
 def _train_adagp(options):
-    batches = 2 * EPOCHS if options.quick else options.batches or 40
+    batches = _batches(options, 40, quick=2 * EPOCHS)
     stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
-    for variant in options.variants:
-        if variant != "baseline":
-            training = train_adagp(
-                options.config(variant),
-                batches=batches,
-                images=options.batch_size,
-                seed=options.seed,
-                report=options.report,
-                **stalls,
-            )
-            yield AdaGPStep(name=f"train-adagp {variant}", training=training)
+    # The baseline works like low.
+    everything = options.variants == tuple(VARIANTS)
+    for variant in ("low", "efficient", "max") if everything else options.variants:
+        training = train_adagp(
+            options.config(variant),
+            batches=batches,
+            images=options.batch_size,
+            seed=options.seed,
+            report=options.report,
+            **stalls,
+        )
+        yield AdaGPStep(name=f"train-adagp {variant}", training=training)
 
 
 def _train_blocks(options):
