@@ -159,7 +159,7 @@ class PredictorTensors:
         if operands:
             tensors["operands"] = self._operands(f"{name}.operands", shape)
         return StoredParameter(
-            name=name, layer="predictor", torch_shape=shape, shape=shape, width=shape[3], groups=1,
+            name=name, layer="predictor", torch_shape=shape, shape=shape, groups=1,
             tensors=tensors,
         )  # fmt: skip
 
