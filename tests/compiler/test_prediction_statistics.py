@@ -81,15 +81,16 @@ def observed_map(rng, case, size, outputs, *, bad=None):
     return case
 
 
-def observed_gradient(rng, case, rows, outputs, *, bad=None):
-    """Two gradients beside predictions that are partly right, for one, then for all."""
+def observed_gradient(rng, case, rows, outputs, *, bad=None, observed=None):
+    """Two gradients beside predictions that are partly wrong, then right; or one that is given."""
     unit, ones = VectorUnit(), ones_of(case)
     codes, statistics = numbers_of(case, "statistics", [0.0] * len(GRADIENT_STATISTICS))
     shape = (1, rows, 1, outputs)
-    for number in range(2):
+    for number in range(1 if observed else 2):
         values = rng.normal(size=(rows, outputs)) * 0.01
         gradient = encode(FLOAT32, values)
         output = encode(FLOAT32, values * (-100, 60)[number] + rng.normal(size=values.shape))
+        gradient, output = observed or (gradient, output)
         if number == bad:
             gradient[-1, -1] = FLOAT32.nan
         layer = SimpleNamespace(
@@ -118,6 +119,19 @@ def test_gradient_statistics(core, rng, seed):
     for rows, outputs in ((1, 1), (32, 5), (33, 13), (70, 6)):
         case, _ = observed_gradient(rng, new_case(core), rows, outputs)
         case.check_with_interpreter(f"{rows} rows, {outputs} channels", seed)
+
+
+@pytest.mark.parametrize("core", ["4x4", "6x5 beside 4x4"])
+def test_order_of_sums(core, rng, seed):
+    """What is left of products that cancel is what the order of additions leaves."""
+    case = new_case(core)
+    gradient = rng.normal(size=(70, 6)).astype(np.float32)
+    products = rng.normal(size=gradient.shape)
+    products[-1] = -products[:-1].sum(axis=0)
+    observed = encode(FLOAT32, gradient), encode(FLOAT32, products / gradient)
+    case, found = observed_gradient(rng, case, 70, 6, observed=observed)
+    assert abs(found["product"]) < 1e-6
+    case.check_with_interpreter(core, seed)
 
 
 @pytest.mark.parametrize("bad", [0, 1])
