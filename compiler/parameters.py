@@ -57,7 +57,8 @@ class StoredParameter:
     torch_shape : torch's shape
     shape : (KH, KW, CI, CO), (1, 1, column tiles, columns) or (1, 1, 1, C); CI is 1 for a
         depthwise convolution. Columns behind the last channel hold +0.
-    width : channels in a row (of biases: of a column tile); the columns behind them hold +0
+    width : channels in a row, by default all; of a product's biases those of a column tile, and
+        +0 behind them
     groups : 1, or the number of blocks on the diagonal of (CI, CO); outside them are zeros
     tensors : by role, all with one pitch, named ``name`` or ``name.role``. A running statistic has
         a ``master`` only.
@@ -75,9 +76,9 @@ class StoredParameter:
     layer: str
     torch_shape: tuple[int, ...]
     shape: tuple[int, int, int, int]
-    width: int
     groups: int
     tensors: Mapping[str, Tensor]
+    width: int | None = None
 
     def placed(self, offsets) -> "StoredParameter":
         """The same with the tensors at ``offsets`` (by name of tensor)."""
@@ -99,11 +100,12 @@ class StoredParameter:
         if values.shape != self.torch_shape:
             raise ValueError(f"{self.name} has shape {self.torch_shape}, not {values.shape}")
         if values.ndim == 1:
-            rows = np.zeros(prod(self.shape[:3]) * self.width, values.dtype)
-            rows[: len(values)] = values
-            padded = np.zeros(self.shape, values.dtype)
-            padded.reshape(-1, self.shape[3])[:, : self.width] = rows.reshape(-1, self.width)
-            return padded
+            width = self.width or self.shape[3]
+            rows = np.zeros((prod(self.shape[:3]), width), values.dtype)
+            rows.reshape(-1)[: len(values)] = values
+            padded = np.zeros((len(rows), self.shape[3]), values.dtype)
+            padded[:, :width] = rows
+            return padded.reshape(self.shape)
         kh, kw, _, outputs = self.shape
         dense = values.reshape(outputs, -1, kh, kw).transpose(2, 3, 1, 0)
         if self.groups == 1:
@@ -233,15 +235,15 @@ def _shape(layer, values, maps, core):
         tiles = ColumnTiles.of(size[0], core, layer.options.get("groups", 1))
         return (1, 1, tiles.count, core.columns), 1, tiles.width
     if values.dim() == 1:
-        return (1, 1, 1, *size), 1, size[0]
+        return (1, 1, 1, *size), 1, None
     if layer.kind == "linear":
         channels, height, width = maps[layer.inputs[0]]
-        return (height, width, channels, size[0]), 1, size[0]
+        return (height, width, channels, size[0]), 1, None
     outputs, inputs, *kernel = size
     if layer.kind == "depthwise":
-        return (*kernel, 1, outputs), 1, outputs
+        return (*kernel, 1, outputs), 1, None
     groups = layer.options["groups"]
-    return (*kernel, inputs * groups, outputs), groups, outputs
+    return (*kernel, inputs * groups, outputs), groups, None
 
 
 def _add(found, layer, name, values, shape, width, groups, roles, config):
