@@ -116,25 +116,24 @@ class _WeightGradient:
                 yield piece, sums, piece == pieces[0], ends
 
     def _piece_jobs(self, part, pieces):
-        """A job for each piece and column tile; the tiles of a batch share what they read of X."""
-        outputs, jobs, first = self._outputs(part), [], 0
-        while first < self.tiles.count:
-            batch = self.plan.batch(part, first)
-            first = batch.stop
+        """A job for each piece and column tile; the tiles of a batch share what they read."""
+        outputs, jobs = self._outputs(part), []
+        for batch in self.plan.batches(part):
+            channels = self.plan.dy_channels(batch)
             for (images, rows), sums, begins, ends in self._steps(part, batch, pieces):
                 maps = (
                     self.plan.x_need(images, rows, part),
-                    self.plan.dy_need(images, rows, sums.tile),
+                    self.plan.dy_need(images, rows, channels),
                 )
-                run = partial(self._piece, images, rows, sums, begins, ends, outputs)
+                run = partial(self._piece, images, rows, channels, sums, begins, ends, outputs)
                 jobs.append(Job((*(output.need for output in outputs), *maps), run))
                 outputs = [output for output in outputs if not output.is_in(ends)]
         return jobs
 
-    def _piece(self, images, rows, sums, begins, ends, outputs, *blocks):
+    def _piece(self, images, rows, channels, sums, begins, ends, outputs, *blocks):
         *results, x, dy = blocks
         slab = self.layer.lines(0, *rows, sums.part.rows)
-        (b0, b1), channels = sums.part.blocks, self.program.whole_words(self.tiles.range(sums.tile))
+        b0, b1 = sums.part.blocks
         x = _Map(x, images[0], slab, b1 - b0, b0 * self.core.rows)
         dy = _Map(dy, images[0], rows, self.program.words(self.dy, channels), channels[0])
         self._product(sums, images, rows, begins, x, dy)

@@ -13,6 +13,8 @@ __all__ = ["Range", "WeightGradientPlan"]
 _MOST_PER_BANK = 2
 #: K tiles that a piece has at least: a command's first ``rows`` cycles bring no vector.
 _FEW_TILES = 4
+#: Words of a long run that are loaded in the time of a short one (8 bursts in flight, 30 cycles).
+_RUN_WORDS = 6
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class WeightGradientPlan:
         self.layer, self.dy = _flat(layer, dy)
         self.tiles = layer.output_tiles(self.core)
         self._blocks = -(-layer.inputs // self.core.rows)
+        self._narrow = False  # as little of dY as possible
         self.channels = self._output_channels()
         self.ranges = self._ranges()
         self.pieces, self.whole = self._cut()
@@ -109,13 +112,15 @@ class WeightGradientPlan:
                         for h in range(0, height, lines)
                     ]
                 )
-        for share in (2, 1):
+        # Small pieces are soon there, and leave room to load ahead.
+        for share, self._narrow in ((8, False), (4, False), (2, False), (2, True), (1, True)):
             for pieces in cuts:
                 largest = max(
-                    self.x_need(*piece, part).words + self.dy_need(*piece, tile).words
+                    self.x_need(*piece, part).words
+                    + self.dy_need(*piece, self.dy_channels(batch)).words
                     for piece in (pieces[0], pieces[-1])
                     for part in (self.ranges[0], self.ranges[-1])
-                    for tile in range(self.tiles.count)
+                    for batch in self.batches(part)
                 )
                 if largest * share <= room:
                     return pieces, False
@@ -154,7 +159,12 @@ class WeightGradientPlan:
     def batch(self, part, first):
         """Column tiles from ``first`` on whose sums both accumulator banks hold."""
         most = min(_MOST_PER_BANK, self.core.accumulator_depth // self.entries(part))
-        return range(first, min(first + 2 * most, self.tiles.count))
+        return range(first, min(first + (1 if self._narrow else 2 * most), self.tiles.count))
+
+    def batches(self, part):
+        """All column tiles, in order."""
+        size = len(self.batch(part, 0))
+        return [self.batch(part, first) for first in range(0, self.tiles.count, size)]
 
     def _out_size(self, part):
         bias = self.tiles.count * self.program.words(self.db) if self.has_bias(part) else 0
@@ -182,12 +192,20 @@ class WeightGradientPlan:
             channels = tuple(block * self.core.rows for block in part.blocks)
         return self.program.need(layer.x, images, lines, (0, layer.input_map[1]), channels)
 
-    def dy_need(self, images=None, rows=None, tile=None):
-        """dY there, in words with channels of a column tile; by default all of it."""
+    def dy_channels(self, tiles):
+        """(begin, end) of channels to load for column tiles: in whole words, or all of them where
+        short runs would not be faster."""
+        begin, end = self.tiles.range(tiles[0])[0], self.tiles.range(tiles[-1])[1]
+        channels, everything = self.program.whole_words((begin, end)), (0, self.dy.pitch)
+        words = [self.program.words(self.dy, part) for part in (channels, everything)]
+        short = words[1] <= max(words[0], _RUN_WORDS)
+        return everything if short and not self._narrow else channels
+
+    def dy_need(self, images=None, rows=None, channels=None):
+        """dY there, of ``channels``; by default all of it."""
         height, width = self.layer.output_map
-        if tile is None:
-            return self.program.need(self.dy, (0, self.layer.images), (0, height), (0, width))
-        channels = self.program.whole_words(self.tiles.range(tile))
+        if channels is None:
+            images, rows = (0, self.layer.images), (0, height)
         return self.program.need(self.dy, images, rows, (0, width), channels)
 
     def has_bias(self, part):

@@ -161,7 +161,8 @@ def measure(variant, preset, *, images, seed=1, model=None, input_shape=(3, 16, 
 
 def segments(config, program, outcome):
     """:class:`Segment` s of a batch, from when its tensors were written last."""
-    start = int(outcome.written.max()) - outcome.record.cycles
+    # The interrupt follows the last write, so nothing ends behind CYCLES.
+    start = int(outcome.written.max()) - outcome.record.counters["CYCLES"]
     kinds = {layer.name: layer.kind for layer in program.layers}
     found, direction = [], "forward"
     for step in program.steps:
