@@ -174,8 +174,9 @@ class CoreProgram:
             for need in job.needs:
                 block = need.place or self.scratch.find(need.key)
                 if block is None:
-                    apart = () if packed else blocks
-                    block = self.scratch.take(need.words, apart=apart, key=need.key)
+                    block = self.scratch.take(
+                        need.words, apart=() if packed else _apart(job, blocks), key=need.key
+                    )
                     missing.append((need, block))
                 blocks.append(block)
         except NoRoom:
@@ -303,3 +304,11 @@ def _is_part(key, tensor, box):
 def _dram(move):
     begin = move.dram_address
     return Region("dram", begin, begin + (move.run_count - 1) * move.run_stride + move.run_bytes)
+
+
+def _apart(job, blocks):
+    """Blocks that another one should not share a bank with: above all what is read, whose streams
+    last as long as the job; then the results."""
+    pairs = list(zip(job.needs, blocks, strict=False))
+    results = [block for need, block in pairs if need.load is None and need.place is None]
+    return [block for block in blocks if block not in results], results

@@ -66,7 +66,8 @@ class Scratch:
         self._time = 0
 
     def take(self, words, *, apart=(), key=None):
-        """A new block with one user, in banks of its own where ``apart`` (blocks) lie in others.
+        """A new block with one user, in other banks than ``apart`` (groups of blocks, the most
+        important first) if there is room.
 
         Raises :class:`NoRoom` if there is none.
         """
@@ -139,7 +140,7 @@ class Scratch:
             del self._known[block.key]
 
     def _find(self, words, apart):
-        """First word of a free place: the next one in turn, in other banks if there is one."""
+        """First word of a free place: the next one in turn of those that share the fewest banks."""
         gaps, end = [], 0
         for block in self._blocks:
             begin = block.address - self.base
@@ -148,8 +149,14 @@ class Scratch:
             end = begin + block.words
         if self.words - end >= words:
             gaps.append((end, self.words))
-        busy = {bank for block in apart for bank in self._banks(block.address - self.base,
-                                                                block.words)}  # fmt: skip
+        busy = [
+            {
+                bank
+                for block in blocks
+                for bank in self._banks(block.address - self.base, block.words)
+            }
+            for blocks in apart
+        ]
         places = []
         for begin, end in gaps:
             starts = {begin, self._cursor, *range(0, self.words, self.bank_depth)}
@@ -158,8 +165,9 @@ class Scratch:
             return None
 
         def cost(start):
-            shared = sum(bank in busy for bank in self._banks(start, words))
-            return shared, (start - self._cursor) % self.words
+            banks = self._banks(start, words)
+            shared = [sum(bank in group for bank in banks) for group in busy]
+            return *shared, (start - self._cursor) % self.words
 
         return min(places, key=cost)
 

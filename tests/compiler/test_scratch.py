@@ -22,7 +22,7 @@ def test_blocks_in_use_never_overlap(seed):
         block = scratch.find(key) if key else None
         if block is None:
             try:
-                block = scratch.take(rng.randrange(1, 300), apart=used[-2:], key=key)
+                block = scratch.take(rng.randrange(1, 300), apart=(used[-2:], used[:1]), key=key)
             except NoRoom:
                 continue
         used.append(block)
@@ -67,8 +67,22 @@ def test_dropped_contents_are_not_found_but_stay_in_use():
 def test_another_bank_if_there_is_one():
     scratch = Scratch(CONFIG)
     first = scratch.take(10)
-    second = scratch.take(10, apart=[first])
+    second = scratch.take(10, apart=([first],))
     assert second.address // scratch.bank_depth != first.address // scratch.bank_depth
+
+
+def test_the_first_group_counts_most():
+    """Where every bank is somebody's, one of the second group's is shared."""
+    scratch = Scratch(CONFIG)
+    banks = scratch.words // scratch.bank_depth
+    blocks = [scratch.take(10)]
+    while len(blocks) < banks:
+        blocks.append(scratch.take(10, apart=(blocks,)))
+    for first in range(banks):
+        inputs = [block for number, block in enumerate(blocks) if number != first]
+        block = scratch.take(10, apart=(inputs, [blocks[first]]))
+        assert block.address // scratch.bank_depth == blocks[first].address // scratch.bank_depth
+        scratch.release(block)
 
 
 def test_predictor_memory():
