@@ -78,6 +78,7 @@ class PredictionSteps(TrainingSteps):
         self._predictor_core, self._shape = core, shape
         self._backpropagate = backpropagate
         self._late, self._beside = [], []
+        self._predictor_free = 0  # when the predictor's core has done what it has got so far
         self._predicted, self.head = predicted_layers(layers, predict)
         super().__init__(layers, config, images=images, loss=loss)
 
@@ -85,15 +86,18 @@ class PredictionSteps(TrainingSteps):
         weights = [(name, self.parameters[f"{name}.weight"]) for name in self._predicted]
         self.predictor = PredictorTensors(self.config, self._predictor_core, self._shape, weights)
         self.tensors |= self.predictor.tensors
+        # A depthwise convolution is work of the vector engine, and so are updates.
+        products = [
+            self._array_cycles(layer) if layer.kind in ("convolution", "linear") else 0
+            for layer in layers
+        ]
         cycles = 0  # of the main array so far
-        for layer in layers:
-            # A depthwise convolution is work of the vector engine, and so are updates.
-            product = self._array_cycles(layer) if layer.kind in ("convolution", "linear") else 0
-            self._beside = self._ready(cycles, product)
+        for number, layer in enumerate(layers):
+            self._beside = self._ready(cycles, products[number])
             self._forward(layer)
-            cycles += product
+            cycles += products[number]
             if layer.name in self._predicted:
-                self._observe(layer, cycles)
+                self._observe(layer, cycles, self._until_next(layers, products, number))
         if self._backpropagate:
             self._add_loss()
             self._backward(layers)
@@ -149,7 +153,17 @@ class PredictionSteps(TrainingSteps):
         else:
             self._simple(layer, sources, max_pool, **layer.options)
 
-    def _observe(self, layer, cycles):
+    def _until_next(self, layers, products, number):
+        """Cycles of the main array from the end of a layer to that of the next predicted one, or
+        none: behind the last one there is nothing to hide an update."""
+        cycles = 0
+        for layer, product in zip(layers[number + 1 :], products[number + 1 :], strict=True):
+            cycles += product
+            if layer.name in self._predicted:
+                return cycles
+        return 0
+
+    def _observe(self, layer, cycles, window):
         own, ones = self.predictor.layers[layer.name], self.predictor.constants
         y = self.maps[layer.name]
         self._predictor_step(
@@ -167,24 +181,37 @@ class PredictionSteps(TrainingSteps):
             if not self.config.has_predictor_core:
                 self._predicted_update(own, predictor=True)
                 return
-            self._late.append((cycles + self._prediction_cycles(layer, own), own))
+            there = max(cycles, self._predictor_free) + self._prediction_cycles(layer, own)
+            updated = there + self._update_cycles(self._predictor_core, own)
+            if updated <= cycles + window:
+                # In time for the next layer's prediction.
+                self._predictor_free = updated
+                self._predicted_update(own, predictor=True)
+            else:
+                self._predictor_free = there
+                self._late.append((there, own))
 
     def _ready(self, cycles, product):
         """Layers whose update fits beside the second half of a ``product`` that begins after
         ``cycles`` of products, when the prediction is there. They are late no longer.
 
-        Where the predictor has a core of its own, updates are work of the main core. Commands of a
-        core are executed in order, so one that came too early would keep those behind it waiting.
+        Where the predictor has a core of its own, these are updates for which it has no time before
+        the next layer's prediction. Commands of a core are executed in order, so one that came too
+        early would keep those behind it waiting.
         """
         found, room = [], product / 2
         while self._late and self._late[0][0] <= cycles:
             own = self._late[0][1]
-            words = own.rows * -(-own.outputs // self.core.rows)
-            room -= _UPDATE_PASSES * words * self.core.groups_per_word
+            room -= self._update_cycles(self.core, own)
             if room < 0:
                 break
             found.append(self._late.pop(0)[1])
         return found
+
+    def _update_cycles(self, core, own):
+        """About how long ``core`` takes for an update."""
+        words = own.rows * -(-own.outputs // core.rows)
+        return _UPDATE_PASSES * words * core.groups_per_word
 
     def _array_cycles(self, layer):
         """Vectors that enter the main array for a product forward."""

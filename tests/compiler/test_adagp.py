@@ -61,6 +61,15 @@ def test_parts(variant):
     assert layers == ["8"]
 
 
+@pytest.mark.parametrize(("images", "layers"), [(1, ["6"]), (16, ["3", "6"])])
+def test_updates_on_the_core_of_the_predictor(images, layers):
+    """It has time for layer 3 if the products of 5 and 6 are long; the last one is always its."""
+    part = compiled("max", images=images).parts["gp"]
+    steps = [step for step in part.steps if step.direction == "predicted update"]
+    assert [step.layer for step in steps] == layers
+    assert all(step.predictor for step in steps)
+
+
 def test_initial_memory(rng):
     """Weights, operand copies, the matrix and constants before the first batch."""
     program, model = compiled("max"), network()
