@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from .floorplan import place_multipliers
 from .fpga_print import print_devices, print_report
 from .fpga_synthesis import METHOD, link, synthesize
 from .hierarchy import block_counts, resources_of, total
-from .nextpnr import PlacementError, place_and_route, program_version
+from .nextpnr import MOST_PASSES, PlacementError, place_and_route, program_version
 from .reproduce import options_of
 
 __all__ = ["PARTS", "TARGET_MHZ", "add_arguments", "measure", "misfit", "run"]
@@ -53,6 +54,7 @@ def measure(
     refresh: bool = False,
     directory: Path | None = None,
     nextpnr: str | None = None,
+    passes: int = MOST_PASSES,
     progress=lambda text: None,
 ) -> dict:
     """Map a configuration to a device, place and route it once per seed; through the cache.
@@ -65,6 +67,7 @@ def measure(
     flat : map everything at once instead of module by module
     directory : keep netlists and logs there; then the cache is not read
     nextpnr : program that places and routes instead of the one of the pip package
+    passes : of router2 after which a seed is given up
     progress : called with one line per step
 
     Returns
@@ -91,6 +94,7 @@ def measure(
         refresh=refresh or directory is not None,
         directory=directory,
         nextpnr=nextpnr,
+        passes=passes,
         progress=progress,
     )
     with work:
@@ -145,7 +149,8 @@ def measure(
         + (f" --freq {target_mhz:g}" if seeds and target_mhz != TARGET_MHZ else "")
         + (" --part array" if part == "array" else "")
         + (" --flat" if flat else "")
-        + (f" --nextpnr {nextpnr}" if nextpnr and seeds else ""),
+        + (f" --nextpnr {nextpnr}" if nextpnr and seeds else "")
+        + (f" --passes {passes}" if seeds and passes != MOST_PASSES else ""),
     }
 
 
@@ -175,7 +180,9 @@ def misfit(result: dict) -> str:
         for name, entry in result["resources"].items()
         if entry["percent"] is not None
     )
-    return f"{what}: its cells are few enough ({full}), but the placer gives up: {errors[0]}"
+    return (
+        f"{what}: its cells are few enough ({full}), but it is not placed and routed: {errors[0]}"
+    )
 
 
 def _over(used, device):
@@ -193,10 +200,11 @@ def _over(used, device):
 class _Work:
     """One design on its way through the tools; as a context manager it owns the files."""
 
-    def __init__(self, *, verilog, top, device, flat, refresh, directory, nextpnr, progress):
+    def __init__(self, *, verilog, top, device, flat, refresh, directory, nextpnr, passes,
+                 progress):  # fmt: skip
         self.verilog, self.top, self.device = verilog, top, device
         self.flat, self.refresh, self.progress = flat, refresh, progress
-        self.directory, self.nextpnr = directory, nextpnr
+        self.directory, self.nextpnr, self.passes = directory, nextpnr, passes
         self.program = {"nextpnr": program_version(nextpnr)} if nextpnr else {}
         family = device.details
         self.key = {
@@ -242,6 +250,7 @@ class _Work:
             "routing": list(device.details.routing),
             "seed": seed,
             "target_mhz": target_mhz,
+            "passes": self.passes,
             "floorplan": FLOORPLAN if device.multiplier_rows else 0,
             "tools": tool_versions(("pyosys", device.details.package)) | self.program,
         }
@@ -265,6 +274,7 @@ class _Work:
                 target_mhz=target_mhz,
                 directory=self.directory,
                 program=self.nextpnr,
+                passes=self.passes,
                 progress=self.progress,
             )
         except PlacementError as error:
@@ -283,11 +293,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--freq", type=_megahertz, default=TARGET_MHZ, help=f"MHz to aim at ({TARGET_MHZ:g})")
     add("--no-route", action="store_true", help="area alone")
     add("--nextpnr", metavar="PROGRAM", help="place and route with this one, not the pip package's")
+    add("--passes", type=_passes, default=MOST_PASSES, metavar="N",
+        help=f"of nextpnr's router2 until a seed is given up ({MOST_PASSES})")  # fmt: skip
     add("--part", choices=PARTS, default=PARTS[0], help="what to measure (accelerator)")
     add("--flat", action="store_true", help="map everything at once: smaller, slower")
     add("--refresh", action="store_true", help="measure again what the cache knows")
     add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     add("--keep", type=Path, metavar="DIR", help="keep netlists and logs there; implies --refresh")
+
+
+def _passes(text):
+    if not re.fullmatch(r"[1-9]\d{0,5}", text):
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 999999, not {text!r}")
+    return int(text)
 
 
 def _megahertz(text):
@@ -320,6 +338,7 @@ def run(arguments: argparse.Namespace) -> None:
             refresh=arguments.refresh,
             directory=arguments.keep,
             nextpnr=arguments.nextpnr,
+            passes=arguments.passes,
             progress=status.update,
         )
     write_json(arguments.json, result, indent=1)

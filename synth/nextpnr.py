@@ -14,6 +14,7 @@ from .devices import Device, device_by_name
 from .errors import ToolError
 
 __all__ = [
+    "MOST_PASSES",
     "PlacementError",
     "max_frequency",
     "place_and_route",
@@ -23,6 +24,9 @@ __all__ = [
 
 #: What columns are placed and routed for: speed grade 6 (the slowest), the largest package.
 _COLUMN_DEVICE = device_by_name("LFE5U-85F").options
+
+#: Passes of router2 after which a seed is given up: routed designs took up to 361.
+MOST_PASSES = 600
 
 _FREQUENCY = re.compile(r"Max frequency for clock\s+'[^']*': ([0-9.]+) MHz")
 _WIRE_LENGTH = re.compile(r"wirelen = (\d+)")
@@ -40,7 +44,7 @@ _HINTS = ("legal placement", "Unable to place", "unable to place", "failed to pl
 
 
 class PlacementError(ToolError):
-    """The design does not fit: the placer found no place for a cell."""
+    """The design does not fit: no place for a cell, or no way for a wire."""
 
 
 def max_frequency(log: str) -> float:
@@ -82,13 +86,14 @@ def place_and_route(
     target_mhz: float,
     directory: Path,
     program: str | None = None,
+    passes: int = MOST_PASSES,
     progress=lambda text: None,
 ) -> dict:
     """Place and route the netlist ``name.json`` of ``directory``.
 
     ``target_mhz`` is what the tools aim at; missing it is no error. ``program`` takes the place of
-    the one in the device's pip package. Writes ``name-seed.log`` and
-    ``name-seed.report``.
+    the one in the device's pip package. After ``passes`` of router2 it is stopped. Writes
+    ``name-seed.log`` and ``name-seed.report``.
 
     Returns
     -------
@@ -97,8 +102,8 @@ def place_and_route(
         ``utilisation`` (kind of site -> ``used``, ``available``), ``wire_length`` (of the
         placement), ``overused`` (wires after each pass of router2), ``seconds``
 
-    Raises :class:`PlacementError` if the placer gives up, :class:`ToolError` if nextpnr is not
-    installed or fails otherwise.
+    Raises :class:`PlacementError` if the placer gives up or the passes are over,
+    :class:`ToolError` if nextpnr is not installed or fails otherwise.
     """
     tool = program or _tool(device.details.package)
     command = [tool, *device.options, "--json", f"{name}.json", "--seed", str(seed)]
@@ -108,7 +113,7 @@ def place_and_route(
     report = directory / f"{name}-{seed}.report"
     report.unlink(missing_ok=True)
     started = time.monotonic()
-    log = _run(command, directory / f"{name}-{seed}.log", directory, seed, progress)
+    log = _run(command, directory / f"{name}-{seed}.log", directory, seed, passes, progress)
     if not report.exists():
         raise ToolError(f"nextpnr wrote no report on {name}, seed {seed}")
     figures = json.loads(report.read_text())
@@ -147,8 +152,9 @@ def _pin_options(device, directory):
     return ["--vopt", "cst=pins.cst"]
 
 
-def _run(command, log, directory, seed, progress=lambda text: None):
+def _run(command, log, directory, seed, passes=MOST_PASSES, progress=lambda text: None):
     """Text of the log; follows it while the tool runs."""
+    overused = []
     environment = dict(os.environ)
     # The compiled WebAssembly; without it every run spends half a minute on compiling again.
     environment.setdefault(
@@ -163,6 +169,13 @@ def _run(command, log, directory, seed, progress=lambda text: None):
             with log.open() as follower:
                 while process.poll() is None:
                     for line in follower:
+                        overused += map(int, _OVERUSED.findall(line))
+                        if len(overused) > passes:
+                            raise PlacementError(
+                                f"seed {seed} is not routed after {passes} passes of router2: "
+                                f"{min(overused)} overused wires at best, {overused[-1]} at last "
+                                f"(log: {log})"
+                            )
                         if any(step in line for step in _STEPS):
                             progress(f"seed {seed}: {line.strip().removeprefix('Info:').strip()}")
                     try:

@@ -159,7 +159,7 @@ def test_no_legal_placement(small, monkeypatch, capsys):
     assert "its cells are few enough" in fpga.misfit(result)
     command = ["fpga", "--variant", "baseline", "--preset", "tiny", "--device", "LFE5U-25F"]
     assert main([*command, "--seeds", "1"]) == 2
-    assert "the placer gives up: nextpnr failed, seed 1" in capsys.readouterr().err
+    assert "it is not placed and routed: nextpnr failed, seed 1" in capsys.readouterr().err
 
 
 def test_error_of_the_placer_is_told_from_others(tmp_path):
@@ -169,6 +169,28 @@ def test_error_of_the_placer_is_told_from_others(tmp_path):
         nextpnr.place_and_route(
             "x", device=device_by_name("LFE5U-25F"), seed=1, target_mhz=50, directory=tmp_path
         )
+    assert not isinstance(error.value, nextpnr.PlacementError)
+
+
+def test_routing_that_does_not_end(tmp_path):
+    """The tool is stopped after so many passes; one that ends in time is not."""
+    program = tmp_path / "nextpnr"
+    line = "Info: iter=$i wires=100 overused=$((7 + i % 3)) overuse=9"
+    text = f'#!/bin/sh\ni=0\nwhile [ $i -lt 30 ]; do i=$((i+1)); echo "{line}"; done\n'
+    program.write_text(text + "exec sleep 600\n")
+    program.chmod(0o755)
+
+    def run(passes):
+        nextpnr.place_and_route(
+            "x", device=device_by_name("LFE5U-25F"), seed=4, target_mhz=50, directory=tmp_path,
+            program=str(program), passes=passes,
+        )  # fmt: skip
+
+    with pytest.raises(nextpnr.PlacementError, match="seed 4 is not routed after 20 passes .*: 7 "):
+        run(20)
+    program.write_text(text + "echo ERROR: else; exit 1\n")
+    with pytest.raises(ToolError, match="ERROR: else") as error:
+        run(30)
     assert not isinstance(error.value, nextpnr.PlacementError)
 
 
@@ -185,11 +207,15 @@ def test_bad_input(options, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_bad_frequency(capsys):
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("--freq", "must be a number from 1 to 1000"), ("--passes", "must be an integer from 1")],
+)
+def test_bad_numbers(option, message, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["fpga", "--freq", "0"])
+        main(["fpga", option, "0"])
     assert stop.value.code == 2
-    assert "must be a number from 1 to 1000" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_another_place_and_route_program(small, tmp_path, capsys):
