@@ -215,6 +215,11 @@ class CoreProgram:
         return View.dense(block, shape, words, chunks=chunks)
 
     def _vector(self, fields, reads, writes):
+        noted = Region(("noted", self.core.index), 0, 1)  # by a watching command for guarded ones
+        if fields["guarded"]:
+            reads = [*reads, noted]
+        if fields["watch"]:
+            writes = [*writes, noted]
         self.recorder.emit(Opcode.VECTOR, fields, reads=reads, writes=writes, core=self.core.index)
 
     # Products --------------------------------------------------------------------------------

@@ -79,6 +79,10 @@ class PredictionSteps(TrainingSteps):
         self._backpropagate = backpropagate
         self._late, self._beside = [], []
         self._predictor_free = 0  # when the predictor's core has done what it has got so far
+        # Where the predictor has a memory, but not a core, of its own, maps are reorganized in the
+        # background: (when that is done, layer), and when the last one is.
+        self._in_background = config.has_predictor_memory and not config.has_predictor_core
+        self._reorganized, self._background_free = [], 0
         self._predicted, self.head = predicted_layers(layers, predict)
         super().__init__(layers, config, images=images, loss=loss)
 
@@ -96,10 +100,12 @@ class PredictionSteps(TrainingSteps):
             self._beside = self._ready(cycles, products[number])
             self._forward(layer)
             cycles += products[number]
+            self._use_cells(cycles)
             if layer.name in self._predicted:
                 self._observe(layer, cycles, self._until_next(layers, products, number))
         if self._backpropagate:
             self._add_loss()
+            self._use_cells()
             self._backward(layers)
         else:
             self._end_of_prediction()
@@ -111,10 +117,11 @@ class PredictionSteps(TrainingSteps):
         self._beside = late[:-1] if self.head is not None else []
         for own in late[len(self._beside) :]:
             self._predicted_update(own, predictor=True)
-        if self.head is None:
-            return
-        self._add_loss()
-        self._exact_head(self.layers[self.head])
+        if self.head is not None:
+            self._add_loss()
+        self._use_cells()
+        if self.head is not None:
+            self._exact_head(self.layers[self.head])
 
     def _add(self, layer, direction, function, *names, reads=(), writes=(), **options):
         """As everywhere; a product and the loss have the updates beside them."""
@@ -164,12 +171,28 @@ class PredictionSteps(TrainingSteps):
         return 0
 
     def _observe(self, layer, cycles, window):
-        own, ones = self.predictor.layers[layer.name], self.predictor.constants
-        y = self.maps[layer.name]
+        own, y = self.predictor.layers[layer.name], self.maps[layer.name]
         self._predictor_step(
             layer, "reorganize", reorganize, y, own.cells.name,
-            reads=[self.tensors[y]], writes=[own.cells],
+            reads=[self.tensors[y]], writes=[own.cells], background=self._in_background,
         )  # fmt: skip
+        if self._in_background:
+            begin = max(cycles, self._background_free)
+            self._background_free = begin + self._pooling_cycles(own)
+            self._reorganized.append((self._background_free, layer))
+        else:
+            self._react(layer, cycles, window)
+
+    def _use_cells(self, cycles=None):
+        """What follows from the maps that are reorganized after ``cycles`` of products, or from all
+        of them: commands behind those that wait for cells would wait, too."""
+        while self._reorganized and (cycles is None or self._reorganized[0][0] <= cycles):
+            self._react(self._reorganized.pop(0)[1])
+
+    def _react(self, layer, cycles=0, window=0):
+        """What the predictor makes of a layer's cells; ``cycles``, ``window`` where it has a core
+        of its own."""
+        own, ones = self.predictor.layers[layer.name], self.predictor.constants
         self._predictor_step(
             layer, "standardize", standardize, own.placed, ones.name,
             reads=[own.cells, own.input_statistics, ones],
@@ -179,9 +202,9 @@ class PredictionSteps(TrainingSteps):
         if not self._backpropagate:
             self._predict(own)
             if not self.config.has_predictor_core:
-                self._predicted_update(own, predictor=True)
+                self._predicted_update(own, predictor=True, background=self._in_background)
                 return
-            there = max(cycles, self._predictor_free) + self._prediction_cycles(layer, own)
+            there = max(cycles, self._predictor_free) + self._prediction_cycles(own)
             updated = there + self._update_cycles(self._predictor_core, own)
             if updated <= cycles + window:
                 # In time for the next layer's prediction.
@@ -221,13 +244,18 @@ class PredictionSteps(TrainingSteps):
         tiles = -(-inputs // core.rows) * -(-outputs // core.columns)
         return self.images * rows * columns * height * width * tiles
 
-    def _prediction_cycles(self, layer, own):
+    def _prediction_cycles(self, own):
         """About how long the predictor takes for a layer."""
-        core, y = self._predictor_core, self.tensors[self.maps[layer.name]]
-        pooling = prod(y.shape[:3]) * -(-own.outputs // core.rows) * core.groups_per_word
+        core = self._predictor_core
         vector = max(-(-(self._shape.features + 1) // core.rows),
                      core.groups_per_vector * core.chunks_per_wide)  # fmt: skip
-        return pooling + own.rows * -(-own.outputs // core.columns) * vector
+        products = own.rows * -(-own.outputs // core.columns) * vector
+        return self._pooling_cycles(own) + products
+
+    def _pooling_cycles(self, own):
+        """About how long it takes to reorganize a layer's map."""
+        core, y = self._predictor_core, self.tensors[self.maps[own.name]]
+        return prod(y.shape[:3]) * -(-own.outputs // core.rows) * core.groups_per_word
 
     def _predict(self, own):
         full, matrix = self.predictor.full.tensors, self.predictor.toeplitz
@@ -258,12 +286,12 @@ class PredictionSteps(TrainingSteps):
 
         return run, [own.prediction, own.gradient_statistics, *changed], changed
 
-    def _predicted_update(self, own, *, predictor=False):
-        """That update as a step, perhaps on the predictor's core."""
+    def _predicted_update(self, own, **options):
+        """That update as a step; ``predictor=True`` on the predictor's core."""
         run, reads, writes = self._update(own)
         self._predictor_step(
             self.layers[own.name], "predicted update", run, dict,
-            reads=reads, writes=writes, predictor=predictor,
+            reads=reads, writes=writes, **options,
         )  # fmt: skip
 
     @staticmethod

@@ -5,12 +5,16 @@ Queues run at the same time, though, so :meth:`Recorder.link` finds for every co
 queues that must have finished before it, and gives each pair of queues a semaphore: the one before
 signals it, the one behind waits for it.
 
+Commands of a core stay in the order in which they were written, unless some of them are recorded in
+the background (:meth:`Recorder.background`): those make a second thread, which may fall behind.
+
 Tokens of a pair are taken in the order in which they are given, because both queues work in order
 and a command never waits for one that is older than what its queue has waited for. What follows
 from other tokens takes none. There are more pairs of queues than semaphores: what happens now and
 then takes a detour by commands in between.
 """
 
+import contextlib
 from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass, field
@@ -42,6 +46,8 @@ _DIRECT = {
     (Opcode.VECTOR, Opcode.STORE),
     (Opcode.LOSS, Opcode.STORE),
 }
+#: What may be recorded in the background: WEIGHTS and MATMUL go in pairs, and share accumulators.
+_BACKGROUND = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE)
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,11 @@ class Region:
 
 @dataclass
 class _Entry:
-    """A command, its queue and its place in it, and the commands it has to wait for."""
+    """A command, its queue and its place in it, and the commands it has to wait for.
+
+    ``queue`` is (core, opcode); while commands are collected (core, opcode, background), as if
+    every thread had queues of its own.
+    """
 
     command: Command
     queue: tuple
@@ -104,6 +114,11 @@ class _Segments:
         self.parts[first:last] = [({entry.queue: entry.number}, {})]
 
 
+def _thread(entry):
+    """(core, background) of an entry that has not been joined."""
+    return entry.queue[0], entry.queue[2]
+
+
 def _latest(into, numbers):
     for queue, number in numbers.items():
         if into.get(queue, -1) < number:
@@ -131,6 +146,7 @@ class Recorder:
         self._entries = []
         self._queues = {}
         self._memories = {}
+        self._background = False
 
     def __len__(self):
         return len(self._entries)
@@ -139,9 +155,20 @@ class Recorder:
         """Commands [first, last), as they were emitted."""
         return [entry.command for entry in self._entries[first:last]]
 
+    @contextlib.contextmanager
+    def background(self):
+        """Commands that are emitted in this context may fall behind those that follow, as far as
+        what they touch allows; LOAD, VECTOR and STORE alone."""
+        self._background = True
+        try:
+            yield
+        finally:
+            self._background = False
+
     def emit(self, opcode, fields, *, reads=(), writes=(), core=0):
         """Append a command that touches these :class:`Region` s."""
-        queue = (core, Opcode(opcode))
+        assert not self._background or opcode in _BACKGROUND, f"{opcode!r} in the background"
+        queue = (core, Opcode(opcode), self._background)
         members = self._queues.setdefault(queue, [])
         entry = _Entry(
             Command(queue[1], core, fields=fields), queue, len(members), len(self._entries)
@@ -152,10 +179,9 @@ class Recorder:
         for region in writes:
             if region.begin < region.end:
                 self._memories.setdefault(region.memory, _Segments()).write(region, entry)
-        if opcode == Opcode.MATMUL and (core, Opcode.WEIGHTS) in self._queues:
-            entry.feeder = self._queues[core, Opcode.WEIGHTS][-1]
+        if opcode == Opcode.MATMUL and (core, Opcode.WEIGHTS, False) in self._queues:
+            entry.feeder = self._queues[core, Opcode.WEIGHTS, False][-1]
             entry.feeder.user = entry
-        # The queue itself sees to it that its commands are in order.
         entry.after.pop(queue, None)
         members.append(entry)
         self._entries.append(entry)
@@ -169,8 +195,9 @@ class Recorder:
             if there are more pairs of queues than semaphores, or tokens than one can hold that
             cannot become fewer.
         """
-        if len({entry.queue[0] for entry in self._entries}) > 1:
+        if len({_thread(entry) for entry in self._entries}) > 1:
             self._interleave()
+        self._join()
         tokens, done = {}, {}
         for entry in self._entries:
             self._start(entry)
@@ -189,36 +216,53 @@ class Recorder:
         return [*(entry.command for entry in self._entries), Command(Opcode.HALT)]
 
     def _interleave(self):
-        """Order the commands of several cores by the time at which they can start: all are
+        """Order the commands of several threads by the time at which they can start: all are
         dispatched in turn, so one that waits long keeps those behind it from their queues.
 
-        Commands of a core stay in order, and behind those of others that they wait for.
+        Commands of a thread, which is a core's or its background, stay in order, and behind those
+        of others that they wait for.
         """
         waiting = {}
         for entry in self._entries:
-            waiting.setdefault(entry.queue[0], deque()).append(entry)
+            waiting.setdefault(_thread(entry), deque()).append(entry)
         free, ends, order = {}, {}, []
         while waiting:
             times = {}
-            for core, entries in waiting.items():
+            for thread, entries in waiting.items():
                 first = entries[0]
                 sources = first.after.items()
                 if all((queue, number) in ends for queue, number in sources):
                     known = [ends[source] for source in sources]
-                    times[core] = max([free.get(first.queue, 0), *known])
-            core = min(times, key=times.get)
-            entry = waiting[core].popleft()
+                    times[thread] = max([free.get(first.queue[:2], 0), *known])
+            thread = min(times, key=times.get)
+            entry = waiting[thread].popleft()
+            queue = entry.queue[:2]
             busy, latency = duration(entry.command, self.config)
-            free[entry.queue] = times[core] + busy
+            free[queue] = times[thread] + busy
             if entry.feeder is not None:
                 # Weight tiles are brought while they are used.
-                free[entry.feeder.queue] = max(free[entry.feeder.queue], free[entry.queue])
-            ends[entry.queue, entry.number] = times[core] + busy + latency
-            entry.position = len(order)
+                feeder = entry.feeder.queue[:2]
+                free[feeder] = max(free[feeder], free[queue])
+            ends[entry.queue, entry.number] = times[thread] + busy + latency
             order.append(entry)
-            if not waiting[core]:
-                del waiting[core]
+            if not waiting[thread]:
+                del waiting[thread]
         self._entries = order
+
+    def _join(self):
+        """From queues of threads to those that there are."""
+        places, self._queues = {}, {}
+        for position, entry in enumerate(self._entries):
+            queue = entry.queue[:2]
+            members = self._queues.setdefault(queue, [])
+            places[entry.queue, entry.number] = queue, len(members)
+            entry.queue, entry.number, entry.position = queue, len(members), position
+            members.append(entry)
+            before, entry.after = entry.after, {}
+            for source in before.items():
+                _latest(entry.after, dict([places[source]]))
+            # The queue itself sees to it that its commands are in order.
+            entry.after.pop(queue, None)
 
     def _start(self, entry):
         if entry.number:

@@ -28,7 +28,8 @@ class StepInfo:
 
     Members
     -------
-    layer, direction, writes, predictor : as in :class:`~compiler.training_steps.Step`
+    layer, direction, writes, predictor, background : as in
+        :class:`~compiler.training_steps.Step`
     first, last : its commands, [first, last), where all are of one core; with a HALT of its own in
         a program of separate steps
     vectors : that enter a PE array
@@ -38,6 +39,7 @@ class StepInfo:
     direction: str
     writes: tuple[str, ...]
     predictor: bool
+    background: bool
     first: int
     last: int
     vectors: int
@@ -54,7 +56,8 @@ class StepInfo:
         )
         return cls(
             layer=step.layer, direction=step.direction, writes=step.writes,
-            predictor=step.predictor, first=before + first, last=before + last, vectors=vectors,
+            predictor=step.predictor, background=step.background, first=before + first,
+            last=before + last, vectors=vectors,
         )  # fmt: skip
 
     @property

@@ -1,6 +1,7 @@
 """A training step as a list of steps from DRAM to DRAM: forward, loss, backward, update."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import lcm
 
@@ -46,6 +47,8 @@ class Step:
     reads, writes : names of tensors
     write : function of (CoreProgram, tensors by name) that emits the commands
     predictor : it is work of the predictor, which may have a core or a memory of its own
+    background : it may fall behind steps that follow, see
+        :meth:`~compiler.recorder.Recorder.background`
     """
 
     layer: str
@@ -54,6 +57,7 @@ class Step:
     writes: tuple[str, ...]
     write: Callable
     predictor: bool = False
+    background: bool = False
 
     @property
     def name(self):
@@ -130,14 +134,18 @@ class TrainingSteps:
         return self._tensor(name or layer.name, shape, **options)
 
     def _add(self, layer, direction, function, *names, reads=(), writes=(), named=None,
-             predictor=False, **options):  # fmt: skip
+             predictor=False, background=False, **options):  # fmt: skip
         """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
         the options."""
 
         def write(program, tensors):
             more = {key: _resolve(name, tensors) for key, name in (named or {}).items()}
+            context = program.recorder.background() if background else nullcontext()
             try:
-                function(program, *(_resolve(name, tensors) for name in names), **options, **more)
+                with context:
+                    function(
+                        program, *(_resolve(name, tensors) for name in names), **options, **more
+                    )
             except NoRoom as error:
                 raise CompileError(f"layer {layer} ({direction}): {error}") from error
 
@@ -149,6 +157,7 @@ class TrainingSteps:
                 writes=tuple(name for name in writes if name),
                 write=write,
                 predictor=predictor,
+                background=background,
             )
         )
 

@@ -168,9 +168,10 @@ def segments(config, program, outcome):
     for step in program.steps:
         if step.direction == "loss":
             direction = "backward"
-        if step.predictor and config.has_predictor_core:
+        # What is done beside the products has no place among them.
+        if step.background or (step.predictor and config.has_predictor_core):
             continue
-        new = kinds.get(step.layer) in PRODUCTS and step.direction != "predicted update"
+        new = kinds.get(step.layer) in PRODUCTS and not step.predictor
         if new and (not found or found[-1][:2] != (step.layer, direction)):
             found.append((step.layer, direction, []))
         found[-1][2].append(step)

@@ -1,9 +1,11 @@
 """Semaphores of recorded programs: every order that queues allow keeps what matters."""
 
+import contextlib
 import random
 
 import pytest
 
+import compiler.recorder
 from compiler.errors import CompileError
 from compiler.recorder import Recorder, Region
 from hw.commands import QUEUE_OPCODES, Opcode
@@ -13,20 +15,24 @@ CONFIG = make_config(variant="baseline", preset="tiny")
 IN_FLIGHT = 4
 
 
-def random_program(rng, length):
-    """(recorder, [(opcode, reads, writes)]): layers that load, compute and store, somewhere."""
-    commands = []
+def random_program(rng, length, background=False):
+    """(recorder, [(opcode, reads, writes)]): layers that load, compute and store, somewhere; those
+    without products or loss perhaps in the background."""
+    commands, behind = [], set()
 
     def place(memory, size):
         begin = rng.randrange(size - 3)
         return Region(memory, begin, begin + rng.randrange(1, 4))
 
     while len(commands) < length:
+        first = len(commands)
         inputs = [place("buffer", 32) for _ in range(rng.randrange(1, 4))]
         result = place("buffer", 32)
         for block in inputs:
             commands.append((Opcode.LOAD, [place("dram", 64)], [block]))
-        kind = rng.choice("product product vector vector loss".split())
+        # Two threads need more pairs of queues: without the loss there are semaphores for them.
+        kinds = ["product", "product", "vector", "vector"] + ["loss"] * (not background)
+        kind = rng.choice(kinds)
         if kind == "product":
             sums = Region(f"bank {rng.randrange(2)}", 0, 8)
             commands += [
@@ -40,9 +46,12 @@ def random_program(rng, length):
         else:
             commands.append((Opcode.LOSS, inputs, [result]))
         commands.append((Opcode.STORE, [result], [place("dram", 64)]))
+        if background and kind == "vector":
+            behind |= set(range(first, len(commands)))
     recorder = Recorder(CONFIG)
-    for opcode, reads, writes in commands:
-        recorder.emit(opcode, {}, reads=reads, writes=writes)
+    for number, (opcode, reads, writes) in enumerate(commands):
+        with recorder.background() if number in behind else contextlib.nullcontext():
+            recorder.emit(opcode, {}, reads=reads, writes=writes)
     return recorder, commands
 
 
@@ -66,6 +75,12 @@ def execute(linked, rng):
     queued = {opcode: [] for opcode in QUEUE_OPCODES}
     running = {opcode: [] for opcode in QUEUE_OPCODES}
     ended = set()
+    feeders, weights = {}, None
+    for number, command in enumerate(linked):
+        if command.opcode is Opcode.WEIGHTS:
+            weights = number
+        elif command.opcode is Opcode.MATMUL:
+            feeders[number] = weights
     preference = {opcode: rng.choice((0.02, 1, 50)) for opcode in QUEUE_OPCODES}
     while True:
         choices = []
@@ -80,7 +95,7 @@ def execute(linked, rng):
                     choices.append(("start", opcode))
             if running[opcode]:
                 head = running[opcode][0]
-                if opcode is not Opcode.MATMUL or head - 1 in ended:
+                if opcode is not Opcode.MATMUL or feeders[head] in ended:
                     choices.append(("end", opcode))
         if not choices:
             assert next_command == len(linked) - 1, f"deadlock at command {next_command}"
@@ -106,10 +121,12 @@ def execute(linked, rng):
             ended.add(command)
 
 
-def violations(commands, events):
-    """Pairs of commands in different queues whose order matters and was not kept."""
+def violations(commands, events, order=None):
+    """Pairs of commands in different queues whose order matters and was not kept; ``order`` is the
+    number that each had before it was linked, None if that has not changed."""
     ended, wrong = set(), []
-    for what, number in events:
+    for what, place in events:
+        number = place if order is None else order[place]
         if what == "end":
             ended.add(number)
             continue
@@ -131,6 +148,48 @@ def test_any_order_keeps_what_matters(number, seed):
     assert [command.opcode for command in linked[:-1]] == [opcode for opcode, *_ in commands]
     for _ in range(10):
         assert not violations(commands, execute(linked, rng))
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_background(number, seed, monkeypatch):
+    """Commands of both threads in another order, and still nothing is missed."""
+    rng = random.Random(f"{seed} {number}")
+    monkeypatch.setattr(
+        compiler.recorder, "duration", lambda *_: (rng.randrange(1, 50), rng.randrange(40))
+    )
+    recorder, commands = random_program(rng, 120, background=True)
+    before = {id(command): n for n, command in enumerate(recorder.commands(0, len(recorder)))}
+    linked = recorder.link()
+    order = [before[id(command)] for command in linked[:-1]]
+    assert sorted(order) == list(range(len(commands)))
+    assert order != sorted(order)
+    for place, number in enumerate(order):
+        later = [n for n in order[:place] if n > number and commands[n][0] is commands[number][0]]
+        assert not any(conflicts(commands[n], commands[number]) for n in later)
+    for _ in range(10):
+        assert not violations(commands, execute(linked, rng), order)
+
+
+def test_the_background_falls_behind(monkeypatch):
+    """A VECTOR that waits for a long LOAD does not keep others waiting; what needs it does."""
+    long, short = Region("buffer", 0, 4), Region("buffer", 4, 8)
+    monkeypatch.setattr(
+        compiler.recorder, "duration", lambda command, _: (command.fields["cycles"], 0)
+    )
+    recorder = Recorder(CONFIG)
+    with recorder.background():
+        recorder.emit(Opcode.LOAD, {"cycles": 1000}, writes=[long])
+        recorder.emit(Opcode.VECTOR, {"cycles": 1}, reads=[long], writes=[Region("out", 0, 1)])
+    recorder.emit(Opcode.VECTOR, {"cycles": 2}, writes=[short])
+    recorder.emit(Opcode.VECTOR, {"cycles": 3}, reads=[short, Region("out", 0, 1)])
+    cycles = [command.fields.get("cycles") for command in recorder.link()]
+    assert cycles == [1000, 2, 1, 3, None]
+
+
+def test_products_in_the_background():
+    recorder = Recorder(CONFIG)
+    with recorder.background(), pytest.raises(AssertionError, match="MATMUL"):
+        recorder.emit(Opcode.MATMUL, {})
 
 
 def test_the_check_can_fail(seed):
