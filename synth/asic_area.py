@@ -14,12 +14,15 @@ _PURPOSES = (
     (r"core(\d+)\.matrix\.accumulators(\..*)?", "accumulators"),
     (r"core(\d+)\.matrix\.(matmul|weights)(\..*)?", "array control"),
     (r"core(\d+)\.post(\..*)?", "post-processing"),
+    (r"core(\d+)\.vector(\..*)?", "vector engine"),
+    (r"core(\d+)\.loss(\..*)?", "loss engine"),
     (r"core(\d+)\.(load|store)(\..*)?", "DMA"),
     (r"core(\d+)\.\w+_queue(\..*)?", "command queues"),
     (r"core(\d+)\.buffer(\..*)?", "buffer ports"),
     (r"core(\d+)(\..*)?", "connections"),
     (r"registers(\..*)?", "register file"),
     (r"(fetch|sequencer|semaphores)(\..*)?", "sequencer"),
+    (r"batches(\$\d+)?(\..*)?", "batch control"),
     (r"(read|write)_mux(\..*)?", "bus"),
     (r".*", "connections"),
 )
@@ -36,8 +39,9 @@ def block_of(path: str) -> str:
 
 
 def merged_name(path: str) -> str:
-    """``path`` with the numbers of equal neighbours replaced by ``*``; cores keep theirs."""
-    parts = path.split(".")
+    """``path`` with the numbers of equal neighbours replaced by ``*``; cores keep theirs, and names
+    that a signal has as well lose the number that tells them apart."""
+    parts = [re.sub(r"\$\d+$", "", part) for part in path.split(".")]
     return ".".join(
         part if re.fullmatch(r"core\d+", part) else re.sub(r"\d+$", "*", part) for part in parts
     )

@@ -57,7 +57,8 @@ def block_counts(statistics: dict, top: str) -> dict[str, Counter]:
         if name != top and not _REPEATED.match(name):
             core = re.fullmatch(r"adagp_(core\d+)(\..*)?", name)
             own = core.group(1) + (core.group(2) or "") if core else name
-            block = own.removeprefix(f"{top}.")
+            # Instances whose name is a signal's, too, have a number behind it.
+            block = re.sub(r"\$\d+$", "", own.removeprefix(f"{top}."))
         counts = blocks.setdefault(block, Counter())
         for kind, number in statistics[name]["cells"].items():
             counts[kind] += number * times

@@ -15,6 +15,7 @@ import statistics
 __all__ = [
     "METRICS",
     "area_by_block",
+    "batch_control",
     "block_growth",
     "equal_baseline",
     "fmax_summary",
@@ -131,6 +132,18 @@ def area_by_block(design: dict, flow: str) -> dict[str, float] | None:
         return dict(blocks)
     key = "LUT" if flow == "xc7" else "LUT4EQ"
     return {block: resources.get(key, 0) for block, resources in blocks.items()}
+
+
+def batch_control(designs: dict) -> dict[str, float]:
+    """Flow -> per cent of the baseline's logic in the loop over batches and phases, which every
+    variant has."""
+    found = {}
+    for flow in ("asic", "xc7"):
+        blocks = area_by_block(designs["baseline"], flow) or {}
+        own = blocks.get("batch control", blocks.get("batches"))
+        if own is not None:
+            found[flow] = 100 * own / sum(blocks.values())
+    return found
 
 
 def block_growth(designs: dict, variant: str, flow: str) -> dict[str, float] | None:

@@ -80,6 +80,15 @@ def overheads(analysis: dict) -> list[str]:
             "like.",
             "",
         ]
+    names = {"asic": "standard cells", "xc7": "7-series look-up tables"}
+    loop = analysis["batch_control_percent"]
+    if loop:
+        shares = ", ".join(f"{share:.1f} % of its {names[flow]}" for flow, share in loop.items())
+        lines += [
+            f"`baseline` holds the loop over batches and phases as well: {shares}. Against one "
+            "without it every overhead above would be larger by about as much.",
+            "",
+        ]
     return lines
 
 

@@ -3,6 +3,7 @@
 from . import paper
 from .report_analysis import (
     METRICS,
+    batch_control,
     block_growth,
     equal_baseline,
     fmax_summary,
@@ -21,10 +22,11 @@ __all__ = ["analyse", "document", "variants_of"]
 SCOPE = (
     "Gradient prediction adds no circuit to the accelerators measured here: reorganised maps, the "
     "predictor's layers, its updates and the confidence gate are commands for the engines that "
-    "backpropagation has anyway. So `low` is `baseline` with another number in an identification "
-    "register, `efficient` adds a memory with its ports and `max` a memory and a second core. An "
-    "overhead close to zero says that, not that prediction costs no time: it takes cycles of "
-    "these engines, which the paper's designs spend circuits on."
+    "backpropagation has anyway, and all variants have the loop that goes through batches by "
+    "phase, which serves plain training as well. So `low` is `baseline` with another number in an "
+    "identification register, `efficient` adds a memory with its ports and `max` a memory and a "
+    "second core. An overhead close to zero says that, not that prediction costs no time: it takes "
+    "cycles of these engines, which the paper's designs spend circuits on."
 )
 
 _EQUAL = ("asic_logic", "asic_total", "xc7_lut", "asic_power", "asic_power_total")
@@ -45,6 +47,7 @@ def analyse(designs: dict) -> dict:
         "marginal_per_pe": {name: marginal_per_pe(designs, name) for name in METRICS},
         "equal_baseline": {name: equal_baseline(designs, name) for name in _EQUAL},
         "predictor_budget": {name: predictor_budget(designs, name, share) for name in _BUDGET},
+        "batch_control_percent": batch_control(designs),
         "block_growth": {
             variant: {flow: block_growth(designs, variant, flow) for flow in ("asic", "xc7")}
             for variant in shown

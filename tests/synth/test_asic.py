@@ -144,6 +144,10 @@ def test_blocks():
     assert block_of("core0.matrix.array.column3.pe11") == "array"
     assert block_of("core1.matrix.array") == "predictor array"
     assert block_of("core1.load_queue") == "predictor command queues"
+    assert block_of("core1.vector.lane0") == "predictor vector engine"
+    assert block_of("core0.loss") == "loss engine"
+    assert block_of("batches$527") == block_of("batches.schedule") == "batch control"
+    assert merged_name("batches$527.schedule") == "batches.schedule"
     assert block_of("core0") == block_of("") == block_of("anything") == "connections"
     assert merged_name("core0.matrix.array.column3.pe11") == "core0.matrix.array.column*.pe*"
 

@@ -33,6 +33,11 @@ def test_blocks():
     assert total(blocks)["LUT4"] == 41
 
 
+def test_a_number_that_tells_names_apart_is_not_shown():
+    modules = {"adagp_low": ({}, {"adagp_low.x$27": 1}), "adagp_low.x$27": ({"LUT4": 2}, {})}
+    assert block_counts(statistics(modules), "adagp_low") == {"x": Counter(LUT4=2)}
+
+
 def test_repeated_modules_are_no_blocks():
     """Nor are modules inside them that were not flattened."""
     modules = {

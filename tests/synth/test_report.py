@@ -12,6 +12,7 @@ from synth.__main__ import main
 from synth.errors import ToolError
 from synth.report_analysis import (
     area_by_block,
+    batch_control,
     block_growth,
     equal_baseline,
     fmax_summary,
@@ -198,6 +199,14 @@ def test_predictor_budget(designs):
     assert predictor_budget(designs, "asic_logic", 18.5)["columns"] == 2
     del designs["probe_predictor"]["asic"]
     assert predictor_budget(designs, "asic_logic", 8.3) is None
+
+
+def test_batch_control(designs):
+    """400 of 40,000 look-up tables; nothing where no such block is known."""
+    assert batch_control(designs) == {}
+    designs["baseline"]["xc7"]["blocks"] = {"batches": {"LUT": 400}, "dma": {"LUT": 39_600}}
+    designs["baseline"]["asic"]["blocks"] = {"batch control": 30.0, "array": 970.0}
+    assert batch_control(designs) == {"xc7": 1.0, "asic": 3.0}
 
 
 def test_blocks_and_macs(designs):
