@@ -19,7 +19,8 @@ from verif.training_result import Batch
 from verif.training_run import TrainingRun
 
 __all__ = [
-    "BatchCycles", "Segment", "VggLike", "exposed", "hidden", "measure", "speed_ups", "traffic",
+    "BatchCycles", "Segment", "VggLike", "exposed", "hidden", "late", "measure", "memory_stall",
+    "speed_ups", "traffic",
 ]  # fmt: skip
 
 #: Schedules of section 6: 90 epochs as the paper trains, 10 of them warm-up; and a steady 1:1.
@@ -219,17 +220,41 @@ def exposed(batches, batch):
 
 def hidden(batches):
     """{(layer, direction): share} of the predictor's cycles in Phase GP that ``max`` hides, of
-    those that ``efficient`` shows; of layers that take longer than their predictor."""
+    those that ``low`` shows, which hides none; of layers that take longer than their predictor."""
     parts = {b.variant: b for b in batches if b.part == "gp"}
-    if not {"efficient", "max"} <= set(parts):
+    if not {"low", "max"} <= set(parts):
         return {}
-    shown, left = (exposed(batches, parts[name]) for name in ("efficient", "max"))
+    shown, left = (exposed(batches, parts[name]) for name in ("low", "max"))
     plain = next(b for b in batches if b.variant == "baseline")
     return {
         (s.layer, s.direction): 1 - max(0, left[s.layer, s.direction]) / shown[s.layer, s.direction]
         for s in plain.segments
         if (s.layer, s.direction) in shown and 0 < shown[s.layer, s.direction] < s.cycles
     }
+
+
+def late(batches):
+    """[(part, layer, direction, variant, variant)]: layers that the first, which has more hardware,
+    is done with later than the second; ("behind", "") for the whole batch."""
+    found = []
+    for part in ("bp", "gp"):
+        ends = {}
+        for batch in batches:
+            if batch.part == part:
+                own = ends[batch.variant] = {(s.layer, s.direction): s.end for s in batch.segments}
+                own["behind", ""] = batch.cycles
+        for more, less in (("efficient", "low"), ("max", "efficient")):
+            if {more, less} <= set(ends):
+                found += [
+                    (part, *key, more, less) for key, end in ends[more].items()
+                    if end > ends[less][key]
+                ]  # fmt: skip
+    return found
+
+
+def memory_stall(batch):
+    """Cycles in which the main array has a command, but waits for weights or the buffer."""
+    return batch.counters["CORE0_STALL_WEIGHTS"] + batch.counters["CORE0_STALL_BUFFER"]
 
 
 def speed_ups(batches):

@@ -7,13 +7,26 @@ from rich import box
 from rich.table import Table
 
 from hw.config import VARIANTS, make_config
-from verif.cycles import BatchCycles, VggLike, exposed, hidden, measure, speed_ups, traffic
+from verif.cycles import (
+    BatchCycles,
+    VggLike,
+    exposed,
+    hidden,
+    late,
+    measure,
+    memory_stall,
+    speed_ups,
+    traffic,
+)
 
 __all__ = ["main", "plot", "tables"]
 
 #: Images of a batch where nothing else is said: of large arrays, of small ones.
 _IMAGES = {True: 64, False: 8}
-_COLOURS = {"array busy": "#4c78a8", "predictor exposed": "#e45756", "other": "#bab0ac"}
+_COLOURS = {
+    "array busy": "#4c78a8", "memory stall": "#f2cf5b", "other": "#bab0ac",
+    "predictor exposed": "#e45756",
+}  # fmt: skip
 
 
 def main(options, settings, console) -> int:
@@ -45,6 +58,7 @@ def main(options, settings, console) -> int:
         title = f"{preset}, {config.rows} x {config.columns}, batch of {images}"
         for table in tables(batches, title):
             console.print(table)
+        console.print(order_of(batches), highlight=False)
         charts[title] = batches
         document[preset] = {
             "config": config.as_dict(),
@@ -67,6 +81,18 @@ def tables(batches: list[BatchCycles], title: str) -> list[Table]:
     return [_totals(batches, title), _layers(batches, title)]
 
 
+def order_of(batches) -> str:
+    """Whether every layer is done on ``max`` no later than on ``efficient``, and there than on
+    ``low``."""
+    wrong = late(batches)
+    if not wrong:
+        return "max is done with every layer no later than efficient, efficient no later than low"
+    return "done later with more hardware: " + ", ".join(
+        f"{layer} {direction} {part.upper()} ({more} than {less})".replace("  ", " ")
+        for part, layer, direction, more, less in wrong
+    )
+
+
 def _table(title, *headings):
     table = Table(box=box.SIMPLE, title=title)
     for number, heading in enumerate(headings):
@@ -76,22 +102,25 @@ def _table(title, *headings):
 
 def _totals(batches, title):
     table = _table(
-        f"a batch: {title}", "variant", "BP", "GP", "speed-up A", "speed-up B", "predictor exposed",
-        "MB in BP", "MB in GP", "saved in B",
+        f"a batch: {title}", "variant", "BP", "GP", "speed-up A", "speed-up B", "memory stall",
+        "predictor exposed", "MB in BP", "MB in GP", "saved in B",
     )  # fmt: skip
     speed, bytes_ = speed_ups(batches), traffic(batches)
     for variant in dict.fromkeys(batch.variant for batch in batches):
         own = {batch.part: batch for batch in batches if batch.variant == variant}
         cells = [f"{own[part].cycles:,}" if part in own else "" for part in ("bp", "gp")]
+        stalls = " + ".join(f"{memory_stall(batch):,}" for batch in own.values())
         if variant in speed:
             a, b = speed[variant]
             extra = [sum(exposed(batches, batch).values()) for batch in own.values()]
             bp, gp, saved = bytes_[variant]
-            cells += [f"{a:.3f}", f"{b:.3f}", " + ".join(f"{cycles:,}" for cycles in extra),
-                      f"{bp / 1e6:.2f}", f"{gp / 1e6:.2f}", f"{saved:.0%}"]  # fmt: skip
+            cells += [
+                f"{a:.3f}", f"{b:.3f}", stalls, " + ".join(f"{cycles:,}" for cycles in extra),
+                f"{bp / 1e6:.2f}", f"{gp / 1e6:.2f}", f"{saved:.0%}",
+            ]  # fmt: skip
         else:
             total = own["bp"].read_bytes + own["bp"].write_bytes
-            cells += ["1", "1", "", f"{total / 1e6:.2f}", "", ""]
+            cells += ["1", "1", stalls, "", f"{total / 1e6:.2f}", "", ""]
         table.add_row(variant, *cells)
     return table
 
@@ -121,8 +150,9 @@ def _layers(batches, title):
 
 
 def plot(charts, path) -> None:
-    """A stacked bar for every batch: what the main array does, what the predictor adds, the rest
-    (vector engine, loss, memory). ``charts`` maps titles to batches."""
+    """A stacked bar for every batch: what the main array does, its waiting for weights and buffer,
+    what the predictor adds, the rest (vector engine, loss, transfers). ``charts`` maps titles to
+    batches."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -139,9 +169,13 @@ def plot(charts, path) -> None:
             array = sum(segment.array for segment in batch.segments)
             extra = sum(exposed(batches, batch).values()) if batch.variant != "baseline" else 0
             parts["array busy"].append(array / 1e6)
-            parts["predictor exposed"].append(max(0, extra) / 1e6)
-            parts["other"].append((batch.cycles - array - max(0, extra)) / 1e6)
-        for name in ("array busy", "other", "predictor exposed"):
+            # A stall may be the predictor's: what it adds is counted first.
+            extra = max(0, extra)
+            stall = min(memory_stall(batch), batch.cycles - array - extra)
+            parts["memory stall"].append(stall / 1e6)
+            parts["predictor exposed"].append(extra / 1e6)
+            parts["other"].append((batch.cycles - array - extra - stall) / 1e6)
+        for name in _COLOURS:
             axis.bar(names, parts[name], bottom=below, label=name, color=_COLOURS[name])
             below = [a + b for a, b in zip(below, parts[name], strict=True)]
         for place, height in enumerate(below):

@@ -15,11 +15,13 @@ from verif.cycles import (
     VggLike,
     exposed,
     hidden,
+    late,
     measure,
+    memory_stall,
     speed_ups,
     traffic,
 )
-from verif.cycles_report import plot, tables
+from verif.cycles_report import order_of, plot, tables
 
 
 def batch(variant, part, ends, total, bytes_=1000):
@@ -33,12 +35,15 @@ def batch(variant, part, ends, total, bytes_=1000):
         begin = end
     return BatchCycles(
         variant=variant, part=part, cycles=total, segments=segments, read_bytes=bytes_,
-        write_bytes=0, counters={}, differences=[],
+        write_bytes=0, counters={"CORE0_STALL_WEIGHTS": 7, "CORE0_STALL_BUFFER": 4},
+        differences=[],
     )  # fmt: skip
 
 
 BATCHES = [
     batch("baseline", "bp", (100, 300, 900), 900),
+    batch("low", "bp", (110, 330, 990), 1100, 1300),
+    batch("low", "gp", (150, 450), 450, 600),
     batch("efficient", "bp", (110, 320, 960), 1000, 1200),
     batch("efficient", "gp", (150, 400), 410, 500),
     batch("max", "bp", (100, 300, 910), 920, 1200),
@@ -47,15 +52,28 @@ BATCHES = [
 
 
 def test_exposed_is_what_a_layer_takes_longer_and_what_comes_behind():
-    gp = exposed(BATCHES, BATCHES[4])
+    gp = exposed(BATCHES, BATCHES[6])
     assert gp == {("one", "forward"): 5, ("two", "forward"): 0, ("behind", ""): 35}
-    bp = exposed(BATCHES, BATCHES[1])
+    bp = exposed(BATCHES, BATCHES[3])
     assert bp["two", "backward"] == 40 and bp["behind", ""] == 40
 
 
-def test_hidden_is_a_share_of_what_efficient_shows():
+def test_hidden_is_a_share_of_what_low_shows():
     assert hidden(BATCHES) == {("one", "forward"): 0.9, ("two", "forward"): 1.0}
-    assert hidden(BATCHES[:3]) == {}
+    assert hidden(BATCHES[:5]) == {}
+
+
+def test_late_where_more_hardware_takes_longer():
+    assert late(BATCHES) == []
+    assert "no later than" in order_of(BATCHES)
+    slow = [*BATCHES[:4], batch("efficient", "gp", (151, 400), 451), *BATCHES[5:]]
+    assert late(slow) == [
+        ("gp", "one", "forward", "efficient", "low"), ("gp", "behind", "", "efficient", "low"),
+    ]  # fmt: skip
+    assert order_of(slow) == (
+        "done later with more hardware: one forward GP (efficient than low), "
+        "behind GP (efficient than low)"
+    )
 
 
 def test_speed_up_of_both_schedules():
@@ -77,6 +95,7 @@ def test_tables_and_chart(tmp_path):
     for table in tables(BATCHES, "small"):
         console.print(table)
     text = console.export_text()
+    assert memory_stall(BATCHES[0]) == 11 and "11 + 11" in text
     assert "1.429" in text and "behind the last layer" in text and "+35" in text
     plot({"small": BATCHES}, tmp_path / "cycles.png")
     assert (tmp_path / "cycles.png").stat().st_size > 10_000
@@ -88,7 +107,7 @@ def test_wrong_options(options, capsys):
     assert options[1] in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("variant", ["baseline", "max"])
+@pytest.mark.parametrize("variant", ["baseline", "efficient", "max"])
 def test_cycles_of_a_small_network(variant):
     """The parts of a batch come from different places and have to fit: counters of the RTL, the
     program, the memory."""
