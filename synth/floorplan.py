@@ -13,10 +13,10 @@ from pathlib import Path
 __all__ = ["CROWDED", "METHOD", "multiplier_places", "place_multipliers"]
 
 #: Share of a device's multiplier blocks from which on they are placed here.
-CROWDED = 0.5
+CROWDED = 0.4
 
 #: Changes with the places; part of the key of what is placed and routed.
-METHOD = 1
+METHOD = 2
 
 _BLOCK = re.compile(r"(?P<array>.*?)column(?P<column>\d+)\.pe(?P<pe>\d+)\.")
 

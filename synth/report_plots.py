@@ -15,7 +15,7 @@ _COLOURS = (
     "#332288", "#AA4499", "#117733", "#882255",
 )  # fmt: skip
 
-_PAPER, _OURS = "#BBBBBB", "#0072B2"
+_PAPER, _OURS, _OTHER = "#BBBBBB", "#0072B2", "#DDDDDD"
 
 
 def draw_plots(designs: dict, analysis: dict, directory: Path) -> list[tuple[str, str]]:
@@ -86,7 +86,9 @@ def _stack(axes, columns, labels, scale):
             0.6,
             bottom=bottoms,
             label=part,
-            color=_COLOURS[plain.index(part.removeprefix("predictor ")) % len(_COLOURS)],
+            color=_OTHER
+            if part == "other"
+            else _COLOURS[plain.index(part.removeprefix("predictor ")) % len(_COLOURS)],
             hatch="///" if part.startswith("predictor ") else None,
             edgecolor="white",
             linewidth=0.3,
@@ -94,8 +96,8 @@ def _stack(axes, columns, labels, scale):
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights)]
     for index, total in enumerate(bottoms):
         axes.annotate(
-            f"{total:.3g}", (index, total), ha="center", va="bottom",
-            xytext=(0, 2), textcoords="offset points",
+            f"{total:.0f}" if total >= 100 else f"{total:.3g}",
+            (index, total), ha="center", va="bottom", xytext=(0, 2), textcoords="offset points",
         )  # fmt: skip
     axes.margins(y=0.08)
     handles, names = axes.get_legend_handles_labels()

@@ -98,7 +98,7 @@ def test_nextpnr_has_these_places(tmp_path):
 
 def test_few_multipliers_are_left_to_the_placer(tmp_path):
     pytest.importorskip("pyosys")
-    netlist = design(tmp_path, 7, 2)
+    netlist = design(tmp_path, 5, 2)
     before = netlist.read_text()
     assert place_multipliers(netlist, device_by_name("LFE5U-25F")) == 0
     assert netlist.read_text() == before
