@@ -113,7 +113,8 @@ class WeightGradientPlan:
                     ]
                 )
         # Small pieces are soon there, and leave room to load ahead.
-        for share, self._narrow in ((8, False), (4, False), (2, False), (2, True), (1, True)):
+        wide = [(share, False) for share in (16, 8, 4, 2)]
+        for share, self._narrow in (*wide, (2, True), (1, True)):
             for pieces in cuts:
                 largest = max(
                     self.x_need(*piece, part).words
@@ -123,12 +124,31 @@ class WeightGradientPlan:
                     for batch in self.batches(part)
                 )
                 if largest * share <= room:
-                    return pieces, False
+                    return self._short_first(pieces), False
         raise CompileError(
             f"layer {layer.name}: {group} images of {layer.input_map} and their gradients, which "
             f"its weight gradient needs together, do not fit into the buffer "
             f"({self.program.scratch.words} words)"
         )
+
+    def _short_first(self, pieces):
+        """The same with little in the first piece, which is soon there."""
+        (images, lines), *others = pieces
+        height, width = self.layer.output_map
+        axis, (begin, end), pixels = (
+            (0, images, height * width) if images[1] - images[0] > 1 else (1, lines, width)
+        )
+        cut = begin + self._few(pixels)
+        if cut >= end:
+            return pieces
+        parts = (begin, cut), (cut, end)
+        return [*((images, part) if axis else (part, lines) for part in parts), *others]
+
+    def _few(self, pixels):
+        """Lines or images of so many pixels in as few whole K tiles as a piece should have."""
+        rows = self.core.rows
+        unit = rows // gcd(rows, pixels)
+        return unit * -(-_FEW_TILES * rows // (unit * pixels))
 
     def _growing(self, part):
         """Pieces, the first one small, the next ones as much larger as they can be loaded while
@@ -138,8 +158,7 @@ class WeightGradientPlan:
         total, pixels = layer.images, height * width
         if total == 1:
             total, pixels = height, width
-        unit = rows // gcd(rows, pixels)
-        unit *= -(-_FEW_TILES * rows // (unit * pixels))
+        unit = self._few(pixels)
         words = (self.x_need().words + self.dy_need().words) / (total * pixels)
         vectors = self.entries(part) * len(self.batch(part, 0)) / rows
         growth, size, begin, pieces = min(2.0, vectors / words), unit, 0, []
