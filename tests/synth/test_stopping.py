@@ -14,8 +14,11 @@ from synth.stopping import descendants, stoppable
 
 #: A measurement in a thread: a program that starts another one, then the next program.
 MEASUREMENT = """
-    import concurrent.futures, subprocess, sys
+    import concurrent.futures, signal, subprocess, sys
     from synth.stopping import stoppable
+
+    # What a shell starts in the background ignores SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def measure():
         for _ in range(5):
