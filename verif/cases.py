@@ -60,8 +60,12 @@ class Options:
     @property
     def execution(self) -> dict:
         """Options for :func:`verif.execute.execute`."""
-        stalls = {"stall_share": 0.35, "latency": 25} if self.stalls else {}
-        return {"with_waves": self.waves, "seed": self.seed, **stalls}
+        return {"with_waves": self.waves, "seed": self.seed, **self.memory}
+
+    @property
+    def memory(self):
+        """How the memory behaves: with ``stalls`` it pauses and answers late."""
+        return {"stall_share": 0.35, "latency": 25} if self.stalls else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,52 +134,48 @@ def _batches(options, default, *, quick):
     return default if options.batches is None else options.batches
 
 
-def _train_digits(options):
-    batches = _batches(options, 60, quick=3)
-    stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
-    # All variants train on the main core; these two differ most.
+def _trained(options, train, variants, *, batches, quick):
+    """(variant, what ``train`` returns) of the variants that are named, of ``variants`` for all."""
     everything = options.variants == tuple(VARIANTS)
-    for variant in ("baseline", "max") if everything else options.variants:
-        training = train_digits(
-            options.config(variant),
-            batches=batches,
-            images=options.batch_size,
-            seed=options.seed,
-            report=options.report,
-            **stalls,
+    for variant in variants if everything else options.variants:
+        yield (
+            variant,
+            train(
+                options.config(variant),
+                batches=_batches(options, batches, quick=quick),
+                images=options.batch_size,
+                seed=options.seed,
+                report=options.report,
+                **options.memory,
+            ),
         )
+
+
+def _train_digits(options):
+    # All variants train on the main core; these two differ most.
+    runs = _trained(options, train_digits, ("baseline", "max"), batches=60, quick=3)
+    for variant, training in runs:
         yield TrainingStep(
             name=f"train-digits {variant}", result=training.result, training=training
         )
 
 
 def _train_adagp(options):
-    batches = _batches(options, 40, quick=2 * EPOCHS)
-    stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
     # The baseline works like low.
-    everything = options.variants == tuple(VARIANTS)
-    for variant in ("low", "efficient", "max") if everything else options.variants:
-        training = train_adagp(
-            options.config(variant),
-            batches=batches,
-            images=options.batch_size,
-            seed=options.seed,
-            report=options.report,
-            **stalls,
-        )
+    runs = _trained(options, train_adagp, ("low", "efficient", "max"), batches=40, quick=2 * EPOCHS)
+    for variant, training in runs:
         yield AdaGPStep(name=f"train-adagp {variant}", training=training)
 
 
 def _train_blocks(options):
     batches = 1 if options.quick else 3
     arrays = {} if options.quick else {"5 x 3": {"rows": 5, "columns": 3}}
-    stalls = {"stall_share": 0.35, "latency": 25} if options.stalls else {}
     for array, sizes in {"4 x 4": {"rows": 4, "columns": 4}, **arrays}.items():
         config = options.config("baseline", **sizes)
         for name in BLOCKS:
             rng = np.random.default_rng([options.seed, 0xB10C])
             run = block_run(name, config, rng, batches=batches)
-            result = run.simulate(seed=options.seed, **stalls)
+            result = run.simulate(seed=options.seed, **options.memory)
             yield TrainingStep(name=f"train-blocks {name} {array}", result=result)
 
 

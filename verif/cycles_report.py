@@ -19,7 +19,7 @@ from verif.cycles import (
     traffic,
 )
 
-__all__ = ["main", "plot", "tables"]
+__all__ = ["main", "order_of", "plot", "tables"]
 
 #: Images of a batch where nothing else is said: of large arrays, of small ones.
 _IMAGES = {True: 64, False: 8}
@@ -88,8 +88,8 @@ def order_of(batches) -> str:
     if not wrong:
         return "max is done with every layer no later than efficient, efficient no later than low"
     return "done later with more hardware: " + ", ".join(
-        f"{layer} {direction} {part.upper()} ({more} than {less})".replace("  ", " ")
-        for part, layer, direction, more, less in wrong
+        " ".join([*filter(None, where), f"{part.upper()} ({more} than {less})"])
+        for part, *where, more, less in wrong
     )
 
 
