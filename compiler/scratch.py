@@ -60,6 +60,7 @@ class Scratch:
         self.bank_depth = depths[0]
         self.base = PREDICTOR_MEMORY if memory else 0
         self.words = sum(depths)
+        self._reserved = 0
         self._blocks = []  # by address
         self._known = {}
         self._cursor = 0
@@ -97,6 +98,7 @@ class Scratch:
         block = Block(self.memory, self.base, words, fixed=True)
         self.base += words
         self.words -= words
+        self._reserved += words
         return block
 
     def find(self, key):
@@ -159,7 +161,8 @@ class Scratch:
         ]
         places = []
         for begin, end in gaps:
-            starts = {begin, self._cursor, *range(0, self.words, self.bank_depth)}
+            banks = range(-self._reserved, self.words, self.bank_depth)
+            starts = {begin, self._cursor, *banks}
             places += [start for start in starts if begin <= start <= end - words]
         if not places:
             return None
@@ -172,4 +175,5 @@ class Scratch:
         return min(places, key=cost)
 
     def _banks(self, begin, words):
+        begin += self._reserved
         return range(begin // self.bank_depth, (begin + max(words, 1) - 1) // self.bank_depth + 1)

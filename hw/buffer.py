@@ -48,9 +48,11 @@ class Buffer(wiring.Component):
     def __init__(self, config, core, *, readers, writers):
         self.core = core
         self.readers, self.writers = tuple(readers), tuple(writers)
-        self.global_banks = config.buffer_banks if 0 in core.memories else 0
-        self.bank_depth = config.buffer_bank_depth
-        self.predictor_depth = config.predictor_memory_depth if 1 in core.memories else 0
+        self.banks = [
+            (memory, number, depth)
+            for memory in core.memories
+            for number, depth in enumerate(config.memory_banks[memory])
+        ]
         super().__init__(
             {
                 "read": In(BufferReadSignature(core)).array(len(self.readers)),
@@ -63,16 +65,11 @@ class Buffer(wiring.Component):
 
     def _decode(self, m, address, name):
         """Bank number of ``address``, and whether it exists."""
-        offset_width = (self.bank_depth - 1).bit_length()
-        predictor = address[BUFFER_ADDRESS_WIDTH - 1]
-        hits = []
-        number = address[offset_width : BUFFER_ADDRESS_WIDTH - 1]
-        for index in range(self.global_banks):
-            hits.append(~predictor & (number == index))
-        if self.predictor_depth:
-            hits.append(predictor & (address[: BUFFER_ADDRESS_WIDTH - 1] < self.predictor_depth))
-        hit = Signal(len(hits), name=f"{name}_hit")
-        m.d.comb += hit.eq(Cat(hits))
+        chosen = address[BUFFER_ADDRESS_WIDTH - 1]
+        hit = Signal(len(self.banks), name=f"{name}_hit")
+        for index, (memory, number, depth) in enumerate(self.banks):
+            above = address[(depth - 1).bit_length() : BUFFER_ADDRESS_WIDTH - 1]
+            m.d.comb += hit[index].eq((chosen == memory) & (above == number))
         return hit
 
     def _arbitrate(self, m, ports, payloads, hits, channels, name):
@@ -103,9 +100,7 @@ class Buffer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        depths = [self.bank_depth] * self.global_banks
-        if self.predictor_depth:
-            depths.append(self.predictor_depth)
+        depths = [depth for _memory, _number, depth in self.banks]
 
         reads = [self.read[i] for i in range(len(self.read))]
         writes = [self.write[i] for i in range(len(self.write))]

@@ -119,8 +119,11 @@ class AdaGPConfig:
     buffer_bank_depth: int = _field(
         4096, "words in each bank of the global buffer", minimum=16, maximum=1 << 20
     )
-    predictor_memory_depth: int = _field(
-        32768, "words of the predictor memory (efficient, max)", minimum=16, maximum=1 << 20
+    predictor_memory_banks: int = _field(
+        4, "banks of the predictor memory (efficient, max)", minimum=1, maximum=16
+    )
+    predictor_memory_bank_depth: int = _field(
+        8192, "words in each bank of the predictor memory", minimum=16, maximum=1 << 20
     )
     axi_data_width: int = _field(
         256, "bits of the AXI4 data bus", minimum=32, maximum=512, choices=_AXI_DATA_WIDTHS
@@ -217,7 +220,7 @@ class AdaGPConfig:
         """Memory id -> tuple of bank depths in words."""
         banks = {0: (self.buffer_bank_depth,) * self.buffer_banks}
         if self.has_predictor_memory:
-            banks[1] = (self.predictor_memory_depth,)
+            banks[1] = (self.predictor_memory_bank_depth,) * self.predictor_memory_banks
         return banks
 
     @property
@@ -306,15 +309,17 @@ def _check_together(config):
         f"not {config.lut_multiplier_rows!r}",
     )
     limit = 1 << (BUFFER_ADDRESS_WIDTH - 1)
-    words = config.buffer_banks * config.buffer_bank_depth
-    check(
-        words <= limit,
-        f"buffer_banks times buffer_bank_depth must be at most {limit} words, not {words}",
-    )
-    check(
-        config.buffer_bank_depth & (config.buffer_bank_depth - 1) == 0,
-        f"buffer_bank_depth must be a power of two, not {config.buffer_bank_depth!r}",
-    )
+    for memory in ("buffer", "predictor_memory"):
+        banks, depth = getattr(config, f"{memory}_banks"), getattr(config, f"{memory}_bank_depth")
+        check(
+            banks * depth <= limit,
+            f"{memory}_banks times {memory}_bank_depth must be at most {limit} words, "
+            f"not {banks * depth}",
+        )
+        check(
+            depth & (depth - 1) == 0,
+            f"{memory}_bank_depth must be a power of two, not {depth!r}",
+        )
     beats = 4096 // config.beat_bytes
     check(
         config.axi_burst_beats <= beats,
@@ -337,7 +342,8 @@ PRESETS = {
             "predictor_accumulator_depth": 128,
             "buffer_banks": 4,
             "buffer_bank_depth": 512,
-            "predictor_memory_depth": 2048,
+            "predictor_memory_banks": 4,
+            "predictor_memory_bank_depth": 512,
             "axi_data_width": 64,
             "axi_address_width": 32,
         },
@@ -357,7 +363,8 @@ PRESETS = {
             "predictor_accumulator_depth": 128,
             "buffer_banks": 4,
             "buffer_bank_depth": 1024,
-            "predictor_memory_depth": 2048,
+            "predictor_memory_banks": 4,
+            "predictor_memory_bank_depth": 512,
             "axi_data_width": 64,
             "axi_address_width": 32,
             "training": False,

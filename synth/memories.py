@@ -161,7 +161,8 @@ def _purposes(config):
         if match[2] != "buffer":
             return f"accumulators, core {core.index}"
         banks = [memory for memory in core.memories for _bank in config.memory_banks[memory]]
-        return _MEMORY_NAMES[banks[int(match[3])]]
+        # A bank too many counts as the last memory's, whose size is then seen to be wrong.
+        return _MEMORY_NAMES[banks[min(int(match[3]), len(banks) - 1)]]
 
     return purpose
 

@@ -30,7 +30,8 @@ RAGGED = {
     "predictor_accumulator_depth": 33,
     "buffer_banks": 3,
     "buffer_bank_depth": 128,
-    "predictor_memory_depth": 300,
+    "predictor_memory_banks": 5,
+    "predictor_memory_bank_depth": 64,
 }
 
 

@@ -25,15 +25,14 @@ class Model:
 
     def bank(self, address):
         """Bank of ``address``, None outside."""
-        if address & _PREDICTOR:
-            inside = (
-                1 in self.core.memories
-                and address - _PREDICTOR < self.config.predictor_memory_depth
-            )
-            return "predictor" if inside else None
-        number = address // self.config.buffer_bank_depth
-        inside = 0 in self.core.memories and number < self.config.buffer_banks
-        return number if inside else None
+        memory, offset = divmod(address, _PREDICTOR)
+        if memory not in self.core.memories:
+            return None
+        for number, depth in enumerate(self.config.memory_banks[memory]):
+            if offset < depth:
+                return memory, number
+            offset -= depth
+        return None
 
     def ready(self, requests, channels):
         """Which of ``requests`` (address or None, by port) are accepted in this cycle."""
@@ -78,26 +77,21 @@ def _ports(dut, kind):
 def _addresses(config, core, rng):
     """A few addresses in each bank, the edges among them, so that ports often meet."""
     chosen = []
-    if 0 in core.memories:
-        depth = config.buffer_bank_depth
-        for bank in range(config.buffer_banks):
-            chosen += [bank * depth, (bank + 1) * depth - 1]
-            chosen += [bank * depth + rng.randrange(depth) for _ in range(4)]
-    if 1 in core.memories:
-        depth = config.predictor_memory_depth
-        chosen += [_PREDICTOR, _PREDICTOR + depth - 1]
-        chosen += [_PREDICTOR + rng.randrange(depth) for _ in range(4)]
+    for memory in core.memories:
+        begin = memory * _PREDICTOR
+        for depth in config.memory_banks[memory]:
+            chosen += [begin, begin + depth - 1]
+            chosen += [begin + rng.randrange(depth) for _ in range(4)]
+            begin += depth
     return chosen
 
 
 def _outside(config, core):
     """Addresses that no bank of this core has."""
-    outside = [_PREDICTOR + config.predictor_memory_depth, (1 << BUFFER_ADDRESS_WIDTH) - 1]
-    outside += [config.buffer_banks * config.buffer_bank_depth, _PREDICTOR - 1]
-    if 0 not in core.memories:
-        outside.append(0)
-    if 1 not in core.memories:
-        outside.append(_PREDICTOR)
+    outside = []
+    for memory in (0, 1):
+        words = config.memory_depth[memory] if memory in core.memories else 0
+        outside += [memory * _PREDICTOR + words, (memory + 1) * _PREDICTOR - 1]
     return outside
 
 

@@ -167,7 +167,7 @@ def test_no_engines():
 @pytest.mark.parametrize(
     ("outputs", "words", "message"),
     [
-        (200, 512, r"layer 1 \(reorganize\): \d+ more words do not fit into a memory of 512"),
+        (200, 512, r"layer 1 \(standardize\): \d+ more words do not fit into a memory of 512"),
         (20, 64, r"layer of 0: a row of its map, .* do not fit into the buffer \(64 words\)"),
     ],
 )
@@ -175,7 +175,7 @@ def test_what_does_not_fit_names_the_layer(outputs, words, message):
     model = nn.Sequential(
         nn.Conv2d(2, 3, 3), nn.Conv2d(3, outputs, 1), nn.Flatten(), nn.Linear(outputs * 16, 2)
     )
-    config = config_of("max", predictor_memory_depth=words)
+    config = config_of("max", predictor_memory_bank_depth=words // 4)
     with pytest.raises(CompileError, match=message):
         compile_adagp(model, config, SHAPE, images=2)
 

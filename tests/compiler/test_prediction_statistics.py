@@ -162,8 +162,8 @@ def test_small_memories(core, rng, seed):
     lengths = {}
     for depth in (2048, 256, 192, 128):
         fields = {"buffer_banks": depth // 64, "buffer_bank_depth": 64} if depth < 1024 else {}
-        if CORES[core][1]:
-            fields["predictor_memory_depth"] = depth
+        if CORES[core][1] and fields:
+            fields |= {"predictor_memory_banks": depth // 64, "predictor_memory_bank_depth": 64}
         case, _ = observed_gradient(rng, new_case(core, **fields), 70, 6)
         if depth == 128:
             message = (

@@ -71,7 +71,7 @@ def test_small_memories(core, wide, too_small, rng, seed):
     for words in (256, 128, 96, 80, 64, 48):
         fields = {"buffer_banks": words // 16, "buffer_bank_depth": 16}
         if CORES[core][1]:
-            fields["predictor_memory_depth"] = words
+            fields |= {"predictor_memory_banks": words // 16, "predictor_memory_bank_depth": 16}
         case = reorganized(rng, core, shape, 3, wide=wide, **fields)
         if words == too_small:
             message = rf"layer of y: a row of its map, one word per pixel, .* \({words} words\)"

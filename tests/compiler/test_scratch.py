@@ -87,5 +87,5 @@ def test_the_first_group_counts_most():
 
 def test_predictor_memory():
     scratch = Scratch(CONFIG, 1)
-    assert scratch.words == CONFIG.predictor_memory_depth
+    assert scratch.words == CONFIG.memory_depth[1]
     assert scratch.take(1).address >= PREDICTOR_MEMORY

@@ -14,7 +14,8 @@ from verif.cocotb_support import CONFIG_VARIABLE
 SIZES = {
     "buffer_banks": 3,
     "buffer_bank_depth": 16,
-    "predictor_memory_depth": 21,
+    "predictor_memory_banks": 2,
+    "predictor_memory_bank_depth": 32,
     "rows": 6,
     "columns": 4,
     "predictor_rows": 3,

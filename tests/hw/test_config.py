@@ -21,7 +21,12 @@ RULES = [
     ({"accumulator_depth": 15}, "accumulator_depth must be an integer from 16 to 65536, not 15"),
     ({"buffer_banks": 0}, "buffer_banks must be an integer from "),
     ({"buffer_bank_depth": 0}, "buffer_bank_depth must be an integer from "),
-    ({"predictor_memory_depth": 0}, "predictor_memory_depth must be an integer from "),
+    ({"predictor_memory_banks": 0}, "predictor_memory_banks must be an integer from "),
+    ({"predictor_memory_bank_depth": 0}, "predictor_memory_bank_depth must be an integer from "),
+    (
+        {"predictor_memory_bank_depth": 48},
+        "predictor_memory_bank_depth must be a power of two, not 48",
+    ),
     ({"axi_data_width": 48}, "axi_data_width must be one of 32, 64, 128, 256, 512, not 48"),
     ({"axi_address_width": 31}, "axi_address_width must be an integer from 32 to 64, not 31"),
     ({"axi_burst_beats": 0}, "axi_burst_beats must be an integer from 1 to 256, not 0"),
@@ -42,6 +47,11 @@ RULES = [
     (
         {"buffer_banks": 16, "buffer_bank_depth": 1 << 20},
         "buffer_banks times buffer_bank_depth must be at most 8388608 words, not 16777216",
+    ),
+    (
+        {"predictor_memory_banks": 9, "predictor_memory_bank_depth": 1 << 20},
+        "predictor_memory_banks times predictor_memory_bank_depth must be at most 8388608 words, "
+        "not 9437184",
     ),
     (
         {"axi_data_width": 512, "axi_burst_beats": 65},

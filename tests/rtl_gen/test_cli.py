@@ -173,7 +173,7 @@ def test_dry_run_and_list_write_nothing(small, capsys):
     assert "would write adagp_max.v" in capsys.readouterr().out
     assert main(["--list"]) == 0
     listing = capsys.readouterr().out
-    for word in ("baseline", "efficient", "ulx3s", "12 x 15", "predictor_memory_depth", "fp16"):
+    for word in ("baseline", "efficient", "ulx3s", "12 x 15", "predictor_memory_banks", "fp16"):
         assert word in listing
     assert contents(small) == {}
 

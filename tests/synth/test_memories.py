@@ -20,7 +20,7 @@ def test_tiny_accelerator():
     found = {(m.purpose, m.core): (m.count, m.words, m.width, m.granularity) for m in others}
     assert found == {
         ("global buffer", 0): (2, 512, 64, 64),
-        ("predictor memory", 1): (1, 2048, 64, 64),
+        ("predictor memory", 1): (4, 512, 64, 64),
         ("accumulators, core 0", 0): (2, 64, 128, 128),
         ("accumulators, core 1", 1): (2, 128, 128, 128),
         ("registers of LOSS, core 0", 0): (1, 32, 32, 32),
@@ -44,13 +44,14 @@ def test_tiny_accelerator():
 
 
 def test_predictor_memory_on_the_main_core():
-    """Last bank of the one buffer; and another configuration's text is noticed."""
+    """Last banks of the one buffer; and another configuration's text is noticed."""
     config = make_config(variant="efficient", preset="tiny")
     text, _ports = accelerator_verilog(config)
     memories = memories_of(config, text)
     (memory,) = [m for m in memories if m.purpose == "predictor memory"]
-    assert memory.instances == ("core0.buffer.bank4",) and memory.words == 2048
-    other = make_config(variant="efficient", preset="tiny", predictor_memory_depth=1024)
+    assert memory.instances == tuple(f"core0.buffer.bank{bank}" for bank in range(4, 8))
+    assert memory.words == 512
+    other = make_config(variant="efficient", preset="tiny", predictor_memory_banks=2)
     message = "predictor memory in the Verilog holds 131072 bits; .* asks for 65536"
     with pytest.raises(ToolError, match=message):
         memories_of(other, text)
