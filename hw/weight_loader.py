@@ -178,6 +178,7 @@ class WeightLoader(wiring.Component):
         alone = Signal()  # nothing will come to push the block out
         waiting = Signal()  # for ``bias_used``
         bias_word = Signal(range(max(core.bias_words, 2)))
+        bias_address = Signal(BUFFER_ADDRESS_WIDTH)
         with m.If(alone & held & ~flushing & ~filling & (line == 0)):
             m.d.sync += flushing.eq(1)
         with m.If(flushing & possible):
@@ -191,11 +192,15 @@ class WeightLoader(wiring.Component):
             with m.State("IDLE"):
                 m.d.comb += [self.command.ready.eq(1), alone.eq(~self.command.valid)]
                 with m.If(self.command.valid):
-                    m.d.sync += [command.eq(self.command.payload), nest.start.eq(1)]
+                    m.d.sync += [
+                        command.eq(self.command.payload),
+                        bias_address.eq(self.command.payload.bias_address),
+                        nest.start.eq(1),
+                    ]
                     m.next = "BIAS"
             with m.State("BIAS"):
                 m.d.sync += nest.start.eq(0)
-                m.d.comb += self.read.address.eq(command.bias_address + bias_word)
+                m.d.comb += self.read.address.eq(bias_address)
                 with m.If(~command.bias):
                     m.next = "WORDS"
                 with m.Else():
@@ -206,7 +211,10 @@ class WeightLoader(wiring.Component):
                         tag.bias.eq(accept),
                     ]
                     with m.If(accept):
-                        m.d.sync += bias_word.eq(bias_word + 1)
+                        m.d.sync += [
+                            bias_word.eq(bias_word + 1),
+                            bias_address.eq(bias_address + 1),
+                        ]
                     with m.If(accept & (bias_word == core.bias_words - 1)):
                         m.d.sync += [bias_word.eq(0), bias_held.eq(1)]
                         m.next = "WORDS"
