@@ -6,29 +6,43 @@ from hw.commands import Init
 
 from .convolution import Convolution
 from .core_program import CoreProgram, Job, Need
+from .errors import CompileError
 from .map_tiles import cut_map
+from .reorganize import Reorganizer
 
 __all__ = ["forward"]
 
 
-def forward(program: CoreProgram, layer: Convolution, *, relu=False, beside=None, tensors=None):
+def forward(
+    program: CoreProgram, layer: Convolution, *, relu=False, cells=None, beside=None, tensors=None
+):
     """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
 
-    Output tiles outermost, then column tiles; weights stay in the memory while there is room.
+    Output tiles outermost, then column tiles; weights stay in the memory while there is room. With
+    ``cells`` the map is reorganized, too (:class:`~compiler.reorganize.Reorganizer`): as it leaves,
+    or behind it where twice what a tile needs has no room beside its sums.
     ``beside(program, tensors)`` emits commands that have nothing to do with it, in its middle, so
     that they are executed beside it.
     """
-    jobs = _Forward(program, layer, relu).jobs()
+    reorganizer = None if cells is None else Reorganizer(program, layer.y, cells)
+    product = _Forward(program, layer, relu, reorganizer)
+    jobs = product.jobs()
     half = len(jobs) // 2 if beside else len(jobs)
     program.run(jobs[:half])
     if beside:
         beside(program, tensors)
         program.run(jobs[half:])
+    if product.held:
+        reorganizer.finish()
+    elif reorganizer:
+        reorganizer.write()
 
 
 class _Forward:
-    def __init__(self, program, layer, relu):
+    def __init__(self, program, layer, relu, reorganizer):
         self.program, self.layer, self.relu = program, layer, relu
+        self.reorganizer = reorganizer
+        self.held = []
         self.core = program.core
         self.tiles = layer.output_tiles(self.core)
         self.x_words, self.y_words = program.words(layer.x), program.words(layer.y)
@@ -36,21 +50,32 @@ class _Forward:
 
     def jobs(self):
         jobs = []
-        for images, rows in self._cut():
+        for images, rows in self._hold() or self._cut():
             output = Need(object(), self._out_size(images, rows))
             for tile in range(self.tiles.count):
                 needs = [
+                    *self.held,
                     output,
                     self._x_need(images, rows),
                     self._weights_need(tile, self.whole),
                 ]
-                if self.layer.bias is not None:
-                    needs.append(self._bias_need())
+                needs += self._bias_needs()
                 run = partial(self._tile, images, rows, tile)
                 jobs.append(Job(tuple(needs), run))
         return jobs
 
-    def _cut(self):
+    def _hold(self):
+        """Hold sums of the map, if there is room; what :meth:`_cut` leaves then, or None."""
+        if self.reorganizer and self.reorganizer.can_hold():
+            self.held = [self.reorganizer.hold()]
+            try:
+                return self._cut(copies=(2,))
+            except CompileError:
+                self.held = []
+                self.reorganizer.let_go()
+        return None
+
+    def _cut(self, **options):
         """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
         layer, program = self.layer, self.program
         height, width = layer.output_map
@@ -58,9 +83,12 @@ class _Forward:
             program,
             layer.images, height, width,
             size=lambda *part: self._x_need(*part).words + self._out_size(*part),
-            constant=self._bias_need().words if layer.bias is not None else 0,
-            weights=self._weights_need(0, self.whole).words,
+            constant=sum(need.words for need in (*self.held, *self._bias_needs())),
+            weights=max(
+                self._weights_need(tile, self.whole).words for tile in range(self.tiles.count)
+            ),
             what=f"layer {layer.name}: a line of its output",
+            **options,
         )  # fmt: skip
 
     def _out_size(self, images, rows):
@@ -76,15 +104,18 @@ class _Forward:
         channels = None if whole else self.program.whole_words(self.tiles.range(tile))
         return self.program.need(layer.weights, (0, kh), (0, kw), (0, layer.inputs), channels)
 
-    def _bias_need(self):
-        return self.program.need(self.layer.bias, (0, 1), (0, 1), (0, self.tiles.count))
+    def _bias_needs(self):
+        bias = self.layer.bias
+        box = (0, 1), (0, 1), (0, self.tiles.count)
+        return [] if bias is None else [self.program.need(bias, *box)]
 
-    def _tile(self, images, rows, tile, output, x, weights, bias=None):
+    def _tile(self, images, rows, tile, *places):
+        output, x, weights, *bias = places[len(self.held) :]
         program, layer, core = self.program, self.layer, self.core
         channels = self.tiles.range(tile)
         valid = channels[1] - channels[0]
         blocks = layer.input_blocks(*channels, core.rows)
-        self._weights(tile, valid, blocks, weights, bias)
+        self._weights(tile, valid, blocks, weights, *bias)
         bank = program.next_bank()
         self._matmul(images, rows, valid, blocks, bank, x)
         height, width = rows[1] - rows[0], layer.output_map[1]
@@ -111,10 +142,12 @@ class _Forward:
             output,
         )
         if last:
+            if self.held:
+                self.reorganizer.observe(images, rows, output)
             program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
             program.scratch.drop([output])
 
-    def _weights(self, tile, valid, blocks, weights, bias):
+    def _weights(self, tile, valid, blocks, weights, bias=None):
         layer, core = self.layer, self.core
         channels = (
             (0, layer.weights.pitch)

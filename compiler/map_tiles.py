@@ -12,7 +12,9 @@ _FEW_TILES, _FEW_VECTORS = 4, 128
 _END_VECTORS = 64
 
 
-def cut_map(program, images, height, columns, *, size, weights, what, step=1, constant=0):
+def cut_map(
+    program, images, height, columns, *, size, weights, what, step=1, constant=0, copies=(2, 1)
+):
     """[(images, rows)], (begin, end) each: whole images, else rows of one, that fit accumulators
     and buffer.
 
@@ -25,6 +27,7 @@ def cut_map(program, images, height, columns, *, size, weights, what, step=1, co
     size : words of a tile and of what it reads, a function of images and rows
     weights, constant : words of a column tile's weights, and of what stays in the buffer
     what : does not fit, for the message
+    copies : of everything that should have room, the best first: with two, loads hide
 
     Raises
     ------
@@ -33,8 +36,8 @@ def cut_map(program, images, height, columns, *, size, weights, what, step=1, co
     """
     depth = program.core.accumulator_depth
     units = -(-height // step)
-    for copies in (2, 1):  # of everything, if possible, so that loads hide
-        room = (program.scratch.words - constant) // copies - weights
+    for copy in copies:
+        room = (program.scratch.words - constant) // copy - weights
         most = depth
         while most >= columns:
             if most >= columns * units:

@@ -12,7 +12,7 @@ from .pooling import max_pool
 from .prediction_statistics import gradient_statistics, standardize
 from .predictor import error, learn, predict
 from .predictor_tensors import GRADIENT_STATISTICS, PredictorTensors
-from .reorganize import reorganize
+from .reorganize import Reorganizer, reorganize
 from .training_steps import COEFFICIENTS, TrainingSteps
 from .view import Coefficient
 from .weight_gradient import weight_gradient
@@ -21,6 +21,8 @@ __all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
 
 #: Times that an update goes through the weights.
 _UPDATE_PASSES = 6
+#: The sums of a map are held on chip where they take no more than one part in so many.
+_HELD_SHARE = 4
 #: Kinds of layers whose weights are predicted.
 PREDICTABLE = ("convolution", "depthwise", "linear")
 
@@ -79,9 +81,10 @@ class PredictionSteps(TrainingSteps):
         self._backpropagate = backpropagate
         self._late, self._beside = [], []
         self._predictor_free = 0  # when the predictor's core has done what it has got so far
-        # Where the predictor has a memory, but not a core, of its own, maps are reorganized in the
-        # background: (when that is done, layer), and when the last one is.
+        # Where the predictor has a memory, but not a core, of its own, updates and maps that are
+        # read again to be reorganized are work in the background.
         self._in_background = config.has_predictor_memory and not config.has_predictor_core
+        # (When its cells are there, layer), and when the last map in the background is done.
         self._reorganized, self._background_free = [], 0
         self._predicted, self.head = predicted_layers(layers, predict)
         super().__init__(layers, config, images=images, loss=loss)
@@ -124,7 +127,12 @@ class PredictionSteps(TrainingSteps):
             self._exact_head(self.layers[self.head])
 
     def _add(self, layer, direction, function, *names, reads=(), writes=(), **options):
-        """As everywhere; a product and the loss have the updates beside them."""
+        """As everywhere; a product and the loss have the updates beside them, and a product
+        reorganizes its map."""
+        if function is forward and self._is_held(layer):
+            cells = self.predictor.layers[layer].cells
+            writes = [*writes, cells.name]
+            options |= {"named": {"cells": cells.name}}
         if function in (forward, loss_commands) and self._beside:
             updates = [self._update(own) for own in self._beside]
             self._beside = []
@@ -135,7 +143,8 @@ class PredictionSteps(TrainingSteps):
 
             reads = [*reads, *(tensor.name for _, part, _ in updates for tensor in part)]
             writes = [*writes, *(tensor.name for _, _, part in updates for tensor in part)]
-            options |= {"beside": beside, "named": {"tensors": dict}}
+            named = options.get("named", {}) | {"tensors": dict}
+            options |= {"beside": beside, "named": named}
         super()._add(layer, direction, function, *names, reads=reads, writes=writes, **options)
 
     @property
@@ -170,8 +179,22 @@ class PredictionSteps(TrainingSteps):
                 return cycles
         return 0
 
+    def _is_held(self, name):
+        """Whether a layer is a product that holds the sums of its map while it writes it."""
+        if name not in self._predicted or self.layers[name].kind == "depthwise":
+            return False
+        words = Reorganizer.held_words(self.core, self.tensors[self.maps[name]])
+        return words * _HELD_SHARE <= self.config.memory_depth[0]
+
     def _observe(self, layer, cycles, window):
         own, y = self.predictor.layers[layer.name], self.maps[layer.name]
+        if self._is_held(layer.name):
+            if self.config.has_predictor_core:
+                self._react(layer, cycles, window)
+            else:
+                # Its sums are folded beside the next product.
+                self._reorganized.append((cycles + 1, layer))
+            return
         self._predictor_step(
             layer, "reorganize", reorganize, y, own.cells.name,
             reads=[self.tensors[y]], writes=[own.cells], background=self._in_background,
@@ -246,11 +269,12 @@ class PredictionSteps(TrainingSteps):
 
     def _prediction_cycles(self, own):
         """About how long the predictor takes for a layer."""
+        pooling = 0 if self._is_held(own.name) else self._pooling_cycles(own)
         core = self._predictor_core
         vector = max(-(-(self._shape.features + 1) // core.rows),
                      core.groups_per_vector * core.chunks_per_wide)  # fmt: skip
         products = own.rows * -(-own.outputs // core.columns) * vector
-        return self._pooling_cycles(own) + products
+        return pooling + products
 
     def _pooling_cycles(self, own):
         """About how long it takes to reorganize a layer's map."""

@@ -9,7 +9,7 @@ from .pieces import MOST_WORDS, PIECES, channel_parts, channel_steps
 from .tiling import even_parts
 from .view import View
 
-__all__ = ["pool_windows", "reorganize"]
+__all__ = ["Reorganizer", "pool_windows", "reorganize"]
 
 
 def pool_windows(size: int, pooled: int) -> list[tuple[int, int]]:
@@ -28,10 +28,22 @@ def reorganize(program: CoreProgram, y, cells):
     CompileError
         if a row of the map, one word per pixel, with its sums does not fit into the buffer.
     """
-    _Reorganize(program, y, cells).write()
+    Reorganizer(program, y, cells).write()
 
 
-class _Reorganize:
+class Reorganizer:
+    """The sums of one map.
+
+    A product that writes the map adds its parts up while they are on chip (``hold``, ``observe`` as
+    often as needed, ``finish``), all channels at a time; or the map is read again, in parts of any
+    size (``write``).
+
+    Parameters
+    ----------
+    program : CoreProgram
+    y, cells : see :func:`reorganize`
+    """
+
     def __init__(self, program, y, cells):
         self.program, self.vector = program, program.vector
         self.y, self.cells = y, cells
@@ -39,6 +51,51 @@ class _Reorganize:
         self.pooled = cells.shape[1]
         self.chunks = program.core.chunks_per_wide
         self.windows = [pool_windows(size, self.pooled) for size in (self.height, self.width)]
+
+    @staticmethod
+    def held_words(core, y):
+        """Words that the sums of a map take in the memory of ``core``."""
+        _, height, width, _ = y.shape
+        return height * width * -(-y.pitch // core.rows) * core.chunks_per_wide
+
+    def can_hold(self):
+        """Whether all sums fit into the memory beside what they become."""
+        program, size = self.program, self.held_words(self.program.core, self.y)
+        folded = size // self.width * self.pooled
+        cells = self.pooled**2 * program.words(self.cells)
+        return size + folded + cells <= program.scratch.words
+
+    def hold(self):
+        """Room for all sums, as a need of jobs that come before ``finish``."""
+        sums = self.program.scratch.hold(self.held_words(self.program.core, self.y))
+        self._sums = Need(object(), sums.words, place=sums)
+        return self._sums
+
+    def observe(self, images, rows, block):
+        """Add ``block``, which holds whole lines of some images; those of a line in order."""
+        box = images, rows, (0, self.width), None
+        total = self._view(self._sums.place, box, (1, self.height, self.width))
+        maps = self.program.view(block, self.y, *box[:3])
+        self._sum(total[:, slice(*rows)], maps, images[0])
+
+    def let_go(self):
+        """The end of ``hold``."""
+        self.program.scratch.let_go(self._sums.place)
+
+    def finish(self):
+        """Sums of all images into cells."""
+        sums, words = self._sums.place, self._sums.words // (self.height * self.width)
+        rows = Need(object(), self.height * self.pooled * words)
+        box = (0, 1), (0, self.pooled), (0, self.pooled), None
+        lines = (0, self.height)
+
+        def fold(rows, out):
+            shape = (1, self.height, self.width)
+            self._fold_columns(box, lines, rows, self._view(sums, box, shape))
+            self._finish(box, rows, out)
+
+        self.program.run([Job((rows, self.program.result(self.cells, *box)), fold)])
+        self.let_go()
 
     def write(self):
         words, lines, images = self._cut()
@@ -92,16 +149,22 @@ class _Reorganize:
         """The images of a group into the sums of a band of rows, and those into windows."""
         (first, _), (h0, h1) = box[0], box[1]
         total = self._view(sums, box, (1, h1 - h0, self.width))
-        maps = self.program.view(maps, self.y, *box)
+        self._sum(total, self.program.view(maps, self.y, *box), first)
+        if last:
+            self._fold_columns(box, (h0, h1), rows, total)
+            self.program.scratch.drop([sums])
+
+    def _sum(self, total, maps, first):
+        """Images from number ``first`` on."""
         for n in range(maps.shape[0]):
             if first + n:
                 self.vector.add(total, total, maps[n : n + 1])
             else:
                 self.vector.copy(total, maps[n : n + 1])
-        if last:
-            target = self._view(rows, box, (1, self.height, self.pooled))[:, h0:h1]
-            self._fold(target, total, 2)
-            self.program.scratch.drop([sums])
+
+    def _fold_columns(self, box, lines, rows, total):
+        target = self._view(rows, box, (1, self.height, self.pooled))[:, slice(*lines)]
+        self._fold(target, total, 2)
 
     def _finish(self, box, rows, out):
         source = self._view(rows, box, (1, self.height, self.pooled))

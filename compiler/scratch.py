@@ -18,7 +18,7 @@ class Block:
     """Words [address, address + words) of a memory; ``key`` names contents that may be used again.
 
     ``users`` counts those who need it; a block without users goes when room is wanted. A ``fixed``
-    one belongs to a block that stays, and nobody gives it out or takes it back.
+    one is held or part of one that stays, and ``release`` does not take it back.
     """
 
     memory: int
@@ -100,6 +100,20 @@ class Scratch:
         self.words -= words
         self._reserved += words
         return block
+
+    def hold(self, words):
+        """The first words as a block that stays until ``let_go``. Nobody may be using any of them;
+        contents that lie there go."""
+        for block in [block for block in self._blocks if block.address < self.base + words]:
+            assert not block.users
+            self._remove(block)
+        block = Block(self.memory, self.base, words, fixed=True)
+        self._blocks.insert(0, block)
+        return block
+
+    def let_go(self, block):
+        """The end of ``hold``."""
+        self._remove(block)
 
     def find(self, key):
         """The block with these contents, with one more user, or None."""

@@ -20,7 +20,7 @@ from hw.config import AdaGPConfig
 __all__ = ["ConvolutionProgram"]
 
 #: Written by the program, by part.
-_RESULTS = {"y": ("y",), "dx": ("dx",), "dw": ("dw", "db")}
+_RESULTS = {"y": ("y",), "cells": ("cells",), "dx": ("dx",), "dw": ("dw", "db")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,9 @@ class ConvolutionProgram:
     outputs : CO
     kernel, stride, padding, dilation : (vertical, horizontal)
     groups : of channels; weights and their gradient are dense
-    parts : which products, of "y", "dx" and "dw" (which brings "db")
+    parts : which products, of "y", "dx" and "dw" (which brings "db"); and "cells" beside "y": its
+        map is reorganized on the way
+    map_size : S, of the cells
     """
 
     config: AdaGPConfig
@@ -45,6 +47,7 @@ class ConvolutionProgram:
     dilation: tuple = (1, 1)
     groups: int = 1
     parts: tuple = ("y", "dx", "dw")
+    map_size: int = 4
 
     @property
     def core(self):
@@ -73,6 +76,7 @@ class ConvolutionProgram:
         output = (images, *self.map, self.outputs)
         weights = (*self.kernel, inputs, self.outputs)
         bias = (1, 1, self.tiles.count, core.columns)
+        cells = (1, self.map_size, self.map_size, self.outputs)
         granule = max(1, self.config.granule_bytes * 8 // core.operand_width)
         operands, wide = self.config.operand_format, "float32"
         result, offset = {}, self.program_bytes
@@ -85,6 +89,7 @@ class ConvolutionProgram:
             ("bias", bias, wide, core.rows),
             ("dw", weights, wide, core.rows),
             ("db", bias, wide, core.rows),
+            ("cells", cells, wide, core.rows),
         ):
             pitch = round_up(shape[3], unit)
             result[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch, offset=offset)
@@ -106,18 +111,24 @@ class ConvolutionProgram:
         )
 
     @cached_property
-    def program(self):
-        """The encoded commands."""
+    def commands(self):
+        """The linked commands."""
         recorder = Recorder(self.config)
         program = CoreProgram(self.config, self.core, recorder)
         tensors = self.tensors
         if "y" in self.parts:
-            forward(program, self.layer)
+            cells = tensors["cells"] if "cells" in self.parts else None
+            forward(program, self.layer, cells=cells)
         if "dx" in self.parts:
             input_gradient(program, self.layer, tensors["dy"], tensors["dx"])
         if "dw" in self.parts:
             weight_gradient(program, self.layer, tensors["dy"], tensors["dw"], tensors["db"])
-        result = encode_commands(recorder.link())
+        return recorder.link()
+
+    @cached_property
+    def program(self):
+        """The encoded commands."""
+        result = encode_commands(self.commands)
         if len(result) > self.program_bytes:
             raise ValueError(f"the program has {len(result)} bytes")
         return result
@@ -125,7 +136,7 @@ class ConvolutionProgram:
     def image(self, x, dy, weights, bias):
         """The memory window: the program, operand codes x (N, H, W, CI), dy (N, HO, WO, CO) and
         weights (CO, CI, KH, KW) as torch shapes them, and float32 bits bias (CO,)."""
-        last = self.tensors["db"]
+        last = list(self.tensors.values())[-1]
         memory = bytearray(b"\xa5" * round_up(last.offset + last.size, 64))
         memory[: len(self.program)] = self.program
         full = np.zeros(self.tensors["bias"].shape, np.uint32)

@@ -61,7 +61,7 @@ def test_parts(variant):
     assert layers == ["8"]
 
 
-@pytest.mark.parametrize(("images", "layers"), [(1, ["6"]), (16, ["3", "6"])])
+@pytest.mark.parametrize(("images", "layers"), [(1, ["6"]), (8, ["3", "6"])])
 def test_updates_on_the_core_of_the_predictor(images, layers):
     """It has time for layer 3 if the products of 5 and 6 are long; the last one is always its."""
     part = compiled("max", images=images).parts["gp"]
@@ -167,8 +167,8 @@ def test_no_engines():
 @pytest.mark.parametrize(
     ("outputs", "words", "message"),
     [
-        (200, 512, r"layer 1 \(standardize\): \d+ more words do not fit into a memory of 512"),
-        (20, 64, r"layer of 0: a row of its map, .* do not fit into the buffer \(64 words\)"),
+        (200, 512, r"layer 1 \(reorganize\): \d+ more words do not fit into a memory of 512"),
+        (20, 64, r"layer 0 \(standardize\): \d+ more words do not fit into a memory of 64"),
     ],
 )
 def test_what_does_not_fit_names_the_layer(outputs, words, message):

@@ -1,5 +1,6 @@
 """Products of convolutions on the whole accelerator against golden, bit for bit."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,12 +8,16 @@ import pytest
 
 from compiler.core_program import CoreProgram
 from compiler.recorder import Recorder
+from compiler.reorganize import Reorganizer
 from compiler.weight_gradient_plan import WeightGradientPlan
 from golden.backward import round_sums
 from golden.convolution import block_diagonal, convolution
 from golden.formats import FLOAT32, format_by_name
 from golden.gradients import bias_gradient, input_gradient, weight_gradient
 from golden.numerics import encode
+from golden.prediction_arithmetic import reorganize_map
+from golden.vector import VectorUnit, widen
+from hw.commands import Opcode
 from hw.config import make_config
 from verif import accelerator
 from verif.convolution_programs import ConvolutionProgram
@@ -64,8 +69,12 @@ def stimulus(config, program, rng):
     taps = weights.reshape(*weights.shape[:2], -1)
     dense = np.stack([block_diagonal(tap, groups) for tap in np.moveaxis(taps, 2, 0)], -1)
     dense = dense.reshape(program.outputs, program.shape[3], *program.kernel)
+    y = round_sums(fmt, y)[0]
+    size = program.map_size
+    cells = reorganize_map(VectorUnit(), widen(fmt, y), size).reshape(1, size, size, -1)
     return (x, dy, dense, bias), {
-        "y": round_sums(fmt, y)[0],
+        "y": y,
+        "cells": cells,
         "dx": round_sums(fmt, dx)[0],
         "dw": weight_gradient(fmt, x, dy, kernel=program.kernel, rows=rows, **geometry)[0],
         "db": bias_gradient(fmt, dy, rows=rows)[0],
@@ -110,6 +119,35 @@ def test_interpreter(array, rng, seed):
         result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
         assert not result.semaphores, name
         compare(program, bytes(memory), expected, name)
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+@pytest.mark.parametrize(("size", "words", "least"), [(4, 2048, 8), (3, 1024, 6), (1, 512, 2)])
+def test_maps_reorganized_on_their_way(array, size, words, least, rng, seed):
+    """Of a product's tiles, which are some images or some lines of one, all are added up while they
+    are on chip: nothing reads the map, unless there is too little room for all of it."""
+    config = make_config(
+        variant="low", preset="tiny", **ARRAYS[array], accumulator_depth=32,
+        buffer_bank_depth=words // 4,
+    )  # fmt: skip
+    checked = 0
+    for name, program in programs(config):
+        program = replace(program, parts=("y", "cells"), map_size=size)
+        if Reorganizer.held_words(program.core, program.tensors["y"]) * 4 > words:
+            continue
+        codes, expected = stimulus(config, program, rng)
+        memory = bytearray(program.image(*codes))
+        result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
+        assert not result.semaphores, name
+        compare(program, bytes(memory), expected, name)
+        y = program.tensors["y"]
+        read = [
+            command.fields["dram_address"] - y.offset
+            for command in program.commands
+            if command.opcode is Opcode.LOAD
+        ]
+        checked += not any(0 <= place < y.size for place in read)
+    assert checked >= least
 
 
 @pytest.mark.parametrize("name", ["1x1, several column tiles", "one image, several column tiles"])
