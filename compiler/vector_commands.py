@@ -91,6 +91,10 @@ class VectorCommands:
         """``x + y``."""
         return self.emit(o, x, y, term=Term.ADD, **options)
 
+    def add_both(self, o, x, y, z, **options):
+        """``(x + y) + z``."""
+        return self.emit(o, x, y, z, term=Term.ADD, carry=Carry.Z, add=1, **options)
+
     def divide(self, o, x, y, **options):
         """``x / y``."""
         return self.emit(o, x, y, operation=Operation.DIVIDE, **options)

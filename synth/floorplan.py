@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-__all__ = ["CROWDED", "METHOD", "multiplier_places", "place_multipliers"]
+__all__ = ["CROWDED", "METHOD", "give_settings", "multiplier_places", "place_multipliers"]
 
 #: Share of a device's multiplier blocks from which on they are placed here.
 CROWDED = 0.4
@@ -62,11 +62,7 @@ def place_multipliers(netlist: Path, device) -> int:
     """
     rows = device.multiplier_rows
     design = json.loads(netlist.read_text())
-    (cells,) = (
-        module["cells"]
-        for module in design["modules"].values()
-        if int(str(module["attributes"].get("top", "0")), 2)
-    )
+    cells = _top(design)["cells"]
     names = [name for name, cell in cells.items() if cell["type"] == "MULT18X18D"]
     if len(names) <= CROWDED * sum(map(len, rows)):
         return 0
@@ -75,3 +71,19 @@ def place_multipliers(netlist: Path, device) -> int:
         cells[name]["attributes"]["BEL"] = place
     netlist.write_text(json.dumps(design))
     return len(places)
+
+
+def give_settings(netlist: Path, settings: dict[str, str]) -> None:
+    """Set what nextpnr has no option for: it takes settings by name from a netlist's top module."""
+    design = json.loads(netlist.read_text())
+    _top(design)["settings"] = dict(settings)
+    netlist.write_text(json.dumps(design))
+
+
+def _top(design):
+    (module,) = (
+        module
+        for module in design["modules"].values()
+        if int(str(module["attributes"].get("top", "0")), 2)
+    )
+    return module

@@ -27,7 +27,7 @@ from .devices import DEVICES, Device, device_by_name
 from .emit import emitted_verilog
 from .errors import ToolError
 from .floorplan import METHOD as FLOORPLAN
-from .floorplan import place_multipliers
+from .floorplan import give_settings, place_multipliers
 from .fpga_print import print_devices, print_report
 from .fpga_synthesis import METHOD, link, synthesize
 from .hierarchy import block_counts, resources_of, total
@@ -247,7 +247,7 @@ class _Work:
         key = {
             **self.key,
             "device": [device.name, *device.options],
-            "routing": list(device.details.routing),
+            "routing": [*device.details.routing, *device.details.settings.items()],
             "seed": seed,
             "target_mhz": target_mhz,
             "passes": self.passes,
@@ -265,6 +265,8 @@ class _Work:
             link(self.modules, top=self.top, family=family, directory=self.directory)
             if self.device.multiplier_rows:
                 place_multipliers(self.directory / "harness.json", self.device)
+            if family.settings:
+                give_settings(self.directory / "harness.json", family.settings)
             self.linked = True
         try:
             return place_and_route(

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from synth.devices import device_by_name
-from synth.floorplan import multiplier_places, place_multipliers
+from synth.errors import ToolError
+from synth.floorplan import give_settings, multiplier_places, place_multipliers
 from synth.nextpnr import place_and_route
 from synth.yosys import run_yosys
 
@@ -94,6 +95,19 @@ def test_nextpnr_has_these_places(tmp_path):
     assert routed["utilisation"]["MULT18X18D"]["used"] == 20
     assert routed["wire_length"] > 100
     assert routed["overused"][-1] == 0 < len(routed["overused"])
+
+
+def test_nextpnr_reads_settings(tmp_path):
+    """It refuses a number that is none."""
+    pytest.importorskip("pyosys")
+    device, netlist = device_by_name("LFE5U-25F"), design(tmp_path, 5, 4)
+    place_multipliers(netlist, device)
+    give_settings(netlist, device.details.settings)
+    routed = place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
+    assert routed["overused"][-1] == 0
+    give_settings(netlist, dict.fromkeys(device.details.settings, "much"))
+    with pytest.raises(ToolError, match="nextpnr failed, seed 1"):
+        place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
 
 
 def test_few_multipliers_are_left_to_the_placer(tmp_path):
