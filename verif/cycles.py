@@ -70,6 +70,7 @@ class Segment:
     begin, end : cycle of the run
     array : cycles in which the main array was given a vector of the network
     predictor : the same for the predictor, in either array
+    beside : cycles that the predictor's own core took for the layer
     """
 
     layer: str
@@ -78,6 +79,7 @@ class Segment:
     end: int
     array: int
     predictor: int
+    beside: int = 0
 
     @property
     def cycles(self):
@@ -176,6 +178,7 @@ def segments(config, program, outcome):
         if new and (not found or found[-1][:2] != (step.layer, direction)):
             found.append((step.layer, direction, []))
         found[-1][2].append(step)
+    beside = _beside(config, program, outcome, start)
     result, begin = [], 0
     for layer, direction, steps in found:
         ends = [_end(config, program, outcome, step) - start for step in steps]
@@ -188,10 +191,29 @@ def segments(config, program, outcome):
                 end=end,
                 array=sum(step.vectors for step in steps if not step.predictor),
                 predictor=sum(step.vectors for step in steps if step.predictor),
+                beside=beside.get((layer, direction), 0),
             )
         )
         begin = end
     return result
+
+
+def _beside(config, program, outcome, start):
+    """{(layer, direction): cycles} from when the predictor's core could begin, because the layer
+    was done and the one before it, too, to its last result for the layer."""
+    if not config.has_predictor_core:
+        return {}
+    found, direction, done, free = {}, "forward", {}, 0
+    for step in program.steps:
+        direction = "backward" if step.direction == "loss" else direction
+        end = _end(config, program, outcome, step) - start
+        if step.predictor:
+            key, begin = (step.layer, direction), max(free, done.get(step.layer, 0))
+            found[key] = found.get(key, 0) + max(0, end - begin)
+            free = max(free, end)
+        elif step.direction not in ("update", "predicted update"):
+            done[step.layer] = max(done.get(step.layer, 0), end)
+    return found
 
 
 def _end(config, program, outcome, step):
@@ -219,17 +241,18 @@ def exposed(batches, batch):
 
 
 def hidden(batches):
-    """{(layer, direction): share} of the predictor's cycles in Phase GP that ``max`` hides, of
-    those that ``low`` shows, which hides none; of layers that take longer than their predictor."""
-    parts = {b.variant: b for b in batches if b.part == "gp"}
-    if not {"low", "max"} <= set(parts):
+    """{(layer, direction): share} of the cycles of the predictor's core in Phase GP that ``max``
+    hides; of layers that take longer than their predictor."""
+    last = next((b for b in batches if (b.variant, b.part) == ("max", "gp")), None)
+    if last is None:
         return {}
-    shown, left = (exposed(batches, parts[name]) for name in ("low", "max"))
+    left = exposed(batches, last)
     plain = next(b for b in batches if b.variant == "baseline")
+    known = {(s.layer, s.direction): s.cycles for s in plain.segments}
     return {
-        (s.layer, s.direction): 1 - max(0, left[s.layer, s.direction]) / shown[s.layer, s.direction]
-        for s in plain.segments
-        if (s.layer, s.direction) in shown and 0 < shown[s.layer, s.direction] < s.cycles
+        (s.layer, s.direction): 1 - max(0, left[s.layer, s.direction]) / s.beside
+        for s in last.segments
+        if 0 < s.beside < known[s.layer, s.direction]
     }
 
 

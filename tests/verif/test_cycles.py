@@ -24,13 +24,21 @@ from verif.cycles import (
 from verif.cycles_report import order_of, plot, tables
 
 
-def batch(variant, part, ends, total, bytes_=1000):
+def batch(variant, part, ends, total, bytes_=1000, beside=0):
     """A batch whose layers end at ``ends``: two forward, one backward with backpropagation."""
     names = [("one", "forward"), ("two", "forward"), ("two", "backward")]
     segments, begin = [], 0
     for (layer, direction), end in zip(names, ends, strict=False):
         segments.append(
-            Segment(layer=layer, direction=direction, begin=begin, end=end, array=50, predictor=0)
+            Segment(
+                layer=layer,
+                direction=direction,
+                begin=begin,
+                end=end,
+                array=50,
+                predictor=0,
+                beside=beside,
+            )
         )
         begin = end
     return BatchCycles(
@@ -47,7 +55,7 @@ BATCHES = [
     batch("efficient", "bp", (110, 320, 960), 1000, 1200),
     batch("efficient", "gp", (150, 400), 410, 500),
     batch("max", "bp", (100, 300, 910), 920, 1200),
-    batch("max", "gp", (105, 305), 340, 500),
+    batch("max", "gp", (105, 305), 340, 500, beside=50),
 ]
 
 
@@ -58,9 +66,11 @@ def test_exposed_is_what_a_layer_takes_longer_and_what_comes_behind():
     assert bp["two", "backward"] == 40 and bp["behind", ""] == 40
 
 
-def test_hidden_is_a_share_of_what_low_shows():
+def test_hidden_is_a_share_of_what_the_predictor_s_core_takes():
     assert hidden(BATCHES) == {("one", "forward"): 0.9, ("two", "forward"): 1.0}
     assert hidden(BATCHES[:5]) == {}
+    longer = batch("max", "gp", (105, 305), 340, beside=150)
+    assert hidden([*BATCHES[:6], longer]) == {("two", "forward"): 1.0}
 
 
 def test_late_where_more_hardware_takes_longer():
