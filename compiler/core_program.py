@@ -33,10 +33,12 @@ class Need:
 
 @dataclass(frozen=True)
 class Job:
-    """Work on blocks: ``run(*blocks)`` is called when commands have loaded all ``needs``."""
+    """Work on blocks: ``run(*blocks)`` is called when commands have loaded all ``needs``. With
+    ``watched`` its results are read on chip while the next job runs."""
 
     needs: tuple[Need, ...]
     run: Callable
+    watched: bool = False
 
 
 class CoreProgram:
@@ -151,7 +153,8 @@ class CoreProgram:
             ready = None
             if number + 1 < len(queue):
                 with contextlib.suppress(NoRoom):
-                    ready = self._acquire(queue[number + 1])
+                    watched = _results(job, blocks) if job.watched else []
+                    ready = self._acquire(queue[number + 1], watched=watched)
             job.run(*blocks)
             for block in blocks:
                 self.scratch.release(block)
@@ -167,15 +170,18 @@ class CoreProgram:
             self.scratch.rewind()
             return self._acquire(job, packed=True)
 
-    def _acquire(self, job, *, packed=False):
-        """Blocks of a job's needs; all loads come when all have room."""
+    def _acquire(self, job, *, packed=False, watched=()):
+        """Blocks of a job's needs; all loads come when all have room. What it reads should not be
+        in a bank with ``watched`` either."""
         blocks, missing = [], []
         try:
             for need in job.needs:
                 block = need.place or self.scratch.find(need.key)
                 if block is None:
                     block = self.scratch.take(
-                        need.words, apart=() if packed else _apart(job, blocks), key=need.key
+                        need.words,
+                        apart=() if packed else _apart(job, blocks, watched),
+                        key=need.key,
                     )
                     missing.append((need, block))
                 blocks.append(block)
@@ -311,9 +317,13 @@ def _dram(move):
     return Region("dram", begin, begin + (move.run_count - 1) * move.run_stride + move.run_bytes)
 
 
-def _apart(job, blocks):
+def _apart(job, blocks, watched):
     """Blocks that another one should not share a bank with: above all what is read, whose streams
     last as long as the job; then the results."""
-    pairs = list(zip(job.needs, blocks, strict=False))
-    results = [block for need, block in pairs if need.load is None and need.place is None]
-    return [block for block in blocks if block not in results], results
+    results = _results(job, blocks)
+    return [*(block for block in blocks if block not in results), *watched], results
+
+
+def _results(job, blocks):
+    pairs = zip(job.needs, blocks, strict=False)
+    return [block for need, block in pairs if need.load is None and need.place is None]

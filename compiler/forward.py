@@ -61,7 +61,7 @@ class _Forward:
                 ]
                 needs += self._bias_needs()
                 run = partial(self._tile, images, rows, tile)
-                jobs.append(Job(tuple(needs), run))
+                jobs.append(Job(tuple(needs), run, watched=bool(self.held)))
         return jobs
 
     def _hold(self):

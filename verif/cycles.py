@@ -221,6 +221,9 @@ def _end(config, program, outcome, step):
     nothing."""
     beat, last = config.beat_bytes, 0
     for name in step.writes:
+        # A product's cells are the predictor's: it goes on beside the next product.
+        if not step.predictor and ".prediction." in name:
+            continue
         tensor = program.tensors.get(name)
         if tensor is not None and not name.startswith("predictor."):
             first = tensor.offset // beat

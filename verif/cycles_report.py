@@ -183,7 +183,8 @@ def plot(charts, path) -> None:
         axis.set_title(title, fontsize=10)
         axis.set_ylabel("million cycles per batch")
         axis.tick_params(axis="x", labelsize=8)
-        axis.set_ylim(0, max(below) * 1.12)
-    axes[0][-1].legend(fontsize=8, loc="upper right")
+        axis.set_ylim(0, max(below) * 1.06)
+    figure.legend(*axes[0][-1].get_legend_handles_labels(), fontsize=8, ncols=len(_COLOURS),
+                  loc="outside lower center")  # fmt: skip
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
