@@ -89,3 +89,27 @@ def test_predictor_memory():
     scratch = Scratch(CONFIG, 1)
     assert scratch.words == CONFIG.memory_depth[1]
     assert scratch.take(1).address >= PREDICTOR_MEMORY
+
+
+def test_held_words_are_nobody_else_s():
+    scratch = Scratch(CONFIG)
+    old = scratch.take(10, key="old")
+    scratch.release(old)
+    held = scratch.hold(20)
+    assert (held.address, scratch.find("old")) == (0, None)
+    rest = scratch.take(scratch.words - 20)
+    assert rest.address == 20
+    scratch.release(held)
+    with pytest.raises(NoRoom):
+        scratch.take(1)
+    scratch.let_go(held)
+    assert scratch.take(20).address == 0
+
+
+def test_banks_count_from_the_first_word_of_the_memory():
+    """Also where words in front are reserved."""
+    scratch = Scratch(CONFIG)
+    scratch.reserve(scratch.bank_depth - 8)
+    first = scratch.take(4)
+    second = scratch.take(4, apart=([first],))
+    assert first.address // scratch.bank_depth != second.address // scratch.bank_depth
