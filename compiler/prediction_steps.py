@@ -22,7 +22,7 @@ __all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
 #: Times that an update goes through the weights.
 _UPDATE_PASSES = 6
 #: The sums of a map are held on chip where they take no more than one part in so many.
-_HELD_SHARE = 4
+_HELD_SHARE = 16
 #: Kinds of layers whose weights are predicted.
 PREDICTABLE = ("convolution", "depthwise", "linear")
 
