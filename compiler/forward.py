@@ -144,6 +144,8 @@ class _Forward:
         if last:
             if self.held:
                 self.reorganizer.observe(images, rows, output)
+                # If it stayed, what is read next would go into the bank of the sums.
+                program.scratch.drop([x])
             program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
             program.scratch.drop([output])
 

@@ -317,20 +317,24 @@ class Recorder:
                 yield first, second
 
     def _numbers(self, tokens):
-        """Semaphore -> pair of queues; a pair's semaphore is one of the core that waits."""
-        result = {}
+        """Semaphore -> pair of queues; a pair's semaphore is one of the core that waits while that
+        has any, then another core's."""
+        own, count = self.config.semaphores, self.config.semaphore_count
+        result, left = {}, []
         for source, target in tokens:
-            core = target[0]
-            first = core * self.config.semaphores
-            free = [n for n in range(first, first + self.config.semaphores) if n not in result]
-            if not free:
-                pairs = [f"{a[1].name} to {b[1].name}" for a, b in tokens if b[0] == core]
-                raise CompileError(
-                    f"the program needs {len(pairs)} semaphores in core {core}, not "
-                    f"{self.config.semaphores}: {', '.join(pairs)}"
-                )
-            result[free[0]] = (source, target)
-        return result
+            first = target[0] * own
+            free = [number for number in range(first, first + own) if number not in result]
+            if free:
+                result[free[0]] = (source, target)
+            else:
+                left.append((source, target))
+        free = [number for number in range(count) if number not in result]
+        if len(left) > len(free):
+            pairs = [f"{a[1].name} to {b[1].name}" for a, b in tokens]
+            raise CompileError(
+                f"the program needs {len(pairs)} semaphores, not {count}: {', '.join(pairs)}"
+            )
+        return result | dict(zip(free, left, strict=False))
 
     def _merge_tokens(self, tokens):
         """Make tokens fewer where a semaphore may come to hold more than it can: of two commands

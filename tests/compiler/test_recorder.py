@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from itertools import permutations
 
 import pytest
 
@@ -247,3 +248,28 @@ def test_too_many_tokens():
         recorder.emit(Opcode.VECTOR, {}, reads=[Region("buffer", number, number + 1)])
     with pytest.raises(CompileError, match="15 tokens may wait between LOAD and VECTOR"):
         recorder.link()
+
+
+def thirteen_pairs(variant):
+    """Every second command waits for the one in front of it, which nothing else leads to."""
+    recorder = Recorder(make_config(variant=variant, preset="tiny", semaphores=10))
+    queues = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE, Opcode.LOSS)
+    pairs = [*permutations(queues, 2), (Opcode.POST, Opcode.STORE)]
+    for number, (first, second) in enumerate(pairs):
+        region = Region("dram", number, number + 1)
+        recorder.emit(first, {}, writes=[region])
+        recorder.emit(second, {}, reads=[region])
+    return recorder
+
+
+def test_semaphores_of_another_core():
+    """Those that the other core has no use for."""
+    linked = thirteen_pairs("max").link()
+    signals = [command.signal for command in linked if command.signal]
+    waits = [command.wait for command in linked if command.wait]
+    assert signals == waits == [1 << number for number in range(13)]
+
+
+def test_too_few_semaphores():
+    with pytest.raises(CompileError, match="needs 13 semaphores, not 10: LOAD to VECTOR, LOAD to"):
+        thirteen_pairs("baseline").link()
