@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from hw.commands import POST_OUTPUT_LOOPS, Init, Opcode, Pool
 from hw.config import BUFFER_ADDRESS_WIDTH
@@ -74,14 +75,16 @@ class CoreProgram:
 
     # Transfers -------------------------------------------------------------------------------
 
-    def keep(self, tensor, *, load=True):
+    def keep(self, tensor):
         """Keep all of ``tensor`` here; what is stored in it changes it here as well. Comes before
-        anything else. Without ``load`` it is there already: a program before has kept it, too."""
-        whole = tuple((0, size) for size in tensor.shape[:3])
-        need = self.need(tensor, *whole)
-        block = self._resident[tensor.name] = self.scratch.reserve(need.words)
-        if load:
-            need.load(block)
+        anything else. ``fetch`` brings it, unless a program before has kept it, too."""
+        words = prod(tensor.shape[:3]) * self.words(tensor)
+        self._resident[tensor.name] = self.scratch.reserve(words)
+
+    def fetch(self, tensor):
+        """LOADs of all of a tensor that is kept."""
+        box = *((0, size) for size in tensor.shape[:3]), (0, tensor.pitch)
+        self.load(tensor, box, self._resident[tensor.name])
 
     def need(self, tensor, images, rows, columns, channels=None):
         """A box of a tensor, pixel after pixel; (begin, end) of each axis."""

@@ -23,7 +23,7 @@ class Family:
     min_reset, min_enable : a reset or enable net of fewer flip-flops becomes logic in front of
         them (0: never)
     routing : options of the place-and-route tool
-    settings : what it has no option for: name -> value, see :func:`.floorplan.give_settings`
+    settings : what it has no option for: name -> value, see :func:`.floorplan.prepare`
     package : pip package that brings the place-and-route tool, None if there is none
     reason : why there is no place and route
     """

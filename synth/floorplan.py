@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-__all__ = ["CROWDED", "METHOD", "give_settings", "multiplier_places", "place_multipliers"]
+__all__ = ["CROWDED", "METHOD", "multiplier_places", "prepare"]
 
 #: Share of a device's multiplier blocks from which on they are placed here.
 CROWDED = 0.4
@@ -55,29 +55,27 @@ def multiplier_places(names, rows) -> dict[str, str]:
     return {} if pending else places
 
 
-def place_multipliers(netlist: Path, device) -> int:
-    """Give the multipliers in a netlist for nextpnr their places on an ECP5; how many got one.
+def prepare(netlist: Path, device) -> int:
+    """Make a netlist for nextpnr ready for ``device``; how many multipliers were placed.
 
-    None where the device's places are not known or fewer than :data:`CROWDED` of them are used.
+    They are given places where the device's are known and more than :data:`CROWDED` of them are
+    used. nextpnr takes what it has no option for from the netlist's top module, as settings.
     """
-    rows = device.multiplier_rows
     design = json.loads(netlist.read_text())
-    cells = _top(design)["cells"]
-    names = [name for name, cell in cells.items() if cell["type"] == "MULT18X18D"]
-    if len(names) <= CROWDED * sum(map(len, rows)):
-        return 0
-    places = multiplier_places(names, rows)
+    top = _top(design)
+    places = _places(top["cells"], device.multiplier_rows)
     for name, place in places.items():
-        cells[name]["attributes"]["BEL"] = place
+        top["cells"][name]["attributes"]["BEL"] = place
+    top["settings"] = dict(device.details.settings)
     netlist.write_text(json.dumps(design))
     return len(places)
 
 
-def give_settings(netlist: Path, settings: dict[str, str]) -> None:
-    """Set what nextpnr has no option for: it takes settings by name from a netlist's top module."""
-    design = json.loads(netlist.read_text())
-    _top(design)["settings"] = dict(settings)
-    netlist.write_text(json.dumps(design))
+def _places(cells, rows):
+    names = [name for name, cell in cells.items() if cell["type"] == "MULT18X18D"]
+    if len(names) <= CROWDED * sum(map(len, rows)):
+        return {}
+    return multiplier_places(names, rows)
 
 
 def _top(design):

@@ -27,7 +27,7 @@ from .devices import DEVICES, Device, device_by_name
 from .emit import emitted_verilog
 from .errors import ToolError
 from .floorplan import METHOD as FLOORPLAN
-from .floorplan import give_settings, place_multipliers
+from .floorplan import prepare
 from .fpga_print import print_devices, print_report
 from .fpga_synthesis import METHOD, link, synthesize
 from .hierarchy import block_counts, resources_of, total
@@ -261,12 +261,10 @@ class _Work:
     def _route(self, seed, target_mhz):
         if not self.linked:
             self.progress("linking the netlist")
-            family = self.device.details
-            link(self.modules, top=self.top, family=family, directory=self.directory)
-            if self.device.multiplier_rows:
-                place_multipliers(self.directory / "harness.json", self.device)
-            if family.settings:
-                give_settings(self.directory / "harness.json", family.settings)
+            device, directory = self.device, self.directory
+            link(self.modules, top=self.top, family=device.details, directory=directory)
+            if device.multiplier_rows or device.details.settings:
+                prepare(directory / "harness.json", device)
             self.linked = True
         try:
             return place_and_route(

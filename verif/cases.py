@@ -9,6 +9,7 @@ from torch import nn
 
 from golden.network import Network
 from hw.config import VARIANTS, AdaGPConfig, make_config
+from verif.adagp_blocks import CASES as PREDICTED_CASES
 from verif.digits import run_digits
 from verif.execute import Execution, execute
 from verif.networks import random_network, special_images, with_specials
@@ -84,11 +85,12 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingStep:
-    """One simulation in which a network learns."""
+    """One simulation in which a network learns; ``notes`` go into its line."""
 
     name: str
     result: TrainingResult
     training: DigitsTraining | None = None
+    notes: str = ""
 
     @property
     def passed(self):
@@ -178,6 +180,20 @@ def _train_blocks(options):
             run = block_run(name, config, rng, batches=batches)
             result = run.simulate(seed=options.seed, **options.memory)
             yield TrainingStep(name=f"train-blocks {name} {array}", result=result)
+
+
+def _adagp_blocks(options):
+    phases = "GB" if options.quick else "GBGB"
+    for name, case in PREDICTED_CASES.items():
+        rng = np.random.default_rng([options.seed, 0xADA])
+        run = case.run(options.config(**case.settings), rng, phases, reuse=False)
+        result = run.simulate(seed=options.seed, **options.memory)
+        gates = " ".join(f"{gate:.2f}" for gate in result.gates[-1].values())
+        yield TrainingStep(
+            name=f"adagp-blocks {name} ({case.network})",
+            result=result,
+            notes=f"tiles refused {', '.join(map(str, result.rejected))}; gates at the end {gates}",
+        )
 
 
 def _images(shape, seed):
@@ -301,6 +317,10 @@ CASES = {
     ),
     "train-blocks": Case(
         description="residual, depthwise and strided blocks learn for 3 batches", run=_train_blocks
+    ),
+    "adagp-blocks": Case(
+        description="ragged networks and bad predictors: 4 batches, every tensor between",
+        run=_adagp_blocks,
     ),
     "ragged": Case(description="random networks on sizes that divide by nothing", run=_ragged),
     "large": Case(description="layers larger than every on-chip memory", run=_large),

@@ -113,6 +113,8 @@ def print_training(console, step) -> None:
             f"; {training.test_images} held-out images: RTL {training.rtl_accuracy:.2%}, torch "
             f"float32 {training.torch_accuracy:.2%}"
         )
+    if step.notes:
+        text += f"; {step.notes}"
     speed = sum(result.cycles) / max(result.seconds, 1e-9) / 1000
     console.print(
         f"{verdict} {step.name}: {text}; {sum(result.cycles):,} cycles, {speed:.0f} kcycles/s",

@@ -6,7 +6,7 @@ import pytest
 
 from synth.devices import device_by_name
 from synth.errors import ToolError
-from synth.floorplan import give_settings, multiplier_places, place_multipliers
+from synth.floorplan import multiplier_places, prepare
 from synth.nextpnr import place_and_route
 from synth.yosys import run_yosys
 
@@ -88,7 +88,7 @@ def test_nextpnr_has_these_places(tmp_path):
     pytest.importorskip("pyosys")
     device = device_by_name("LFE5U-25F")
     netlist = design(tmp_path, 5, 4)
-    assert place_multipliers(netlist, device) == 20
+    assert prepare(netlist, device) == 20
     cells = json.loads(netlist.read_text())["modules"]["top"]["cells"]
     assert cells["array.column4.pe3.multiplier"]["attributes"]["BEL"] == "X61/Y13/MULT18_1"
     routed = place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
@@ -101,11 +101,14 @@ def test_nextpnr_reads_settings(tmp_path):
     """It refuses a number that is none."""
     pytest.importorskip("pyosys")
     device, netlist = device_by_name("LFE5U-25F"), design(tmp_path, 5, 4)
-    place_multipliers(netlist, device)
-    give_settings(netlist, device.details.settings)
+    prepare(netlist, device)
     routed = place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
     assert routed["overused"][-1] == 0
-    give_settings(netlist, dict.fromkeys(device.details.settings, "much"))
+    changed = json.loads(netlist.read_text())
+    settings = changed["modules"]["top"]["settings"]
+    assert settings == device.details.settings
+    settings.update(dict.fromkeys(settings, "much"))
+    netlist.write_text(json.dumps(changed))
     with pytest.raises(ToolError, match="nextpnr failed, seed 1"):
         place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
 
@@ -113,6 +116,6 @@ def test_nextpnr_reads_settings(tmp_path):
 def test_few_multipliers_are_left_to_the_placer(tmp_path):
     pytest.importorskip("pyosys")
     netlist = design(tmp_path, 5, 2)
-    before = netlist.read_text()
-    assert place_multipliers(netlist, device_by_name("LFE5U-25F")) == 0
-    assert netlist.read_text() == before
+    assert prepare(netlist, device_by_name("LFE5U-25F")) == 0
+    cells = json.loads(netlist.read_text())["modules"]["top"]["cells"]
+    assert not any("BEL" in cell["attributes"] for cell in cells.values())

@@ -4,97 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
-from golden.adagp_config import PredictorConfig
-from golden.adagp_schedule import Phase, ScheduleConfig, Stage
+from golden.adagp_schedule import ScheduleConfig, Stage
 from golden.formats import FLOAT32
-from golden.numerics import decode, encode
-from golden.optimizer import SGD
+from golden.numerics import decode
 from hw.config import make_config
-from verif.adagp_run import AdaGPRun
+from verif.adagp_blocks import CASES, CLASSES, experienced, predicted_run, spoiled
 from verif.batch_loop import BatchLoop
-from verif.training_result import Batch, in_phases
-
-#: (C, H, W) of an image, and classes.
-SHAPE, CLASSES = (2, 7, 5), 3
-
-
-class Residual(nn.Module):
-    """An addition that takes a depthwise layer, and a layer that only the addition reads."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Conv2d(2, 6, 3, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(6)
-        self.depthwise = nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False)
-        self.norm2 = nn.BatchNorm2d(6)
-        self.point = nn.Conv2d(6, 6, 1)
-        self.head = nn.Linear(6 * 7 * 5, CLASSES)
-
-    def forward(self, x):
-        x = torch.relu(self.norm1(self.first(x)))
-        x = torch.relu(self.point(x) + self.norm2(self.depthwise(x)))
-        return self.head(torch.flatten(x, 1))
-
-
-def ragged():
-    """The largest n in the middle, the smallest at the end, maps down to 1 × 1."""
-    return nn.Sequential(
-        nn.Conv2d(2, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 7, 3, stride=2), nn.ReLU(),
-        nn.Conv2d(7, 4, (3, 2)), nn.ReLU(), nn.Conv2d(4, 7, 1, bias=False), nn.Flatten(),
-        nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, CLASSES),
-    )  # fmt: skip
-
-
-def headless():
-    """No linear layer at the end; a grouped convolution is not predicted."""
-    return nn.Sequential(
-        nn.Conv2d(2, 9, 3, stride=2), nn.BatchNorm2d(9), nn.ReLU(),
-        nn.Conv2d(9, 6, 2, groups=3), nn.ReLU(),
-        nn.Conv2d(6, CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-    )  # fmt: skip
-
-
-NETWORKS = {"ragged": ragged, "residual": Residual, "headless": headless}
-
-
-def predicted_run(
-    network, config, rng, phases, *, images=3, shape=SHAPE, rate=0.1, targets=None, **options
-):
-    """Batches of random images and labels in phases, a letter each; ``targets`` are real ones."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(1 << 30)))
-        model = NETWORKS.get(network, network)()
-    batches = [
-        Batch(
-            images=rng.standard_normal((images, *shape[1:], shape[0])).astype(np.float32),
-            targets=rng.integers(0, CLASSES, images) if targets is None else targets,
-            optimizer=SGD(learning_rate=rate, momentum=0.9, weight_decay=1e-3),
-        )
-        for _ in phases
-    ]
-    return AdaGPRun(model, config, shape, in_phases(batches, map(Phase, phases)), **options)
-
-
-def experienced(rng, *, weights=0.05, velocity=0.01):
-    """A predictor in the middle of training: nothing is zero, and every gate is open."""
-
-    def prepare(golden):
-        state = golden.state()
-        for key, size in (("weights", weights), ("velocity", velocity), ("taps_velocity", 0.01)):
-            values = rng.normal(size=state["predictor"][key].shape) * size
-            state["predictor"][key] = encode(FLOAT32, values)
-        for name in golden.layers:
-            # Weight, square, product, power, and what is made of them.
-            numbers = [0.9, 0.009, 0.05, 0.6, 0.1, 10, 0.8, 0.08]
-            state["gradient_statistics"][name] = encode(FLOAT32, np.array(numbers))
-            numbers = [0.9, 0.18, 0.225, 0.2, 2.0]
-            state["input_statistics"][name] = encode(FLOAT32, np.array(numbers))
-        golden.restore(state)
-
-    return prepare
 
 
 def check(result):
@@ -102,36 +19,15 @@ def check(result):
     assert result.compared
 
 
-CASES = {
-    "low 5x3": ("ragged", {"variant": "low", "rows": 5, "columns": 3}, {}),
-    "max, a larger predictor": (
-        "ragged",
-        {"variant": "max", "predictor_rows": 6, "predictor_columns": 5},
-        {"predictor": PredictorConfig(map_size=1, seed=4)},
-    ),
-    "max, a smaller predictor": (
-        "residual",
-        {"variant": "max", "predictor_rows": 3, "predictor_columns": 2},
-        {"predictor": PredictorConfig(map_size=3, channels=2, running=0.75)},
-    ),
-    "efficient 3x7": (
-        "residual",
-        {"variant": "efficient", "rows": 3, "columns": 7},
-        {"predict": ["depthwise", "first"]},
-    ),
-    "efficient": ("headless", {"variant": "efficient"}, {}),
-    "baseline": ("headless", {"variant": "baseline"}, {"predictor": PredictorConfig(map_size=3)}),
-}
+#: A predictor of NaN or noise moves nothing: tests of their own.
+SOUND = [name for name, case in CASES.items() if case.prepare is experienced]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", SOUND)
 def test_everything_in_the_functional_model(case, rng, seed):
     """Every intermediate tensor of Phase GP with old statistics, of backpropagation, and again."""
-    network, fields, options = CASES[case]
-    config = make_config(preset="tiny", **fields)
-    run = predicted_run(
-        network, config, rng, "GBG", reuse=False, prepare=experienced(rng), **options
-    )
+    config = make_config(preset="tiny", **CASES[case].settings)
+    run = CASES[case].run(config, rng, "GBG", reuse=False)
     result = run.interpret(seed)
     check(result)
     assert set(result.gates[0]) == set(run.golden.layers)
@@ -230,13 +126,8 @@ def _floats(codes):
 def test_a_predictor_of_nan_does_no_harm(rng, seed):
     """The guard keeps everything that NaN would get into, and counts it."""
 
-    def spoil(golden):
-        state = golden.state()
-        state["predictor"]["weights"][:] = encode(FLOAT32, np.array(np.nan))
-        golden.restore(state)
-
     config = make_config(variant="max", preset="tiny")
-    run = predicted_run("headless", config, rng, "BGB", prepare=spoil)
+    run = predicted_run("headless", config, rng, "BGB", prepare=spoiled)
     result = run.interpret(seed)
     check(result)
     layers = list(run.golden.layers)
