@@ -185,8 +185,7 @@ class _Compiler:
         """A prologue, and a batch for each phase and parity, with BATCH behind each of them."""
         prologue = Recorder(self.config)
         predictor = self._programs(prologue)[1]
-        for tensor in self._keep(PARTS[0], predictor):
-            predictor.fetch(tensor)
+        predictor.fetch(self._keep(PARTS[0], predictor, load=True))
         batches = {
             (part, parity): self._write(part, self.tensors[part] | odd, load=False)[0]
             for parity, odd in (("even", {}), ("odd", self.odd))
@@ -203,17 +202,14 @@ class _Compiler:
         return encode_commands(stream)
 
     def _write(self, part, tensors, *, load):
-        """Commands of a batch without its end, and what of them belongs to which step; with
-        ``load``, what is kept is loaded beside the first step, which is not the predictor's."""
+        """Commands of a batch without its end, and what of them belongs to which step."""
         recorder, infos = Recorder(self.config), []
         main, predictor = self._programs(recorder)
-        missing = self._keep(part, predictor)
+        self._keep(part, predictor, load=load)
         for step in self.graphs[part].steps:
             first, program = len(recorder), predictor if step.predictor else main
             step.write(program, tensors)
             infos.append(StepInfo.of(step, program, first))
-            while load and missing:
-                predictor.fetch(missing.pop())
         return recorder.link()[:-1], infos
 
     def _programs(self, recorder):
@@ -224,15 +220,14 @@ class _Compiler:
             return main, main
         return main, CoreProgram(config, config.cores[-1], recorder, memory=1)
 
-    def _keep(self, part, program):
-        """Keep the predictor's weights in its memory if half of that is enough: what is kept."""
+    def _keep(self, part, program, *, load):
+        """Keep the predictor's weights in its memory if half of that is enough; their name."""
         predictor = self.graphs[part].predictor
         weights = self.tensors[part][predictor.full.tensors["operands"].name]
         words = prod(weights.shape[:3]) * program.words(weights)
-        if not self.config.has_predictor_memory or 2 * words > program.scratch.words:
-            return []
-        program.keep(weights)
-        return [weights]
+        if self.config.has_predictor_memory and 2 * words <= program.scratch.words:
+            program.keep(weights, load=load)
+        return weights.name
 
     def _program(self, part, commands, infos, begin):
         graph, tensors = self.graphs[part], self.tensors[part]

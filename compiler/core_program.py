@@ -66,6 +66,7 @@ class CoreProgram:
         self.vector = VectorCommands(core, self._vector)
         self._bank = 0
         self._resident = {}  # name of a tensor -> its block
+        self._missing = {}  # those of them that are not loaded yet, by name
 
     def words(self, tensor, channels=None):
         """Buffer words of ``channels`` (begin, end) of a pixel, by default of all of them."""
@@ -75,16 +76,21 @@ class CoreProgram:
 
     # Transfers -------------------------------------------------------------------------------
 
-    def keep(self, tensor):
+    def keep(self, tensor, *, load=True):
         """Keep all of ``tensor`` here; what is stored in it changes it here as well. Comes before
-        anything else. ``fetch`` brings it, unless a program before has kept it, too."""
+        anything else. It is loaded when it is needed first; without ``load`` it is there already,
+        as a program before has kept it, too."""
         words = prod(tensor.shape[:3]) * self.words(tensor)
         self._resident[tensor.name] = self.scratch.reserve(words)
+        if load:
+            self._missing[tensor.name] = tensor
 
-    def fetch(self, tensor):
-        """LOADs of all of a tensor that is kept."""
-        box = *((0, size) for size in tensor.shape[:3]), (0, tensor.pitch)
-        self.load(tensor, box, self._resident[tensor.name])
+    def fetch(self, name):
+        """LOADs of all of the tensor ``name``, if it is kept and not there."""
+        tensor = self._missing.pop(name, None)
+        if tensor is not None:
+            box = *((0, size) for size in tensor.shape[:3]), (0, tensor.pitch)
+            self.load(tensor, box, self._resident[name])
 
     def need(self, tensor, images, rows, columns, channels=None):
         """A box of a tensor, pixel after pixel; (begin, end) of each axis."""
@@ -103,6 +109,7 @@ class CoreProgram:
         block = self._resident.get(tensor.name)
         if block is None or box[3] != (0, tensor.pitch):
             return None
+        self.fetch(tensor.name)
         _, height, width, _ = tensor.shape
         first, last = (
             (n * height + h) * width + w for n, h, w in ([a for a, _ in box[:3]],
