@@ -51,6 +51,7 @@ class Reorganizer:
         self.pooled = cells.shape[1]
         self.chunks = program.core.chunks_per_wide
         self.windows = [pool_windows(size, self.pooled) for size in (self.height, self.width)]
+        self._sums = None  # while they are held
 
     @staticmethod
     def held_words(core, y):

@@ -130,12 +130,16 @@ class WeightLoader(wiring.Component):
         place = Signal(signed(extent.bit_length() + 1))
         following = Signal.like(place)
         complete = place == core.columns
+        # Whether it is 0, in a register: whether a word may be read depends on it, and from there
+        # it is a long way through the buffer's arbiter to the banks.
+        first, first_follows = Signal(init=1), Signal()
         free, bank, bias_held = Signal(init=1), Signal(), Signal()
         leaves, possible = Signal(), Signal()
         m.d.comb += [
             following.eq(Mux(complete, place, place + 1)),
+            first_follows.eq(place == -1),
             leaves.eq((place >= 0) & ~complete & (past | filling | held)),
-            possible.eq(~leaves | (place != 0) | free),
+            possible.eq(~(first & (past | filling | held)) | free),
             tag.column.eq(leaves & Mux(filling, possible, Mux(past, word, tag.shift))),
             tag.number.eq(place),
             tag.bank.eq(bank),
@@ -143,7 +147,7 @@ class WeightLoader(wiring.Component):
             tag.past.eq(past | filling),
             tag.zero.eq(filling | ~point.exists),
         ]
-        with m.If(tag.column & (place == 0)):
+        with m.If(tag.column & first):
             m.d.sync += free.eq(0)
         with m.Elif(self.tile_used):
             m.d.sync += free.eq(1)
@@ -153,7 +157,7 @@ class WeightLoader(wiring.Component):
         with m.If(tag.shift):
             m.d.sync += line.eq(Mux(block_end, 0, line + 1))
             with m.If(held):
-                m.d.sync += place.eq(following)
+                m.d.sync += [place.eq(following), first.eq(first_follows)]
             with m.If(block_end):
                 m.d.sync += [
                     held.eq(~flushing),
@@ -164,15 +168,22 @@ class WeightLoader(wiring.Component):
                 with m.If(held & held_last & (following != core.columns)):
                     m.d.sync += filling.eq(1)
                 with m.Elif(flushing):
-                    m.d.sync += place.eq(0)
+                    m.d.sync += [place.eq(0), first.eq(1)]
                 with m.Elif(point.block_first):
-                    m.d.sync += place.eq(-command.skip)
+                    m.d.sync += [place.eq(-command.skip), first.eq(command.skip == 0)]
         with m.Elif(filling & possible):
-            m.d.sync += place.eq(following)
+            m.d.sync += [place.eq(following), first.eq(first_follows)]
             with m.If(following == core.columns):
-                m.d.sync += [filling.eq(0), place.eq(Mux(held, -held_skip, 0))]
+                m.d.sync += [
+                    filling.eq(0),
+                    place.eq(Mux(held, -held_skip, 0)),
+                    first.eq(~held | (held_skip == 0)),
+                ]
         with m.Elif(past & word):
-            m.d.sync += place.eq(Mux(tag.last, 0, following))
+            m.d.sync += [
+                place.eq(Mux(tag.last, 0, following)),
+                first.eq(tag.last | first_follows),
+            ]
 
         # Commands ----------------
         alone = Signal()  # nothing will come to push the block out
