@@ -12,9 +12,9 @@ from golden.adagp_config import PredictorConfig
 from golden.adagp_schedule import Phase
 from golden.formats import FLOAT32
 from golden.numerics import encode
-from golden.optimizer import SGD
 from verif.adagp_run import AdaGPRun
-from verif.training_result import Batch, in_phases
+from verif.train_blocks import random_batches, random_model
+from verif.training_result import in_phases
 
 __all__ = [
     "CASES",
@@ -78,17 +78,11 @@ def predicted_run(
     ``network`` is a name or what makes it, ``rng`` a NumPy generator; ``options`` go to
     :class:`~verif.adagp_run.AdaGPRun`.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(1 << 30)))
-        model = NETWORKS.get(network, network)()
-    batches = [
-        Batch(
-            images=rng.standard_normal((images, *shape[1:], shape[0])).astype(np.float32),
-            targets=rng.integers(0, CLASSES, images) if targets is None else targets,
-            optimizer=SGD(learning_rate=rate, momentum=0.9, weight_decay=1e-3),
-        )
-        for _ in phases
-    ]
+    model = random_model(NETWORKS.get(network, network), rng)
+    rates = [rate] * len(phases)
+    batches = random_batches(
+        rng, rates, images=images, shape=shape, classes=CLASSES, targets=targets
+    )
     return AdaGPRun(model, config, shape, in_phases(batches, map(Phase, phases)), **options)
 
 

@@ -8,7 +8,7 @@ from golden.optimizer import SGD
 from verif.training_result import Batch
 from verif.training_run import TrainingRun
 
-__all__ = ["BLOCKS", "INPUT_SHAPE", "block_run"]
+__all__ = ["BLOCKS", "INPUT_SHAPE", "block_run", "random_batches", "random_model"]
 
 #: (C, H, W) of an image, and classes.
 INPUT_SHAPE, CLASSES = (3, 6, 5), 4
@@ -58,15 +58,26 @@ def block_run(
 
     ``rng`` is a NumPy generator; ``options`` go to :class:`~verif.training_run.TrainingRun`.
     """
+    model = random_model(BLOCKS.get(network, network), rng)
+    rates = [0.1 / (number + 1) for number in range(batches)]
+    stream = random_batches(rng, rates, images=images, shape=shape, classes=classes)
+    return TrainingRun(model, config, shape, stream, **options)
+
+
+def random_model(make, rng):
+    """What ``make`` makes, with initial weights from ``rng``, a NumPy generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(1 << 30)))
-        model = BLOCKS.get(network, network)()
-    stream = [
+        return make()
+
+
+def random_batches(rng, rates, *, images, shape, classes, targets=None) -> list[Batch]:
+    """A batch of random images (C, H, W) and labels, or ``targets``, for each learning rate."""
+    return [
         Batch(
             images=rng.standard_normal((images, *shape[1:], shape[0])).astype(np.float32),
-            targets=rng.integers(0, classes, images),
-            optimizer=SGD(learning_rate=0.1 / (number + 1), momentum=0.9, weight_decay=1e-3),
+            targets=rng.integers(0, classes, images) if targets is None else targets,
+            optimizer=SGD(learning_rate=rate, momentum=0.9, weight_decay=1e-3),
         )
-        for number in range(batches)
+        for rate in rates
     ]
-    return TrainingRun(model, config, shape, stream, **options)

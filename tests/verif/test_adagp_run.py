@@ -10,7 +10,7 @@ from golden.adagp_schedule import ScheduleConfig, Stage
 from golden.formats import FLOAT32
 from golden.numerics import decode
 from hw.config import make_config
-from verif.adagp_blocks import CASES, CLASSES, experienced, predicted_run, spoiled
+from verif.adagp_blocks import CASES, CLASSES, experienced, predicted_run
 from verif.batch_loop import BatchLoop
 
 
@@ -127,7 +127,7 @@ def test_a_predictor_of_nan_does_no_harm(rng, seed):
     """The guard keeps everything that NaN would get into, and counts it."""
 
     config = make_config(variant="max", preset="tiny")
-    run = predicted_run("headless", config, rng, "BGB", prepare=spoiled)
+    run = CASES["max, a predictor of NaN"].run(config, rng, "BGB")
     result = run.interpret(seed)
     check(result)
     layers = list(run.golden.layers)
@@ -146,7 +146,7 @@ def test_a_predictor_of_nan_does_no_harm(rng, seed):
 def test_a_predictor_of_noise_does_no_harm(rng, seed):
     """Random predictions several times larger than gradients: gates all but close."""
     config = make_config(variant="efficient", preset="tiny")
-    run = predicted_run("headless", config, rng, "BGBG", prepare=experienced(rng, weights=1.0))
+    run = CASES["efficient, a predictor of noise"].run(config, rng, "BGBG")
     result = run.interpret(seed)
     check(result)
     for name, values in run.actual(result.final).items():
