@@ -118,6 +118,16 @@ class Buffer(wiring.Component):
             "write",
         )
 
+        # The clients and this choice among them are far from the banks, and the block RAMs of a
+        # bank from each other: what was accepted reaches the banks a cycle later, reads and writes
+        # alike. Behind the banks there is no register: clients have one.
+        write_accepted = []
+        for channel, (serves, brought) in enumerate(write_channels):
+            accepted = Signal.like(serves, name=f"write_channel{channel}_accepted")
+            carried = Signal(len(brought), name=f"write_channel{channel}_carried", reset_less=True)
+            m.d.sync += [accepted.eq(serves), carried.eq(brought)]
+            write_accepted.append((accepted, carried))
+
         outputs = []
         for bank, depth in enumerate(depths):
             ram = add_ram(
@@ -129,14 +139,15 @@ class Buffer(wiring.Component):
                 granularity=self.core.group_width,
             )
             outputs.append(ram.read_data)
+            m.d.sync += ram.read_en.eq(0)
             for serves, address in read_channels:
                 with m.If(serves[bank]):
-                    m.d.comb += [ram.read_address.eq(address), ram.read_en.eq(1)]
-            for serves, brought in write_channels:
+                    m.d.sync += [ram.read_address.eq(address), ram.read_en.eq(1)]
+            for serves, brought in write_accepted:
                 data_at = BUFFER_ADDRESS_WIDTH
                 enable_at = data_at + self.core.word_width
                 # The wires of a single channel lead to all banks alike.
-                with m.If(serves[bank] | (len(write_channels) == 1)):
+                with m.If(serves[bank] | (len(write_accepted) == 1)):
                     m.d.comb += [
                         ram.write_address.eq(brought[:data_at]),
                         ram.write_data.eq(brought[data_at:enable_at]),
@@ -154,12 +165,14 @@ class Buffer(wiring.Component):
         )
 
         for channel, (serves, _address) in enumerate(read_channels):
-            select = Signal(range(max(len(depths), 2)), name=f"channel{channel}_select")
+            chosen = Signal(range(max(len(depths), 2)), name=f"channel{channel}_chosen")
+            select = Signal.like(chosen, name=f"channel{channel}_select")
             data = Signal(self.core.word_width, name=f"channel{channel}_data")
             for bank in range(len(depths)):
                 with m.If(serves[bank]):
-                    m.d.sync += select.eq(bank)
-            m.d.sync += data.eq(Array(outputs)[select] if len(depths) > 1 else outputs[0])
+                    m.d.sync += chosen.eq(bank)
+            m.d.sync += select.eq(chosen)
+            m.d.comb += data.eq(Array(outputs)[select] if len(depths) > 1 else outputs[0])
             for port, number in zip(reads, self.readers, strict=True):
                 if number == channel:
                     m.d.comb += port.data.eq(data)

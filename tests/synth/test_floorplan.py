@@ -1,80 +1,117 @@
-"""Places of multiplier blocks: those of a column together, columns in order, each place once."""
+"""Places of multiplier blocks and block RAMs: what belongs together is close, each place once."""
 
 import json
 
 import pytest
 
-from synth.devices import device_by_name
+from synth.devices import Site, device_by_name
 from synth.errors import ToolError
-from synth.floorplan import multiplier_places, prepare
+from synth.floorplan import multiplier_places, prepare, ram_places
 from synth.nextpnr import place_and_route
 from synth.yosys import run_yosys
 
-#: Three rows of seven places.
-ROWS = [[f"{row}{x}" for x in range(7)] for row in "abc"]
+#: Three rows of seven places, twenty tiles apart.
+SITES = [Site(x, y, f"{row}{x}") for y, row in ((0, "a"), (20, "b"), (40, "c")) for x in range(7)]
+CORE = "dut.core0."
 
 
-def names(columns, rows, array="dut.core0.matrix.array."):
+def names(columns, rows, array=f"{CORE}matrix.array."):
     return [f"{array}column{c}.pe{r}.multiplier" for c in range(columns) for r in range(rows)]
 
 
-def test_columns_in_order():
-    """Six columns of three: two a row, every other row backwards, the spare place between them."""
-    found = multiplier_places([*names(6, 3), "dut.core0.post.lane0.multiplier"][::-1], ROWS)
-    columns = [
-        [found[f"dut.core0.matrix.array.column{c}.pe{r}.multiplier"] for r in range(3)]
-        for c in range(6)
-    ]
-    assert columns == [
-        ["a0", "a1", "a2"],
-        ["a3", "a4", "a5"],
-        ["b6", "b5", "b4"],
-        ["b3", "b2", "b1"],
-        ["c0", "c1", "c2"],
-        ["c3", "c4", "c5"],
-    ]
+def rams(memory, banks, parts):
+    return [f"{memory}bank{b}.mem.0.{part}" for b in range(banks) for part in range(parts)]
+
+
+def test_columns_are_stripes():
+    """Six columns of three PEs: column c is what is at x = c, row r what is in the device's row r;
+    three of 21 places are free, one left of the array and two right of it."""
+    found = multiplier_places(names(6, 3)[::-1], SITES)
     assert len(found) == 18
+    for c in range(6):
+        column = [found[f"{CORE}matrix.array.column{c}.pe{r}.multiplier"].name for r in range(3)]
+        # The first place, a0, is free, hence each stripe starts in the second row ...
+        assert sorted(column) == sorted([f"b{c}", f"c{c}", f"a{c + 1}"])
+        # ... and the PEs are in order from top to bottom all the same.
+        assert column == [f"a{c + 1}", f"b{c}", f"c{c}"]
 
 
-def test_gaps_and_numbers():
-    """Columns 2 and 10 are in the order of their numbers; what is free is between columns."""
-    chosen = [name for name in names(11, 2) if "column2." in name or "column10." in name]
-    found = multiplier_places(chosen[::-1], [list(range(9))])
-    assert [found[name] for name in chosen] == [0, 1, 4, 5]
+def test_columns_are_in_the_order_of_their_numbers():
+    chosen = [name for name in names(11, 3) if "column2." in name or "column10." in name]
+    found = multiplier_places(chosen[::-1], SITES[:2] + SITES[7:9] + SITES[14:16])
+    assert [found[name].x for name in chosen] == [0, 0, 0, 1, 1, 1]
 
 
-def test_two_arrays():
-    both = names(3, 4, "dut.core0.matrix.array.") + names(3, 2, "dut.core1.matrix.array.")
-    found = multiplier_places(both, [[*row, f"{row[0][0]}7"] for row in ROWS])
-    assert len(set(found.values())) == len(both) == 18
-    assert found["dut.core0.matrix.array.column0.pe0.multiplier"] == "a0"
-    assert found["dut.core1.matrix.array.column0.pe0.multiplier"] == "b2"
-    assert found["dut.core1.matrix.array.column2.pe1.multiplier"][0] == "c"
+def test_two_arrays_and_another_multiplier():
+    """From left to right: the first array, what is neither's, the second array."""
+    others = [f"{CORE}post.lane0.multiplier{i}" for i in range(3)]
+    both = names(3, 4) + names(3, 2, "dut.core1.matrix.array.")
+    found = multiplier_places([*both, *others], SITES)
+    assert len(set(found.values())) == len(found) == 21
+    assert sorted(site.x for site in found.values()) == sorted(site.x for site in SITES)
+    assert [found[name].name for name in others] == ["a4", "b4", "c4"]
+    assert max(found[name].x for name in both[:12]) <= 4 <= min(found[name].x for name in both[12:])
 
 
-@pytest.mark.parametrize("columns", [7, 8])
-def test_what_does_not_fit_whole_has_no_place(columns):
-    assert len(multiplier_places(names(6, 3), ROWS)) == 18
-    assert multiplier_places(names(columns, 3), ROWS) == {}
+def test_no_more_names_than_places():
+    assert len(multiplier_places(names(7, 3), SITES)) == 21
+    with pytest.raises(ValueError, match="multipliers must be at most 21, not 24"):
+        multiplier_places(names(8, 3), SITES)
+    with pytest.raises(ValueError, match="block RAMs must be at most 21, not 22"):
+        ram_places(rams("m.", 2, 11), SITES, {})
 
 
-@pytest.mark.parametrize(("device", "rows"), [("25F", 1), ("45F", 2), ("85F", 3)])
+def test_bits_of_a_memory_are_spread_over_their_array():
+    """Two banks of four block RAMs: those of the same bits are one above the other in the lowest
+    two rows, from left to right; accumulators are in the row in the middle of the array."""
+    array = [Site(x, y, "") for x in (0, 6) for y in (0, 40)]
+    buffer = rams(f"{CORE}buffer.", 2, 4)
+    accumulators = rams(f"{CORE}matrix.accumulators.", 2, 2)
+    found = ram_places(buffer + accumulators, SITES, {CORE: array})
+    assert len(set(found.values())) == len(found) == 12
+    assert [found[name].name for name in accumulators] == ["b1", "b4", "b2", "b5"]
+    for part in range(4):
+        columns = {found[name].x for name in buffer if name.endswith(f".{part}")}
+        assert max(columns) - min(columns) <= 1
+    for bank in range(2):
+        order = [found[name].x for name in buffer if f"bank{bank}" in name]
+        assert order == sorted(order)
+        assert order[-1] - order[0] >= 4
+    assert {found[name].name[0] for name in buffer} == {"b", "c"}
+
+
+def test_memories_of_unknown_form():
+    found = ram_places(["fifo", "table.mem.0.0", "table.mem.1.0"], SITES, {})
+    assert len(set(found.values())) == 3
+    assert all(abs(site.x - 3) <= 1 for site in found.values())
+
+
+@pytest.mark.parametrize(("device", "rows"), [("25F", (1, 2)), ("45F", (2, 3)), ("85F", (3, 4))])
 def test_devices(device, rows):
     device = device_by_name(f"LFE5U-{device}")
-    places = [place for row in device.multiplier_rows for place in row]
-    assert len(device.multiplier_rows) == rows
-    assert len(set(places)) == len(places) == device.available["MULT18X18D"]
+    for sites, count, resource in zip(
+        (device.multipliers, device.block_rams), rows, ("MULT18X18D", "DP16KD"), strict=True
+    ):
+        assert len({site.y for site in sites}) == count
+        assert len({site.name for site in sites}) == len(sites) == device.available[resource]
 
 
-def design(directory, columns, per_column):
-    """A netlist of a named multiplier for each PE, for nextpnr, from Yosys."""
+def design(directory, columns, per_column, memories):
+    """A netlist for nextpnr, from Yosys: a named multiplier for each PE, and block RAMs."""
     total = columns * per_column
     text = ["module top(input clk, input d, output q);", f"wire [{total - 1}:0] p;"]
-    text.append("reg [17:0] a; always @(posedge clk) a <= {a, d}; assign q = ^p;")
+    text.append("reg [17:0] a; always @(posedge clk) a <= {a, d};")
     operands = ", ".join(f".{port}{i}(a[{i}])" for port in "AB" for i in range(18))
     for i, name in enumerate(names(columns, per_column, "array.")):
         text.append(f"MULT18X18D \\{name} ({operands}, .CLK0(clk), .P35(p[{i}]));")
-    (directory / "harness.v").write_text("\n".join([*text, "endmodule"]))
+    for i in range(memories):
+        memory = f"\\m{i}.mem "
+        text.append(f"reg [17:0] {memory} [0:1023]; reg [17:0] r{i};")
+        text.append(f"always @(posedge clk) r{i} <= {memory} [a[9:0]];")
+        text.append(f"always @(posedge clk) if (a[0]) {memory} [a[17:8]] <= a;")
+    sums = ["^p", *(f"^r{i}" for i in range(memories))]
+    text.append(f"assign q = {' ^ '.join(sums)}; endmodule")
+    (directory / "harness.v").write_text("\n".join(text))
     run_yosys(
         ["read_verilog harness.v", "synth_ecp5 -top top -json harness.json"],
         name="harness",
@@ -83,16 +120,22 @@ def design(directory, columns, per_column):
     return directory / "harness.json"
 
 
-def test_nextpnr_has_these_places(tmp_path):
-    """It refuses a place that it does not have."""
+@pytest.mark.parametrize("name", ["LFE5U-25F", "LFE5U-45F", "LFE5U-85F"])
+def test_nextpnr_has_these_places(tmp_path, name):
+    """All of them, each once: it refuses a place that it does not have, or that is taken."""
     pytest.importorskip("pyosys")
-    device = device_by_name("LFE5U-25F")
-    netlist = design(tmp_path, 5, 4)
-    assert prepare(netlist, device) == 20
+    device = device_by_name(name)
+    multipliers, block_rams = device.available["MULT18X18D"], device.available["DP16KD"]
+    netlist = design(tmp_path, multipliers // 4, 4, block_rams)
+    assert prepare(netlist, device) == multipliers + block_rams
     cells = json.loads(netlist.read_text())["modules"]["top"]["cells"]
-    assert cells["array.column4.pe3.multiplier"]["attributes"]["BEL"] == "X61/Y13/MULT18_1"
+    kinds = {"MULT18X18D": device.multipliers, "DP16KD": device.block_rams}
+    for kind, sites in kinds.items():
+        placed = [cell["attributes"]["BEL"] for cell in cells.values() if cell["type"] == kind]
+        assert sorted(placed) == sorted(site.name for site in sites)
     routed = place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
-    assert routed["utilisation"]["MULT18X18D"]["used"] == 20
+    assert routed["utilisation"]["MULT18X18D"]["used"] == multipliers
+    assert routed["utilisation"]["DP16KD"]["used"] == block_rams
     assert routed["wire_length"] > 100
     assert routed["overused"][-1] == 0 < len(routed["overused"])
 
@@ -100,7 +143,7 @@ def test_nextpnr_has_these_places(tmp_path):
 def test_nextpnr_reads_settings(tmp_path):
     """It refuses a number that is none."""
     pytest.importorskip("pyosys")
-    device, netlist = device_by_name("LFE5U-25F"), design(tmp_path, 5, 4)
+    device, netlist = device_by_name("LFE5U-25F"), design(tmp_path, 5, 4, 3)
     prepare(netlist, device)
     routed = place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
     assert routed["overused"][-1] == 0
@@ -111,11 +154,3 @@ def test_nextpnr_reads_settings(tmp_path):
     netlist.write_text(json.dumps(changed))
     with pytest.raises(ToolError, match="nextpnr failed, seed 1"):
         place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
-
-
-def test_few_multipliers_are_left_to_the_placer(tmp_path):
-    pytest.importorskip("pyosys")
-    netlist = design(tmp_path, 5, 2)
-    assert prepare(netlist, device_by_name("LFE5U-25F")) == 0
-    cells = json.loads(netlist.read_text())["modules"]["top"]["cells"]
-    assert not any("BEL" in cell["attributes"] for cell in cells.values())
