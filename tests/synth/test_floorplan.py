@@ -43,14 +43,16 @@ def test_columns_are_in_the_order_of_their_numbers():
 
 
 def test_two_arrays_and_another_multiplier():
-    """From left to right: the first array, what is neither's, the second array."""
+    """The second array is right of the first; what is neither's is between columns."""
     others = [f"{CORE}post.lane0.multiplier{i}" for i in range(3)]
     both = names(3, 4) + names(3, 2, "dut.core1.matrix.array.")
     found = multiplier_places([*both, *others], SITES)
     assert len(set(found.values())) == len(found) == 21
     assert sorted(site.x for site in found.values()) == sorted(site.x for site in SITES)
-    assert [found[name].name for name in others] == ["a4", "b4", "c4"]
-    assert max(found[name].x for name in both[:12]) <= 4 <= min(found[name].x for name in both[12:])
+    assert max(found[name].x for name in both[:12]) <= min(found[name].x for name in both[12:])
+    # Behind the second, fourth and sixth column, 8, 15 and 20 places from the left; the middle of
+    # the lower edge is c3.
+    assert [found[name].name for name in others] == ["c2", "c6", "a5"]
 
 
 def test_no_more_names_than_places():
@@ -69,7 +71,7 @@ def test_bits_of_a_memory_are_spread_over_their_array():
     accumulators = rams(f"{CORE}matrix.accumulators.", 2, 2)
     found = ram_places(buffer + accumulators, SITES, {CORE: array})
     assert len(set(found.values())) == len(found) == 12
-    assert [found[name].name for name in accumulators] == ["b1", "b4", "b2", "b5"]
+    assert [found[name].name for name in accumulators] == ["b0", "b4", "b1", "b5"]
     for part in range(4):
         columns = {found[name].x for name in buffer if name.endswith(f".{part}")}
         assert max(columns) - min(columns) <= 1
