@@ -118,8 +118,8 @@ FAMILIES = {
         # no way.
         settings={
             "router2/currCongWeightMult": "0.1",
-            "router2/bbMargin/x": "7",
-            "router2/bbMargin/y": "7",
+            "router2/bbMargin/x": "5",
+            "router2/bbMargin/y": "5",
         },
         pin_line='LOCATE COMP "{port}" SITE "{pin}";',
         pin_options=("--lpf", PIN_FILE, "--lpf-allow-unconstrained"),
