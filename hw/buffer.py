@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from .bus import BufferReadSignature, BufferWriteSignature
 from .config import BUFFER_ADDRESS_WIDTH
+from .pipeline import delay, register
 from .ram import add_ram
 
 __all__ = ["Buffer"]
@@ -121,12 +122,13 @@ class Buffer(wiring.Component):
         # The clients and this choice among them are far from the banks, and the block RAMs of a
         # bank from each other: what was accepted reaches the banks a cycle later, reads and writes
         # alike. Behind the banks there is no register: clients have one.
-        write_accepted = []
-        for channel, (serves, brought) in enumerate(write_channels):
-            accepted = Signal.like(serves, name=f"write_channel{channel}_accepted")
-            carried = Signal(len(brought), name=f"write_channel{channel}_carried", reset_less=True)
-            m.d.sync += [accepted.eq(serves), carried.eq(brought)]
-            write_accepted.append((accepted, carried))
+        write_accepted = [
+            (
+                delay(m, serves, 1, name=f"write_channel{channel}_accepted"),
+                register(m, brought, name=f"write_channel{channel}_carried"),
+            )
+            for channel, (serves, brought) in enumerate(write_channels)
+        ]
 
         outputs = []
         for bank, depth in enumerate(depths):
@@ -166,12 +168,11 @@ class Buffer(wiring.Component):
 
         for channel, (serves, _address) in enumerate(read_channels):
             chosen = Signal(range(max(len(depths), 2)), name=f"channel{channel}_chosen")
-            select = Signal.like(chosen, name=f"channel{channel}_select")
             data = Signal(self.core.word_width, name=f"channel{channel}_data")
             for bank in range(len(depths)):
                 with m.If(serves[bank]):
                     m.d.sync += chosen.eq(bank)
-            m.d.sync += select.eq(chosen)
+            select = delay(m, chosen, 1, name=f"channel{channel}_select")
             m.d.comb += data.eq(Array(outputs)[select] if len(depths) > 1 else outputs[0])
             for port, number in zip(reads, self.readers, strict=True):
                 if number == channel:

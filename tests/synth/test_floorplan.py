@@ -24,8 +24,8 @@ def rams(memory, banks, parts):
 
 
 def test_columns_are_stripes():
-    """Six columns of three PEs: column c is what is at x = c, row r what is in the device's row r;
-    three of 21 places are free, one left of the array and two right of it."""
+    """Six columns of three PEs: a column is at one or two neighbouring x, its PE r in the device's
+    row r; three of 21 places are free, one left of the array and two right of it."""
     found = multiplier_places(names(6, 3)[::-1], SITES)
     assert len(found) == 18
     for c in range(6):
