@@ -8,7 +8,9 @@ for overlaps of blocks to fall below 15 %, which they do not always do. Here
   right, and a row of the array is a straight line of blocks: what is broadcast to all columns stays
   in that line, and what a column adds up in its stripe;
 - the banks of a memory that hold the same bits of a word are neighbours, and the bits of a word are
-  spread over the width of the array that they go to.
+  spread over the width of the array that they go to;
+- a flip-flop that drives more than a thousand inputs in the columns has a copy in each
+  (:mod:`synth.replicate`).
 """
 
 import json
@@ -16,13 +18,18 @@ import re
 from pathlib import Path
 
 from .devices import Site
+from .replicate import replicate
 
 __all__ = ["METHOD", "multiplier_places", "prepare", "ram_places"]
 
-#: Changes with the places; part of the key of what is placed and routed.
-METHOD = 6
+#: Changes with the places and copies; part of the key of what is placed and routed.
+METHOD = 7
+
+#: Inputs in columns that a flip-flop may drive without copies.
+_MOST_INPUTS = 1024
 
 _PE = re.compile(r"(?P<array>.*?)column(?P<column>\d+)\.pe(?P<pe>\d+)\.")
+_COLUMN = re.compile(r".*?column\d+(?=\.)")
 _RAM = re.compile(r"(?P<memory>.*?)(?:bank(?P<bank>\d+)\.)?mem\.(?P<block>\d+)\.(?P<bits>\d+)$")
 _CORE = re.compile(r".*?core\d+\.")
 
@@ -124,13 +131,15 @@ def _window(free, count, extent, height, rows):
 def prepare(netlist: Path, device) -> int:
     """Make a netlist for nextpnr ready for ``device``; how many blocks were placed.
 
-    Multipliers and block RAMs are given places where the device's are known. nextpnr takes what it
-    has no option for from the netlist's top module, as settings.
+    Multipliers and block RAMs are given places where the device's are known, and flip-flops that
+    drive all columns copies. nextpnr takes what it has no option for from the netlist's top module,
+    as settings.
     """
     design = json.loads(netlist.read_text())
     top = _top(design)
     places = {}
     if device.multipliers:
+        replicate(top, flip_flop="TRELLIS_FF", column=_column, limit=_MOST_INPUTS)
         places = multiplier_places(_named(top, "MULT18X18D"), device.multipliers)
         arrays = {}
         for name, site in places.items():
@@ -146,6 +155,11 @@ def prepare(netlist: Path, device) -> int:
 
 def _named(top, kind):
     return [name for name, cell in top["cells"].items() if cell["type"] == kind]
+
+
+def _column(name):
+    match = _COLUMN.match(name)
+    return match and match[0]
 
 
 def _core(name):
