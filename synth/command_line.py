@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import datetime
 import json
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ __all__ = [
     "make_kept",
     "seed_list",
     "selected_config",
+    "today",
     "work_directory",
     "write_json",
 ]
@@ -52,9 +54,14 @@ def check_json(path: Path | None) -> None:
 
 
 def write_json(path: Path | None, figures: dict, *, indent: int = 2) -> None:
-    """Write what was measured, where ``--json`` asks for it."""
+    """Write what was measured, and the ``date``, where ``--json`` asks for it."""
     if path:
-        path.write_text(json.dumps(figures, indent=indent) + "\n")
+        path.write_text(json.dumps({"date": today()} | figures, indent=indent) + "\n")
+
+
+def today() -> str:
+    """The date in UTC, as ISO 8601 writes it."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def make_kept(directory: Path | None) -> None:

@@ -1,7 +1,6 @@
 """``python -m synth report``: one document about the area, timing and power of every variant."""
 
 import argparse
-import datetime
 import json
 import re
 import time
@@ -11,7 +10,7 @@ from hw.config import PRESETS, VARIANTS
 from rtl_gen.selection import DEFAULT_PRESET
 
 from .cache import tool_versions
-from .command_line import seed_list
+from .command_line import seed_list, today
 from .errors import ToolError
 from .report_collect import FLOWS, collect, configurations
 from .report_document import analyse, document, variants_of
@@ -130,7 +129,7 @@ def _measure(arguments) -> dict:
         command += f" {option} {value}" if value else ""
     wheels = {wheel.name: wheel.version for wheel in WHEELS.values()}
     return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": today(),
         "command": command,
         "preset": preset,
         "tools": {**tool_versions(), **wheels},

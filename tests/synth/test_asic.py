@@ -1,6 +1,7 @@
 """The standard-cell flow on a design of two cores' worth of nothing, in the tiny library."""
 
 import json
+from datetime import date
 
 import pytest
 
@@ -177,6 +178,7 @@ def test_command(tiny_path, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(asic, "map_to_cells", None)
     assert main([*command, "--json", str(out)]) == 0
     assert json.loads(out.read_text()) == figures
+    assert date.fromisoformat(figures.pop("date"))
     again = asic.measure(
         make_config(variant="baseline", preset="tiny"),
         library=asic.liberty.read(tiny_path),

@@ -1,6 +1,7 @@
 """The FPGA flow on designs of some hundred cells, and what it says about those that do not fit."""
 
 import json
+from datetime import date
 
 import pytest
 
@@ -58,6 +59,7 @@ def test_placed_and_routed(small, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(modules, "run_yosys", refuse)
     monkeypatch.setattr(fpga, "place_and_route", refuse)
     again = fpga.measure(CONFIG, device="LFE5U-25F", seeds=(3,))
+    assert date.fromisoformat(result.pop("date"))
     assert {**again, "command": ""} == {**result, "command": ""}
     with pytest.raises(ToolError, match="called"):
         fpga.measure(CONFIG, device="LFE5U-25F", seeds=(3, 4))
