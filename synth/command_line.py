@@ -54,7 +54,7 @@ def check_json(path: Path | None) -> None:
 
 
 def write_json(path: Path | None, figures: dict, *, indent: int = 2) -> None:
-    """Write what was measured, and the ``date``, where ``--json`` asks for it."""
+    """Write what was measured, and the ``date`` of writing, where ``--json`` asks for it."""
     if path:
         path.write_text(json.dumps({"date": today()} | figures, indent=indent) + "\n")
 

@@ -28,9 +28,9 @@ def replicate(top: dict, *, flip_flop: str, column, limit: int) -> int:
     for name, cell in sorted(cells.items()):
         key = column(name)
         if key is not None:
-            for pin in _inputs(cell):
-                if pin[-1] in drivers:
-                    found.setdefault(pin[-1], {}).setdefault(key, []).append((cell, pin))
+            for port, index, bit in _inputs(cell):
+                if bit in drivers:
+                    found.setdefault(bit, {}).setdefault(key, []).append((cell, port, index))
     free = 1 + max(bit for cell in cells.values() for bit in _numbers(cell))
     copies = 0
     for bit, columns in sorted(found.items()):
@@ -42,7 +42,7 @@ def replicate(top: dict, *, flip_flop: str, column, limit: int) -> int:
             links = cells[original]["connections"] | {"Q": [output]}
             cells[name] = cells[original] | {"connections": links}
             top["netnames"][f"{name}_Q"] = {"hide_name": 0, "bits": [output], "attributes": {}}
-            for cell, (port, index, _bit) in columns[key]:
+            for cell, port, index in columns[key]:
                 cell["connections"][port][index] = output
             copies += 1
     return copies

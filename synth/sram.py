@@ -1,7 +1,6 @@
 """``python -m synth sram``: area, access energy, leakage and access time of every memory."""
 
 import argparse
-import datetime
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.table import Table
 from rtl_gen.selection import DEFAULT_PRESET
 
 from .cacti import CELL_TYPES, NODES, Technology, sram_macro
-from .command_line import check_json, selected_config, write_json
+from .command_line import check_json, selected_config, today, write_json
 from .memories import memories_of
 from .reproduce import options_of
 from .wheels import WHEELS
@@ -96,7 +95,7 @@ def measure(
         "area_by_purpose_um2": by_purpose,
         "notes": list(NOTES),
         "tools": {WHEELS["cacti"].name: WHEELS["cacti"].version},
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": today(),
         "commands": [
             f"python -m synth sram {options_of(config)} {settings} "
             f"--temperature {technology.temperature_k}"
