@@ -346,6 +346,8 @@ PRESETS = {
             "predictor_memory_bank_depth": 512,
             "axi_data_width": 64,
             "axi_address_width": 32,
+            # Rows of weights are short here: a burst has a beat or two.
+            "axi_outstanding_reads": 16,
         },
     ),
     "ulx3s": (

@@ -129,7 +129,7 @@ class VectorReduction(wiring.Component):
                 write_row.eq(pair >> 1),
             ]
         m.d.comb += [
-            self.address.eq(row * groups + group),
+            self.address.eq(Cat(row, group)),
             self.group.eq(group),
         ]
         cycles = VectorLane.STORED - 1
@@ -137,7 +137,7 @@ class VectorReduction(wiring.Component):
         m.d.comb += [
             self.write.eq(delay(m, write, cycles, name="write")),
             self.write_address.eq(
-                delay(m, (write_row * groups + group)[: len(self.address)], cycles, name="row")
+                delay(m, Cat(write_row, group)[: len(self.address)], cycles, name="row")
             ),
         ]
         return m

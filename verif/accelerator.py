@@ -90,12 +90,14 @@ class Outcome:
     record : what the registers say
     memory : the memory window afterwards
     written : for each beat of it the simulation cycle of the last write, 0 if there was none
+    stalled : for each beat how many cycles the main array had waited then for weights or the buffer
     batches : list of :class:`BatchOutcome`, of the batches that are done
     """
 
     record: RunRecord
     memory: bytes
     written: np.ndarray
+    stalled: np.ndarray
     batches: list
 
 
@@ -213,15 +215,18 @@ def run(
         directory=directory,
     )
     records = json.loads((result.directory / "records.json").read_text())
-    outcomes = [
-        Outcome(
-            record=RunRecord(**record),
-            memory=(result.directory / f"memory{index}.bin").read_bytes(),
-            written=np.load(result.directory / f"written{index}.npy"),
-            batches=_batches(result.directory, index, entries[index]["parts"]),
+    outcomes = []
+    for index, record in enumerate(records):
+        written, stalled = np.load(result.directory / f"written{index}.npy").T
+        outcomes.append(
+            Outcome(
+                record=RunRecord(**record),
+                memory=(result.directory / f"memory{index}.bin").read_bytes(),
+                written=written,
+                stalled=stalled,
+                batches=_batches(result.directory, index, entries[index]["parts"]),
+            )
         )
-        for index, record in enumerate(records)
-    ]
     return outcomes, result
 
 

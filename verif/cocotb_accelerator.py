@@ -21,8 +21,9 @@ async def run_programs(dut):
     """Run every program of the job without a reset in between; leave memory and registers.
 
     Before run i its ``contents``, files and their offsets, are written into the memory window;
-    ``memory<i>.bin`` is the window afterwards, ``written<i>.npy`` the cycle of the last write of
-    every beat, and ``records.json`` holds a :class:`verif.record.RunRecord` for each run.
+    ``memory<i>.bin`` is the window afterwards, ``written<i>.npy`` what
+    :meth:`verif.harness.Harness.dump` tells of the last write of every beat, and ``records.json``
+    holds a :class:`verif.record.RunRecord` for each run.
 
     Before each batch of a run, ``batches[k]`` is written in the same way. Behind it,
     ``batch<i>.<k>.<n>.bin`` is part n of the window, of ``parts``; ``batches<i>.json`` holds a

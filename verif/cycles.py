@@ -68,6 +68,8 @@ class Segment:
     -------
     layer, direction : of the product; "forward" or "backward"
     begin, end : cycle of the run
+    memory_stall : cycles in which the main array had a command, but waited for weights or the
+        buffer
     array : cycles in which the main array was given a vector of the network
     predictor : the same for the predictor, in either array
     beside : cycles that the predictor's own core took for the layer
@@ -77,6 +79,7 @@ class Segment:
     direction: str
     begin: int
     end: int
+    memory_stall: int
     array: int
     predictor: int
     beside: int = 0
@@ -164,8 +167,12 @@ def measure(variant, preset, *, images, seed=1, model=None, input_shape=(3, 16, 
 
 def segments(config, program, outcome):
     """:class:`Segment` s of a batch, from when its tensors were written last."""
+    counters = outcome.record.counters
     # The interrupt follows the last write, so nothing ends behind CYCLES.
-    start = int(outcome.written.max()) - outcome.record.counters["CYCLES"]
+    start = (
+        int(outcome.written.max()) - counters["CYCLES"],
+        int(outcome.stalled.max()) - memory_stall(counters),
+    )
     kinds = {layer.name: layer.kind for layer in program.layers}
     found, direction = [], "forward"
     for step in program.steps:
@@ -179,16 +186,17 @@ def segments(config, program, outcome):
             found.append((step.layer, direction, []))
         found[-1][2].append(step)
     beside = _beside(config, program, outcome, start)
-    result, begin = [], 0
+    result, begin = [], (0, 0)
     for layer, direction, steps in found:
-        ends = [_end(config, program, outcome, step) - start for step in steps]
+        ends = [_end(config, program, outcome, step, start) for step in steps]
         end = max([begin, *ends])
         result.append(
             Segment(
                 layer=layer,
                 direction=direction,
-                begin=begin,
-                end=end,
+                begin=begin[0],
+                end=end[0],
+                memory_stall=end[1] - begin[1],
                 array=sum(step.vectors for step in steps if not step.predictor),
                 predictor=sum(step.vectors for step in steps if step.predictor),
                 beside=beside.get((layer, direction), 0),
@@ -206,7 +214,7 @@ def _beside(config, program, outcome, start):
     found, direction, done, free = {}, "forward", {}, 0
     for step in program.steps:
         direction = "backward" if step.direction == "loss" else direction
-        end = _end(config, program, outcome, step) - start
+        end, _ = _end(config, program, outcome, step, start)
         if step.predictor:
             key, begin = (step.layer, direction), max(free, done.get(step.layer, 0))
             found[key] = found.get(key, 0) + max(0, end - begin)
@@ -216,10 +224,10 @@ def _beside(config, program, outcome, start):
     return found
 
 
-def _end(config, program, outcome, step):
-    """Cycle in which the last of a step's results was written; those that several layers write say
-    nothing."""
-    beat, last = config.beat_bytes, 0
+def _end(config, program, outcome, step, start):
+    """(Cycle, stalls of the main array up to it) in which the last of a step's results was written,
+    from ``start`` on; those that several layers write say nothing."""
+    beat, last = config.beat_bytes, (0, 0)
     for name in step.writes:
         # A product's cells are the predictor's: it goes on beside the next product.
         if not step.predictor and ".prediction." in name:
@@ -227,9 +235,11 @@ def _end(config, program, outcome, step):
         tensor = program.tensors.get(name)
         if tensor is not None and not name.startswith("predictor."):
             first = tensor.offset // beat
-            part = outcome.written[first : -(-(tensor.offset + tensor.size) // beat)]
-            last = max(last, int(part.max(initial=0)))
-    return last
+            beats = slice(first, -(-(tensor.offset + tensor.size) // beat))
+            # Both grow with time.
+            ends = outcome.written[beats], outcome.stalled[beats]
+            last = max(last, tuple(int(end.max(initial=0)) for end in ends))
+    return tuple(end - begin for end, begin in zip(last, start, strict=True))
 
 
 def exposed(batches, batch):
@@ -278,9 +288,9 @@ def late(batches):
     return found
 
 
-def memory_stall(batch):
+def memory_stall(counters):
     """Cycles in which the main array has a command, but waits for weights or the buffer."""
-    return batch.counters["CORE0_STALL_WEIGHTS"] + batch.counters["CORE0_STALL_BUFFER"]
+    return counters["CORE0_STALL_WEIGHTS"] + counters["CORE0_STALL_BUFFER"]
 
 
 def speed_ups(batches):

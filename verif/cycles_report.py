@@ -77,8 +77,8 @@ def main(options, settings, console) -> int:
 
 
 def tables(batches: list[BatchCycles], title: str) -> list[Table]:
-    """Totals of every variant, and cycles of every layer."""
-    return [_totals(batches, title), _layers(batches, title)]
+    """Totals of every variant; cycles of every layer, and those that wait for the memory."""
+    return [_totals(batches, title), _layers(batches, title), _stalls(batches, title)]
 
 
 def order_of(batches) -> str:
@@ -109,7 +109,7 @@ def _totals(batches, title):
     for variant in dict.fromkeys(batch.variant for batch in batches):
         own = {batch.part: batch for batch in batches if batch.variant == variant}
         cells = [f"{own[part].cycles:,}" if part in own else "" for part in ("bp", "gp")]
-        stalls = " + ".join(f"{memory_stall(batch):,}" for batch in own.values())
+        stalls = " + ".join(f"{memory_stall(batch.counters):,}" for batch in own.values())
         if variant in speed:
             a, b = speed[variant]
             extra = [sum(exposed(batches, batch).values()) for batch in own.values()]
@@ -149,6 +149,20 @@ def _layers(batches, title):
     return table
 
 
+def _stalls(batches, title):
+    """Of every layer, on every variant."""
+    headings = [f"{batch.variant} {batch.part.upper()}" for batch in batches]
+    table = _table(f"memory stall of a layer, cycles: {title}", "layer", "direction", *headings)
+    for segment in batches[0].segments:
+        key = (segment.layer, segment.direction)
+        cells = []
+        for batch in batches:
+            own = {(s.layer, s.direction): s.memory_stall for s in batch.segments}
+            cells.append(f"{own[key]:,}" if key in own else "")
+        table.add_row(*key, *cells)
+    return table
+
+
 def plot(charts, path) -> None:
     """A stacked bar for every batch: what the main array does, its waiting for weights and buffer,
     what the predictor adds, the rest (vector engine, loss, transfers). ``charts`` maps titles to
@@ -171,7 +185,7 @@ def plot(charts, path) -> None:
             parts["array busy"].append(array / 1e6)
             # A stall may be the predictor's: what it adds is counted first.
             extra = max(0, extra)
-            stall = min(memory_stall(batch), batch.cycles - array - extra)
+            stall = min(memory_stall(batch.counters), batch.cycles - array - extra)
             parts["memory stall"].append(stall / 1e6)
             parts["predictor exposed"].append(extra / 1e6)
             parts["other"].append((batch.cycles - array - extra - stall) / 1e6)

@@ -129,11 +129,13 @@ class Harness:
         return bytes(await self.memory.dump(self.base + offset, size))
 
     async def dump(self, size: int) -> tuple[bytes, np.ndarray]:
-        """The first ``size`` bytes of the window, and for each beat the cycle of its last write."""
+        """The first ``size`` bytes of the window, and for each beat a row of two: the cycle of its
+        last write, and how many cycles the main array had waited for weights or the buffer then."""
         data = await self.memory.dump(self.base, size)
         words = Path("written.hex").read_text().split()
-        cycles = [int(word, 16) for word in words if not word.startswith(("@", "/"))]
-        return bytes(data), np.array(cycles, np.int64)
+        found = [int(word, 16) for word in words if not word.startswith(("@", "/"))]
+        both = np.array(found, np.uint64)
+        return bytes(data), np.stack([both & 0xFFFFFFFF, both >> 32], axis=1).astype(np.int64)
 
     # Runs ------------------------------------------------------------------------------------
 

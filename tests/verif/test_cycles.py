@@ -35,6 +35,7 @@ def batch(variant, part, ends, total, bytes_=1000, beside=0):
                 direction=direction,
                 begin=begin,
                 end=end,
+                memory_stall=begin + 3,
                 array=50,
                 predictor=0,
                 beside=beside,
@@ -105,7 +106,13 @@ def test_tables_and_chart(tmp_path):
     for table in tables(BATCHES, "small"):
         console.print(table)
     text = console.export_text()
-    assert memory_stall(BATCHES[0]) == 11 and "11 + 11" in text
+    assert memory_stall(BATCHES[0].counters) == 11 and "11 + 11" in text
+    # A layer without a place in Phase GP has no stall there.
+    rows = [line.split() for line in text.splitlines() if line.split()[:1] in (["one"], ["two"])]
+    assert rows[-2:] == [
+        ["two", "forward", "103", "113", "153", "113", "153", "103", "108"],
+        ["two", "backward", "303", "333", "323", "303"],
+    ]
     assert "1.429" in text and "behind the last layer" in text and "+35" in text
     plot({"small": BATCHES}, tmp_path / "cycles.png")
     assert (tmp_path / "cycles.png").stat().st_size > 10_000
@@ -132,6 +139,8 @@ def test_cycles_of_a_small_network(variant):
         assert main_core == result.counters["CORE0_VECTORS"]
         ends = [segment.end for segment in result.segments]
         assert ends == sorted(ends) and 0 < ends[0] and ends[-1] <= result.cycles
+        stalls = [segment.memory_stall for segment in result.segments]
+        assert min(stalls) >= 0 and 0 < sum(stalls) <= memory_stall(result.counters)
     if variant == "max":
         bp, gp = found
         assert gp.cycles < bp.cycles and gp.read_bytes < bp.read_bytes

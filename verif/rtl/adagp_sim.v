@@ -3,8 +3,9 @@
 // With `external` low the AXI4 master works on the fast memory inside, which is filled and read
 // through its back door; with `external` high it is at the ports m_axi_*, for a bus model outside.
 //
-// - cycle counts since the reset; written[word] is the cycle in which a memory word was written
-//   last, dumped to LOG_FILE together with the memory.
+// - cycle counts since the reset, memory_stalls the cycles in which the main array had a command, but
+//   waited for weights or the buffer. written[word] has both, the count in its upper half, of when a
+//   memory word was written last; dumped to LOG_FILE together with the memory.
 // - both_cores counts the cycles since the last write to CONTROL in which the arrays of both cores
 //   took a vector; zero without ADAGP_TWO_CORES.
 module adagp_sim #(
@@ -231,10 +232,14 @@ module adagp_sim #(
     localparam SHIFT = $clog2(DATA_WIDTH / 8);
     localparam WORDS = SIZE_BYTES / (DATA_WIDTH / 8);
     localparam INDEX = $clog2(WORDS);
-    reg [31:0] written [0:WORDS-1];
+    reg [63:0] written [0:WORDS-1];
+    reg [31:0] memory_stalls;
+    wire memory_stall = accelerator.core0.stall_weights || accelerator.core0.stall_buffer;
     always @(posedge clk) begin
         cycle <= rst ? 0 : cycle + 1;
-        if (ram.wvalid && ram.wready) written[ram.w_address[SHIFT +: INDEX]] <= cycle;
+        memory_stalls <= rst ? 0 : memory_stalls + {31'b0, memory_stall};
+        if (ram.wvalid && ram.wready)
+            written[ram.w_address[SHIFT +: INDEX]] <= {memory_stalls, cycle};
         if (dump != dump_done) $writememh(LOG_FILE, written, dump_first, dump_last);
     end
 
