@@ -7,7 +7,6 @@ for overlaps of blocks to fall below 15 %, which they do not always do. Here
 - a column of PEs takes a stripe of the device from top to bottom, columns are in order from left to
   right, and a row of the array is a straight line of blocks: what is broadcast to all columns stays
   in that line, and what a column adds up in its stripe;
-- multipliers of the engines, of which four make one of float32, are side by side;
 - the banks of a memory that hold the same bits of a word are neighbours, and the bits of a word are
   spread over the width of the array that they go to;
 - a flip-flop that drives more than a thousand inputs in the columns has a copy in each
@@ -24,7 +23,7 @@ from .replicate import replicate
 __all__ = ["METHOD", "multiplier_places", "prepare", "ram_places"]
 
 #: Changes with the places and copies; part of the key of what is placed and routed.
-METHOD = 8
+METHOD = 7
 
 #: Inputs in columns that a flip-flop may drive without copies.
 _MOST_INPUTS = 1024
@@ -43,8 +42,8 @@ def multiplier_places(names, sites) -> dict[str, Site]:
     names : of multiplier cells, ``<array>column<c>.pe<r>.…`` for those of PEs
     sites : the device's
 
-    Multipliers of arrays take neighbouring stripes in the middle of the device's width, all others
-    the middle of the lowest row, from left to right in the order of their names.
+    Arrays take neighbouring stripes in the middle of the device's width. Other multipliers are
+    between the stripes, from the middle of the lower edge on.
 
     Raises ``ValueError`` for more names than sites.
     """
@@ -56,18 +55,19 @@ def multiplier_places(names, sites) -> dict[str, Site]:
             columns.setdefault(key, []).append((int(match["pe"]), name))
         else:
             others.append(name)
-    middle = _middle(sites)
-    lowest = sorted(sites, key=lambda site: (-site.y, abs(site.x - middle)))[: len(others)]
-    lowest.sort(key=lambda site: (-site.y, site.x))
-    places = dict(zip(others, lowest, strict=True))
-    free = sorted(set(sites) - set(lowest), key=lambda site: (site.x, site.y))
-    at = (len(sites) - len(names)) // 2
-    for key in sorted(columns):
+    ordered = sorted(sites, key=lambda site: (site.x, site.y))
+    first, count, gap = (len(sites) - len(names)) // 2, len(columns), len(others)
+    at, places = first, {}
+    for number, key in enumerate(sorted(columns), 1):
         cells = [name for _pe, name in sorted(columns[key])]
-        stripe = sorted(free[at : at + len(cells)], key=lambda site: (site.y, site.x))
+        stripe = sorted(ordered[at : at + len(cells)], key=lambda site: (site.y, site.x))
         places |= zip(cells, stripe, strict=True)
-        at += len(cells)
-    return places
+        at += len(cells) + gap * number // count - gap * (number - 1) // count
+    middle, bottom = _middle(sites), max(site.y for site in sites)
+    taken = set(places.values())
+    free = [site for site in ordered[first : first + len(names)] if site not in taken]
+    free.sort(key=lambda site: abs(site.x - middle) + abs(site.y - bottom))
+    return places | dict(zip(others, free, strict=True))
 
 
 def ram_places(names, sites, columns) -> dict[str, Site]:

@@ -42,22 +42,17 @@ def test_columns_are_in_the_order_of_their_numbers():
     assert [found[name].x for name in chosen] == [0, 0, 0, 1, 1, 1]
 
 
-def test_two_arrays_and_other_multipliers():
-    """The second array is right of the first; what is neither's is in the middle of the lowest
-    row."""
+def test_two_arrays_and_another_multiplier():
+    """The second array is right of the first; what is neither's is between columns."""
     others = [f"{CORE}post.lane0.multiplier{i}" for i in range(3)]
     both = names(3, 4) + names(3, 2, "dut.core1.matrix.array.")
     found = multiplier_places([*both, *others], SITES)
     assert len(set(found.values())) == len(found) == 21
     assert sorted(site.x for site in found.values()) == sorted(site.x for site in SITES)
     assert max(found[name].x for name in both[:12]) <= min(found[name].x for name in both[12:])
-    assert [found[name].name for name in others] == ["c2", "c3", "c4"]
-
-
-def test_more_other_multipliers_than_a_row_has():
-    others = [f"{CORE}post.lane{i}.multiplier" for i in range(9)]
-    found = multiplier_places(others, SITES)
-    assert [found[name].name for name in others] == [*(f"c{x}" for x in range(7)), "b2", "b3"]
+    # Behind the second, fourth and sixth column, 8, 15 and 20 places from the left; the middle of
+    # the lower edge is c3.
+    assert [found[name].name for name in others] == ["c2", "c6", "a5"]
 
 
 def test_no_more_names_than_places():
