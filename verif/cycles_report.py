@@ -153,13 +153,11 @@ def _stalls(batches, title):
     """Of every layer, on every variant."""
     headings = [f"{batch.variant} {batch.part.upper()}" for batch in batches]
     table = _table(f"memory stall of a layer, cycles: {title}", "layer", "direction", *headings)
-    for segment in batches[0].segments:
-        key = (segment.layer, segment.direction)
-        cells = []
-        for batch in batches:
-            own = {(s.layer, s.direction): s.memory_stall for s in batch.segments}
-            cells.append(f"{own[key]:,}" if key in own else "")
-        table.add_row(*key, *cells)
+    columns = [
+        {(s.layer, s.direction): s.memory_stall for s in batch.segments} for batch in batches
+    ]
+    for key in columns[0]:
+        table.add_row(*key, *(f"{column[key]:,}" if key in column else "" for column in columns))
     return table
 
 
