@@ -133,7 +133,8 @@ class ExponentialRecurrence(wiring.Component):
             m.d.sync += rest.eq(difference)
         with m.If(second & integer):
             m.d.sync += exponent.eq(Cat(digit, exponent))
-        with m.If(self.start):
+        # It follows the operand until there is something to do: ``start`` may come late.
+        with m.If(~running):
             m.d.sync += rest.eq(Mux(self.a[31] & ~zero, top, 0))
 
         # The product: shifted in the first cycle, added in the second. An operand is moved by

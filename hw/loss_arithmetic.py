@@ -112,13 +112,6 @@ class LossArithmetic(wiring.Component):
             converter.i.eq(a),
             special.i.payload.a.eq(a),
             special.i.payload.b.eq(b),
-            special.i.payload.operation.eq(
-                Mux(
-                    operation == Operation.DIVIDE,
-                    SpecialOperation.DIVIDE,
-                    SpecialOperation.EXPONENTIAL,
-                )
-            ),
         ]
 
         # What an operation is, is known some cycles before its result.
@@ -128,6 +121,10 @@ class LossArithmetic(wiring.Component):
             return chosen
 
         sends, is_emit = one_of(Operation.ROUND, Operation.EMIT), one_of(Operation.EMIT)
+        is_divide, is_exponential = one_of(Operation.DIVIDE), one_of(Operation.EXPONENTIAL)
+        m.d.comb += special.i.payload.operation.eq(
+            Mux(is_divide, SpecialOperation.DIVIDE, SpecialOperation.EXPONENTIAL)
+        )
 
         # Course of an instruction.
         wait = Signal(range(max(adder.LATENCY, multiplier.LATENCY, converter.LATENCY)))
@@ -150,15 +147,13 @@ class LossArithmetic(wiring.Component):
                 with m.If(self.clear):
                     m.next = "BEGIN"
             with m.State("LAUNCH"):
-                m.d.comb += self.launch.eq(1)
+                m.d.comb += [self.launch.eq(1), special.i.valid.eq(is_divide | is_exponential)]
                 m.d.sync += piece.eq(0)
                 with m.Switch(operation):
                     with m.Case(Operation.ADD, Operation.SUBTRACT, Operation.MAXIMUM):
                         m.d.sync += wait.eq(adder.LATENCY - 1)
                     with m.Case(Operation.MULTIPLY):
                         m.d.sync += wait.eq(multiplier.LATENCY - 1)
-                    with m.Case(Operation.DIVIDE, Operation.EXPONENTIAL):
-                        m.d.comb += special.i.valid.eq(1)
                     with m.Case(Operation.ROUND):
                         m.d.sync += wait.eq(converter.LATENCY - 1)
                 m.next = "WAIT"
@@ -189,7 +184,7 @@ class LossArithmetic(wiring.Component):
         nan = register(m, exponent.all() & a[:23].any(), name="nan")
         is_maximum = one_of(Operation.MAXIMUM)
         is_mantissa, is_exponent = one_of(Operation.MANTISSA), one_of(Operation.EXPONENT)
-        is_special = one_of(Operation.DIVIDE, Operation.EXPONENTIAL)
+        is_special = is_divide | is_exponential
         is_read = one_of(Operation.READ_X, Operation.READ_TARGET)
         sources = [
             (one_of(Operation.ADD, Operation.SUBTRACT), adder.o, adder.flags),

@@ -226,13 +226,17 @@ class MatmulEngine(wiring.Component):
         vectors, settle, drain = (
             Signal(range(distance + 1), name=name) for name in ("vectors", "settle", "drain")
         )
+        settles, drains = Signal(), Signal()  # the counters are not 0
         left = Mux(about.tile_start, distance, vectors)
-        for counter, start in ((settle, Mux(left == 0, 0, left - 1)), (drain, distance)):
+        for counter, waits, start in (
+            (settle, settles, Mux(left == 0, 0, left - 1)),
+            (drain, drains, distance),
+        ):
             with m.If(ends):
-                m.d.sync += counter.eq(start)
-            with m.Elif(counter != 0):
-                m.d.sync += counter.eq(counter - 1)
+                m.d.sync += [counter.eq(start), waits.eq(start != 0)]
+            with m.Elif(waits):
+                m.d.sync += [counter.eq(counter - 1), waits.eq(counter != 1)]
         with m.If(vector):
             m.d.sync += vectors.eq(Mux(left == 0, 0, left - 1))
-        waits = Mux(about.other_sums, drain, settle) != 0
+        waits = Mux(about.other_sums, drains, settles)
         return has_weights, about.tile_start & about.reads_sums & waits

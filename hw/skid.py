@@ -69,6 +69,9 @@ class SkidBuffer(wiring.Component):
                 payload.eq(Mux(spare_valid, spare, self.i.payload)),
                 spare_valid.eq(0),
             ]
-        with m.Elif(self.i.valid & ~spare_valid):
-            m.d.sync += [spare.eq(self.i.payload), spare_valid.eq(1)]
+        with m.Elif(self.i.valid):
+            m.d.sync += spare_valid.eq(1)
+        # Whether it is wanted or not: nothing that comes late decides over so many registers.
+        with m.If(~spare_valid):
+            m.d.sync += spare.eq(self.i.payload)
         return m

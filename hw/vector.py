@@ -104,7 +104,7 @@ class VectorEngine(wiring.Component):
         begin = self._control(m, command, noted, writer.done)
         m.d.sync += [
             immediate.eq(canonical(command.immediate)),
-            coefficient.eq(canonical(self.coefficients[command.coefficient])),
+            coefficient.eq(self.coefficients[command.coefficient]),  # canonical in the readers
         ]
         m.d.comb += [walker.command.eq(command), walker.start.eq(begin)]
         wiring.connect(m, walker.o, writer.steps)
