@@ -216,14 +216,15 @@ class Sequencer(wiring.Component):
             with m.State("RUN"):
                 m.d.comb += running.eq(1)
                 with m.If(finish | self.error.valid):
-                    m.d.sync += [ending.eq(1), quiet.eq(0)]
+                    m.d.sync += [ending.eq(1), quiet.eq(0), self.stop.eq(1)]
                     m.next = "STOP"
             with m.State("STOP"):
-                # A request may be under way to the bus: look for a few cycles.
-                m.d.comb += self.stop.eq(1)
+                # A request may be under way to the bus: look for a few cycles. ``stop`` is a
+                # register of its own: it goes to every engine.
                 with m.If(self.bus_busy):
                     m.d.sync += quiet.eq(0)
                 with m.Elif(quiet.all()):
+                    m.d.sync += self.stop.eq(0)
                     m.next = "CLEAR"
                 with m.Else():
                     m.d.sync += quiet.eq(quiet + 1)
