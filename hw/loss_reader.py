@@ -1,6 +1,6 @@
 """Brings the numbers of two rows, outputs and targets, out of the buffer one at a time."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -128,11 +128,23 @@ class LossReader(wiring.Component):
             valid = Signal(name=f"arrives_{stage + 1}")
             m.d.sync += valid.eq(arrives & ~self.clear)
             arrives = valid
+        # Words come a long way: one of every four lanes is chosen in front of a register, one of
+        # those behind it.
         at = delay(m, lane, BUFFER_READ_LATENCY, name="lane")
-        number = Signal(chunks * width, reset_less=True)
-        with m.If(arrives):
-            piece = self.read.data.word_select(at, width)
-            m.d.sync += number.eq(Cat(number, piece)[width:])
+        pieces = []
+        for first in range(0, core.rows, 4):
+            four = self.read.data[width * first : width * min(first + 4, core.rows)]
+            pieces.append(register(m, four.word_select(at[:2], width), name=f"piece{first}"))
+        piece = pieces[0]
+        if len(pieces) > 1:
+            piece = Array(pieces)[register(m, at[2:], name="four")]
+        kept, number = Signal(chunks * width, reset_less=True), Signal(chunks * width)
+        arrived = Signal()
+        m.d.sync += arrived.eq(arrives)
+        m.d.comb += number.eq(kept)
+        with m.If(arrived):
+            m.d.comb += number.eq(Cat(kept, piece)[width:])
+            m.d.sync += kept.eq(number)
         m.d.sync += self.done.eq(arrives & delay(m, final, BUFFER_READ_LATENCY, name="final"))
         narrow = _widen(self._format, number[-width:])
         m.d.comb += self.value.eq(Mux(register(m, self.wide, name="is_wide"), number, narrow))

@@ -196,6 +196,7 @@ class Sequencer(wiring.Component):
                 m.d.comb += [found.eq(1), own.eq(ErrorCode.DEADLOCK)]
 
         # States ----------------
+        # ``clear`` and ``stop``, which go to everything, are registers of their own.
         failed, ending = Signal(), Signal()
         quiet = Signal(2)
         errors = [self.errors[number] for number in range(self.sources)]
@@ -203,9 +204,10 @@ class Sequencer(wiring.Component):
             with m.State("IDLE"):
                 with m.If(self.start):
                     m.d.sync += [failed.eq(0), ending.eq(0), checked.eq(0), chunk.eq(0)]
+                    m.d.sync += self.clear.eq(1)
                     m.next = "CLEAR"
             with m.State("CLEAR"):
-                m.d.comb += self.clear.eq(1)
+                m.d.sync += self.clear.eq(0)
                 with m.If(ending):
                     m.next = "END"
                 with m.Else():
@@ -219,12 +221,11 @@ class Sequencer(wiring.Component):
                     m.d.sync += [ending.eq(1), quiet.eq(0), self.stop.eq(1)]
                     m.next = "STOP"
             with m.State("STOP"):
-                # A request may be under way to the bus: look for a few cycles. ``stop`` is a
-                # register of its own: it goes to every engine.
+                # A request may be under way to the bus: look for a few cycles.
                 with m.If(self.bus_busy):
                     m.d.sync += quiet.eq(0)
                 with m.Elif(quiet.all()):
-                    m.d.sync += self.stop.eq(0)
+                    m.d.sync += [self.stop.eq(0), self.clear.eq(1)]
                     m.next = "CLEAR"
                 with m.Else():
                     m.d.sync += quiet.eq(quiet + 1)
