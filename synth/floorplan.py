@@ -23,10 +23,10 @@ from .replicate import replicate
 __all__ = ["METHOD", "multiplier_places", "prepare", "ram_places"]
 
 #: Changes with the places and copies; part of the key of what is placed and routed.
-METHOD = 7
+METHOD = 8
 
 #: Inputs in columns that a flip-flop may drive without copies.
-_MOST_INPUTS = 1024
+_MOST_INPUTS = 512
 
 _PE = re.compile(r"(?P<array>.*?)column(?P<column>\d+)\.pe(?P<pe>\d+)\.")
 _COLUMN = re.compile(r".*?column\d+(?=\.)")
@@ -128,12 +128,12 @@ def _window(free, count, extent, height, rows):
     return sorted((entry[-1] for entry in near[: max(count, inside)]), key=lambda s: (s.x, s.y))
 
 
-def prepare(netlist: Path, device) -> int:
+def prepare(netlist: Path, device, settings: dict[str, str]) -> int:
     """Make a netlist for nextpnr ready for ``device``; how many blocks were placed.
 
     Multipliers and block RAMs are given places where the device's are known, and flip-flops that
     drive all columns copies. nextpnr takes what it has no option for from the netlist's top module,
-    as settings.
+    as ``settings`` (name -> value).
     """
     design = json.loads(netlist.read_text())
     top = _top(design)
@@ -148,7 +148,7 @@ def prepare(netlist: Path, device) -> int:
         places |= ram_places(_named(top, "DP16KD"), device.block_rams, arrays)
     for name, place in places.items():
         top["cells"][name]["attributes"]["BEL"] = place.name
-    top["settings"] = dict(device.details.settings)
+    top["settings"] = dict(settings)
     netlist.write_text(json.dumps(design))
     return len(places)
 
