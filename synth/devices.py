@@ -6,23 +6,11 @@ from typing import NamedTuple
 
 from .errors import ToolError
 
-__all__ = [
-    "CONGESTION_GROWTH",
-    "DEVICES",
-    "FAMILIES",
-    "PIN_FILE",
-    "Device",
-    "Family",
-    "Site",
-    "device_by_name",
-]
+__all__ = ["DEVICES", "FAMILIES", "PIN_FILE", "Device", "Family", "Site", "device_by_name"]
 
 
 #: Where the place-and-route tools find the pins of a design.
 PIN_FILE = "pins"
-
-#: nextpnr's setting for how much more an overused wire weighs with every pass of router2.
-CONGESTION_GROWTH = "router2/currCongWeightMult"
 
 
 class Site(NamedTuple):
@@ -129,7 +117,7 @@ FAMILIES = {
         # Within 3 tiles around its pins, the default, the last wire of a crowded design may have
         # no way.
         settings={
-            CONGESTION_GROWTH: "0.1",
+            "router2/currCongWeightMult": "0.1",
             "router2/bbMargin/x": "5",
             "router2/bbMargin/y": "5",
         },

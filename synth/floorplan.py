@@ -128,12 +128,12 @@ def _window(free, count, extent, height, rows):
     return sorted((entry[-1] for entry in near[: max(count, inside)]), key=lambda s: (s.x, s.y))
 
 
-def prepare(netlist: Path, device, settings: dict[str, str]) -> int:
+def prepare(netlist: Path, device) -> int:
     """Make a netlist for nextpnr ready for ``device``; how many blocks were placed.
 
     Multipliers and block RAMs are given places where the device's are known, and flip-flops that
     drive all columns copies. nextpnr takes what it has no option for from the netlist's top module,
-    as ``settings`` (name -> value).
+    as settings.
     """
     design = json.loads(netlist.read_text())
     top = _top(design)
@@ -148,7 +148,7 @@ def prepare(netlist: Path, device, settings: dict[str, str]) -> int:
         places |= ram_places(_named(top, "DP16KD"), device.block_rams, arrays)
     for name, place in places.items():
         top["cells"][name]["attributes"]["BEL"] = place.name
-    top["settings"] = dict(settings)
+    top["settings"] = dict(device.details.settings)
     netlist.write_text(json.dumps(design))
     return len(places)
 

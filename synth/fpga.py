@@ -23,7 +23,7 @@ from .command_line import (
     work_directory,
     write_json,
 )
-from .devices import CONGESTION_GROWTH, DEVICES, FAMILIES, Device, device_by_name
+from .devices import DEVICES, Device, device_by_name
 from .emit import emitted_verilog
 from .errors import ToolError
 from .floorplan import METHOD as FLOORPLAN
@@ -55,7 +55,6 @@ def measure(
     directory: Path | None = None,
     nextpnr: str | None = None,
     passes: int = MOST_PASSES,
-    congestion_growth: float | None = None,
     progress=lambda text: None,
 ) -> dict:
     """Map a configuration to a device, place and route it once per seed; through the cache.
@@ -69,8 +68,6 @@ def measure(
     directory : keep netlists and logs there; then the cache is not read
     nextpnr : program that places and routes instead of the one of the pip package
     passes : of router2 after which a seed is given up
-    congestion_growth : how much more an overused wire weighs with every pass of router2; None: as
-        the family's settings say
     progress : called with one line per step
 
     Returns
@@ -84,12 +81,10 @@ def measure(
         ``target_mhz``, ``config``, ``pes``, ``command``, ``tools``, ``seconds``
 
     A design that does not fit is no error: ``fits`` says so, see :func:`misfit`. Raises
-    :class:`ToolError` for an unknown device, for a growth of congestion where the router is not
-    router2, and for trouble with a tool.
+    :class:`ToolError` for an unknown device and for trouble with a tool.
     """
     device = device if isinstance(device, Device) else device_by_name(device)
     family = device.details
-    settings = _settings(device, congestion_growth)
     verilog, top, pes = _design(config, family.technology, part)
     work = _Work(
         verilog=verilog,
@@ -100,7 +95,6 @@ def measure(
         directory=directory,
         nextpnr=nextpnr,
         passes=passes,
-        settings=settings,
         progress=progress,
     )
     with work:
@@ -156,25 +150,8 @@ def measure(
         + (" --part array" if part == "array" else "")
         + (" --flat" if flat else "")
         + (f" --nextpnr {nextpnr}" if nextpnr and seeds else "")
-        + (f" --passes {passes}" if seeds and passes != MOST_PASSES else "")
-        + (
-            f" --congestion-growth {settings[CONGESTION_GROWTH]}"
-            if seeds and settings != family.settings
-            else ""
-        ),
+        + (f" --passes {passes}" if seeds and passes != MOST_PASSES else ""),
     }
-
-
-def _settings(device, congestion_growth):
-    """What nextpnr is given as settings."""
-    settings = device.details.settings
-    if congestion_growth is None:
-        return settings
-    if CONGESTION_GROWTH not in settings:
-        raise ToolError(
-            f"--congestion-growth is for devices that router2 routes, {device.name} is none of them"
-        )
-    return settings | {CONGESTION_GROWTH: f"{congestion_growth:g}"}
 
 
 def _design(config, technology, part):
@@ -224,11 +201,10 @@ class _Work:
     """One design on its way through the tools; as a context manager it owns the files."""
 
     def __init__(self, *, verilog, top, device, flat, refresh, directory, nextpnr, passes,
-                 settings, progress):  # fmt: skip
+                 progress):  # fmt: skip
         self.verilog, self.top, self.device = verilog, top, device
         self.flat, self.refresh, self.progress = flat, refresh, progress
         self.directory, self.nextpnr, self.passes = directory, nextpnr, passes
-        self.settings = settings
         self.program = {"nextpnr": program_version(nextpnr)} if nextpnr else {}
         family = device.details
         self.key = {
@@ -271,7 +247,7 @@ class _Work:
         key = {
             **self.key,
             "device": [device.name, *device.options, device.pins],
-            "routing": [*device.details.routing, *self.settings.items()],
+            "routing": [*device.details.routing, *device.details.settings.items()],
             "seed": seed,
             "target_mhz": target_mhz,
             "passes": self.passes,
@@ -287,8 +263,8 @@ class _Work:
             self.progress("linking the netlist")
             device, directory = self.device, self.directory
             link(self.modules, top=self.top, family=device.details, directory=directory)
-            if device.multipliers or self.settings:
-                prepare(directory / "harness.json", device, self.settings)
+            if device.multipliers or device.details.settings:
+                prepare(directory / "harness.json", device)
             self.linked = True
         try:
             return place_and_route(
@@ -319,10 +295,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nextpnr", metavar="PROGRAM", help="place and route with this one, not the pip package's")
     add("--passes", type=_passes, default=MOST_PASSES, metavar="N",
         help=f"of nextpnr's router2 until a seed is given up ({MOST_PASSES})")  # fmt: skip
-    add("--congestion-growth", type=_growth, metavar="W",
-        help="how much more an overused wire weighs with every pass of router2 (ECP5: "
-        f"{FAMILIES['ecp5'].settings[CONGESTION_GROWTH]}); less routes what turns around, in more "
-        "passes")  # fmt: skip
     add("--part", choices=PARTS, default=PARTS[0], help="what to measure (accelerator)")
     add("--flat", action="store_true", help="map everything at once: smaller, slower")
     add("--refresh", action="store_true", help="measure again what the cache knows")
@@ -334,16 +306,6 @@ def _passes(text):
     if not re.fullmatch(r"[1-9]\d{0,5}", text):
         raise argparse.ArgumentTypeError(f"must be an integer from 1 to 999999, not {text!r}")
     return int(text)
-
-
-def _growth(text):
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= 10:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 10, not {text!r}")
-    return value
 
 
 def _megahertz(text):
@@ -377,7 +339,6 @@ def run(arguments: argparse.Namespace) -> None:
             directory=arguments.keep,
             nextpnr=arguments.nextpnr,
             passes=arguments.passes,
-            congestion_growth=arguments.congestion_growth,
             progress=status.update,
         )
     write_json(arguments.json, result, indent=1)

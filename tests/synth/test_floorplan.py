@@ -129,7 +129,7 @@ def test_nextpnr_has_these_places(tmp_path, name):
     device = device_by_name(name)
     multipliers, block_rams = device.available["MULT18X18D"], device.available["DP16KD"]
     netlist = design(tmp_path, multipliers // 4, 4, block_rams)
-    assert prepare(netlist, device, device.details.settings) == multipliers + block_rams
+    assert prepare(netlist, device) == multipliers + block_rams
     cells = json.loads(netlist.read_text())["modules"]["top"]["cells"]
     kinds = {"MULT18X18D": device.multipliers, "DP16KD": device.block_rams}
     for kind, sites in kinds.items():
@@ -146,7 +146,7 @@ def test_nextpnr_reads_settings(tmp_path):
     """It refuses a number that is none."""
     pytest.importorskip("pyosys")
     device, netlist = device_by_name("LFE5U-25F"), design(tmp_path, 5, 4, 3)
-    prepare(netlist, device, device.details.settings)
+    prepare(netlist, device)
     routed = place_and_route("harness", device=device, seed=1, target_mhz=50, directory=tmp_path)
     assert routed["overused"][-1] == 0
     changed = json.loads(netlist.read_text())

@@ -9,7 +9,7 @@ from hw.array import PEArray
 from hw.config import make_config
 from hw.formats import FORMATS
 from hw.shared import emit_verilog
-from synth import devices, fpga, fpga_synthesis, modules, nextpnr
+from synth import fpga, fpga_synthesis, modules, nextpnr
 from synth.__main__ import main
 from synth.devices import device_by_name
 from synth.errors import ToolError
@@ -202,7 +202,6 @@ def test_routing_that_does_not_end(tmp_path):
         (["--variant", "huge"], "variant must be one of"),
         (["--set", "rowz=3"], "unknown field 'rowz'"),
         (["--json", "/no/where.json"], "Directory of --json does not exist"),
-        (["--device", "xc7", "--congestion-growth", "0.1"], "router2 routes, xc7 is none of them"),
     ],
 )
 def test_bad_input(options, message, capsys):
@@ -211,44 +210,14 @@ def test_bad_input(options, message, capsys):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--freq", "0", "must be a number from 1 to 1000"),
-        ("--passes", "0", "must be an integer from 1"),
-        ("--congestion-growth", "11", "must be a number from 0 to 10"),
-        ("--congestion-growth", "nan", "must be a number from 0 to 10"),
-        ("--congestion-growth", "much", "must be a number from 0 to 10"),
-    ],
+    ("option", "message"),
+    [("--freq", "must be a number from 1 to 1000"), ("--passes", "must be an integer from 1")],
 )
-def test_bad_numbers(option, value, message, capsys):
+def test_bad_numbers(option, message, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["fpga", option, value])
+        main(["fpga", option, "0"])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_growth_of_congestion(small, monkeypatch):
-    """nextpnr reads it in the netlist; another one is another result, the default is no other."""
-    asked = []
-
-    def note(name, *, directory, **options):
-        design = json.loads((directory / f"{name}.json").read_text())
-        asked.extend(m["settings"] for m in design["modules"].values() if "settings" in m)
-        raise nextpnr.PlacementError("no place")
-
-    monkeypatch.setattr(fpga, "place_and_route", note)
-    defaults = device_by_name("LFE5U-25F").details.settings
-    name = devices.CONGESTION_GROWTH
-
-    def run(**options):
-        return fpga.measure(CONFIG, device="LFE5U-25F", seeds=(1,), **options)["command"]
-
-    command = run()
-    assert asked == [defaults] and "--congestion-growth" not in command
-    assert run(congestion_growth=0.03) == f"{command} --congestion-growth 0.03"
-    assert asked[1:] == [defaults | {name: "0.03"}]
-    assert run(congestion_growth=float(defaults[name])) == command
-    assert len(asked) == 2
 
 
 def test_another_place_and_route_program(small, tmp_path, capsys):
