@@ -14,7 +14,8 @@ from .core_program import CoreProgram
 from .cost import Command
 from .errors import CompileError
 from .graph import trace
-from .memory import Tensor, round_up
+from .intervals import round_up
+from .memory import Tensor
 from .prediction_steps import PredictionSteps
 from .predictor_tensors import GRADIENT_STATISTICS, PredictorShape, PredictorTensors
 from .program import encode_commands

@@ -4,7 +4,7 @@ from bisect import insort
 from dataclasses import dataclass
 from functools import cached_property
 
-from .memory import round_up
+from .intervals import round_up
 
 __all__ = ["Arena", "Block", "MemoryPlan"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .memory import round_up
+from .intervals import round_up
 
 __all__ = ["ColumnTiles"]
 

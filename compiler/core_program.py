@@ -10,14 +10,13 @@ from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.formats import FLOAT32
 
 from .errors import CompileError
-from .fields import dma_fields
 from .memory import transfers
 from .recorder import Recorder, Region
 from .scratch import Block, NoRoom, Scratch
 from .vector_commands import VectorCommands
 from .view import View
 
-__all__ = ["CoreProgram", "Job", "Need"]
+__all__ = ["CoreProgram", "Job", "Need", "dma_fields"]
 
 
 @dataclass(frozen=True)
@@ -337,3 +336,15 @@ def _apart(job, blocks, watched):
 def _results(job, blocks):
     pairs = zip(job.needs, blocks, strict=False)
     return [block for need, block in pairs if need.load is None and need.place is None]
+
+
+def dma_fields(address, move):
+    """LOAD or STORE between the buffer from ``address`` on and DRAM as ``move`` says."""
+    return {
+        "buffer_address": address,
+        "dram_address": move.dram_address,
+        "run_bytes": move.run_bytes,
+        "run_count": move.run_count,
+        "run_stride": move.run_stride,
+        "row_bytes": move.row_bytes,
+    }

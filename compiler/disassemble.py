@@ -3,7 +3,7 @@
 from hw.commands import COMMAND_BYTES, COMMANDS, Opcode, decode
 
 from .cost import bits
-from .run import Semaphore
+from .program import Semaphore
 
 __all__ = ["disassemble", "semaphore_name"]
 

@@ -4,19 +4,7 @@ from hw.commands import Init
 from hw.commands import Pool as PoolKind
 from hw.config import BUFFER_ADDRESS_WIDTH
 
-__all__ = ["dma_fields", "matmul_fields", "post_fields"]
-
-
-def dma_fields(address, move):
-    """LOAD or STORE between the buffer from ``address`` on and DRAM as ``move`` says."""
-    return {
-        "buffer_address": address,
-        "dram_address": move.dram_address,
-        "run_bytes": move.run_bytes,
-        "run_count": move.run_count,
-        "run_stride": move.run_stride,
-        "row_bytes": move.row_bytes,
-    }
+__all__ = ["matmul_fields", "post_fields"]
 
 
 def matmul_fields(geometry, tile, column_tile, box, *, x_box, x_address, bank):

@@ -2,8 +2,8 @@
 
 from .core_program import CoreProgram, Job
 from .errors import CompileError
+from .intervals import even_parts
 from .pieces import MOST_WORDS, channel_parts, channel_steps
-from .tiling import even_parts
 
 __all__ = ["image_parts", "state_job"]
 

@@ -6,8 +6,8 @@ from hw.loss_command import Loss
 
 from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
+from .intervals import even_parts
 from .memory import Tensor
-from .tiling import even_parts
 from .weights import codes_of
 
 __all__ = ["loss_commands"]

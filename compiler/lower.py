@@ -7,7 +7,8 @@ from hw.commands import Opcode
 
 from .cost import Command, Timeline, matmul_shape
 from .errors import CompileError
-from .memory import Tensor, round_up
+from .intervals import round_up
+from .memory import Tensor
 from .placement import place
 from .planner import plan_run
 from .program import CompiledProgram, StageInfo, encode_commands

@@ -1,7 +1,7 @@
 """Tiles of the map that a product writes in training."""
 
 from .errors import CompileError
-from .tiling import even_parts
+from .intervals import even_parts
 
 __all__ = ["cut_map"]
 

@@ -5,20 +5,16 @@ from math import prod
 
 import numpy as np
 
+from compiler.intervals import round_up
 from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.formats import FLOAT32, format_by_name
 
 from .weights import codes_of, storage
 
-__all__ = ["PREDICTOR_MEMORY", "Pool", "Tensor", "Transfer", "round_up", "transfers"]
+__all__ = ["PREDICTOR_MEMORY", "Pool", "Tensor", "Transfer", "transfers"]
 
 #: Address bit that selects the predictor memory.
 PREDICTOR_MEMORY = 1 << (BUFFER_ADDRESS_WIDTH - 1)
-
-
-def round_up(value, unit):
-    """The least multiple of ``unit`` that is at least ``value``."""
-    return -(-value // unit) * unit
 
 
 @dataclass(frozen=True, kw_only=True)

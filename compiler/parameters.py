@@ -16,7 +16,8 @@ from hw.formats import FLOAT32, FORMATS
 
 from .column_tiles import ColumnTiles
 from .errors import CompileError
-from .memory import Tensor, round_up
+from .intervals import round_up
+from .memory import Tensor
 from .weights import codes_of
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Pieces of maps that fit into the buffer."""
 
-from .tiling import even_parts
+from .intervals import even_parts
 
 __all__ = ["MOST_WORDS", "PIECES", "boxes", "channel_parts", "channel_steps", "within"]
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from .cost import estimate
 from .errors import CompileError
-from .run import Plan, Semaphore, group_unit
+from .program import Semaphore
+from .run import Plan, group_unit
 from .schedule import RunScheduler
 from .tiling import Geometry, k_boxes, split_tile, tile_grid
 

@@ -6,10 +6,10 @@ from hw.vector_command import Carry, Condition, Factor, Term
 
 from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
+from .intervals import even_parts
 from .pieces import MOST_WORDS, channel_parts, channel_steps
 from .predictor_tensors import GRADIENT_STATISTICS, INPUT_STATISTICS, LayerTensors
 from .scalars import Scalars, channel_sum, lanes, repeat, running
-from .tiling import even_parts
 from .view import View
 
 __all__ = ["BLOCK", "gradient_statistics", "standardize"]

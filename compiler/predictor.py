@@ -17,12 +17,12 @@ from .elementwise import relu_backward
 from .errors import CompileError
 from .forward import forward
 from .input_gradient import input_gradient
+from .intervals import even_parts
 from .memory import Tensor
 from .optimizer import update
 from .pieces import MOST_WORDS
 from .predictor_tensors import GRADIENT_STATISTICS, LayerTensors
 from .scalars import Scalars, repeat
-from .tiling import even_parts
 from .view import View
 from .weight_gradient import weight_gradient
 

@@ -1,6 +1,7 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
 import dataclasses
+import enum
 import io
 import json
 from dataclasses import dataclass
@@ -13,7 +14,14 @@ from hw.config import AdaGPConfig
 
 from .memory import Tensor
 
-__all__ = ["CompiledProgram", "ProgramError", "StageInfo", "decode_commands", "encode_commands"]
+__all__ = [
+    "CompiledProgram",
+    "ProgramError",
+    "Semaphore",
+    "StageInfo",
+    "decode_commands",
+    "encode_commands",
+]
 
 _MAGIC = b"PK"
 _FORMAT_VERSION = 2
@@ -185,3 +193,19 @@ def encode_commands(commands):
     return b"".join(
         encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields) for c in commands
     )
+
+
+class Semaphore(enum.IntEnum):
+    """Semaphores of one core, counted from its first."""
+
+    X_FULL = 0
+    X_FREE = 1
+    W_FULL = 2
+    W_FREE = 3
+    ACC_FULL = 4
+    ACC_FREE = 5
+    OUT_FULL = 6
+    OUT_FREE = 7
+    DONE = 8
+    #: Counted at the core that waits: the other core has stored an input.
+    INPUT = 9

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
+from .intervals import even_parts
 from .pieces import MOST_WORDS, PIECES, channel_parts, channel_steps
-from .tiling import even_parts
 from .view import View
 
 __all__ = ["Reorganizer", "pool_windows", "reorganize"]

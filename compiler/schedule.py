@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from hw.commands import Opcode
 
+from .core_program import dma_fields
 from .cost import Command
-from .fields import dma_fields, matmul_fields, post_fields
+from .fields import matmul_fields, post_fields
 from .memory import Pool, transfers
-from .run import Semaphore
+from .program import Semaphore
 from .tiling import Geometry
 from .weight_layout import WeightSlice
 

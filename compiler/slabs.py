@@ -9,9 +9,9 @@ from functools import partial
 
 from .core_program import CoreProgram, Job, Need
 from .errors import CompileError
+from .intervals import even_parts
 from .memory import Tensor
 from .pieces import MOST_WORDS, channel_parts, channel_steps
-from .tiling import even_parts
 from .windows import Windows
 
 __all__ = ["Part", "Role", "Slab", "run_slabs"]

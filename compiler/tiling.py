@@ -1,13 +1,13 @@
 """Cutting a stage into pieces that fit: output tiles, input slabs, blocks of K tiles."""
 
 from dataclasses import dataclass
-from itertools import pairwise
+
+from compiler.intervals import even_parts
 
 __all__ = [
     "Box",
     "Geometry",
     "Tile",
-    "even_parts",
     "k_boxes",
     "split_tile",
     "tile_grid",
@@ -142,13 +142,6 @@ def k_boxes(geometry, limits):
         first += box.tiles
         position += 1
     return boxes
-
-
-def even_parts(begin, end, size):
-    """[begin, end) in parts of at most ``size``, as equal as they can be."""
-    count = -(-(end - begin) // size)
-    edges = [begin + (end - begin) * i // count for i in range(count + 1)]
-    return list(pairwise(edges))
 
 
 def _largest(limit, kernel, stride, count):

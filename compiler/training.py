@@ -13,7 +13,8 @@ from .core_program import CoreProgram
 from .cost import matmul_vectors
 from .errors import CompileError
 from .graph import trace
-from .memory import Tensor, round_up
+from .intervals import round_up
+from .memory import Tensor
 from .parameters import pack_state, unpack_state
 from .program import decode_commands, encode_commands
 from .recorder import Recorder

@@ -16,8 +16,9 @@ from .errors import CompileError
 from .forward import forward
 from .graph import backward_order, learning, readers
 from .input_gradient import input_gradient
+from .intervals import round_up
 from .loss import loss_commands
-from .memory import Tensor, round_up
+from .memory import Tensor
 from .normalization import batch_norm, batch_norm_backward
 from .optimizer import update
 from .parameters import channel_pitch, stored_parameters

@@ -31,19 +31,13 @@ from golden.formats import FLOAT32, FloatFormat, IntFormat
 from golden.network import Network
 from golden.numerics import decode, dot_error_bound
 from golden.parameters import real_weights
+from golden.running_error import rounding_error
 from golden.stages import Stage
 
-__all__ = ["network_error_bounds", "rounding_error", "stage_error_bound"]
+__all__ = ["network_error_bounds", "stage_error_bound"]
 
 _UNIT = 2.0**-24
 _FLUSH = FLOAT32.min_normal
-
-
-def rounding_error(fmt: FloatFormat, magnitude) -> np.ndarray:
-    """Bound of the error of rounding any number of at most ``magnitude`` to ``fmt``."""
-    magnitude = np.asarray(magnitude, np.float64)
-    roundoff = 2.0**-fmt.significand_bits * magnitude
-    return np.maximum(roundoff, np.minimum(magnitude, fmt.min_normal))
 
 
 def network_error_bounds(network: Network, images, *, dtype=torch.float32):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from golden.float32_ops import max_f32
 from golden.formats import FLOAT32, FloatFormat
 from golden.numerics import Flags, decode, encode
-from golden.post import max_f32
 from golden.vector import VectorUnit, constant, negate
 
 __all__ = [

@@ -20,12 +20,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden.bounds import rounding_error
 from golden.formats import FLOAT32, FloatFormat
 from golden.numerics import decode
 from golden.vector import PARTIAL_SUMS
 
-__all__ = ["Estimate", "columns_error", "interleaved_sum", "map_sum", "worst_excess"]
+__all__ = [
+    "Estimate",
+    "columns_error",
+    "interleaved_sum",
+    "map_sum",
+    "rounding_error",
+    "worst_excess",
+]
 
 _UNIT = 2.0**-24
 _EXPONENTIAL_UNIT = 1.08 * _UNIT
@@ -175,3 +181,10 @@ def worst_excess(actual, reference, error) -> tuple[float, tuple[int, ...]]:
 
 def _rounded(value, error, unit=_UNIT):
     return Estimate(value, error + unit * (np.abs(value) + error) + _FLUSH)
+
+
+def rounding_error(fmt: FloatFormat, magnitude) -> np.ndarray:
+    """Bound of the error of rounding any number of at most ``magnitude`` to ``fmt``."""
+    magnitude = np.asarray(magnitude, np.float64)
+    roundoff = 2.0**-fmt.significand_bits * magnitude
+    return np.maximum(roundoff, np.minimum(magnitude, fmt.min_normal))

@@ -2,7 +2,7 @@
 
 The executable form of the section about them in docs/numerics.md: vectorised integer arithmetic on
 the bits of float32 numbers (``uint32``, any shape). Subnormal operands count as zeros with their
-sign; every result is rounded as :mod:`golden.post` does it: nearest, ties to even, as if the
+sign; every result is rounded as :mod:`golden.float32_ops` does it: nearest, ties to even, as if the
 exponent had no limits, then too large becomes infinity and too small becomes zero. The only NaN is
 the quiet one with the sign clear.
 

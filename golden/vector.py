@@ -2,14 +2,15 @@
 
 Everything between two products of a training step (normalisation, loss, update) is made of these
 operations, each rounded once to float32. Bits are ``uint32`` of any shape; operands broadcast. The
-numerics are those of :mod:`golden.post` and :mod:`golden.special`.
+numerics are those of :mod:`golden.float32_ops` and :mod:`golden.special`.
 """
 
 import numpy as np
 
-from golden import post, special
+from golden import special
+from golden.float32_ops import add_f32, mul_f32
 from golden.formats import FLOAT32, FloatFormat
-from golden.numerics import decode, encode
+from golden.numerics import convert_float32, decode, encode
 
 __all__ = ["PARTIAL_SUMS", "VectorUnit", "constant", "negate", "widen"]
 
@@ -41,14 +42,14 @@ class VectorUnit:
         self.flags = 0
 
     def add(self, a, b) -> np.ndarray:
-        return self._collect(post.add_f32(a, b))
+        return self._collect(add_f32(a, b))
 
     def subtract(self, a, b) -> np.ndarray:
         """``a + (-b)``: the sign of ``b`` is turned, then :meth:`add`."""
         return self.add(a, np.asarray(b, np.uint32) ^ _SIGN)
 
     def multiply(self, a, b) -> np.ndarray:
-        return self._collect(post.mul_f32(a, b))
+        return self._collect(mul_f32(a, b))
 
     def divide(self, a, b) -> np.ndarray:
         return self._collect(special.divide(a, b))
@@ -61,7 +62,7 @@ class VectorUnit:
 
     def round(self, fmt: FloatFormat, bits) -> np.ndarray:
         """Operand codes of float32 numbers."""
-        return self._collect(post.to_operand(fmt, bits))
+        return self._collect(convert_float32(fmt, bits))
 
     def sum(self, values) -> np.ndarray:
         """Sum of ``values`` (n, ...) over its first axis.

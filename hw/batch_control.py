@@ -4,16 +4,10 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .batch_schedule import (
-    EPOCH_BATCH_WIDTH,
-    EPOCH_WIDTH,
-    STAGE_LAYOUT,
-    STAGES,
-    BatchSchedule,
-    PhaseCode,
-)
+from .batch_schedule import BatchSchedule
 from .bus import UpdateSignature
 from .commands import COMMAND_BYTES, HEADER_LAYOUT, Opcode, command_layout
+from .isa_batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
 
 __all__ = ["BATCH_REGISTERS", "BATCH_UPDATES", "BatchControl", "connect_batches"]
 

@@ -1,34 +1,14 @@
 """The schedule of ADA-GP in hardware: which phase a batch belongs to."""
 
-import enum
-
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.isa_batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
+
 __all__ = [
-    "EPOCH_BATCH_WIDTH",
-    "EPOCH_WIDTH",
-    "STAGES",
-    "STAGE_LAYOUT",
     "BatchSchedule",
-    "PhaseCode",
 ]
-
-#: Stages behind warm-up that the registers describe.
-STAGES = 4
-#: Bits of an epoch's number, and of a batch's within its epoch.
-EPOCH_WIDTH, EPOCH_BATCH_WIDTH = 16, 32
-#: A stage: rounds of ``gp`` batches of Phase GP and then ``bp`` of Phase BP, for ``epochs`` epochs.
-STAGE_LAYOUT = data.StructLayout({"gp": 8, "bp": 8, "epochs": EPOCH_WIDTH})
-
-
-class PhaseCode(enum.IntEnum):
-    """What a batch does (sections 3.3 to 3.5 of the paper); warm-up does the same as Phase BP."""
-
-    WARM_UP = 0
-    BP = 1
-    GP = 2
 
 
 class BatchSchedule(wiring.Component):

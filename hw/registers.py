@@ -17,10 +17,10 @@ Rules that hold for every register:
 
 import enum
 
-from .batch_schedule import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
 from .counters import counter_list
 from .errors import ErrorCode
 from .formats import FORMATS
+from .isa_batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
 from .register_model import Access, Register, RegisterField, RegisterMap
 from .vector_command import COEFFICIENTS
 

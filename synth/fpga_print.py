@@ -1,10 +1,10 @@
 """The FPGA report as tables on a terminal."""
 
+import statistics
+
 from rich.table import Table
 
-from .report_analysis import fmax_summary
-
-__all__ = ["print_devices", "print_report"]
+__all__ = ["fmax_summary", "print_devices", "print_report"]
 
 
 def print_devices(devices, console) -> None:
@@ -93,3 +93,16 @@ def _print_routes(result, console):
     if fmax := fmax_summary(result):
         low, middle, high = fmax["min"], fmax["median"], fmax["max"]
         console.print(f"Fmax: min {low:.1f}, median {middle:.1f}, max {high:.1f} MHz")
+
+
+def fmax_summary(measured: dict) -> dict | None:
+    """Least, middle and largest Fmax over the seeds, in MHz."""
+    values = list((measured.get("fmax_mhz") or {}).values())
+    if not values:
+        return None
+    return {
+        "seeds": len(values),
+        "min": min(values),
+        "median": statistics.median(values),
+        "max": max(values),
+    }

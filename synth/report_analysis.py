@@ -10,15 +10,12 @@ to find what one more column costs: ``probe_main`` (``baseline`` with more colum
 ``probe_predictor`` (``max`` with fewer columns in the predictor array).
 """
 
-import statistics
-
 __all__ = [
     "METRICS",
     "area_by_block",
     "batch_control",
     "block_growth",
     "equal_baseline",
-    "fmax_summary",
     "luts_per_mac",
     "marginal_per_pe",
     "metric",
@@ -200,19 +197,6 @@ def predictor_budget(designs: dict, name: str, percent: float) -> dict | None:
         "rows": rows,
         "array_alone_pes": budget / per_column * rows,
         "columns": max(0, int((budget - fixed) // per_column)),
-    }
-
-
-def fmax_summary(measured: dict) -> dict | None:
-    """Least, middle and largest Fmax over the seeds, in MHz."""
-    values = list((_get(measured, "fmax_mhz") or {}).values())
-    if not values:
-        return None
-    return {
-        "seeds": len(values),
-        "min": min(values),
-        "median": statistics.median(values),
-        "max": max(values),
     }
 
 

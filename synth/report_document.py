@@ -1,12 +1,12 @@
 """The synthesis report as one Markdown document."""
 
 from . import paper
+from .fpga_print import fmax_summary
 from .report_analysis import (
     METRICS,
     batch_control,
     block_growth,
     equal_baseline,
-    fmax_summary,
     luts_per_mac,
     marginal_per_pe,
     overhead_percent,

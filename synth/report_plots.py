@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from .fpga_print import fmax_summary
 from .paper import AREA_OVERHEAD_PERCENT
-from .report_analysis import area_by_block, fmax_summary
+from .report_analysis import area_by_block
 
 __all__ = ["VARIANTS_SHOWN", "draw_plots"]
 

@@ -2,7 +2,8 @@
 
 from . import paper
 from .fpga import misfit
-from .report_analysis import area_by_block, fmax_summary
+from .fpga_print import fmax_summary
+from .report_analysis import area_by_block
 from .report_tables import MISSING, count, delta, figure, square_mm, table
 
 __all__ = ["blocks", "ecp5", "memories", "standard_cells", "xilinx"]

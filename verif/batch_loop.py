@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from golden.adagp_schedule import Phase, ScheduleConfig, Stage
-from hw.batch_schedule import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
+from hw.isa_batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
 
 __all__ = ["PHASES", "BatchLoop"]
 

@@ -8,7 +8,8 @@ import cocotb
 from hw.errors import ErrorCode
 from hw.loss_command import Loss
 from verif.engine_bench import configuration
-from verif.loss_bench import check, random_batch, start
+from verif.loss_bench import check, start
+from verif.stimulus_loss import random_batch
 
 
 async def run(bench, config, core, batch):

@@ -23,7 +23,8 @@ from hw.vector_command import (
 from verif.engine_bench import configuration
 from verif.functional import Machine
 from verif.layer_cases import CASES
-from verif.vector_bench import NUMBERS, OPERANDS, random_command, start
+from verif.stimulus_vector import NUMBERS, OPERANDS, random_command
+from verif.vector_bench import start
 
 #: Cycles of a chain beyond its groups, and of a sum for every ``cb`` beyond its own.
 CHAIN_CYCLES, SUM_CYCLES = 45, 52

@@ -10,7 +10,8 @@ from compiler.convolution import Convolution
 from compiler.core_program import CoreProgram
 from compiler.forward import forward
 from compiler.input_gradient import input_gradient
-from compiler.memory import Tensor, round_up
+from compiler.intervals import round_up
+from compiler.memory import Tensor
 from compiler.program import encode_commands
 from compiler.recorder import Recorder
 from compiler.weight_gradient import weight_gradient

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from compiler.memory import round_up
+from compiler.intervals import round_up
 from golden.formats import FLOAT32, format_by_name
 from golden.numerics import encode as encode_number
 from golden.vector_command import Carry, Factor, Source, VectorMachine, defaults
@@ -18,8 +18,8 @@ from hw.commands import QUEUE_OPCODES, Opcode, decode, encode
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 
 from .faulty_programs import HALT, dma, matmul, post, weights
-from .loss_bench import random_batch
-from .vector_bench import OPERANDS, WORDS, fill, random_command
+from .stimulus_loss import random_batch
+from .stimulus_vector import OPERANDS, WORDS, fill, random_command
 
 __all__ = ["EngineProgram", "loss_program", "product_program", "vector_program"]
 

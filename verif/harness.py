@@ -11,7 +11,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
-from hw.batch_schedule import PhaseCode
+from hw.isa_batch import PhaseCode
 from verif.axi_ram import SimMemory
 from verif.driver import Driver
 from verif.record import BASE, BatchRecord, RunRecord

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from compiler.core_program import CoreProgram
-from compiler.memory import Tensor, round_up
+from compiler.intervals import round_up
+from compiler.memory import Tensor
 from compiler.parameters import channel_pitch
 from compiler.program import encode_commands
 from compiler.recorder import Recorder

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import compiler
-from compiler.fields import dma_fields
+from compiler.core_program import dma_fields
 from compiler.memory import Tensor
-from compiler.run import Semaphore
+from compiler.program import Semaphore
 from compiler.stages import stages_of
 from compiler.tiling import Geometry, k_boxes
 from compiler.weight_layout import WeightSlice

@@ -21,9 +21,10 @@ from golden.backward import (
     residual_add,
     sum_gradients,
 )
+from golden.float32_ops import add_f32, mul_f32
 from golden.formats import BF16, FLOAT32, FP8_E5M2, FP16
 from golden.numerics import decode, encode
-from golden.post import add_f32, mul_f32, pool_float, post, to_operand
+from golden.post import pool_float, post, to_operand
 from golden.running_error import Estimate, worst_excess
 from golden.vector import widen
 

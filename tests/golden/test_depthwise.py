@@ -12,9 +12,9 @@ from golden.depthwise import (
     depthwise_input_gradient,
     depthwise_weight_gradient,
 )
+from golden.float32_ops import add_f32, mul_f32
 from golden.formats import BF16, FLOAT32, FP8_E5M2, FP16, INT8
 from golden.numerics import Flags, decode, encode
-from golden.post import add_f32, mul_f32
 from golden.running_error import worst_excess
 from golden.vector import widen
 

@@ -6,11 +6,11 @@ import torch
 from torch.nn import functional
 
 from golden import training_bounds
+from golden.float32_ops import max_f32
 from golden.formats import BF16, FLOAT32, FP16
 from golden.loss import cross_entropy, logarithm, mean_squared_error
 from golden.loss_command import Loss, LossMachine
 from golden.numerics import Flags, decode, encode
-from golden.post import max_f32
 from golden.running_error import Estimate, worst_excess
 from golden.vector import VectorUnit, constant
 

@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from golden.bounds import network_error_bounds, rounding_error, stage_error_bound
+from golden.bounds import network_error_bounds, stage_error_bound
 from golden.formats import BF16, FLOAT32, FP16
 from golden.network import Network, pooling_windows
 from golden.numerics import Flags, decode, encode
+from golden.running_error import rounding_error
 from golden.stages import Pool
 
 FORMATS = ["bf16", "fp16", "fp8_e5m2", "int8"]

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from golden import training_bounds
-from golden.bounds import rounding_error
+from golden.float32_ops import add_f32, mul_f32
 from golden.formats import BF16, FLOAT32, FP16
 from golden.normalize import (
     batch_statistics,
@@ -22,8 +22,7 @@ from golden.normalize import (
     update_running,
 )
 from golden.numerics import decode, encode
-from golden.post import add_f32, mul_f32
-from golden.running_error import Estimate, worst_excess
+from golden.running_error import Estimate, rounding_error, worst_excess
 from golden.vector import VectorUnit, widen
 
 SHAPES = [(1, 1, 2, 1), (2, 3, 5, 3), (3, 1, 1, 4), (2, 7, 4, 5), (4, 5, 5, 2)]

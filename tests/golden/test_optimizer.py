@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from golden.float32_ops import add_f32, mul_f32
 from golden.formats import BF16, FLOAT32, FP16
 from golden.numerics import Flags, decode, encode
 from golden.optimizer import SGD, Adam, update
-from golden.post import add_f32, mul_f32
 from golden.running_error import Estimate, worst_excess
 
 STEPS = 4

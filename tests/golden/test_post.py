@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from golden import post as gp
+from golden.float32_ops import add_f32, max_f32, mul_f32, relu
 from golden.numerics import BF16, FLOAT32, FP8_E4M3, FP8_E5M2, FP16, INT8, Flags
 
 SPECIAL = np.array(
@@ -53,7 +54,7 @@ def assert_same(actual, expected, *inputs):
         )
 
 
-@pytest.mark.parametrize(("function", "ufunc"), [(gp.add_f32, np.add), (gp.mul_f32, np.multiply)])
+@pytest.mark.parametrize(("function", "ufunc"), [(add_f32, np.add), (mul_f32, np.multiply)])
 def test_arithmetic_against_numpy(function, ufunc, rng):
     """Equal to IEEE 754 float32 wherever neither operands nor result are subnormal."""
     a, b = operands(rng, 200_000)
@@ -72,7 +73,7 @@ def test_arithmetic_against_numpy(function, ufunc, rng):
     assert ((flags & int(Flags.INVALID) != 0) == expected_invalid).all()
 
 
-@pytest.mark.parametrize("function", [gp.add_f32, gp.mul_f32])
+@pytest.mark.parametrize("function", [add_f32, mul_f32])
 def test_arithmetic_against_fractions(function, rng):
     """Bits and flags of finite operands follow from the exact rational result."""
     a, b = operands(rng, 6000)
@@ -81,11 +82,11 @@ def test_arithmetic_against_fractions(function, rng):
     actual, flags = function(a, b)
     for x, y, bits, flag in zip(a, b, actual, flags, strict=True):
         p, q = (Fraction(float(flush(v).view(np.float32))) for v in (x, y))
-        exact = p + q if function is gp.add_f32 else p * q
+        exact = p + q if function is add_f32 else p * q
         expected = round_fraction(exact)
         if exact == 0:
             signs = (int(x) >> 31, int(y) >> 31)
-            sign = signs[0] & signs[1] if function is gp.add_f32 else signs[0] ^ signs[1]
+            sign = signs[0] & signs[1] if function is add_f32 else signs[0] ^ signs[1]
             expected = (sign << 31, 0)
         assert (int(bits), int(flag)) == expected, f"{int(x):#010x}, {int(y):#010x}"
 
@@ -160,16 +161,16 @@ def narrow_range(rng, fmt, count):
 def test_max(rng):
     a, b = operands(rng, 50_000)
     a, b = canonical(a), canonical(b)
-    actual = gp.max_f32(a, b)
+    actual = max_f32(a, b)
     x, y = flush(a).view(np.float32), flush(b).view(np.float32)
     expected = np.where(np.isnan(x) | np.isnan(y), np.uint32(FLOAT32.nan), np.where(y > x, b, a))
     assert_same(actual, expected, a, b)
-    assert gp.max_f32([0x80000000], [0])[0] == 0x80000000, "the first of equal zeros stays"
+    assert max_f32([0x80000000], [0])[0] == 0x80000000, "the first of equal zeros stays"
 
 
 def test_relu():
     bits = np.array([0x3F800000, 0xBF800000, 0x80000000, 0x7FC00000, 0xFF800000], dtype=np.uint32)
-    assert gp.relu(bits).tolist() == [0x3F800000, 0, 0, 0x7FC00000, 0]
+    assert relu(bits).tolist() == [0x3F800000, 0, 0, 0x7FC00000, 0]
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 7, 15, 16, 31, 40, 46, 47])

@@ -6,7 +6,8 @@ import pytest
 from amaranth.sim import Simulator
 
 from golden.adagp_schedule import Phase, ScheduleConfig, Stage
-from hw.batch_schedule import EPOCH_BATCH_WIDTH, STAGES, BatchSchedule
+from hw.batch_schedule import BatchSchedule
+from hw.isa_batch import EPOCH_BATCH_WIDTH, STAGES
 from verif.batch_loop import PHASES, BatchLoop
 
 

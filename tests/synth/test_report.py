@@ -10,12 +10,12 @@ from hw.config import make_config
 from synth import report, report_collect
 from synth.__main__ import main
 from synth.errors import ToolError
+from synth.fpga_print import fmax_summary
 from synth.report_analysis import (
     area_by_block,
     batch_control,
     block_growth,
     equal_baseline,
-    fmax_summary,
     luts_per_mac,
     marginal_per_pe,
     metric,
