@@ -1,8 +1,9 @@
 """Compiler: a ``torch.nn.Sequential`` into a command stream, a DRAM image and a memory map."""
 
+from compiler.codegen.program import CompiledProgram, ProgramError, StageInfo
+from compiler.tensors.tensor import Tensor
+
 from .errors import CompileError
-from .memory import Tensor
-from .program import CompiledProgram, ProgramError, StageInfo
 
 __all__ = ["CompileError", "CompiledProgram", "ProgramError", "StageInfo", "Tensor", "compile"]
 
@@ -18,7 +19,7 @@ def compile(model, config, input_shape, *, placement=None, parameters=None, pred
     input_shape : tuple
         (N, C, H, W), or (N, F) for a network that begins with a linear layer
     placement : str, list or None
-        which core computes what, see :func:`compiler.placement.place`
+        which core computes what, see :func:`compiler.inference.placement.place`
     parameters : list or None
         numbers of every stage instead of the model's own, and required for integer formats: an
         object or dictionary with ``weights_bits`` (Co, C, Kh, Kw) operand codes, ``bias_bits``
@@ -37,7 +38,7 @@ def compile(model, config, input_shape, *, placement=None, parameters=None, pred
         naming the layer, why it cannot be compiled and what can.
     """
     # PyTorch takes seconds to import; whoever only reads programs does without.
-    from .lower import compile_network
+    from compiler.inference.lower import compile_network
 
     return compile_network(
         model,

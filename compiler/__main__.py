@@ -6,11 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from hw.commands import COMMAND_BYTES
+from compiler.codegen.disassemble import disassemble
+from compiler.codegen.program import CompiledProgram, ProgramError, is_container
 from hw.config import PRESETS, VARIANTS, make_config
-
-from .disassemble import disassemble
-from .program import CompiledProgram, ProgramError, is_container
+from hw.isa.encoding import COMMAND_BYTES
 
 
 def main(arguments=None):
@@ -37,7 +36,7 @@ def main(arguments=None):
     )
     training = parser.add_argument_group("training step (--plan without FILE)")
     training.add_argument(
-        "--model", metavar="MODULE:NAME", default="compiler.example:ResidualCNN",
+        "--model", metavar="MODULE:NAME", default="compiler.frontend.example:ResidualCNN",
         help="class or function that makes a torch.nn.Module (default: %(default)s)",
     )  # fmt: skip
     training.add_argument(
@@ -95,8 +94,8 @@ def _show(path):
 
 
 def _training(options):
-    from .plan_report import draw_plan, print_plan, print_steps
-    from .training import compile_training
+    from compiler.tensors.dram_plan_report import draw_plan, print_plan, print_steps
+    from compiler.training.program import compile_training
 
     model = _model(options.model)
     shape = options.input

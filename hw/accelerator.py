@@ -4,17 +4,17 @@ from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .axi_mux import ReadMux, WriteMux, axi_id_width, connect_axi_half
-from .batch_control import BATCH_REGISTERS, BATCH_UPDATES, BatchControl, connect_batches
-from .bus import AXI4LiteSignature, AXI4Signature
-from .core import CORE_EVENTS, Core
-from .fetch import CommandFetch
-from .queue import Semaphores
-from .register_file import RegisterFile
-from .registers import ADDRESS_WIDTH, Unit
-from .sequencer import Sequencer
-from .shared import add_shared
-from .vector_command import COEFFICIENTS
+from hw.bus.axi_mux import ReadMux, WriteMux, axi_id_width, connect_axi_half
+from hw.bus.signatures import AXI4LiteSignature, AXI4Signature
+from hw.control.batch_control import BATCH_REGISTERS, BATCH_UPDATES, BatchControl, connect_batches
+from hw.control.command_queue import Semaphores
+from hw.control.core import CORE_EVENTS, Core
+from hw.control.fetch import CommandFetch
+from hw.control.sequencer import Sequencer
+from hw.isa.vector import COEFFICIENTS
+from hw.primitives.shared_module import add_shared
+from hw.registers.file import RegisterFile
+from hw.registers.map import ADDRESS_WIDTH, Unit
 
 __all__ = ["Accelerator"]
 

@@ -1,7 +1,7 @@
 """C header: register offsets, field masks, enumerations, command encoding, sizes."""
 
-from hw.commands import COMMAND_BYTES, COMMANDS, HEADER, Opcode
-from hw.registers import ErrorCode, FormatCode, Unit, VariantCode, register_map
+from hw.isa.encoding import COMMAND_BYTES, COMMANDS, HEADER, Opcode
+from hw.registers.map import ErrorCode, FormatCode, Unit, VariantCode, register_map
 
 __all__ = ["command_fields", "c_header"]
 

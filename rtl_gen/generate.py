@@ -1,6 +1,6 @@
 """All files of an accelerator, as text."""
 
-from hw.shared import emit_verilog
+from hw.primitives.shared_module import emit_verilog
 
 from .c_header import c_header
 from .manifest import manifest, port_table

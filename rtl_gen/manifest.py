@@ -5,9 +5,9 @@ import json
 
 from amaranth.hdl._ir import PortDirection
 
-from hw.commands import COMMAND_BYTES, Opcode
 from hw.formats import FloatFormat
-from hw.registers import VERSION, register_map
+from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.registers.map import VERSION, register_map
 
 from .c_header import command_fields
 

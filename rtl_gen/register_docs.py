@@ -10,8 +10,8 @@ from peakrdl_markdown import MarkdownExporter
 from systemrdl import RDLCompiler
 
 from hw.config import make_config
-from hw.register_model import Access
-from hw.registers import register_map
+from hw.registers.map import register_map
+from hw.registers.model import Access
 
 __all__ = ["page", "register_markdown", "register_rdl"]
 

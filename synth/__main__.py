@@ -3,16 +3,24 @@
 import argparse
 import sys
 
-from . import asic, column, fpga, report, sram, wheels
-from .errors import ToolError
-from .stopping import stoppable
+from synth.asic import report as asic
+from synth.common import wheels
+from synth.common.child_processes import stoppable
+from synth.common.errors import ToolError
+from synth.fpga import column
+from synth.fpga import report as fpga
+from synth.sram import report as sram
+from synth.study import document_command
 
 #: Name -> (module with ``add_arguments`` and ``run``, one line of help).
 REPORTS = {
     "asic": (asic, "area, timing and power in standard cells"),
     "column": (column, "area per multiply-accumulate and Fmax of one column of the array"),
     "fpga": (fpga, "a whole accelerator on an FPGA: area, fit, place and route"),
-    "report": (report, "all variants side by side, beside the paper: Markdown, JSON, plots"),
+    "report": (
+        document_command,
+        "all variants side by side, beside the paper: Markdown, JSON, plots",
+    ),
     "sram": (sram, "area, energy, leakage and access time of the memories (CACTI)"),
     "fetch": (wheels, "download what comes from wheels: CACTI, a standard-cell library"),
 }

@@ -10,9 +10,10 @@ from rich.markup import escape
 from hw.config import PRESETS, VARIANTS, ConfigError
 from hw.formats import FORMATS
 from rtl_gen.selection import select_config
-from verif import report
-from verif.results import SimulationFailed
-from verif.runner import BuildFailed
+from verif.sim.results import SimulationFailed
+from verif.sim.runner import BuildFailed
+
+from . import tables as report
 
 
 def _parser():
@@ -114,12 +115,12 @@ def main(arguments=None) -> int:
     console = Console(soft_wrap=False)
     try:
         if options.command == "cycles":
-            from verif import cycles_report
+            from verif.performance import cycles_report
 
             return cycles_report.main(options, _cycle_settings(options), console)
         settings = _settings(options)
         if options.command == "bench":
-            from verif import bench
+            from verif.performance import bench
 
             return bench.main(options, settings, console)
         return _run(options, settings, console)
@@ -152,9 +153,10 @@ def _settings(options):
 
 
 def _run(options, settings, console):
-    from verif.cases import CASES, AdaGPStep, Options, TrainingStep
-    from verif.train_adagp import print_adagp
-    from verif.train_digits import print_training
+    from verif.networks.train_adagp import print_adagp
+    from verif.networks.train_digits import print_training
+
+    from .regression import CASES, AdaGPStep, Options, TrainingStep
 
     if options.list:
         for name, case in CASES.items():

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from golden.adagp_config import PredictorConfig
-from golden.formats import FLOAT32
-from golden.numerics import column_dot, decode, encode
-from golden.optimizer import SGD
-from golden.prediction import PredictedTraining
+from algorithms.adagp.config import PredictorConfig
+from golden.arithmetic.dot_product import column_dot, decode, encode
+from golden.arithmetic.formats import FLOAT32
+from golden.layers.optimizer import SGD
+from golden.prediction.step import PredictedTraining
 
 #: Of the networks' optimizer.
 RATE, MOMENTUM, DECAY = 0.05, 0.9, 1e-3

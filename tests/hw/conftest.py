@@ -5,9 +5,9 @@ import json
 import pytest
 
 from hw.config import make_config
-from hw.shared import emit_verilog
-from verif import runner
-from verif.cocotb_support import CONFIG_VARIABLE
+from hw.primitives.shared_module import emit_verilog
+from verif.blocks.support import CONFIG_VARIABLE
+from verif.sim import runner
 
 
 def engine_cases(*cases):
@@ -37,7 +37,7 @@ def run_engine(engine, name, *, size, operand_format, seed, **environment):
     text = emit_verilog(engine(config, config.cores[0]), name=name)
     return runner.run(
         runner.build(text, toplevel=name),
-        f"verif.cocotb_{name}",
+        f"verif.blocks.cocotb_{name}",
         seed=seed,
         extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict()), **environment},
     )

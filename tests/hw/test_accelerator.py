@@ -5,12 +5,13 @@ import pytest
 import torch
 from torch import nn
 
-from golden.numerics import Flags
+from golden.arithmetic.dot_product import Flags
 from hw.config import make_config
-from verif import accelerator, runner
-from verif.cases import special_workload
-from verif.execute import execute, good_program
-from verif.workload import prepare
+from verif.networks.execute import execute, good_program
+from verif.networks.workload import prepare
+from verif.regression import special_workload
+from verif.sim import runner
+from verif.system import accelerator
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def good(config, request):
 def test_bench(config, good, testcase, seed):
     result = runner.run(
         accelerator.build(config).design,
-        "verif.cocotb_errors",
+        "verif.system.cocotb_errors",
         testcase=testcase,
         seed=seed,
         files=good,

@@ -12,9 +12,9 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bus import AXI4LiteSignature
+from hw.bus.signatures import AXI4LiteSignature
 from hw.config import make_config
-from hw.registers import ADDRESS_WIDTH
+from hw.registers.map import ADDRESS_WIDTH
 from rtl_gen import generate, output
 from rtl_gen.__main__ import main
 

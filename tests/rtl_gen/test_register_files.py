@@ -7,9 +7,9 @@ import pytest
 from systemrdl import RDLCompiler
 from systemrdl.node import RegNode
 
-from hw.commands import COMMANDS, HEADER, Opcode, encode
 from hw.config import VARIANTS, make_config
-from hw.registers import ErrorCode, register_map
+from hw.isa.encoding import COMMANDS, HEADER, Opcode, encode
+from hw.registers.map import ErrorCode, register_map
 from rtl_gen.c_header import c_header, command_fields
 from rtl_gen.register_docs import page, register_markdown, register_rdl
 

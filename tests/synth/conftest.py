@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from synth import liberty
+from synth.asic.liberty import read as liberty
 
-TINY = Path(__file__).with_name("tiny.lib")
+TINY = Path(__file__).with_name("asic") / "tiny.lib"
 
 #: Net of the clock in netlists written by hand.
 CLK = 2

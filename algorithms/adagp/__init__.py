@@ -1,0 +1,1 @@
+"""ADA-GP in float32: predictor, gate, schedule, sources of gradients."""

@@ -1,0 +1,1 @@
+"""What networks and experiments share."""

@@ -1,0 +1,1 @@
+"""Data sets that install without a download of their own."""

@@ -1,0 +1,1 @@
+"""Experiments: methods, runs, reports and plots."""

@@ -1,0 +1,1 @@
+"""Networks: the paper's and small ones for tests."""

@@ -1,0 +1,371 @@
+"""Steps of a batch that learns by gradient prediction: Phase GP, and backpropagation beside which
+the predictor learns."""
+
+from dataclasses import replace
+from math import prod
+
+from compiler.codegen.view import Coefficient
+from compiler.errors import CompileError
+from compiler.kernels.conv_forward import forward
+from compiler.kernels.conv_weight_gradient import weight_gradient
+from compiler.kernels.loss import loss_commands
+from compiler.kernels.pooling import max_pool
+from compiler.kernels.reorganize import Reorganizer, reorganize
+from compiler.kernels.sgd import update
+from compiler.training.steps import COEFFICIENTS, TrainingSteps
+
+from .predictor import error, learn, predict
+from .statistics import gradient_statistics, standardize
+from .tensors import GRADIENT_STATISTICS, PredictorTensors
+
+__all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
+
+#: Times that an update goes through the weights.
+_UPDATE_PASSES = 6
+#: The sums of a map are held on chip where they take no more than one part in so many.
+_HELD_SHARE = 16
+#: Kinds of layers whose weights are predicted.
+PREDICTABLE = ("convolution", "depthwise", "linear")
+
+
+def predicted_layers(layers, wanted=None):
+    """(names of the predicted layers in order, name of the head or None).
+
+    The head is a linear layer at the end: its gradient is exact and cheap. Grouped convolutions are
+    not predicted.
+
+    Raises
+    ------
+    CompileError
+        for a name in ``wanted`` that cannot be predicted, and if no layer is left.
+    """
+    last = layers[-1]
+    head = last.name if last.kind == "linear" else None
+    able = [
+        layer.name
+        for layer in layers
+        if layer.kind in PREDICTABLE
+        and layer.name != head
+        and (layer.kind != "convolution" or layer.options["groups"] == 1)
+    ]
+    if wanted is not None:
+        for name in wanted:
+            if name not in able:
+                raise CompileError(
+                    f"layer {name} cannot be predicted; layers that can are {', '.join(able)}"
+                )
+        able = [name for name in able if name in set(wanted)]
+    if not able:
+        raise CompileError("the network has no layer whose gradient could be predicted")
+    return able, head
+
+
+class PredictionSteps(TrainingSteps):
+    """The steps of a batch.
+
+    Parameters
+    ----------
+    layers, config, images, loss : see :class:`~compiler.training.steps.TrainingSteps`
+    core : the core that runs the predictor
+    shape : :class:`~compiler.adagp.tensors.PredictorShape`
+    predict : names of the layers to predict, None for all
+    backpropagate : whether this is a batch of backpropagation, or of Phase GP
+
+    Members
+    -------
+    predictor : :class:`~compiler.adagp.tensors.PredictorTensors`
+    head : name of the layer with an exact gradient in Phase GP, or None
+    """
+
+    def __init__(self, layers, config, *, images, loss, core, shape, predict, backpropagate):
+        self._predictor_core, self._shape = core, shape
+        self._backpropagate = backpropagate
+        self._late, self._beside = [], []
+        self._predictor_free = 0  # when the predictor's core has done what it has got so far
+        # Where the predictor has a memory, but not a core, of its own, updates and maps that are
+        # read again to be reorganized are work in the background.
+        self._in_background = config.has_predictor_memory and not config.has_predictor_core
+        # (When its cells are there, layer), and when the last map in the background is done.
+        self._reorganized, self._background_free = [], 0
+        self._predicted, self.head = predicted_layers(layers, predict)
+        super().__init__(layers, config, images=images, loss=loss)
+
+    def _build(self, layers):
+        weights = [(name, self.parameters[f"{name}.weight"]) for name in self._predicted]
+        self.predictor = PredictorTensors(self.config, self._predictor_core, self._shape, weights)
+        self.tensors |= self.predictor.tensors
+        # A depthwise convolution is work of the vector engine, and so are updates.
+        products = [
+            self._array_cycles(layer) if layer.kind in ("convolution", "linear") else 0
+            for layer in layers
+        ]
+        cycles = 0  # of the main array so far
+        for number, layer in enumerate(layers):
+            self._beside = self._ready(cycles, products[number])
+            self._forward(layer)
+            cycles += products[number]
+            self._use_cells(cycles)
+            if layer.name in self._predicted:
+                self._observe(layer, cycles, self._until_next(layers, products, number))
+        if self._backpropagate:
+            self._add_loss()
+            self._use_cells()
+            self._backward(layers)
+        else:
+            self._end_of_prediction()
+
+    def _end_of_prediction(self):
+        """The updates that are left: the last on the predictor's core, the others on the main core
+        beside the loss; and the head's."""
+        late = [own for _, own in self._late]
+        self._beside = late[:-1] if self.head is not None else []
+        for own in late[len(self._beside) :]:
+            self._predicted_update(own, predictor=True)
+        if self.head is not None:
+            self._add_loss()
+        self._use_cells()
+        if self.head is not None:
+            self._exact_head(self.layers[self.head])
+
+    def _add(self, layer, direction, function, *names, reads=(), writes=(), **options):
+        """As everywhere; a product and the loss have the updates beside them, and a product
+        reorganizes its map."""
+        if function is forward and self._is_held(layer):
+            cells = self.predictor.layers[layer].cells
+            writes = [*writes, cells.name]
+            options |= {"named": {"cells": cells.name}}
+        if function in (forward, loss_commands) and self._beside:
+            updates = [self._update(own) for own in self._beside]
+            self._beside = []
+
+            def beside(program, tensors):
+                for run, _, _ in updates:
+                    run(program, tensors)
+
+            reads = [*reads, *(tensor.name for _, part, _ in updates for tensor in part)]
+            writes = [*writes, *(tensor.name for _, _, part in updates for tensor in part)]
+            named = options.get("named", {}) | {"tensors": dict}
+            options |= {"beside": beside, "named": named}
+        super()._add(layer, direction, function, *names, reads=reads, writes=writes, **options)
+
+    @property
+    def kept(self):
+        return super().kept | self.predictor.kept
+
+    # Forward ---------------------------------------------------------------------------------
+
+    def _predictor_step(
+        self, layer, direction, function, *names, reads, writes, predictor=True, **options
+    ):
+        """A step on the core of the predictor; ``reads`` and ``writes`` are tensors."""
+        self._add(
+            layer.name, direction, function, *names,
+            reads=[tensor.name for tensor in reads], writes=[tensor.name for tensor in writes],
+            predictor=predictor, **options,
+        )  # fmt: skip
+
+    def _forward_max_pool(self, layer, sources):
+        if self._backpropagate:
+            super()._forward_max_pool(layer, sources)
+        else:
+            self._simple(layer, sources, max_pool, **layer.options)
+
+    def _until_next(self, layers, products, number):
+        """Cycles of the main array from the end of a layer to that of the next predicted one, or
+        none: behind the last one there is nothing to hide an update."""
+        cycles = 0
+        for layer, product in zip(layers[number + 1 :], products[number + 1 :], strict=True):
+            cycles += product
+            if layer.name in self._predicted:
+                return cycles
+        return 0
+
+    def _is_held(self, name):
+        """Whether a layer is a product that holds the sums of its map while it writes it."""
+        if name not in self._predicted or self.layers[name].kind == "depthwise":
+            return False
+        words = Reorganizer.held_words(self.core, self.tensors[self.maps[name]])
+        return words * _HELD_SHARE <= self.config.memory_depth[0]
+
+    def _observe(self, layer, cycles, window):
+        own, y = self.predictor.layers[layer.name], self.maps[layer.name]
+        if self._is_held(layer.name):
+            if self.config.has_predictor_core:
+                self._react(layer, cycles, window)
+            else:
+                # Its sums are folded beside the next product.
+                self._reorganized.append((cycles + 1, layer))
+            return
+        self._predictor_step(
+            layer, "reorganize", reorganize, y, own.cells.name,
+            reads=[self.tensors[y]], writes=[own.cells], background=self._in_background,
+        )  # fmt: skip
+        if self._in_background:
+            begin = max(cycles, self._background_free)
+            self._background_free = begin + self._pooling_cycles(own)
+            self._reorganized.append((self._background_free, layer))
+        else:
+            self._react(layer, cycles, window)
+
+    def _use_cells(self, cycles=None):
+        """What follows from the maps that are reorganized after ``cycles`` of products, or from all
+        of them: commands behind those that wait for cells would wait, too."""
+        while self._reorganized and (cycles is None or self._reorganized[0][0] <= cycles):
+            self._react(self._reorganized.pop(0)[1])
+
+    def _react(self, layer, cycles=0, window=0):
+        """What the predictor makes of a layer's cells; ``cycles``, ``window`` where it has a core
+        of its own."""
+        own, ones = self.predictor.layers[layer.name], self.predictor.constants
+        self._predictor_step(
+            layer, "standardize", standardize, own.placed, ones.name,
+            reads=[own.cells, own.input_statistics, ones],
+            writes=[own.inputs, own.input_statistics],
+            factor=self._shape.running if self._backpropagate else None,
+        )  # fmt: skip
+        if not self._backpropagate:
+            self._predict(own)
+            if not self.config.has_predictor_core:
+                self._predicted_update(own, predictor=True, background=self._in_background)
+                return
+            there = max(cycles, self._predictor_free) + self._prediction_cycles(own)
+            updated = there + self._update_cycles(self._predictor_core, own)
+            if updated <= cycles + window:
+                # In time for the next layer's prediction.
+                self._predictor_free = updated
+                self._predicted_update(own, predictor=True)
+            else:
+                self._predictor_free = there
+                self._late.append((there, own))
+
+    def _ready(self, cycles, product):
+        """Layers whose update fits beside the second half of a ``product`` that begins after
+        ``cycles`` of products, when the prediction is there. They are late no longer.
+
+        Where the predictor has a core of its own, these are updates for which it has no time before
+        the next layer's prediction. Commands of a core are executed in order, so one that came too
+        early would keep those behind it waiting.
+        """
+        found, room = [], product / 2
+        while self._late and self._late[0][0] <= cycles:
+            own = self._late[0][1]
+            room -= self._update_cycles(self.core, own)
+            if room < 0:
+                break
+            found.append(self._late.pop(0)[1])
+        return found
+
+    def _update_cycles(self, core, own):
+        """About how long ``core`` takes for an update."""
+        words = own.rows * -(-own.outputs // core.rows)
+        return _UPDATE_PASSES * words * core.groups_per_word
+
+    def _array_cycles(self, layer):
+        """Vectors that enter the main array for a product forward."""
+        core, weights = self.core, self.parameters[f"{layer.name}.weight"]
+        height, width, inputs, outputs = weights.shape
+        _, rows, columns = layer.shape
+        tiles = -(-inputs // core.rows) * -(-outputs // core.columns)
+        return self.images * rows * columns * height * width * tiles
+
+    def _prediction_cycles(self, own):
+        """About how long the predictor takes for a layer."""
+        pooling = 0 if self._is_held(own.name) else self._pooling_cycles(own)
+        core = self._predictor_core
+        vector = max(-(-(self._shape.features + 1) // core.rows),
+                     core.groups_per_vector * core.chunks_per_wide)  # fmt: skip
+        products = own.rows * -(-own.outputs // core.columns) * vector
+        return pooling + products
+
+    def _pooling_cycles(self, own):
+        """About how long it takes to reorganize a layer's map."""
+        core, y = self._predictor_core, self.tensors[self.maps[own.name]]
+        return prod(y.shape[:3]) * -(-own.outputs // core.rows) * core.groups_per_word
+
+    def _predict(self, own):
+        full, matrix = self.predictor.full.tensors, self.predictor.toeplitz
+        self._predictor_step(
+            self.layers[own.name], "predict", predict, own.placed, matrix.name, self._part(own),
+            reads=[own.inputs, matrix, full["operands"]], writes=[own.hidden, own.prediction],
+        )  # fmt: skip
+
+    def _part(self, own):
+        return lambda tensors: self.predictor.part(tensors, own.rows)
+
+    def _update(self, own):
+        """A layer's update by the prediction times scale and gate: a function of program and
+        tensors, and the tensors that it reads and writes."""
+        parameter = self.parameters[f"{own.name}.weight"]
+        changed = [t for role, t in parameter.tensors.items() if role != "gradient"]
+
+        def run(program, tensors):
+            kernel = replace(
+                tensors[own.prediction.name],
+                name=f"{own.prediction.name} as weights",
+                shape=parameter.shape,
+            )
+            placed = parameter.placed_as({**tensors, parameter.tensors["gradient"].name: kernel})
+            state = tensors[own.gradient_statistics.name]
+            factor = state, GRADIENT_STATISTICS.index("factor")
+            update(program, placed, factor=factor, **self._registers(COEFFICIENTS[:3]))
+
+        return run, [own.prediction, own.gradient_statistics, *changed], changed
+
+    def _predicted_update(self, own, **options):
+        """That update as a step; ``predictor=True`` on the predictor's core."""
+        run, reads, writes = self._update(own)
+        self._predictor_step(
+            self.layers[own.name], "predicted update", run, dict,
+            reads=reads, writes=writes, **options,
+        )  # fmt: skip
+
+    @staticmethod
+    def _registers(names):
+        return {name.removeprefix("predictor_"): Coefficient(index=COEFFICIENTS.index(name))
+                for name in names}  # fmt: skip
+
+    # Backward --------------------------------------------------------------------------------
+
+    def _exact_head(self, layer):
+        """Gradient and update of the last layer from the loss alone."""
+        product, gradients = self._product(layer), self._gradients(layer)
+        dy = self.gradients[layer.name] = f"{layer.name}.gradient"
+        self._add(layer.name, "weight gradient", weight_gradient, product, dy, *gradients,
+                  reads=[product.x, dy], writes=gradients)  # fmt: skip
+        super()._updates(layer)
+
+    def _updates(self, layer, parameters=None):
+        super()._updates(layer, parameters)
+        if layer.name in self._predicted:
+            self._learn(layer, self.predictor.layers[layer.name])
+
+    def _learn(self, layer, own):
+        predictor = self.predictor
+        gradient = self.parameters[f"{layer.name}.weight"].tensors["gradient"]
+        rows = (1, prod(gradient.shape[:3]), 1, gradient.shape[3])
+
+        def true_gradient(tensors):
+            placed = tensors[gradient.name]
+            return replace(placed, name=f"{placed.name} by rows", shape=rows)
+
+        self._predict(own)
+        self._predictor_step(
+            layer, "gradient statistics", gradient_statistics, own.placed, true_gradient,
+            predictor.constants.name,
+            reads=[own.prediction, gradient, own.gradient_statistics, predictor.constants],
+            writes=[own.gradient_statistics], factor=self._shape.running,
+        )  # fmt: skip
+        self._predictor_step(
+            layer, "error", error, own.placed, true_gradient,
+            reads=[own.prediction, gradient, own.gradient_statistics], writes=[own.error],
+        )  # fmt: skip
+        matrix, slope = predictor.toeplitz, predictor.toeplitz_gradient
+        state = [*predictor.full.tensors.values(), *predictor.taps.tensors.values(), matrix]
+        between = [own.hidden_sums, own.hidden_gradient, slope]
+        self._predictor_step(
+            layer, "predictor learns", learn, own.placed, matrix.name, slope.name,
+            self._part(own), predictor.taps.placed_as,
+            reads=[own.inputs, own.hidden, own.error, *between, *state],
+            writes=[*between, *state],
+            **self._registers(COEFFICIENTS[3:]),
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""From jobs to commands: scratchpad, dependencies, semaphores, encoded programs."""

@@ -1,0 +1,351 @@
+"""Commands of one core, with what they touch: the vocabulary in which layers are written."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from compiler.errors import CompileError
+from compiler.tensors.tensor import transfers
+from hw.config import BUFFER_ADDRESS_WIDTH
+from hw.formats import FLOAT32
+from hw.isa.encoding import POST_OUTPUT_LOOPS, Init, Opcode, Pool
+
+from .dependencies import Recorder, Region
+from .scratchpad import Block, NoRoom, Scratch
+from .vector_commands import VectorCommands
+from .view import View
+
+__all__ = ["CoreProgram", "Job", "Need", "dma_fields"]
+
+
+@dataclass(frozen=True)
+class Need:
+    """Contents of a block: a ``key``, their size, and what loads them; None for results, which
+    the jobs themselves write, and drop when they have been stored. With a ``place`` they are there
+    already, and stay."""
+
+    key: object
+    words: int
+    load: Callable[[Block], None] | None = None
+    place: Block | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work on blocks: ``run(*blocks)`` is called when commands have loaded all ``needs``. With
+    ``watched`` its results are read on chip while the next job runs."""
+
+    needs: tuple[Need, ...]
+    run: Callable
+    watched: bool = False
+
+
+class CoreProgram:
+    """Writes commands for one core.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    core : CoreConfig
+    recorder : Recorder
+        that of the whole program
+    memory : the one to work in, 0 or 1; by default the core's first
+
+    Members
+    -------
+    scratch : Scratch, its memory
+    vector : VectorCommands
+    """
+
+    def __init__(self, config, core, recorder: Recorder, *, memory=None):
+        self.config, self.core, self.recorder = config, core, recorder
+        self.scratch = Scratch(config, core.memories[0] if memory is None else memory)
+        self.granule = config.granule_bytes
+        self.vector = VectorCommands(core, self._vector)
+        self._bank = 0
+        self._resident = {}  # name of a tensor -> its block
+        self._missing = {}  # those of them that are not loaded yet, by name
+
+    def words(self, tensor, channels=None):
+        """Buffer words of ``channels`` (begin, end) of a pixel, by default of all of them."""
+        begin, end = channels or (0, tensor.pitch)
+        size = (min(end, tensor.pitch) - begin) * tensor.dtype.itemsize
+        return -(-size // self.core.word_bytes)
+
+    # Transfers -------------------------------------------------------------------------------
+
+    def keep(self, tensor, *, load=True):
+        """Keep all of ``tensor`` here; what is stored in it changes it here as well. Comes before
+        anything else. It is loaded when it is needed first; without ``load`` it is there already,
+        as a program before has kept it, too."""
+        words = prod(tensor.shape[:3]) * self.words(tensor)
+        self._resident[tensor.name] = self.scratch.reserve(words)
+        if load:
+            self._missing[tensor.name] = tensor
+
+    def fetch(self, name):
+        """LOADs of all of the tensor ``name``, if it is kept and not there."""
+        tensor = self._missing.pop(name, None)
+        if tensor is not None:
+            box = *((0, size) for size in tensor.shape[:3]), (0, tensor.pitch)
+            self.load(tensor, box, self._resident[name])
+
+    def need(self, tensor, images, rows, columns, channels=None):
+        """A box of a tensor, pixel after pixel; (begin, end) of each axis."""
+        channels = channels or (0, tensor.pitch)
+        box = (images, rows, columns, channels)
+        pixels = 1
+        for begin, end in box[:3]:
+            pixels *= end - begin
+        words = pixels * self.words(tensor, channels)
+        place = self._place(tensor, box, pixels, words)
+        load = None if place else lambda block: self.load(tensor, box, block)
+        return Need((tensor.name, *box), words, load, place)
+
+    def _place(self, tensor, box, pixels, words):
+        """Where a box lies if the tensor is kept here and the box is a run of whole pixels."""
+        block = self._resident.get(tensor.name)
+        if block is None or box[3] != (0, tensor.pitch):
+            return None
+        self.fetch(tensor.name)
+        _, height, width, _ = tensor.shape
+        first, last = (
+            (n * height + h) * width + w for n, h, w in ([a for a, _ in box[:3]],
+                                                          [b - 1 for _, b in box[:3]])
+        )  # fmt: skip
+        if last - first + 1 != pixels:
+            return None
+        address = block.address + first * self.words(tensor)
+        return Block(block.memory, address, words, fixed=True)
+
+    def result(self, tensor, *box, wide=False):
+        """Room for the same box, which a job writes; ``wide`` as in :meth:`view`."""
+        need = self.need(tensor, *box)
+        wide = wide and tensor.kind != "float32"
+        chunks = self.core.chunks_per_wide if wide else 1
+        return Need(object(), chunks * need.words, place=None if wide else need.place)
+
+    def load(self, tensor, box, block, first=0):
+        """LOADs of a box of ``tensor`` into words from ``first`` on."""
+        for move in transfers(tensor, *box, self.core.word_bytes):
+            self.recorder.emit(
+                Opcode.LOAD,
+                dma_fields(block.address + first + move.word, move),
+                reads=[_dram(move)],
+                writes=[block.region(first + move.word, move.words)],
+                core=self.core.index,
+            )
+
+    def store(self, tensor, box, block, first=0):
+        """STOREs of words from ``first`` on into a box of ``tensor``.
+
+        Copies of it in other blocks are old then.
+        """
+        self.scratch.drop_keys(lambda key: _is_part(key, tensor, box), apart_from=block)
+        for move in transfers(tensor, *box, self.core.word_bytes):
+            self.recorder.emit(
+                Opcode.STORE,
+                dma_fields(block.address + first + move.word, move),
+                reads=[block.region(first + move.word, move.words)],
+                writes=[_dram(move)],
+                core=self.core.index,
+            )
+
+    def run(self, jobs):
+        """Do jobs one by one; what one needs is loaded before the one in front is done, if there
+        is room. A key that is in the memory already is not loaded again.
+        """
+        ready, queue = None, list(jobs)
+        for number, job in enumerate(queue):
+            blocks = ready or self._acquire_packed(job)
+            ready = None
+            if number + 1 < len(queue):
+                with contextlib.suppress(NoRoom):
+                    watched = _results(job, blocks) if job.watched else []
+                    ready = self._acquire(queue[number + 1], watched=watched)
+            job.run(*blocks)
+            for block in blocks:
+                self.scratch.release(block)
+
+    def _acquire_packed(self, job):
+        """The same without regard to banks, from the first word on, if it does not fit else; what
+        can be loaded does not stay where it is."""
+        try:
+            return self._acquire(job)
+        except NoRoom:
+            keys = {need.key for need in job.needs if need.load is not None}
+            self.scratch.drop_keys(keys.__contains__)
+            self.scratch.rewind()
+            return self._acquire(job, packed=True)
+
+    def _acquire(self, job, *, packed=False, watched=()):
+        """Blocks of a job's needs; all loads come when all have room. What it reads should not be
+        in a bank with ``watched`` either."""
+        blocks, missing = [], []
+        try:
+            for need in job.needs:
+                block = need.place or self.scratch.find(need.key)
+                if block is None:
+                    block = self.scratch.take(
+                        need.words,
+                        apart=() if packed else _apart(job, blocks, watched),
+                        key=need.key,
+                    )
+                    missing.append((need, block))
+                blocks.append(block)
+        except NoRoom:
+            self.scratch.drop(block for _, block in missing)
+            for block in blocks:
+                self.scratch.release(block)
+            raise
+        for need, block in missing:
+            if need.load is not None:
+                need.load(block)
+        return blocks
+
+    # Maps ------------------------------------------------------------------------------------
+
+    def view(self, block, tensor, images, rows, columns, channels=None, *, wide=False):
+        """A box of a tensor as it lies in a block, pixel after pixel; ``wide`` as float32 whatever
+        the tensor is.
+
+        Raises
+        ------
+        CompileError
+            if a float32 pixel is not ``chunks_per_wide`` times as many words as one of operands.
+        """
+        begin, end = channels or (0, tensor.pitch)
+        chunks = self.core.chunks_per_wide if tensor.kind == "float32" else 1
+        words, rest = divmod(self.words(tensor, channels), chunks)
+        if rest:
+            raise CompileError(
+                f"{tensor.name}: {min(end, tensor.pitch) - begin} float32 numbers are no multiple "
+                f"of {chunks} words; the pitch must be one of "
+                "compiler.tensors.parameters.channel_pitch"
+            )
+        chunks = self.core.chunks_per_wide if wide else chunks
+        # A part of the channels may be one of the pitch alone.
+        size = max(0, min(end, tensor.shape[3]) - begin)
+        shape = (*(b - a for a, b in (images, rows, columns)), size)
+        return View.dense(block, shape, words, chunks=chunks)
+
+    def _vector(self, fields, reads, writes):
+        noted = Region(("noted", self.core.index), 0, 1)  # by a watching command for guarded ones
+        if fields["guarded"]:
+            reads = [*reads, noted]
+        if fields["watch"]:
+            writes = [*writes, noted]
+        self.recorder.emit(Opcode.VECTOR, fields, reads=reads, writes=writes, core=self.core.index)
+
+    # Products --------------------------------------------------------------------------------
+
+    def next_bank(self):
+        """The accumulator bank that has been free for longer."""
+        self._bank ^= 1
+        return self._bank
+
+    def sums(self, bank):
+        """All of an accumulator bank."""
+        return Region(("sums", self.core.index, bank), 0, self.core.accumulator_depth)
+
+    def weights(self, fields, *blocks):
+        """WEIGHTS, reading ``blocks``."""
+        values = {
+            "kw_count": 1, "kh_count": 1, "cb_count": 1,
+            "kw_stride": 0, "kh_stride": 0, "cb_stride": 0,
+            "block_count": 1, "skip": 0, "bias": 0, "bias_address": 0,
+        }  # fmt: skip
+        self.recorder.emit(
+            Opcode.WEIGHTS,
+            values | fields,
+            reads=[block.region() for block in blocks],
+            core=self.core.index,
+        )
+
+    def matmul(self, fields, block):
+        """MATMUL into ``accumulator_bank``, reading vectors from ``block``."""
+        values = {"init": Init.ZERO, "transpose": 0, "ones": 0, "accumulator_address": 0}
+        values |= fields
+        # May lie before the block; sums of address and strides wrap at the field's width.
+        values["x_address"] %= 1 << BUFFER_ADDRESS_WIDTH
+        self.recorder.emit(
+            Opcode.MATMUL,
+            values,
+            reads=[block.region()],
+            writes=[self.sums(values["accumulator_bank"])],
+            core=self.core.index,
+        )
+
+    def post(self, fields, block):
+        """POST from ``accumulator_bank`` into ``block``; one output unless loops are given."""
+        values = {
+            "pool": Pool.MAX, "relu": 0, "wide": 0, "accumulator_address": 0,
+            "pw_count": 1, "ph_count": 1, "pw_stride": 0, "ph_stride": 0, "scale": FLOAT32.one,
+            **{f"{name}_count": 1 for name in POST_OUTPUT_LOOPS},
+            **{f"{name}_stride": 0 for name in POST_OUTPUT_LOOPS},
+            **{f"out_{name}_stride": 0 for name in POST_OUTPUT_LOOPS},
+        }  # fmt: skip
+        values |= fields
+        self.recorder.emit(
+            Opcode.POST,
+            values,
+            reads=[self.sums(values["accumulator_bank"])],
+            writes=[block.region()],
+            core=self.core.index,
+        )
+
+    def whole_words(self, channels):
+        """(begin, end) of the channels whose words hold ``channels``."""
+        (begin, end), rows = channels, self.core.rows
+        return begin // rows * rows, -(-end // rows) * rows
+
+    def column_place(self, channels, end, *, wide):
+        """Fields of POST for a column tile with ``channels`` (begin, end) of a pixel, to be stored
+        up to channel ``end``, zeros behind its own: its first word, and the rest."""
+        core = self.core
+        chunks = core.chunks_per_wide if wide else 1
+        first = channels[0] // core.post_lanes
+        word, group = divmod(first * chunks, core.groups_per_word)
+        return word, {
+            "wide": int(wide),
+            "group_count": -(-end // core.post_lanes) - first,
+            "channels": channels[1] - channels[0],
+            "out_group": group,
+        }
+
+
+def _is_part(key, tensor, box):
+    """Whether ``key`` is that of a box of ``tensor`` that has something in common with ``box``."""
+    if not isinstance(key, tuple) or key[0] != tensor.name:
+        return False
+    return all(a < d and c < b for (a, b), (c, d) in zip(key[1:], box, strict=True))
+
+
+def _dram(move):
+    begin = move.dram_address
+    return Region("dram", begin, begin + (move.run_count - 1) * move.run_stride + move.run_bytes)
+
+
+def _apart(job, blocks, watched):
+    """Blocks that another one should not share a bank with: above all what is read, whose streams
+    last as long as the job; then the results."""
+    results = _results(job, blocks)
+    return [*(block for block in blocks if block not in results), *watched], results
+
+
+def _results(job, blocks):
+    pairs = zip(job.needs, blocks, strict=False)
+    return [block for need, block in pairs if need.load is None and need.place is None]
+
+
+def dma_fields(address, move):
+    """LOAD or STORE between the buffer from ``address`` on and DRAM as ``move`` says."""
+    return {
+        "buffer_address": address,
+        "dram_address": move.dram_address,
+        "run_bytes": move.run_bytes,
+        "run_count": move.run_count,
+        "run_stride": move.run_stride,
+        "row_bytes": move.row_bytes,
+    }

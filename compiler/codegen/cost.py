@@ -1,0 +1,231 @@
+"""How long a command stream takes: a timing estimate of the queues of every core.
+
+Good for choosing between plans. It knows queues, semaphores, the dispatcher, burst and word
+rates, and nothing of conflicts between blocks. The hardware's own counters are the truth.
+"""
+
+from dataclasses import dataclass, field
+
+from hw.isa.encoding import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, WEIGHTS_LOOPS, Opcode
+from hw.isa.vector import VECTOR_LOOPS, Operation, Source
+
+__all__ = [
+    "Command", "Timeline", "bits", "duration", "estimate", "matmul_shape", "matmul_vectors",
+    "post_cycles",
+]  # fmt: skip
+
+#: Cycles from a request to its first beat, and for a command to take effect.
+MEMORY_LATENCY_CYCLES = 40
+MATMUL_LATENCY_CYCLES = 24
+POST_LATENCY_CYCLES = 16
+#: Least cycles between two K tiles: for a tile's weights beyond one per column, and for the sums.
+WEIGHT_CYCLES = 5
+#: Cycles from the first word of a WEIGHTS to its first column, beyond one per word.
+WEIGHTS_LATENCY_CYCLES = 8
+SUM_CYCLES = 20
+#: Cycles that VECTOR needs beyond one per group, a reduction for every word beyond those, a
+#: division for every channel; and LOSS for every number.
+VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, LOSS_CYCLES = 36, 41, 31, 300
+#: Float32 streams wait for each other and for LOAD: VECTOR_BUSY over the cycles without a stall.
+WIDE_PERCENT = 150
+#: Cycles a queue needs between two commands.
+COMMAND_CYCLES = 4
+START_CYCLES = 100
+
+
+@dataclass
+class Command:
+    """A command before it is encoded; ``wait`` and ``signal`` are masks, ``fields`` the rest."""
+
+    opcode: Opcode
+    core: int = 0
+    wait: int = 0
+    signal: int = 0
+    fields: dict = field(default_factory=dict)
+
+
+def _product(fields, names):
+    result = 1
+    for name in names:
+        result *= fields[f"{name}_count"]
+    return result
+
+
+def matmul_shape(fields):
+    """(K tiles, output vectors) of a MATMUL."""
+    return _product(fields, MATMUL_LOOPS[3:]), _product(fields, MATMUL_LOOPS[:3])
+
+
+def matmul_vectors(fields, core):
+    """Vectors that a MATMUL sends into the array."""
+    tiles, vectors = matmul_shape(fields)
+    if fields["transpose"]:
+        return -(-vectors // core.rows) * (tiles * core.rows + fields["ones"])
+    return tiles * vectors
+
+
+def post_cycles(fields, core):
+    """Cycles that a POST of maxima needs at least: for its reads, or for its groups of words."""
+    outputs, window = _product(fields, POST_LOOPS[3:]), _product(fields, POST_LOOPS[:2])
+    groups = fields["group_count"]
+    written = groups * (core.chunks_per_wide if fields["wide"] else 1)
+    steps = max(-(-groups // core.post_groups) * window, -(-written // core.post_groups))
+    return outputs * steps
+
+
+def _tile_cycles(fields, core):
+    """Cycles in which a WEIGHTS brings a K tile."""
+    words = core.columns
+    if fields["transpose"]:
+        words = core.rows * fields["block_count"]
+        words += max(0, core.columns + fields["skip"] - words)
+    return max(words, core.columns + WEIGHT_CYCLES)
+
+
+def duration(command, config):
+    """(cycles the queue is busy, further cycles until the signal) where nothing makes it wait."""
+    core, fields = config.cores[command.core], command.fields
+    if command.opcode is Opcode.WEIGHTS:
+        return _product(fields, WEIGHTS_LOOPS) * _tile_cycles(fields, core), 0
+    if command.opcode is Opcode.MATMUL:
+        tiles, vectors = matmul_shape(fields)
+        if fields["transpose"]:
+            tiles, vectors = -(-vectors // core.rows), tiles * core.rows
+        cycles = max(vectors, core.columns + WEIGHT_CYCLES, SUM_CYCLES)
+        return tiles * cycles + COMMAND_CYCLES, MATMUL_LATENCY_CYCLES
+    return _duration(command, config, core)
+
+
+def _vector_cycles(fields, core):
+    """Cycles of a VECTOR."""
+    words, groups = _product(fields, VECTOR_LOOPS), core.groups_per_word
+    if fields["operation"] != Operation.CHAIN:
+        return words * core.rows * DIVISION_CYCLES + VECTOR_CYCLES
+    wide = [fields[f"{stream}_source"] == Source.WIDE for stream in "xyz"]
+    if groups % core.chunks_per_wide and (fields["wide"] or any(wide)):
+        groups *= core.chunks_per_wide
+    cycles = words * groups + VECTOR_CYCLES
+    if fields["wide"] or any(wide):
+        cycles = cycles * WIDE_PERCENT // 100
+    if fields["reduce"]:
+        cycles += fields["cb_count"] * (REDUCTION_CYCLES + 7 * core.groups_per_word)
+    return cycles
+
+
+def _duration(command, config, core):
+    """(cycles the queue is busy, further cycles until the signal)."""
+    fields = command.fields
+    if command.opcode is Opcode.VECTOR:
+        return _vector_cycles(fields, core) + COMMAND_CYCLES, 0
+    if command.opcode is Opcode.LOSS:
+        return fields["row_count"] * fields["row_length"] * LOSS_CYCLES, 0
+    if command.opcode is Opcode.POST:
+        return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
+    if command.opcode in (Opcode.HALT, Opcode.BATCH):
+        return 0, 0
+    run, count = fields["run_bytes"], fields["run_count"]
+    rows = run // fields["row_bytes"] * count
+    words = rows * -(-fields["row_bytes"] // core.word_bytes)
+    beats = -(-run // config.beat_bytes) * count
+    if fields["dram_address"] % config.beat_bytes or fields["run_stride"] % config.beat_bytes:
+        beats += count
+    return max(words, beats) + COMMAND_CYCLES, MEMORY_LATENCY_CYCLES
+
+
+class Timeline:
+    """Queues and semaphores as commands are pushed in stream order.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    shared : one dispatcher serves all cores, as in the hardware; otherwise each core has its own
+    """
+
+    def __init__(self, config, *, shared=True):
+        self.config = config
+        self._cores = config.cores
+        self.shared = shared
+        self.end = START_CYCLES
+        self._dispatch, self._free, self._starts = {}, {}, {}
+        self._tokens, self._taken = {}, {}
+        #: For each core the last WEIGHTS: its start, cycles per tile, and its tokens.
+        self._weights = {}
+        self._dispatch_cycles = 2 + COMMAND_BYTES // config.beat_bytes
+
+    def ready(self, command):
+        """Whether every token the command takes has been given by a command pushed before."""
+        return all(
+            len(self._tokens.get(semaphore, ())) > self._taken.get(semaphore, 0)
+            for semaphore in bits(command.wait)
+        )
+
+    def dispatch(self, command):
+        """Cycle in which the command would enter its queue."""
+        core = 0 if self.shared else command.core
+        cycle = self._dispatch.get(core, START_CYCLES) + self._dispatch_cycles
+        starts = self._starts.get((command.core, command.opcode), ())
+        depth = self.config.command_queue_depth
+        return max(cycle, starts[-depth - 1]) if len(starts) > depth else cycle
+
+    def push(self, command):
+        """Execute ``command``; returns the cycle in which it starts."""
+        key = (command.core, command.opcode)
+        entered = self.dispatch(command)
+        self._dispatch[0 if self.shared else command.core] = entered
+        start = max(entered, self._free.get(key, 0))
+        for semaphore in bits(command.wait):
+            index = self._taken.get(semaphore, 0)
+            self._taken[semaphore] = index + 1
+            start = max(start, self._tokens[semaphore][index])
+        core = self._cores[command.core]
+        if command.opcode is Opcode.WEIGHTS:
+            pace = _tile_cycles(command.fields, core)
+            busy, latency = _product(command.fields, WEIGHTS_LOOPS) * pace, 0
+        elif command.opcode is Opcode.MATMUL:
+            busy, latency = self._multiply(command, start, core), MATMUL_LATENCY_CYCLES
+        else:
+            busy, latency = _duration(command, self.config, core)
+        self._free[key] = start + busy
+        end = start + busy + latency
+        self.end = max(self.end, end)
+        given = []
+        for semaphore in bits(command.signal):
+            tokens = self._tokens.setdefault(semaphore, [])
+            given.append((tokens, len(tokens)))
+            tokens.append(end)
+        if command.opcode is Opcode.WEIGHTS:
+            self._weights[command.core] = (start, pace, given)
+        self._starts.setdefault(key, []).append(start)
+        return start
+
+    def _multiply(self, command, start, core):
+        """Cycles that a MATMUL is busy with the tiles of the WEIGHTS before it, which it slows
+        down."""
+        tiles, vectors = matmul_shape(command.fields)
+        first, pace, tokens = self._weights[command.core]
+        # A K tile cannot be shorter than the next one's way into the array, nor than the way of
+        # a sum back to the adder.
+        cycles = max(vectors, pace, SUM_CYCLES)
+        begin = max(start, first + pace + WEIGHTS_LATENCY_CYCLES)
+        key = (command.core, Opcode.WEIGHTS)
+        self._free[key] = max(self._free[key], begin + (tiles - 1) * cycles)
+        for given, index in tokens:
+            given[index] = max(given[index], self._free[key])
+        return begin - start + tiles * cycles + COMMAND_CYCLES
+
+
+def estimate(commands, config):
+    """Cycles from start to interrupt of ``commands``, in an order in which each one's tokens are
+    given by earlier ones."""
+    timeline = Timeline(config)
+    for command in commands:
+        timeline.push(command)
+    return timeline.end
+
+
+def bits(mask):
+    """Numbers of the bits set in ``mask``."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,194 @@
+"""The on-chip memory while commands are written: blocks, and what may stay in them."""
+
+from dataclasses import dataclass
+
+from compiler.errors import CompileError
+from compiler.tensors.tensor import PREDICTOR_MEMORY
+
+from .dependencies import Region
+
+__all__ = ["Block", "NoRoom", "Scratch"]
+
+
+class NoRoom(CompileError):
+    """What is in use leaves no room for a block."""
+
+
+@dataclass(eq=False)
+class Block:
+    """Words [address, address + words) of a memory; ``key`` names contents that may be used again.
+
+    ``users`` counts those who need it; a block without users goes when room is wanted. A ``fixed``
+    one is held or part of one that stays, and ``release`` does not take it back.
+    """
+
+    memory: int
+    address: int
+    words: int
+    key: object = None
+    users: int = 1
+    used: int = 0
+    fixed: bool = False
+
+    def part(self, first, words):
+        """Some of its words as a block, for commands that touch no others."""
+        return Block(self.memory, self.address + first, words)
+
+    def region(self, first=0, words=None):
+        """The whole of it, or ``words`` from word ``first`` on."""
+        begin = self.address + first
+        return Region(
+            ("buffer", self.memory), begin, begin + (self.words - first if words is None else words)
+        )
+
+
+class Scratch:
+    """Allocates blocks of one memory.
+
+    Room is given out in turns through the whole memory, so that what was freed last is written
+    last, and as little as possible waits for those who still read it. Contents stay until their
+    room is needed, the longest unused first.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    memory : 0 global buffer, 1 predictor memory
+    """
+
+    def __init__(self, config, memory=0):
+        depths = config.memory_banks[memory]
+        self.memory = memory
+        self.bank_depth = depths[0]
+        self.base = PREDICTOR_MEMORY if memory else 0
+        self.words = sum(depths)
+        self._reserved = 0
+        self._blocks = []  # by address
+        self._known = {}
+        self._cursor = 0
+        self._time = 0
+
+    def take(self, words, *, apart=(), key=None):
+        """A new block with one user, in other banks than ``apart`` (groups of blocks, the most
+        important first) if there is room.
+
+        Raises :class:`NoRoom` if there is none.
+        """
+        place = self._find(words, apart)
+        while place is None:
+            idle = [block for block in self._blocks if not block.users]
+            if not idle:
+                used = sum(block.words for block in self._blocks)
+                raise NoRoom(
+                    f"{words} more words do not fit into a memory of {self.words}, of which {used} "
+                    "are in use"
+                )
+            self._remove(min(idle, key=lambda block: block.used))
+            place = self._find(words, apart)
+        block = Block(self.memory, self.base + place, words, key)
+        self._cursor = (place + words) % self.words
+        index = sum(other.address < block.address for other in self._blocks)
+        self._blocks.insert(index, block)
+        if key is not None:
+            self._known[key] = block
+        return block
+
+    def reserve(self, words):
+        """The first words as a block that stays; before any other is taken. There is that much
+        less room then."""
+        assert not self._blocks and words < self.words
+        block = Block(self.memory, self.base, words, fixed=True)
+        self.base += words
+        self.words -= words
+        self._reserved += words
+        return block
+
+    def hold(self, words):
+        """The first words as a block that stays until ``let_go``. Nobody may be using any of them;
+        contents that lie there go."""
+        for block in [block for block in self._blocks if block.address < self.base + words]:
+            assert not block.users
+            self._remove(block)
+        block = Block(self.memory, self.base, words, fixed=True)
+        self._blocks.insert(0, block)
+        return block
+
+    def let_go(self, block):
+        """The end of ``hold``."""
+        self._remove(block)
+
+    def find(self, key):
+        """The block with these contents, with one more user, or None."""
+        block = self._known.get(key)
+        if block is not None:
+            block.users += 1
+        return block
+
+    def release(self, block):
+        """One user less; without a key and users the block is gone."""
+        if block.fixed:
+            return
+        block.users -= 1
+        self._time += 1
+        block.used = self._time
+        if not block.users and block.key is None:
+            self._remove(block)
+
+    def drop(self, blocks):
+        """Contents of these blocks are old, or of no further use."""
+        for block in list(blocks):
+            if block.key is not None:
+                del self._known[block.key]
+                block.key = None
+                if not block.users:
+                    self._remove(block)
+
+    def drop_keys(self, wanted, *, apart_from=None):
+        """The same for all contents whose key is ``wanted``, a function; but not for one block."""
+        blocks = [block for key, block in self._known.items() if wanted(key)]
+        self.drop(block for block in blocks if block is not apart_from)
+
+    def rewind(self):
+        """The next turn begins at the first word."""
+        self._cursor = 0
+
+    def _remove(self, block):
+        self._blocks.remove(block)
+        if block.key is not None:
+            del self._known[block.key]
+
+    def _find(self, words, apart):
+        """First word of a free place: the next one in turn of those that share the fewest banks."""
+        gaps, end = [], 0
+        for block in self._blocks:
+            begin = block.address - self.base
+            if begin - end >= words:
+                gaps.append((end, begin))
+            end = begin + block.words
+        if self.words - end >= words:
+            gaps.append((end, self.words))
+        busy = [
+            {
+                bank
+                for block in blocks
+                for bank in self._banks(block.address - self.base, block.words)
+            }
+            for blocks in apart
+        ]
+        places = []
+        for begin, end in gaps:
+            banks = range(-self._reserved, self.words, self.bank_depth)
+            starts = {begin, self._cursor, *banks}
+            places += [start for start in starts if begin <= start <= end - words]
+        if not places:
+            return None
+
+        def cost(start):
+            banks = self._banks(start, words)
+            shared = [sum(bank in group for bank in banks) for group in busy]
+            return *shared, (start - self._cursor) % self.words
+
+        return min(places, key=cost)
+
+    def _banks(self, begin, words):
+        begin += self._reserved
+        return range(begin // self.bank_depth, (begin + max(words, 1) - 1) // self.bank_depth + 1)

@@ -1,0 +1,148 @@
+"""VECTOR commands between maps in a core's buffer."""
+
+from compiler.tensors.encoding import codes_of
+from hw.formats import FLOAT32
+from hw.isa.vector import (
+    VECTOR,
+    VECTOR_LOOPS,
+    VECTOR_STREAMS,
+    Carry,
+    Condition,
+    Factor,
+    Operation,
+    Source,
+    Term,
+)
+
+from .view import Coefficient, View
+
+__all__ = ["VectorCommands"]
+
+_LOOPS = VECTOR_LOOPS[:-1]
+
+
+class VectorCommands:
+    """Writes VECTOR commands.
+
+    Parameters
+    ----------
+    core : CoreConfig
+    emit : function of (fields, reads, writes): all fields by name, and :class:`~.recorder.Region` s
+    """
+
+    def __init__(self, core, emit):
+        self.core, self._emit = core, emit
+
+    def emit(self, o, x, y=None, z=None, *, immediate=None, over=None, **fields):
+        """One command. Operands are views, numbers or coefficient registers; along an axis where a
+        view has one image, row or column, it goes with all of them.
+
+        There is one immediate, which ``immediate`` and all numbers have to share. Loops are those
+        of the view ``over``: ``o``, or ``x`` for a reduction, unless it is given. Words of ``o``
+        that no operand has are cleared by a command of their own. Returns ``o``.
+
+        Parameters
+        ----------
+        o : view of the results
+        fields : those of :data:`hw.isa.vector.VECTOR` that are not 0
+
+        Raises
+        ------
+        ValueError
+            for shapes that do not fit each other, or several numbers.
+        """
+        loops = over or (x if fields.get("reduce") else o)
+        streams = dict(zip(VECTOR_STREAMS, (x, y, z, o), strict=True))
+        views = {name: part for name, part in streams.items() if isinstance(part, View)}
+        words = min(view.words for view in views.values())
+        channels = o.shape[3]
+        if words * self.core.rows < channels:
+            raise ValueError(f"{words} words do not hold {channels} channels")
+        values = {item.name: 0 for item in VECTOR}
+        values |= {f"{n}_count": c for n, c in zip(_LOOPS, loops.shape[2::-1], strict=True)}
+        values |= {"cb_count": words, "channels": channels, "wide": int(o.chunks > 1)}
+        for name, view in views.items():
+            values |= _walk(name, view, loops)
+        values |= _numbers({n: p for n, p in streams.items() if n not in views}, immediate)
+        values |= {name: int(value) for name, value in fields.items()}
+        reads = [view.region for name, view in views.items() if name != "o"]
+        self._emit(values, reads, [o.region])
+        if o.words > words:
+            self.fill(o.tail(words), 0.0)
+        return o
+
+    def copy(self, o, x):
+        """``x``, rounded if ``o`` holds operands."""
+        return self.emit(o, x)
+
+    def fill(self, o, value):
+        """A number or a vector everywhere."""
+        return self.emit(o, value)
+
+    def scale(self, o, x, factor, **options):
+        """``x * factor``."""
+        return self.emit(o, x, factor, factor=Factor.Y, **options)
+
+    def scale_add(self, o, x, factor, addend, **options):
+        """``x * factor + addend``."""
+        return self.emit(o, x, factor, addend, factor=Factor.Y, carry=Carry.Z, add=1, **options)
+
+    def add(self, o, x, y, **options):
+        """``x + y``."""
+        return self.emit(o, x, y, term=Term.ADD, **options)
+
+    def add_both(self, o, x, y, z, **options):
+        """``(x + y) + z``."""
+        return self.emit(o, x, y, z, term=Term.ADD, carry=Carry.Z, add=1, **options)
+
+    def divide(self, o, x, y, **options):
+        """``x / y``."""
+        return self.emit(o, x, y, operation=Operation.DIVIDE, **options)
+
+    def root(self, o, x, **options):
+        """The square root of ``x``."""
+        return self.emit(o, x, operation=Operation.ROOT, **options)
+
+    def positive(self, o, x, **options):
+        """``x`` where it is positive or NaN, +0 elsewhere."""
+        return self.emit(o, x, 0.0, condition=Condition.GREATER, **options)
+
+    def mask(self, o, x, where, **options):
+        """``x`` where ``where`` is positive or NaN, +0 elsewhere."""
+        return self.emit(o, x, z=where, condition=Condition.POSITIVE, **options)
+
+    def sum(self, o, x, **fields):
+        """The sum over a map's pixels, in order of n, h, w; ``fields`` say of what."""
+        return self.emit(o, x, reduce=1, **fields)
+
+
+def _walk(name, view, loops):
+    """Fields of a stream that is ``view``."""
+    fields = {f"{name}_address": view.address}
+    if name != "o":
+        fields[f"{name}_source"] = Source.WIDE if view.chunks > 1 else Source.NARROW
+    counts = list(zip(view.shape[:3], loops.shape[:3], strict=True))
+    if any(own not in (1, count) for own, count in counts):
+        raise ValueError(f"{view.shape} does not fit {loops.shape}")
+    for loop, stride, (own, _) in zip(_LOOPS, view.strides[::-1], counts[::-1], strict=True):
+        fields[f"{name}_{loop}_stride"] = stride if own > 1 else 0
+    return fields
+
+
+def _numbers(streams, immediate):
+    """Fields of streams that are numbers or registers."""
+    fields, numbers, registers = {}, set(), set()
+    if immediate is not None:
+        numbers.add(immediate)
+    for name, operand in streams.items():
+        register = isinstance(operand, Coefficient)
+        fields[f"{name}_source"] = Source.COEFFICIENT if register else Source.IMMEDIATE
+        if register:
+            registers.add(operand.index)
+        elif operand is not None:
+            numbers.add(operand)
+    if len(numbers) > 1 or len(registers) > 1:
+        raise ValueError(f"one command cannot hold {numbers} and registers {registers}")
+    fields["immediate"] = int(codes_of(FLOAT32, numbers.pop())) if numbers else 0
+    fields["coefficient"] = registers.pop() if registers else 0
+    return fields

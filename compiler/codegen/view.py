@@ -1,0 +1,86 @@
+"""Maps in a core's buffer, as operands of VECTOR commands."""
+
+from dataclasses import dataclass, replace
+
+from .scratchpad import Block
+
+__all__ = ["Coefficient", "View"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coefficient:
+    """The number in a coefficient register."""
+
+    index: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Pixels of a map in a block; a vector is a map of one pixel.
+
+    Members
+    -------
+    block : where it lies
+    first : word of the block with the first pixel
+    shape : (N, H, W, C)
+    strides : words from an image, a row, a column to the next
+    words : of ``rows`` operands that a pixel has; as float32 each takes ``chunks`` words
+    chunks : 1 for operands, ``chunks_per_wide`` of the core for float32
+    """
+
+    block: Block
+    first: int
+    shape: tuple[int, int, int, int]
+    strides: tuple[int, int, int]
+    words: int
+    chunks: int = 1
+
+    @classmethod
+    def dense(cls, block, shape, words, *, chunks=1, first=0) -> "View":
+        """A map whose pixels lie one after the other."""
+        width = words * chunks
+        strides = (shape[1] * shape[2] * width, shape[2] * width, width)
+        return cls(
+            block=block, first=first, shape=tuple(shape), strides=strides, words=words,
+            chunks=chunks,
+        )  # fmt: skip
+
+    @property
+    def address(self) -> int:
+        """Word of the first pixel."""
+        return self.block.address + self.first
+
+    @property
+    def size(self) -> int:
+        """Words of a dense map of this shape."""
+        return self.shape[0] * self.shape[1] * self.shape[2] * self.words * self.chunks
+
+    @property
+    def region(self):
+        """From the first to the last word that belongs to a pixel."""
+        steps = [s * (n - 1) for s, n in zip(self.strides, self.shape[:3], strict=True)]
+        width = self.words * self.chunks
+        return self.block.region(self.first, sum(steps) + width)
+
+    def __getitem__(self, index) -> "View":
+        """Images, rows and columns, as slices with steps of at least 1; a slice alone is images."""
+        index = (index,) if isinstance(index, slice) else index
+        shape, strides, first = list(self.shape), list(self.strides), self.first
+        for axis, part in enumerate(index):
+            lines = range(shape[axis])[part]
+            first += lines.start * strides[axis]
+            shape[axis], strides[axis] = len(lines), strides[axis] * lines.step
+        return replace(self, first=first, shape=tuple(shape), strides=tuple(strides))
+
+    def pixel(self, n, h, w) -> "View":
+        """One pixel, as a vector."""
+        return self[n : n + 1, h : h + 1, w : w + 1]
+
+    def tail(self, words) -> "View":
+        """What lies behind the first ``words`` words of every pixel; no channel may be there."""
+        return replace(
+            self,
+            first=self.first + words * self.chunks,
+            words=self.words - words,
+            shape=(*self.shape[:3], 0),
+        )

@@ -1,0 +1,340 @@
+"""The layers of a ``torch.nn.Module``, in order of execution, and who reads what.
+
+The module is traced with torch.fx, so networks with residual additions work. Shapes are torch's
+own: every layer is run once, in order, on tensors without data. Nothing is fused here.
+"""
+
+import copy
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from compiler.errors import CompileError
+
+__all__ = ["Layer", "backward_order", "learning", "readers", "trace"]
+
+_ALLOWED = (
+    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
+    "Flatten, Identity, relu, flatten and +"
+)
+_ADD = (operator.add, operator.iadd, torch.add, "add", "add_")
+_RELU = (functional.relu, torch.relu, "relu", "relu_")
+_FLATTEN = (torch.flatten, "flatten")
+#: Kinds with parameters.
+_LEARNING = ("convolution", "depthwise", "linear", "batch_norm")
+#: Images of the tensors without data; batch normalisation refuses a single one.
+_IMAGES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer, which stores one map.
+
+    Members
+    -------
+    name : unique; torch's path of the module where there is one
+    kind : "input", "convolution", "depthwise", "linear", "batch_norm", "relu", "max_pool",
+        "average_pool", "flatten" or "add"
+    inputs : names of the layers it reads
+    shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
+    flat : torch sees vectors
+    module : the torch module that holds its parameters, or None
+    options : pairs (vertical, horizontal) of what the kind has: stride, padding, dilation, kernel;
+        and groups, a number
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    shape: tuple[int, int, int]
+    flat: bool = False
+    module: nn.Module | None = None
+    options: Mapping = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters, as in torch's ``state_dict``."""
+        if self.module is None:
+            return ()
+        return tuple(f"{self.name}.{name}" for name, _ in self.module.named_parameters())
+
+
+def trace(model: nn.Module, input_shape) -> list[Layer]:
+    """Layers of ``model``, the input first, the output last. The model is not changed.
+
+    Parameters
+    ----------
+    model : of Conv2d, Linear, BatchNorm2d, BatchNorm1d of vectors, ReLU, MaxPool2d, AvgPool2d,
+        AdaptiveAvgPool2d(1), Flatten, Identity, and additions of two maps; as modules, or as
+        ``relu``, ``flatten`` and ``+`` in ``forward``
+    input_shape : (C, H, W) of one image, or (features,)
+
+    Raises
+    ------
+    CompileError
+        naming the layer, why it cannot be compiled and what can.
+    """
+    try:
+        shape = tuple(int(size) for size in input_shape)
+    except (TypeError, ValueError):
+        shape = ()
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise CompileError(f"input_shape must be (C, H, W) or (features,), not {input_shape!r}")
+    try:
+        graph = fx.Tracer().trace(model)
+    except fx.proxy.TraceError as error:
+        raise CompileError(
+            f"the model cannot be traced, its forward must not depend on data: {error}"
+        ) from error
+    without_data = {
+        id(tensor): tensor.detach().to("meta") for tensor in [*model.parameters(), *model.buffers()]
+    }
+    for parameter in model.parameters():
+        without_data[id(parameter)] = nn.Parameter(without_data[id(parameter)])
+    shapes = fx.GraphModule(copy.deepcopy(model, without_data), graph)
+    tracing = _Tracing(shapes, dict(model.named_modules()))
+    with torch.no_grad():
+        tracing.run(torch.empty((_IMAGES, *shape), device="meta"))
+    return list(tracing.layers.values())
+
+
+def learning(layers) -> frozenset[str]:
+    """Names of the layers whose output depends on a parameter."""
+    found = set()
+    for layer in layers:
+        if layer.parameters or found & set(layer.inputs):
+            found.add(layer.name)
+    return frozenset(found)
+
+
+def readers(layers) -> dict[str, tuple[str, ...]]:
+    """For every layer the names of the layers that read its map, in order of execution.
+
+    A layer that reads a map twice (``x + x``) is there twice. Backward, the gradients of a map
+    arrive in the opposite order.
+    """
+    found = {layer.name: [] for layer in layers}
+    for layer in layers:
+        for name in layer.inputs:
+            found[name].append(layer.name)
+    return {name: tuple(names) for name, names in found.items()}
+
+
+def backward_order(layers) -> tuple[str, ...]:
+    """Names of the layers whose output needs a gradient, the output of the network first.
+
+    These are the layers that depend on a parameter and that the output depends on, and always the
+    output itself.
+    """
+    depends, wanted, order = learning(layers), {layers[-1].name}, []
+    for layer in reversed(layers):
+        if layer.name in wanted:
+            order.append(layer.name)
+            wanted |= depends & set(layer.inputs)
+    return tuple(order)
+
+
+class _Tracing(fx.Interpreter):
+    """Runs the steps of torch.fx on tensors without data and notes a layer for each."""
+
+    def __init__(self, shapes, modules):
+        super().__init__(shapes)
+        self.extra_traceback = False  # messages stay as they are
+        self.modules = modules  # with their numbers
+        self.layers = {}  # by name
+        self.names = {}  # torch.fx's steps to names of layers
+        self.users = {}  # ids of parameters to the steps that use them
+
+    def run_node(self, step):
+        if step.op == "output":
+            self._finish(step.args[0])
+            return super().run_node(step)
+        if step.op == "placeholder":
+            if self.layers:
+                _refuse(step.name, "a network has one input")
+            name, kind, options, module = step.name, "input", {}, None
+        elif step.op == "call_module":
+            module = self.modules[step.target]
+            name, kind, options = step.target, *self._module(step, module)
+        elif step.op in ("call_function", "call_method"):
+            name, module = step.name, None
+            kind, options = self._function(step)
+        else:
+            _refuse(step.name, f"a module's own tensor or constant ({step.op}) cannot be used")
+        try:
+            result = super().run_node(step)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            _refuse(name, str(error).strip().splitlines()[0])
+        if kind == "identity":
+            self.names[step] = self._sources(step)[0].name
+        else:
+            if name in self.layers:
+                name = step.name  # a module without parameters may be used many times
+            self._append(step, name, kind, options, module, result)
+        return result
+
+    def _append(self, step, name, kind, options, module, result):
+        if name in self.layers:
+            _refuse(name, "another layer has this name")
+        sources = [] if kind == "input" else self._sources(step)
+        size, flat = tuple(result.shape[1:]), result.dim() == 2
+        if flat:
+            keeps = sources and kind != "linear" and prod(sources[0].shape) == size[0]
+            size = sources[0].shape if keeps else (*size, 1, 1)
+        if len(size) != 3 or min(size) < 1:
+            _refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
+        self.names[step] = name
+        self.layers[name] = Layer(
+            name=name,
+            kind=kind,
+            inputs=tuple(source.name for source in sources),
+            shape=size,
+            flat=flat,
+            module=module if kind in _LEARNING else None,
+            options=options,
+        )
+
+    def _sources(self, step):
+        """Layers of the maps that a step reads."""
+        wanted = step.args[: 2 if step.target in _ADD else 1]
+        if not wanted or not all(isinstance(argument, fx.Node) for argument in wanted):
+            _refuse(step.name, "its operands must be maps")
+        return [self.layers[self.names[argument]] for argument in wanted]
+
+    def _finish(self, output):
+        if not isinstance(output, fx.Node):
+            _refuse("output", "a network has one output, one map")
+        last = self.names[output]
+        if last != list(self.layers)[-1] or readers(self.layers.values())[last]:
+            _refuse(last, "the output must be the last layer and nothing else may read it")
+        if self.layers[last].kind == "input":
+            _refuse(last, "the network has no layer")
+
+    def _module(self, step, module):
+        name, source = step.target, self._sources(step)[0]
+        for parameter in module.parameters():
+            if self.users.setdefault(id(parameter), step) is not step:
+                _refuse(name, "its parameters are used twice; each layer must have its own")
+        check = {
+            nn.Conv2d: _convolution,
+            nn.Linear: _linear,
+            nn.BatchNorm2d: _batch_norm,
+            nn.BatchNorm1d: _batch_norm,
+            nn.MaxPool2d: _max_pool,
+            nn.AvgPool2d: _average_pool,
+            nn.AdaptiveAvgPool2d: _adaptive_pool,
+            nn.ReLU: lambda *_: ("relu", {}),
+            nn.Flatten: lambda name, layer, _: _flatten(name, layer.start_dim, layer.end_dim),
+            nn.Identity: lambda *_: ("identity", {}),
+        }.get(type(module))
+        if check is None:
+            _refuse(name, f"{type(module).__name__} is not supported; allowed are {_ALLOWED}")
+        return check(name, module, source)
+
+    def _function(self, step):
+        name, target = step.name, step.target
+        if target in _ADD:
+            if step.kwargs or len(step.args) != 2:
+                _refuse(name, "an addition takes two maps and nothing else")
+            first, second = self._sources(step)
+            if (first.shape, first.flat) != (second.shape, second.flat):
+                _refuse(
+                    name,
+                    f"it adds maps of {first.shape} and {second.shape}; they must have one shape",
+                )
+            return "add", {}
+        self._sources(step)
+        if target in _RELU:
+            return "relu", {}
+        if target in _FLATTEN:
+            limits = dict(zip(("start_dim", "end_dim"), step.args[1:]), **step.kwargs)
+            return _flatten(name, limits.get("start_dim", 0), limits.get("end_dim", -1))
+        unknown = getattr(target, "__name__", target)
+        _refuse(name, f"{unknown} is not supported; allowed are {_ALLOWED}")
+
+
+# What a layer must be: each returns its kind and options.
+
+
+def _convolution(name, layer, source):
+    _require_map(name, source)
+    if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
+        _refuse(name, "padding must be zeros, given in numbers")
+    if layer.in_channels != source.shape[0]:
+        _refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    options = {key: _pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")}
+    if layer.groups == layer.in_channels == layer.out_channels != 1:
+        return "depthwise", options
+    return "convolution", options | {"groups": layer.groups}
+
+
+def _linear(name, layer, source):
+    if not source.flat:
+        _refuse(name, "a Flatten layer must come before it")
+    if layer.in_features != prod(source.shape):
+        _refuse(name, f"it takes {layer.in_features} features but gets {prod(source.shape)}")
+    return "linear", {}
+
+
+def _batch_norm(name, layer, source):
+    if source.flat != isinstance(layer, nn.BatchNorm1d) or (
+        source.flat and source.shape[1:] != (1, 1)
+    ):
+        _refuse(name, "BatchNorm2d takes maps, BatchNorm1d vectors of a linear layer")
+    if not layer.affine or not layer.track_running_stats or layer.momentum is None:
+        _refuse(name, "it needs affine, track_running_stats and a momentum")
+    if layer.num_features != source.shape[0]:
+        _refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
+    return "batch_norm", {}
+
+
+def _max_pool(name, layer, source):
+    _require_map(name, source)
+    if layer.ceil_mode:
+        _refuse(name, "ceil_mode must be False")
+    if _pair(layer.dilation) != (1, 1) or layer.return_indices:
+        _refuse(name, "dilation must be 1 and return_indices False")
+    keys = {"kernel": layer.kernel_size, "stride": layer.stride, "padding": layer.padding}
+    return "max_pool", {key: _pair(value) for key, value in keys.items()}
+
+
+def _average_pool(name, layer, source):
+    _require_map(name, source)
+    if layer.ceil_mode:
+        _refuse(name, "ceil_mode must be False")
+    if _pair(layer.padding) != (0, 0) or layer.divisor_override is not None:
+        _refuse(name, "padding must be 0 and divisor_override None")
+    keys = {"kernel": layer.kernel_size, "stride": layer.stride}
+    return "average_pool", {key: _pair(value) for key, value in keys.items()}
+
+
+def _adaptive_pool(name, layer, source):
+    _require_map(name, source)
+    if _pair(layer.output_size) != (1, 1):
+        _refuse(name, f"output_size must be 1, not {layer.output_size}")
+    return "average_pool", {"kernel": source.shape[1:], "stride": source.shape[1:]}
+
+
+def _flatten(name, start, end):
+    if start != 1 or end not in (-1, 3):
+        _refuse(name, f"it must flatten everything but the batch, not dimensions {(start, end)}")
+    return "flatten", {}
+
+
+def _require_map(name, source):
+    if source.flat:
+        _refuse(name, "its input has been flattened to vectors; it takes maps")
+
+
+def _pair(value):
+    """``value`` as (vertical, horizontal), from a number or a pair."""
+    return tuple(value) if isinstance(value, tuple | list) else (value, value)
+
+
+def _refuse(name, reason):
+    raise CompileError(f"layer {name}: {reason}")

@@ -1,0 +1,1 @@
+"""Forward passes of ``torch.nn.Sequential``."""

@@ -1,0 +1,101 @@
+"""Fields of the commands of one output tile."""
+
+from hw.config import BUFFER_ADDRESS_WIDTH
+from hw.isa.encoding import Init
+from hw.isa.encoding import Pool as PoolKind
+
+__all__ = ["matmul_fields", "post_fields"]
+
+
+def matmul_fields(geometry, tile, column_tile, box, *, x_box, x_address, bank):
+    """MATMUL of ``box``'s K tiles for ``tile`` and ``column_tile``.
+
+    ``x_box`` is the box whose input slab lies at ``x_address``; it contains ``box``.
+    """
+    stage = geometry.stage
+    (h0, h1), (w0, w1) = geometry.slab(tile, x_box)
+    (r0, r1), (c0, c1) = geometry.conv_rows(tile), geometry.conv_columns(tile)
+    pixel = x_box.cb1 - x_box.cb0
+    row = (w1 - w0) * pixel
+    h_origin = r0 * stage.stride[0] - stage.padding[0] + box.kh0 * stage.dilation[0] - h0
+    w_origin = c0 * stage.stride[1] - stage.padding[1] + box.kw0 * stage.dilation[1] - w0
+    address = x_address + h_origin * row + w_origin * pixel + box.cb0 - x_box.cb0
+    if box.first:
+        init = Init.ACCUMULATOR
+    else:
+        init = Init.ZERO if stage.bias is None else Init.BIAS
+    return {
+        "accumulator_bank": bank,
+        "init": init,
+        "transpose": 0,
+        "ones": 0,
+        # May lie before the slab; sums of address and strides wrap at the field's width.
+        "x_address": address % (1 << BUFFER_ADDRESS_WIDTH),
+        "accumulator_address": 0,
+        "channels": _channels(geometry, column_tile),
+        "wo_count": c1 - c0,
+        "ho_count": r1 - r0,
+        "n_count": tile.images,
+        "kw_count": box.kw1 - box.kw0,
+        "kh_count": box.kh1 - box.kh0,
+        "cb_count": box.cb1 - box.cb0,
+        "wo_stride": stage.stride[1] * pixel,
+        "ho_stride": stage.stride[0] * row,
+        "n_stride": (h1 - h0) * row,
+        "kw_stride": stage.dilation[1] * pixel,
+        "kh_stride": stage.dilation[0] * row,
+        "cb_stride": 1,
+        "h_origin": h_origin,
+        "w_origin": w_origin,
+        "h_limit": h1 - h0,
+        "w_limit": w1 - w0,
+        "ho_step": stage.stride[0],
+        "wo_step": stage.stride[1],
+        "kh_step": stage.dilation[0],
+        "kw_step": stage.dilation[1],
+    }
+
+
+def post_fields(geometry, tile, column_tile, *, position, last_channel, address, words, bank):
+    """POST of ``tile`` and ``column_tile`` to pixels of ``words`` words from ``address`` on.
+
+    ``position`` is the column tile's place among those stored together, ``last_channel`` the first
+    one behind the channels stored with it (padding included).
+    """
+    stage, core = geometry.stage, geometry.core
+    (r0, r1), (c0, c1) = geometry.conv_rows(tile), geometry.conv_columns(tile)
+    place = position * core.groups_per_vector * (core.chunks_per_wide if stage.wide else 1)
+    groups = core.groups_per_vector
+    if column_tile == geometry.column_tiles - 1:
+        groups = -(-(last_channel - column_tile * core.columns) // core.post_lanes)
+    row = c1 - c0
+    return {
+        "accumulator_bank": bank,
+        "pool": PoolKind.SUM if stage.pool == "sum" else PoolKind.MAX,
+        "relu": int(stage.relu),
+        "wide": int(stage.wide),
+        "accumulator_address": 0,
+        "pw_count": stage.pool_kernel[1],
+        "ph_count": stage.pool_kernel[0],
+        "group_count": groups,
+        "wo_count": tile.w1 - tile.w0,
+        "ho_count": tile.h1 - tile.h0,
+        "n_count": tile.images,
+        "pw_stride": 1,
+        "ph_stride": row,
+        "wo_stride": stage.pool_stride[1],
+        "ho_stride": stage.pool_stride[0] * row,
+        "n_stride": (r1 - r0) * row,
+        "channels": _channels(geometry, column_tile),
+        "out_address": address + place // core.groups_per_word,
+        "out_group": place % core.groups_per_word,
+        "out_wo_stride": words,
+        "out_ho_stride": (tile.w1 - tile.w0) * words,
+        "out_n_stride": (tile.h1 - tile.h0) * (tile.w1 - tile.w0) * words,
+        "scale": stage.scale,
+    }
+
+
+def _channels(geometry, column_tile):
+    columns = geometry.core.columns
+    return min(columns, geometry.stage.weight.shape[0] - column_tile * columns)

@@ -1,0 +1,258 @@
+"""From a network to a program: stages, DRAM layout, runs, one command stream."""
+
+from dataclasses import replace
+from math import lcm
+
+from compiler.codegen.cost import Command, Timeline, matmul_shape
+from compiler.codegen.program import CompiledProgram, StageInfo, encode_commands
+from compiler.errors import CompileError
+from compiler.frontend.sequential import stages_of
+from compiler.tensors.encoding import dense_weights, tiled_biases
+from compiler.tensors.intervals import round_up
+from compiler.tensors.tensor import Tensor
+from hw.isa.encoding import Opcode
+
+from .autotune import plan_run
+from .placement import place
+from .run import Run
+from .schedule import RunScheduler
+
+__all__ = ["compile_network"]
+
+#: Every tensor starts at a multiple of this many bytes: the widest AXI beat, and a command.
+_ALIGNMENT = 64
+#: Bytes that commands can address.
+_WINDOW = 1 << 32
+
+
+def compile_network(
+    model, config, input_shape, *, placement=None, parameters=None, predictor_memory=None
+):
+    """See :func:`compiler.compile`."""
+    stages = stages_of(model, tuple(input_shape), config, parameters)
+    placed = place(stages, config, placement)
+    in_predictor = _predictor_stages(stages, config, predictor_memory)
+    sizes, offsets = _layout(stages, config, placed)
+    tensors = {
+        name: Tensor(name=name, offset=offset, **sizes[name]) for name, offset in offsets.items()
+    }
+    runs = _runs(stages, config, placed, in_predictor, tensors)
+    schedulers = _plan_all(config, runs, default=predictor_memory is None)
+    streams = {core.index: [] for core in config.cores}
+    for scheduler in schedulers:
+        streams[scheduler.core.index].append(scheduler.commands())
+    commands, cycles = _merge(config, streams)
+    # The length of the program is known only now: everything behind it moves up.
+    shift = round_up(len(commands) * 64, _ALIGNMENT)
+    for command in commands:
+        if "dram_address" in command.fields:
+            command.fields["dram_address"] += shift
+    tensors = {
+        name: Tensor(name=name, offset=offset + shift, **sizes[name])
+        for name, offset in offsets.items()
+    }
+    size = max(tensor.offset + tensor.size for tensor in tensors.values())
+    if size > _WINDOW:
+        raise CompileError(f"the program and its data need {size} bytes, more than {_WINDOW}")
+    parameters = {}
+    for scheduler in schedulers:
+        run = scheduler.run
+        if run.weights.name not in parameters:
+            parameters[run.weights.name] = run.weights.pack(dense_weights(run.stage))
+        if run.bias is not None:
+            parameters[run.bias.name] = run.bias.pack(tiled_biases(run.stage, run.core))
+    return CompiledProgram(
+        config=config,
+        commands=encode_commands(commands),
+        tensors=tensors,
+        contents=parameters,
+        memory_size=round_up(size, _ALIGNMENT),
+        stages=[_info(stage, schedulers) for stage in stages],
+        estimated_cycles=cycles,
+    )
+
+
+def _predictor_stages(stages, config, choice):
+    """Indices of stages whose weights core 0 keeps in the predictor memory."""
+    reachable = 1 in config.cores[0].memories
+    if choice is None:
+        return {stages[-1].index} if reachable else set()
+    if choice and not reachable:
+        raise CompileError(f"core 0 of {config.variant} does not reach a predictor memory")
+    if not set(choice) <= {stage.index for stage in stages}:
+        raise CompileError(f"predictor_memory must list stages, not {list(choice)}")
+    return set(choice)
+
+
+def _plan_all(config, runs, *, default):
+    """Schedulers of all runs; runs that differ only in their images get the same plan."""
+    known, result = {}, []
+    for run in runs:
+        key = (run.stage.index, run.core.index, run.images[1] - run.images[0])
+        if key not in known:
+            known[key] = _plan(config, run, default=default)
+        model = known[key]
+        shift = run.images[0] - model.run.images[0]
+        tiles = tuple(
+            replace(tile, n0=tile.n0 + shift, n1=tile.n1 + shift) for tile in model.plan.tiles
+        )
+        run = replace(run, weights_memory=model.run.weights_memory)
+        result.append(RunScheduler(config, run, replace(model.plan, tiles=tiles)))
+    return result
+
+
+def _plan(config, run, *, default):
+    try:
+        return plan_run(config, run)
+    except CompileError:
+        own = run.core.memories[0]
+        if run.weights_memory == own or not default:
+            raise
+    return plan_run(config, replace(run, weights_memory=own))
+
+
+def _layout(stages, config, placed):
+    """Fields and offsets of all tensors: parameters first, then what the run writes."""
+    width = config.format.width
+    narrow = lcm(config.granule_bytes * 8, width) // width
+    # A wide output is written in whole groups of 32-bit lanes, by whichever core.
+    lanes = [core.post_lanes for core in config.cores]
+    wide = lcm(config.granule_bytes, *(4 * lane for lane in lanes)) // 4
+    sums = "float32" if config.format.is_float else "int32"
+    sizes = {}
+
+    def add(name, shape, pitch, kind, index):
+        item = 4 if kind == sums else width // 8
+        size = shape[0] * shape[1] * shape[2] * pitch * item
+        sizes[name] = {"size": size, "shape": shape, "pitch": pitch, "kind": kind, "stage": index}
+
+    for stage in stages:
+        outputs, inputs, *kernel = stage.weight.shape
+        shape = (*kernel, inputs, outputs)
+        add(
+            f"{stage.name}.weights", shape, round_up(outputs, narrow), config.operand_format,
+            stage.index,
+        )  # fmt: skip
+        for core in sorted({cores[stage.index] for cores in placed.cores}):
+            if stage.bias is not None:
+                columns = config.cores[core].columns
+                shape = (1, 1, -(-outputs // columns), columns)
+                pitch = round_up(columns, lcm(config.granule_bytes, 4) // 4)
+                add(f"{stage.name}.bias.core{core}", shape, pitch, sums, stage.index)
+    shapes = [("input", stages[0].input_shape, False, None)]
+    shapes += [(f"{s.name}.output", s.output_shape, s.wide, s.index) for s in stages]
+    for name, shape, is_wide, index in shapes:
+        pitch = round_up(shape[3], wide if is_wide else narrow)
+        add(name, shape, pitch, sums if is_wide else config.operand_format, index)
+    offsets, position = {}, 0
+    for name, fields in sizes.items():
+        offsets[name] = position
+        position = round_up(position + fields["size"], _ALIGNMENT)
+    return sizes, offsets
+
+
+def _runs(stages, config, placed, in_predictor, tensors):
+    """All runs; those of one core in the order in which it executes them."""
+    plan = [
+        (cores[stage.index], group, stage)
+        for group, cores in zip(placed.groups, placed.cores, strict=True)
+        for stage in stages
+    ]
+    per_core = {core.index: [p for p in plan if p[0] == core.index] for core in config.cores}
+    runs = []
+    for index, (core, group, stage) in enumerate(plan):
+        own = per_core[core]
+        before = plan[index - 1] if stage.index else None
+        after = plan[index + 1] if stage.index < len(stages) - 1 else None
+        in_other = core == 0 and stage.index in in_predictor
+        source = "input" if stage.index == 0 else f"{stages[stage.index - 1].name}.output"
+        runs.append(
+            Run(
+                stage=stage,
+                core=config.cores[core],
+                images=group,
+                source=tensors[source],
+                target=tensors[f"{stage.name}.output"],
+                weights=tensors[f"{stage.name}.weights"],
+                bias=tensors.get(f"{stage.name}.bias.core{core}"),
+                weights_memory=1 if in_other else config.cores[core].memories[0],
+                first=own[0] == plan[index],
+                last=own[-1] == plan[index],
+                waits_input=before is not None and before[0] != core,
+                signals_input=after is not None and after[0] != core,
+            )
+        )
+    return runs
+
+
+def _merge(config, streams):
+    """One stream of the cores' own: always the command that can enter its queue first.
+
+    In the order of the result each command's tokens come from commands before it, so a queue that
+    is full never blocks what would empty it.
+    """
+    lists = [[c for commands in runs for c in commands] for runs in streams.values()]
+    positions = [0] * len(lists)
+    timeline, result = Timeline(config, shared=False), []
+    while True:
+        heads = [
+            (timeline.dispatch(commands[position]), index)
+            for index, (commands, position) in enumerate(zip(lists, positions, strict=True))
+            if position < len(commands) and timeline.ready(commands[position])
+        ]
+        if not heads:
+            break
+        index = min(heads)[1]
+        timeline.push(lists[index][positions[index]])
+        result.append(lists[index][positions[index]])
+        positions[index] += 1
+    if positions != [len(commands) for commands in lists]:
+        raise RuntimeError("the cores wait for each other: a placement has been lowered wrongly")
+    result.append(Command(Opcode.HALT))
+    shared = Timeline(config)
+    for command in result:
+        shared.push(command)
+    return result, shared.end
+
+
+def _info(stage, schedulers):
+    runs, vectors = [], 0
+    pes_cycles = 0
+    for scheduler in schedulers:
+        run = scheduler.run
+        if run.stage is not stage:
+            continue
+        cycles = 0
+        for command in scheduler.commands():
+            if command.opcode is Opcode.MATMUL:
+                tiles, count = matmul_shape(command.fields)
+                cycles += tiles * count
+        vectors += cycles
+        pes_cycles += cycles * run.core.pes
+        plan = scheduler.plan
+        runs.append(
+            {
+                "core": run.core.index,
+                "rows": run.core.rows,
+                "columns": run.core.columns,
+                "images": list(run.images),
+                "vector_cycles": cycles,
+                "tiles": len(plan.tiles),
+                "largest_tile": max(scheduler.geometry.vectors(tile) for tile in plan.tiles),
+                "column_tiles": scheduler.geometry.column_tiles,
+                "k_tiles": scheduler.geometry.k_tiles,
+                "k_boxes": len(plan.boxes),
+                "weights_resident": plan.resident,
+                "weights_memory": run.weights_memory,
+            }
+        )
+    return StageInfo(
+        index=stage.index,
+        name=stage.name,
+        layers=list(stage.layers),
+        output=f"{stage.name}.output",
+        macs=stage.macs,
+        vector_cycles=vectors,
+        efficiency=stage.macs / pes_cycles,
+        runs=runs,
+    )

@@ -1,0 +1,1 @@
+"""The jobs of each layer: how it is tiled and which commands it becomes."""

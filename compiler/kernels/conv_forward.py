@@ -1,0 +1,197 @@
+"""Forward product of a convolution in training."""
+
+from functools import partial
+
+from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.errors import CompileError
+from hw.isa.encoding import Init
+
+from .conv_geometry import Convolution
+from .conv_tiling import cut_map
+from .reorganize import Reorganizer
+
+__all__ = ["forward"]
+
+
+def forward(
+    program: CoreProgram, layer: Convolution, *, relu=False, cells=None, beside=None, tensors=None
+):
+    """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
+
+    Output tiles outermost, then column tiles; weights stay in the memory while there is room. With
+    ``cells`` the map is reorganized, too (:class:`~compiler.kernels.reorganize.Reorganizer`): as it
+    leaves, or behind it where twice what a tile needs has no room beside its sums.
+    ``beside(program, tensors)`` emits commands that have nothing to do with it, in its middle, so
+    that they are executed beside it.
+    """
+    reorganizer = None if cells is None else Reorganizer(program, layer.y, cells)
+    product = _Forward(program, layer, relu, reorganizer)
+    jobs = product.jobs()
+    half = len(jobs) // 2 if beside else len(jobs)
+    program.run(jobs[:half])
+    if beside:
+        beside(program, tensors)
+        program.run(jobs[half:])
+    if product.held:
+        reorganizer.finish()
+    elif reorganizer:
+        reorganizer.write()
+
+
+class _Forward:
+    def __init__(self, program, layer, relu, reorganizer):
+        self.program, self.layer, self.relu = program, layer, relu
+        self.reorganizer = reorganizer
+        self.held = []
+        self.core = program.core
+        self.tiles = layer.output_tiles(self.core)
+        self.x_words, self.y_words = program.words(layer.x), program.words(layer.y)
+        self.whole = self._weights_need(0, whole=True).words * 4 <= program.scratch.words
+
+    def jobs(self):
+        jobs = []
+        for images, rows in self._hold() or self._cut():
+            output = Need(object(), self._out_size(images, rows))
+            for tile in range(self.tiles.count):
+                needs = [
+                    *self.held,
+                    output,
+                    self._x_need(images, rows),
+                    self._weights_need(tile, self.whole),
+                ]
+                needs += self._bias_needs()
+                run = partial(self._tile, images, rows, tile)
+                jobs.append(Job(tuple(needs), run, watched=bool(self.held)))
+        return jobs
+
+    def _hold(self):
+        """Hold sums of the map, if there is room; what :meth:`_cut` leaves then, or None."""
+        if self.reorganizer and self.reorganizer.can_hold():
+            self.held = [self.reorganizer.hold()]
+            try:
+                return self._cut(copies=(2,))
+            except CompileError:
+                self.held = []
+                self.reorganizer.let_go()
+        return None
+
+    def _cut(self, **options):
+        """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
+        layer, program = self.layer, self.program
+        height, width = layer.output_map
+        return cut_map(
+            program,
+            layer.images, height, width,
+            size=lambda *part: self._x_need(*part).words + self._out_size(*part),
+            constant=sum(need.words for need in (*self.held, *self._bias_needs())),
+            weights=max(
+                self._weights_need(tile, self.whole).words for tile in range(self.tiles.count)
+            ),
+            what=f"layer {layer.name}: a line of its output",
+            **options,
+        )  # fmt: skip
+
+    def _out_size(self, images, rows):
+        return (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2] * self.y_words
+
+    def _x_need(self, images, rows):
+        layer = self.layer
+        return self.program.need(layer.x, images, layer.lines(0, *rows), (0, layer.input_map[1]))
+
+    def _weights_need(self, tile, whole):
+        layer = self.layer
+        kh, kw = layer.kernel
+        channels = None if whole else self.program.whole_words(self.tiles.range(tile))
+        return self.program.need(layer.weights, (0, kh), (0, kw), (0, layer.inputs), channels)
+
+    def _bias_needs(self):
+        bias = self.layer.bias
+        box = (0, 1), (0, 1), (0, self.tiles.count)
+        return [] if bias is None else [self.program.need(bias, *box)]
+
+    def _tile(self, images, rows, tile, *places):
+        output, x, weights, *bias = places[len(self.held) :]
+        program, layer, core = self.program, self.layer, self.core
+        channels = self.tiles.range(tile)
+        valid = channels[1] - channels[0]
+        blocks = layer.input_blocks(*channels, core.rows)
+        self._weights(tile, valid, blocks, weights, *bias)
+        bank = program.next_bank()
+        self._matmul(images, rows, valid, blocks, bank, x)
+        height, width = rows[1] - rows[0], layer.output_map[1]
+        wide = layer.y.kind == "float32"
+        last = tile == self.tiles.count - 1
+        end = layer.y.pitch if last else channels[1]
+        place, fields = program.column_place(channels, end, wide=wide)
+        program.post(
+            fields
+            | {
+                "accumulator_bank": bank,
+                "relu": int(self.relu),
+                "wo_count": width,
+                "ho_count": height,
+                "n_count": images[1] - images[0],
+                "wo_stride": 1,
+                "ho_stride": width,
+                "n_stride": height * width,
+                "out_address": output.address + place,
+                "out_wo_stride": self.y_words,
+                "out_ho_stride": width * self.y_words,
+                "out_n_stride": height * width * self.y_words,
+            },
+            output,
+        )
+        if last:
+            if self.held:
+                self.reorganizer.observe(images, rows, output)
+                # If it stayed, what is read next would go into the bank of the sums.
+                program.scratch.drop([x])
+            program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
+            program.scratch.drop([output])
+
+    def _weights(self, tile, valid, blocks, weights, bias=None):
+        layer, core = self.layer, self.core
+        channels = (
+            (0, layer.weights.pitch)
+            if self.whole
+            else self.program.whole_words(self.tiles.range(tile))
+        )
+        word, skip = divmod(self.tiles.range(tile)[0] - channels[0], core.rows)
+        row = self.program.words(layer.weights, channels)
+        fields = {
+            "address": weights.address + word + blocks[0] * core.rows * row,
+            "row_stride": row,
+            "kw_count": layer.kernel[1],
+            "kh_count": layer.kernel[0],
+            "cb_count": blocks[1] - blocks[0],
+            "kw_stride": layer.inputs * row,
+            "kh_stride": layer.kernel[1] * layer.inputs * row,
+            "cb_stride": core.rows * row,
+            "row_limit": layer.inputs - blocks[0] * core.rows,
+            "transpose": 1,
+            "block_count": -(-(skip + valid) // core.rows),
+            "skip": skip,
+        }
+        if bias is None:
+            self.program.weights(fields, weights)
+        else:
+            words = self.program.words(layer.bias)
+            fields |= {"bias": 1, "bias_address": bias.address + tile * words}
+            self.program.weights(fields, weights, bias)
+
+    def _matmul(self, images, rows, valid, blocks, bank, x):
+        layer = self.layer
+        walk = layer.walk(
+            x, self.x_words, images, rows,
+            taps=(0, layer.kernel[0]), slab=layer.lines(0, *rows), block=blocks[0],
+        )  # fmt: skip
+        self.program.matmul(
+            walk
+            | {
+                "accumulator_bank": bank,
+                "init": Init.ZERO if layer.bias is None else Init.BIAS,
+                "channels": valid,
+                "cb_count": blocks[1] - blocks[0],
+            },
+            x,
+        )

@@ -1,0 +1,191 @@
+"""Sizes of a convolution in training, and how its maps are cut into tiles."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from compiler.tensors.column_tiles import ColumnTiles
+from compiler.tensors.tensor import Tensor
+
+__all__ = ["Convolution", "Phase", "clip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """A convolution between two maps in DRAM; all pairs are (vertical, horizontal).
+
+    A linear layer is one whose kernel and stride are its input map.
+
+    Members
+    -------
+    name : of the layer
+    x : (N, H, W, CI) input
+    y : (N, HO, WO, CO) output, float32 where it is the network's
+    weights : (KH, KW, CI, CO) operand copy
+    bias : (1, 1, column tiles, columns) float32, or None
+    groups : weights between different groups are zero, and their words are skipped where a whole
+        column tile has no other
+    """
+
+    name: str
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+    bias: Tensor | None
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    @property
+    def images(self):
+        return self.x.shape[0]
+
+    @property
+    def kernel(self):
+        return self.weights.shape[:2]
+
+    @property
+    def inputs(self):
+        return self.x.shape[3]
+
+    @property
+    def outputs(self):
+        return self.y.shape[3]
+
+    @property
+    def input_map(self):
+        return self.x.shape[1:3]
+
+    @property
+    def output_map(self):
+        return self.y.shape[1:3]
+
+    def output_tiles(self, core):
+        """:class:`ColumnTiles` of the output channels, forward and for the weight gradient; a row
+        of ``bias`` has the biases of each."""
+        return ColumnTiles.of(self.outputs, core, self.groups)
+
+    def input_tiles(self, core):
+        """The same of the input channels, for the input gradient."""
+        return ColumnTiles.of(self.inputs, core, self.groups)
+
+    def input_blocks(self, begin, end, rows):
+        """(first, last + 1) word of ``rows`` input channels with one of a group of outputs
+        [begin, end)."""
+        return _blocks(begin, end, self.outputs // self.groups, self.inputs // self.groups, rows)
+
+    def output_blocks(self, begin, end, rows):
+        """The same for output channels with a group of inputs [begin, end)."""
+        return _blocks(begin, end, self.inputs // self.groups, self.outputs // self.groups, rows)
+
+    def lines(self, axis, begin, end, taps=None):
+        """[begin, end) of the input lines that outputs [begin, end) read with ``taps`` (first,
+        last + 1); at least one line, also where all of them lie in the padding."""
+        first, stop = taps or (0, self.kernel[axis])
+        size = self.input_map[axis]
+        low = begin * self.stride[axis] - self.padding[axis] + first * self.dilation[axis]
+        high = (end - 1) * self.stride[axis] - self.padding[axis]
+        high += (stop - 1) * self.dilation[axis] + 1
+        return clip(low, high, size)
+
+    def walk(self, x, pixel, images, rows, *, taps, slab, block=0):
+        """MATMUL's fields for the loops over outputs and taps, forward or for the weight gradient.
+
+        Parameters
+        ----------
+        x : block with the input lines ``slab`` (begin, end) of ``images``
+        pixel : words of a pixel there, of which ``block`` is the first one read
+        images, rows : of the outputs, (begin, end)
+        taps : rows of the kernel, (begin, end)
+        """
+        (h0, h1), width = slab, self.input_map[1]
+        line = width * pixel
+        top = rows[0] * self.stride[0] - self.padding[0] + taps[0] * self.dilation[0] - h0
+        left = -self.padding[1]
+        return {
+            "x_address": x.address + top * line + left * pixel + block,
+            "wo_count": self.output_map[1],
+            "ho_count": rows[1] - rows[0],
+            "n_count": images[1] - images[0],
+            "kw_count": self.kernel[1],
+            "kh_count": taps[1] - taps[0],
+            "wo_stride": self.stride[1] * pixel,
+            "ho_stride": self.stride[0] * line,
+            "n_stride": (h1 - h0) * line,
+            "kw_stride": self.dilation[1] * pixel,
+            "kh_stride": self.dilation[0] * line,
+            "cb_stride": 1,
+            "h_origin": top,
+            "w_origin": left,
+            "h_limit": h1 - h0,
+            "w_limit": width,
+            "ho_step": self.stride[0],
+            "wo_step": self.stride[1],
+            "kh_step": self.dilation[0],
+            "kw_step": self.dilation[1],
+        }
+
+    @cached_property
+    def phases(self):
+        """(vertical, horizontal) lists of :class:`Phase`."""
+        return tuple(
+            [self._phase(axis, phase) for phase in range(min(self.stride[axis], size))]
+            for axis, size in enumerate(self.input_map)
+        )
+
+    def _phase(self, axis, phase):
+        stride, padding, dilation = (
+            part[axis] for part in (self.stride, self.padding, self.dilation)
+        )
+        taps = [
+            tap
+            for tap in range(self.kernel[axis])
+            if (phase + padding - tap * dilation) % stride == 0
+        ]
+        if not taps:
+            return Phase(offset=phase)
+        common = gcd(stride, dilation)
+        return Phase(
+            offset=phase,
+            line=(phase + padding - taps[-1] * dilation) // stride,
+            tap=taps[-1],
+            taps=len(taps),
+            tap_step=stride // common,
+            line_step=dilation // common,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Input lines offset, offset + stride, ... and the taps that bring them a gradient.
+
+    Members
+    -------
+    offset : first line
+    line : of dY that the highest tap brings to it; may lie outside
+    tap, taps : the highest tap, and how many there are; 0: none
+    tap_step, line_step : taps down, lines of dY up from one of them to the next
+    """
+
+    offset: int
+    line: int = 0
+    tap: int = 0
+    taps: int = 0
+    tap_step: int = 1
+    line_step: int = 1
+
+    def lines(self, begin, end):
+        """First line of dY, and the one behind the last, for input lines number [begin, end)."""
+        return self.line + begin, self.line + (end - 1) + (self.taps - 1) * self.line_step + 1
+
+
+def _blocks(begin, end, size, other, rows):
+    first, last = begin // size * other, ((end - 1) // size + 1) * other
+    return first // rows, -(-last // rows)
+
+
+def clip(low, high, size):
+    """[low, high) inside [0, size); at least one line."""
+    begin = min(max(low, 0), size - 1)
+    return begin, max(begin + 1, min(high, size))

@@ -1,0 +1,199 @@
+"""Input gradient of a convolution: phase by phase, without inserted zeros."""
+
+from functools import partial
+
+from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.tensors.encoding import codes_of
+from hw.formats import FLOAT32
+
+from .conv_geometry import Convolution, clip
+from .conv_tiling import cut_map
+
+__all__ = ["input_gradient"]
+
+
+def input_gradient(program: CoreProgram, layer: Convolution, dy, dx, *, scale=1.0):
+    """Commands that read ``dy`` (like ``layer.y``) and write ``dx`` (like ``layer.x``), times
+    ``scale``, rounded to operands or as float32, as its kind says.
+
+    A phase (h mod s, w mod s) of dX is a convolution of dY with stride 1 by its taps in reverse;
+    the phases of a tile share an output block. K tiles as docs/training.md orders them.
+    """
+    _InputGradient(program, layer, dy, dx, scale).write()
+
+
+class _InputGradient:
+    def __init__(self, program, layer, dy, dx, scale):
+        self.program, self.layer, self.dy, self.dx = program, layer, dy, dx
+        self.scale = int(codes_of(FLOAT32, scale))
+        self.core = program.core
+        self.tiles = layer.input_tiles(self.core)
+        self.out_words, self.dy_words = program.words(dx), program.words(dy)
+        self.w_words = program.words(layer.weights)
+
+    def write(self):
+        jobs = []
+        for images, rows in self._cut():
+            output = Need(object(), self._out_size(images, rows))
+            for tile in range(self.tiles.count):
+                needs = (output, self._dy_need(images, rows), self._weights_need(tile))
+                run = partial(self._tile, images, rows, tile)
+                jobs.append(Job(needs, run))
+        self.program.run(jobs)
+
+    def _cut(self):
+        """[(images, rows)]: as many vectors of a phase as the accumulators hold, or fewer where
+        blocks would be too large for the memory."""
+        layer = self.layer
+        height, width = layer.input_map
+        return cut_map(
+            self.program,
+            layer.images, height, -(-width // layer.stride[1]),
+            step=layer.stride[0],
+            size=lambda *part: self._dy_need(*part).words + self._out_size(*part),
+            weights=self._weights_need(0).words,
+            what=f"layer {layer.name}: a line of its input gradient",
+        )  # fmt: skip
+
+    def _out_size(self, images, rows):
+        return (images[1] - images[0]) * (rows[1] - rows[0]) * self.dx.shape[2] * self.out_words
+
+    def _dy_lines(self, axis, rows):
+        """Lines of dY that any phase of input lines [begin, end) reads."""
+        layer = self.layer
+        low, high = layer.output_map[axis], 0
+        for phase in layer.phases[axis]:
+            first, last = self._numbers(axis, phase, rows)
+            if phase.taps and last > first:
+                begin, end = phase.lines(first, last)
+                low, high = min(low, begin), max(high, end)
+        return clip(low, high, layer.output_map[axis])
+
+    def _numbers(self, axis, phase, rows):
+        """Numbers [begin, end) of the phase's lines among input lines ``rows``."""
+        step = self.layer.stride[axis]
+        return tuple(-(-(line - phase.offset) // step) for line in rows)
+
+    def _dy_need(self, images, rows):
+        return self.program.need(
+            self.dy, images, self._dy_lines(0, rows), (0, self.layer.output_map[1])
+        )
+
+    def _weights_need(self, tile):
+        layer, kernel = self.layer, self.layer.kernel
+        return self.program.need(
+            layer.weights, (0, kernel[0]), (0, kernel[1]), self.tiles.range(tile)
+        )
+
+    def _tile(self, images, rows, tile, output, dy, weights):
+        program, layer = self.program, self.layer
+        for vertical in layer.phases[0]:
+            numbers = self._numbers(0, vertical, rows)
+            for horizontal in layer.phases[1]:
+                columns = self._numbers(1, horizontal, (0, layer.input_map[1]))
+                if numbers[1] > numbers[0] and columns[1] > columns[0]:
+                    part = _Part(images, rows, vertical, horizontal, numbers, columns)
+                    self._phase(part, tile, dy, weights, output)
+        if tile == self.tiles.count - 1:
+            box = (images, rows, (0, layer.input_map[1]), (0, self.dx.pitch))
+            program.store(self.dx, box, output)
+            program.scratch.drop([output])
+
+    def _phase(self, part, tile, dy, weights, output):
+        program, layer, core = self.program, self.layer, self.core
+        vertical, horizontal = part.vertical, part.horizontal
+        empty = not (vertical.taps and horizontal.taps)
+        kh_count, kw_count = (1, 1) if empty else (vertical.taps, horizontal.taps)
+        channels = self.tiles.range(tile)
+        valid = channels[1] - channels[0]
+        blocks = layer.output_blocks(*channels, core.rows)
+        if empty:
+            blocks = (0, 1)
+        word = self.w_words
+        program.weights(
+            {
+                "address": weights.address
+                + (vertical.tap * layer.kernel[1] + horizontal.tap) * valid * word
+                + blocks[0],
+                "row_stride": word,
+                "kw_count": kw_count,
+                "kh_count": kh_count,
+                "cb_count": blocks[1] - blocks[0],
+                "kw_stride": -horizontal.tap_step * valid * word,
+                "kh_stride": -vertical.tap_step * layer.kernel[1] * valid * word,
+                "cb_stride": 1,
+                "row_limit": 0 if empty else valid,
+                "transpose": 0,
+            },
+            weights,
+        )
+        (h0, h1), width = self._dy_lines(0, part.rows), layer.output_map[1]
+        pixel = self.dy_words
+        line = width * pixel
+        top = vertical.line + part.numbers[0] - h0
+        left = horizontal.line + part.columns[0]
+        bank = program.next_bank()
+        rows = part.numbers[1] - part.numbers[0]
+        columns = part.columns[1] - part.columns[0]
+        images = part.images[1] - part.images[0]
+        program.matmul(
+            {
+                "accumulator_bank": bank,
+                "channels": valid,
+                "x_address": dy.address + top * line + left * pixel + blocks[0],
+                "wo_count": columns,
+                "ho_count": rows,
+                "n_count": images,
+                "kw_count": kw_count,
+                "kh_count": kh_count,
+                "cb_count": blocks[1] - blocks[0],
+                "wo_stride": pixel,
+                "ho_stride": line,
+                "n_stride": (h1 - h0) * line,
+                "kw_stride": horizontal.line_step * pixel,
+                "kh_stride": vertical.line_step * line,
+                "cb_stride": 1,
+                "h_origin": top,
+                "w_origin": left,
+                "h_limit": 0 if empty else h1 - h0,
+                "w_limit": width,
+                "ho_step": 1,
+                "wo_step": 1,
+                "kh_step": vertical.line_step,
+                "kw_step": horizontal.line_step,
+            },
+            dy,
+        )
+        wide = self.dx.kind == "float32"
+        end = self.dx.pitch if tile == self.tiles.count - 1 else channels[1]
+        place, fields = program.column_place(channels, end, wide=wide)
+        out, (height, width) = self.out_words, (part.rows[1] - part.rows[0], layer.input_map[1])
+        first_row = vertical.offset + part.numbers[0] * layer.stride[0] - part.rows[0]
+        first = first_row * width + horizontal.offset
+        program.post(
+            fields
+            | {
+                "accumulator_bank": bank,
+                "scale": self.scale,
+                "wo_count": columns,
+                "ho_count": rows,
+                "n_count": images,
+                "wo_stride": 1,
+                "ho_stride": columns,
+                "n_stride": columns * rows,
+                "out_address": output.address + first * out + place,
+                "out_wo_stride": layer.stride[1] * out,
+                "out_ho_stride": layer.stride[0] * width * out,
+                "out_n_stride": height * width * out,
+            },
+            output,
+        )
+
+
+class _Part:
+    """A phase of a tile: images, input rows, and the numbers of the phase's rows and columns."""
+
+    def __init__(self, images, rows, vertical, horizontal, numbers, columns):
+        self.images, self.rows = images, rows
+        self.vertical, self.horizontal = vertical, horizontal
+        self.numbers, self.columns = numbers, columns

@@ -1,0 +1,303 @@
+"""Weight and bias gradient of a convolution."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
+from hw.isa.encoding import Init
+
+from .conv_geometry import Convolution
+from .conv_weight_gradient_tiling import Range, WeightGradientPlan
+
+__all__ = ["weight_gradient"]
+
+
+def weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, db=None, *, relu=False):
+    """Commands that read ``layer.x`` and ``dy`` (like ``layer.y``) and write ``dw`` (like the
+    weights), float32 or rounded to operands, perhaps behind a ReLU, and float32 ``db`` (like the
+    bias).
+
+    Accumulators hold the taps and input channels of a *range* for some column tiles; pixels go
+    through them in pieces of whole K tiles. Where both maps fit into the buffer they are loaded
+    once, piece by piece, while the first column tiles are computed; the others take all pixels in
+    one command. Results of all column tiles but the last are stored while that one is computed.
+    """
+    _WeightGradient(program, layer, dy, dw, db, relu).write()
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """A column tile of a range, and the accumulators with its sums."""
+
+    part: Range
+    tile: int
+    bank: int
+    address: int
+
+
+@dataclass(frozen=True)
+class _Output:
+    """Results that are stored together: of channels (begin, end), None: the biases, a row for each
+    column tile. ``last`` is the last column tile among them."""
+
+    channels: tuple[int, int] | None
+    last: int
+    need: Need
+
+    def is_in(self, ends):
+        """Whether the last of them is among ``ends``."""
+        return self.last in {sums.tile for sums in ends}
+
+
+@dataclass(frozen=True)
+class _Map:
+    """Where MATMUL and WEIGHTS find a map: lines [begin, end) of images from ``first`` on, pixels
+    of ``words`` words whose first channel is ``channel``."""
+
+    block: Block
+    first: int
+    lines: tuple[int, int]
+    words: int
+    channel: int
+
+    def part(self, images, lines, width):
+        """The block of ``lines``, if there are several ``images`` all that are there, of images
+        (begin, end)."""
+        image, line = self.lines[1] - self.lines[0], width * self.words
+        first = (images[0] - self.first) * image + lines[0] - self.lines[0]
+        count = (images[1] - images[0] - 1) * image + lines[1] - lines[0]
+        return self.block.part(first * line, count * line)
+
+
+class _WeightGradient:
+    def __init__(self, program, layer, dy, dw, db, relu):
+        self.program, self.core, self.dw, self.db = program, program.core, dw, db
+        self.relu = relu
+        self.plan = WeightGradientPlan(program, layer, dy, dw, db)
+        self.layer, self.dy, self.tiles = self.plan.layer, self.plan.dy, self.plan.tiles
+        self.known = self.layer is layer
+
+    def write(self):
+        write = self._whole_jobs if self.plan.whole else self._piece_jobs
+        jobs = [job for part in self.plan.ranges for job in write(part, self.plan.pieces)]
+        self.program.run(jobs)
+        if not self.known:
+            # Boxes of a flat map are not seen to be parts of the map.
+            names = self.layer.x.name, self.dy.name
+            self.program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+
+    # Jobs ------------------------------------------------------------------------------------
+
+    def _outputs(self, part):
+        """[:class:`_Output`] of a range."""
+        rows, result = self.plan.out_rows(part), []
+        for channels in self.plan.channels:
+            last = -(-min(channels[1], self.tiles.channels) // self.tiles.width) - 1
+            words = self.program.words(self.dw, channels)
+            result.append(_Output(channels, last, Need(object(), rows * words)))
+        if self.plan.has_bias(part):
+            words = self.tiles.count * self.program.words(self.db)
+            result.append(_Output(None, self.tiles.count - 1, Need(object(), words)))
+        return result
+
+    def _steps(self, part, tiles, pieces):
+        """(piece, sums, whether they begin, those that are whole then) one after the other."""
+        places, half = [], -(-len(tiles) // 2)
+        for number, tile in enumerate(tiles):
+            if number % half == 0:
+                bank = self.program.next_bank()
+            places.append(_Sums(part, tile, bank, number % half * self.plan.entries(part)))
+        for piece in pieces:
+            for number, sums in enumerate(places, 1):
+                ends = ()
+                if piece == pieces[-1] and (number % half == 0 or number == len(places)):
+                    ends = [other for other in places if other.bank == sums.bank]
+                yield piece, sums, piece == pieces[0], ends
+
+    def _piece_jobs(self, part, pieces):
+        """A job for each piece and column tile; the tiles of a batch share what they read."""
+        outputs, jobs = self._outputs(part), []
+        for batch in self.plan.batches(part):
+            channels = self.plan.dy_channels(batch)
+            for (images, rows), sums, begins, ends in self._steps(part, batch, pieces):
+                maps = (
+                    self.plan.x_need(images, rows, part),
+                    self.plan.dy_need(images, rows, channels),
+                )
+                run = partial(self._piece, images, rows, channels, sums, begins, ends, outputs)
+                jobs.append(Job((*(output.need for output in outputs), *maps), run))
+                outputs = [output for output in outputs if not output.is_in(ends)]
+        return jobs
+
+    def _piece(self, images, rows, channels, sums, begins, ends, outputs, *blocks):
+        *results, x, dy = blocks
+        slab = self.layer.lines(0, *rows, sums.part.rows)
+        b0, b1 = sums.part.blocks
+        x = _Map(x, images[0], slab, b1 - b0, b0 * self.core.rows)
+        dy = _Map(dy, images[0], rows, self.program.words(self.dy, channels), channels[0])
+        self._product(sums, images, rows, begins, x, dy)
+        results = list(zip(outputs, results, strict=True))
+        self._post(ends, results)
+        self._store(sums.part, [pair for pair in results if pair[0].is_in(ends)])
+
+    def _whole_jobs(self, part, pieces):
+        """One job: what is not in the memory comes piece by piece."""
+        outputs, absent = self._outputs(part), []
+        x, dy = (
+            replace(need, load=lambda _, tensor=tensor: absent.append(tensor))
+            for tensor, need in ((self.layer.x, self.plan.x_need()), (self.dy, self.plan.dy_need()))
+        )
+        run = partial(self._whole, part, pieces, outputs, absent)
+        return [Job((*(output.need for output in outputs), x, dy), run)]
+
+    def _whole(self, part, pieces, outputs, absent, *blocks):
+        (height, _), (lines, _) = self.layer.input_map, self.layer.output_map
+        everything = [((0, self.layer.images), (0, lines))]
+        *results, x, dy = blocks
+        results = list(zip(outputs, results, strict=True))
+        x = _Map(x, 0, (0, height), self.program.words(self.layer.x), 0)
+        dy = _Map(dy, 0, (0, lines), self.program.words(self.dy), 0)
+        if not absent:
+            pieces = everything
+        loads = self._loads(pieces, absent, x, dy)
+        next(loads)
+        batch, begun = self.plan.batch(part, 0) if absent else range(1), None
+        stored = []
+        while batch:
+            for piece, sums, begins, ends in self._steps(part, batch, pieces):
+                if piece is not begun:
+                    next(loads, None)
+                    begun = piece
+                self._product(sums, *piece, begins, x, dy)
+                # Many stores would keep the product behind them out of its queue.
+                self._store(part, stored)
+                self._post(ends, results)
+                stored = [pair for pair in results if pair[0].is_in(ends)]
+                results = [pair for pair in results if not pair[0].is_in(ends)]
+            batch, pieces = range(batch.stop, min(batch.stop + 1, self.tiles.count)), everything
+        self._store(part, stored)
+
+    def _loads(self, pieces, absent, x, dy):
+        """Load what is ``absent`` of both maps, piece after piece; yields behind each."""
+        layer, done = self.layer, 0
+        (height, width), (_, columns) = layer.input_map, layer.output_map
+        for images, rows in pieces:
+            lines = 0, height
+            if layer.images == 1:
+                end = height if rows[1] == layer.output_map[0] else layer.lines(0, *rows)[1]
+                lines, done = (done, max(done, end)), max(done, end)
+            for tensor, place, part, size in (
+                (layer.x, x, lines, width),
+                (self.dy, dy, rows, columns),
+            ):
+                if tensor in absent and part[1] > part[0]:
+                    block = place.part(images, part, size)
+                    box = images, part, (0, size), (0, tensor.pitch)
+                    self.program.load(tensor, box, block)
+            yield
+
+    # Commands --------------------------------------------------------------------------------
+
+    def _product(self, sums, images, rows, begins, x, dy):
+        """WEIGHTS and MATMUL of a piece: output ``rows`` of ``images``."""
+        program, layer, core, part = self.program, self.layer, self.core, sums.part
+        begin, end = self.tiles.range(sums.tile)
+        width = layer.output_map[1]
+        pixels = (images[1] - images[0]) * (rows[1] - rows[0]) * width
+        word, skip = divmod(begin - dy.channel, core.rows)
+        block = dy.part(images, rows, width)
+        program.weights(
+            {
+                "address": block.address + word,
+                "row_stride": dy.words,
+                "cb_count": -(-pixels // core.rows),
+                "cb_stride": core.rows * dy.words,
+                "row_limit": pixels,
+                "transpose": 1,
+                "block_count": -(-(skip + end - begin) // core.rows),
+                "skip": skip,
+            },
+            block,
+        )
+        slab = x.lines if layer.images > 1 else layer.lines(0, *rows, part.rows)
+        block = x.part(images, slab, layer.input_map[1])
+        walk = layer.walk(
+            block, x.words, images, rows,
+            taps=part.rows, slab=slab, block=part.blocks[0] - x.channel // core.rows,
+        )  # fmt: skip
+        program.matmul(
+            walk
+            | {
+                "accumulator_bank": sums.bank,
+                "accumulator_address": sums.address,
+                "init": Init.ZERO if begins else Init.ACCUMULATOR,
+                "channels": end - begin,
+                "cb_count": part.blocks[1] - part.blocks[0],
+                "transpose": 1,
+                "ones": int(self.plan.has_bias(part)),
+            },
+            block,
+        )
+
+    def _post(self, ends, results):
+        """POST of sums that are whole into ``results`` (output, block)."""
+        for sums in ends:
+            for output, block in results:
+                self._post_tile(sums, output.channels, block)
+
+    def _post_tile(self, sums, channels, block):
+        """POST of a column tile, if it is among ``channels``: whole words of input channels, then
+        the rest; or of its sums of dY, which the vectors of ones have left behind all others."""
+        program, core, part = self.program, self.core, sums.part
+        begin, end = self.tiles.range(sums.tile)
+        taps = (part.rows[1] - part.rows[0]) * self.layer.kernel[1]
+        if channels is None:
+            _, fields = program.column_place((0, end - begin), self.db.pitch, wide=True)
+            address = sums.address + (part.blocks[1] - part.blocks[0]) * taps * core.rows
+            place = sums.tile * program.words(self.db)
+            fields |= {"accumulator_bank": sums.bank, "accumulator_address": address}
+            program.post(fields | {"out_address": block.address + place}, block)
+        if channels is None or not channels[0] <= begin < channels[1]:
+            return
+        stop = channels[1] if end == self.tiles.channels else end
+        wide = self.dw.kind == "float32"
+        place, fields = program.column_place(
+            (begin - channels[0], end - channels[0]), stop - channels[0], wide=wide
+        )
+        first, last = self.plan.inputs(part)
+        row = program.words(self.dw, channels)
+        whole, rest = divmod(last - first, core.rows)
+        for word, words, lanes in ((0, whole, core.rows), (whole, 1, rest)):
+            if words and lanes:
+                program.post(
+                    fields
+                    | {
+                        "accumulator_bank": sums.bank,
+                        "relu": int(self.relu),
+                        "accumulator_address": sums.address + word * taps * core.rows,
+                        "wo_count": lanes,
+                        "ho_count": taps,
+                        "n_count": words,
+                        "wo_stride": 1,
+                        "ho_stride": core.rows,
+                        "n_stride": taps * core.rows,
+                        "out_address": block.address + word * core.rows * row + place,
+                        "out_wo_stride": row,
+                        "out_ho_stride": (last - first) * row,
+                        "out_n_stride": core.rows * row,
+                    },
+                    block,
+                )
+
+    def _store(self, part, results):
+        """STORE of results that are whole."""
+        for output, block in results:
+            if output.channels is None:
+                box = (0, 1), (0, 1), (0, self.tiles.count), (0, self.db.pitch)
+                self.program.store(self.db, box, block)
+            else:
+                taps = part.rows, (0, self.layer.kernel[1])
+                box = *taps, self.plan.inputs(part), output.channels
+                self.program.store(self.dw, box, block)
+        self.program.scratch.drop(block for _, block in results)

@@ -1,0 +1,208 @@
+"""Depthwise convolution on the vector engine, forward and backward, from DRAM to DRAM.
+
+A layer is a :class:`~compiler.kernels.conv_geometry.Convolution` whose weights are (KH, KW, 1, C)
+and whose bias is (1, 1, 1, C) float32.
+"""
+
+from functools import partial
+
+from compiler.codegen.core_builder import CoreProgram, Need
+from compiler.codegen.view import View
+from hw.isa.vector import Factor
+
+from .conv_geometry import Convolution
+from .image_tiling import image_parts, state_job
+from .row_tiling import Part, Role, run_slabs
+from .windows import Windows
+
+__all__ = ["depthwise", "depthwise_input_gradient", "depthwise_weight_gradient"]
+
+
+def depthwise(program: CoreProgram, layer: Convolution):
+    """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
+
+    Raises
+    ------
+    CompileError
+        if a row of outputs, one word per pixel, with what its windows have does not fit into the
+        buffer.
+    """
+    windows, wide = _windows(layer), layer.y.kind == "float32"
+
+    def work(slab, y, x, *views):
+        total, views = (y, views) if wide else (views[0], views[1:])
+        weights, start = views if layer.bias is not None else (*views, 0.0)
+        terms = [
+            (outputs, x[:, *lines], _tap(weights, place))
+            for place, outputs, lines in windows.places(slab.outputs, slab.lines)
+        ]
+        _accumulate(program.vector, y, total, start, terms)
+
+    parts = [Part(layer.y, False, Role.WRITE), Part(layer.x, True)]
+    parts += [] if wide else [Part(layer.y, False, Role.SUMS)]
+    fixed = [layer.weights] if layer.bias is None else [layer.weights, layer.bias]
+    parts += [Part(tensor, False, Role.WHOLE) for tensor in fixed]
+    run_slabs(program, windows, parts, work)
+
+
+def depthwise_input_gradient(program: CoreProgram, layer: Convolution, dy, dx):
+    """Commands that write ``dx`` (like ``layer.x``), phase by phase of the stride.
+
+    Raises
+    ------
+    CompileError
+        if a row of the map, one word per pixel, with the windows that have it does not fit into
+        the buffer.
+    """
+    windows = _windows(layer)
+
+    def work(slab, out, gradient, total, weights):
+        terms = {}
+        for place, outputs, lines in reversed(windows.places(slab.outputs, slab.lines)):
+            phase, places = [], []
+            for step, output, line in zip(windows.stride, outputs, lines, strict=True):
+                first, start = divmod(line.start, step)
+                phase.append(start)
+                places.append(slice(first, first + output.stop - output.start))
+            term = tuple(places), gradient[:, *outputs], _tap(weights, place)
+            terms.setdefault(tuple(phase), []).append(term)
+        step_h, step_w = windows.stride
+        for a in range(min(step_h, out.shape[1])):
+            for b in range(min(step_w, out.shape[2])):
+                phase = slice(None), slice(a, None, step_h), slice(b, None, step_w)
+                found = terms.get((a, b), [])
+                _accumulate(program.vector, out[phase], total[phase], 0.0, found)
+
+    parts = [Part(dx, True, Role.WRITE), Part(dy, False), Part(dx, True, Role.SUMS)]
+    parts.append(Part(layer.weights, False, Role.WHOLE))
+    run_slabs(program, windows, parts, work, cut_map=True)
+
+
+def depthwise_weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, db=None):
+    """Commands that write float32 ``dw`` (like the weights) and ``db`` (like the bias).
+
+    Raises
+    ------
+    CompileError
+        if an image of both maps, one word per pixel, does not fit into the buffer.
+    """
+    _WeightGradient(program, layer, dy, dw, db).write()
+
+
+class _WeightGradient:
+    def __init__(self, program, layer, dy, dw, db):
+        self.program, self.layer, self.dy, self.dw, self.db = program, layer, dy, dw, db
+        self.windows, self.images = _windows(layer), layer.images
+        self.rows = self.windows.count + (db is not None)
+        #: Results of every image, and the sums of them.
+        self.blocks = self.images + (self.images > 1)
+
+    def write(self):
+        program, layer = self.program, self.layer
+        pixels = sum(t.shape[1] * t.shape[2] for t in (layer.x, self.dy))
+        more = program.words(self.dw) - program.words(layer.x) * program.core.chunks_per_wide
+
+        def fixed(words):
+            return self.blocks * self.rows * (words * program.core.chunks_per_wide + more)
+
+        # An image is added up while the next one is loaded; more of them need not be there.
+        channels, _ = image_parts(
+            program, layer.name, min(self.images, 2), [layer.x, self.dw],
+            size=lambda words: pixels * words, fixed=fixed,
+        )  # fmt: skip
+        jobs = []
+        for part in channels:
+            state = Need(object(), self.blocks * self.rows * program.words(self.dw, part))
+            for n in range(self.images):
+                maps = [program.need(t, *self._box(t, n, part)) for t in (layer.x, self.dy)]
+                run = partial(self._image, part, n)
+                jobs.append(state_job(state, maps, (), run, first=n == 0))
+        program.run(jobs)
+
+    def _box(self, tensor, n, channels):
+        return (n, n + 1), (0, tensor.shape[1]), (0, tensor.shape[2]), channels
+
+    def _image(self, channels, n, state, x, dy):
+        program, vector = self.program, self.program.vector
+        x, dy = (
+            program.view(block, tensor, *self._box(tensor, n, channels))
+            for block, tensor in ((x, self.layer.x), (dy, self.dy))
+        )
+        chunks = program.core.chunks_per_wide
+        words = program.words(self.dw, channels) // chunks
+        # (images and their sum, taps and bias, 1, channels)
+        shape = (self.blocks, self.rows, 1, x.shape[3])
+        results = View.dense(state, shape, words, chunks=chunks)
+        inside = {place: parts for place, *parts in self.windows.places()}
+        for place, (outputs, lines) in inside.items():
+            vector.sum(results.pixel(n, place, 0), x[:, *lines], y=dy[:, *outputs], factor=Factor.Y)
+        if self.db is not None:
+            vector.sum(results.pixel(n, self.windows.count, 0), dy)
+        if n == self.images - 1:
+            for place in set(range(self.windows.count)) - set(inside):
+                vector.fill(results[: self.images, place : place + 1], 0.0)
+            self._results(channels, state, words, chunks)
+
+    def _results(self, channels, state, words, chunks):
+        """Add up the images' results, all lanes of all taps in one command, and store them."""
+        program, row = self.program, words * chunks
+        if self.images > 1:
+            lanes = self.rows * words * program.core.rows
+            flat = View.dense(state, (self.blocks, 1, 1, lanes), self.rows * words, chunks=chunks)
+            program.vector.sum(flat[self.images :], flat[: self.images])
+        first = (self.blocks - 1) * self.rows * row
+        kh, kw = self.windows.kernel
+        box = ((0, kh), (0, kw), (0, 1), channels or (0, self.dw.pitch))
+        program.store(self.dw, box, state, first)
+        if self.db is not None:
+            box = ((0, 1), (0, 1), (0, 1), channels or (0, self.db.pitch))
+            program.store(self.db, box, state, first + self.windows.count * row)
+        program.scratch.drop([state])
+
+
+def _windows(layer):
+    return Windows(
+        size=layer.input_map, outputs=layer.output_map, kernel=layer.kernel, stride=layer.stride,
+        padding=layer.padding, dilation=layer.dilation,
+    )  # fmt: skip
+
+
+def _tap(weights, place):
+    """Vector of a place of the kernel."""
+    return weights.pixel(*divmod(place, weights.shape[1]), 0)
+
+
+def _accumulate(vector, y, total, start, terms):
+    """``start`` and the products of all terms, added up in float32, one term after the other.
+
+    The first product meets ``start`` without a pass that stores it, and the last sum goes to ``y``
+    without one that rounds it; only what these two leave out takes commands of its own.
+
+    Parameters
+    ----------
+    y : map of results, as operands, or ``total`` itself
+    total : float32 map of the same shape, for what is in between
+    start : vector or number
+    terms : [(lines of y, map, vector)]; lines are two slices of step 1
+    """
+    if not terms:
+        vector.fill(y, start)
+    for number, (lines, x, factor) in enumerate(terms):
+        first, last = number == 0, number == len(terms) - 1
+        before, after = start if first else total[:, *lines], y if last else total
+        vector.scale_add(after[:, *lines], x, factor, before)
+        if first or (last and y is not total):
+            for rest in _outside(y.shape, lines):
+                vector.copy(after[:, *rest], start if first else total[:, *rest])
+
+
+def _outside(shape, lines):
+    """Rectangles (rows, columns) of a map (N, H, W, C) that ``lines`` leave out."""
+    (rows, columns), (height, width) = lines, shape[1:3]
+    parts = (
+        (slice(0, rows.start), slice(0, width)),
+        (slice(rows.stop, height), slice(0, width)),
+        (rows, slice(0, columns.start)),
+        (rows, slice(columns.stop, width)),
+    )
+    return [part for part in parts if all(p.start < p.stop for p in part)]

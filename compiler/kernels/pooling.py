@@ -1,0 +1,151 @@
+"""Pooling layers in training, from DRAM to DRAM.
+
+All geometry is pairs (vertical, horizontal). Every function raises
+:class:`~compiler.errors.CompileError` if a row of what it writes, one word per pixel, with the rows
+that belong to it does not fit into the buffer.
+"""
+
+from compiler.codegen.core_builder import CoreProgram
+from hw.isa.vector import Carry, Condition, Factor, Term
+
+from .row_tiling import Part, Role, run_slabs
+from .windows import Windows
+
+__all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward"]
+
+
+def max_pool(program: CoreProgram, x, y, places=None, *, kernel, stride, padding=(0, 0)):
+    """``y``: the maximum of every window; ``places``, if wanted: where it is, ``kh * KW + kw`` as
+    an operand.
+
+    The first of the largest elements; of several NaN the last.
+    """
+    windows = _windows(x, y, kernel, stride, padding)
+    vector = program.vector
+
+    def larger(o, value, old):
+        """``value`` where it is larger or NaN."""
+        vector.emit(o, value, old, condition=Condition.GREATER, carry=Carry.Y, keep=1)
+
+    def place_of(where, value, old, place, before):
+        """``place`` where ``value`` is larger or NaN, else what ``before`` says, or 0."""
+        rest = {} if before is None else {"z": before, "carry": Carry.Z, "keep": 1}
+        vector.emit(
+            where, value, old, term=Term.IMMEDIATE, immediate=place, condition=Condition.GREATER,
+            **rest,
+        )  # fmt: skip
+
+    def whole(best, index, taps):
+        """Every window has all of its places."""
+        old, before = taps[0][1], None
+        for place, value in taps[1:]:
+            if index is not None:
+                place_of(index, value, old, place, before)
+            larger(best, value, old)
+            old, before = best, index
+        if len(taps) == 1:
+            vector.copy(best, old)
+            if index is not None:
+                vector.fill(index, 0)
+
+    def work(slab, best, *views):
+        index, pixels = views if places is not None else (None, *views)
+        taps = windows.places(slab.outputs, slab.lines)
+        values = [(place, pixels[:, *lines]) for place, _, lines in taps]
+        if len(taps) == windows.count and all(v.shape[:3] == best.shape[:3] for _, v in values):
+            whole(best, index, values)
+            return
+        vector.fill(best, float("-inf"))
+        # Minus infinity is not larger than what is there already: the first place is given.
+        if index is not None:
+            for place, outputs in windows.first_places(slab.outputs):
+                vector.fill(index[:, *outputs], place)
+        for (place, value), (_, outputs, _) in zip(values, taps, strict=True):
+            old = best[:, *outputs]
+            if index is not None:
+                where = index[:, *outputs]
+                place_of(where, value, old, place, where)
+            larger(old, value, old)
+
+    written = [y] if places is None else [y, places]
+    parts = [*(Part(tensor, False, Role.WRITE) for tensor in written), Part(x, True)]
+    run_slabs(program, windows, parts, work)
+
+
+def max_pool_backward(program: CoreProgram, dy, places, dx, *, kernel, stride, padding=(0, 0)):
+    """``dx``: every pixel adds ``dy`` of the windows whose maximum it is."""
+
+    def term(o, gradient, before, place, index):
+        program.vector.emit(
+            o, gradient, before, index, term=Term.ADD, immediate=place,
+            condition=Condition.EQUAL, carry=Carry.Y, keep=1,
+        )  # fmt: skip
+
+    _scatter(program, _windows(dx, dy, kernel, stride, padding), [dy, places], dx, term)
+
+
+def average_pool(program: CoreProgram, x, y, *, kernel, stride):
+    """``y``: the sum of every window, place by place, times a constant."""
+    windows = _windows(x, y, kernel, stride, (0, 0))
+    vector, share = program.vector, 1.0 / windows.count
+
+    def work(slab, out, sums, pixels):
+        places = windows.places(slab.outputs, slab.lines)
+        first, *others = (pixels[:, *lines] for *_, lines in places)
+        for part in others[:-1]:
+            first = vector.add(sums, first, part)
+        if others:
+            vector.emit(out, first, others[-1], share, term=Term.ADD, factor=Factor.Z)
+        else:
+            vector.scale(out, first, share)
+
+    parts = [Part(y, False, Role.WRITE), Part(y, False, Role.SUMS), Part(x, True)]
+    run_slabs(program, windows, parts, work)
+
+
+def average_pool_backward(program: CoreProgram, dy, dx, *, kernel, stride):
+    """``dx``: every pixel adds the shares of its windows."""
+    windows = _windows(dx, dy, kernel, stride, (0, 0))
+
+    def term(o, gradient, before, _):
+        program.vector.scale_add(o, gradient, 1.0 / windows.count, before)
+
+    _scatter(program, windows, [dy], dx, term)
+
+
+def _windows(x, y, kernel, stride, padding):
+    return Windows(
+        size=x.shape[1:3], outputs=y.shape[1:3], kernel=kernel, stride=stride, padding=padding
+    )
+
+
+def _scatter(program, windows, inputs, dx, term):
+    """Add to every pixel of ``dx``, from +0 on, what its windows bring, and round once.
+
+    ``term(o, gradient, before, place, *others)``, on views of ``inputs``, leaves in ``o`` the sum
+    ``before`` with what one place of the windows adds.
+    """
+    vector = program.vector
+
+    def overlapping(slab, out, *views):
+        *views, sums = views
+        vector.fill(sums, 0.0)
+        for place, outputs, lines in reversed(windows.places(slab.outputs, slab.lines)):
+            before = sums[:, *lines]
+            term(before, views[0][:, *outputs], before, place, *(v[:, *outputs] for v in views[1:]))
+        vector.copy(out, sums)
+
+    def apart(slab, out, *views):
+        *views, zero = views
+        places = windows.places(slab.outputs, slab.lines)
+        pixels = [out[:, *lines] for *_, lines in places]
+        if sum(part.size for part in pixels) < out.size:
+            vector.fill(out, 0.0)
+        vector.fill(zero, 0.0)
+        for (place, outputs, _), o in zip(places, pixels, strict=True):
+            term(o, views[0][:, *outputs], zero, place, *(v[:, *outputs] for v in views[1:]))
+
+    parts = [Part(dx, True, Role.WRITE), *(Part(part, False) for part in inputs)]
+    # Where windows share no pixel, its sum begins with +0 and ends with one term at most.
+    parts.append(Part(dx, True, Role.VECTOR if windows.apart else Role.SUMS))
+    run_slabs(program, windows, parts, apart if windows.apart else overlapping, cut_map=True)

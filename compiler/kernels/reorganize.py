@@ -1,0 +1,222 @@
+"""A layer's output as the predictor sees it: averaged over the batch, pooled to S × S cells."""
+
+from functools import partial
+from itertools import pairwise
+
+from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.view import View
+from compiler.errors import CompileError
+from compiler.tensors.intervals import even_parts
+
+from .splitting import MOST_WORDS, PIECES, channel_parts, channel_steps
+
+__all__ = ["Reorganizer", "pool_windows", "reorganize"]
+
+
+def pool_windows(size: int, pooled: int) -> list[tuple[int, int]]:
+    """Windows of adaptive pooling along an axis, (begin, end) each; they may overlap."""
+    return [(i * size // pooled, -(-(i + 1) * size // pooled)) for i in range(pooled)]
+
+
+def reorganize(program: CoreProgram, y, cells):
+    """Commands that read the map ``y`` (N, H, W, O) and write float32 ``cells`` (1, S, S, O).
+
+    Sums run over images, then over the columns of a window, then over its rows, so it makes no
+    difference in how many pieces the map comes.
+
+    Raises
+    ------
+    CompileError
+        if a row of the map, one word per pixel, with its sums does not fit into the buffer.
+    """
+    Reorganizer(program, y, cells).write()
+
+
+class Reorganizer:
+    """The sums of one map.
+
+    A product that writes the map adds its parts up while they are on chip (``hold``, ``observe`` as
+    often as needed, ``finish``), all channels at a time; or the map is read again, in parts of any
+    size (``write``).
+
+    Parameters
+    ----------
+    program : CoreProgram
+    y, cells : see :func:`reorganize`
+    """
+
+    def __init__(self, program, y, cells):
+        self.program, self.vector = program, program.vector
+        self.y, self.cells = y, cells
+        self.images, self.height, self.width, _ = y.shape
+        self.pooled = cells.shape[1]
+        self.chunks = program.core.chunks_per_wide
+        self.windows = [pool_windows(size, self.pooled) for size in (self.height, self.width)]
+        self._sums = None  # while they are held
+
+    @staticmethod
+    def held_words(core, y):
+        """Words that the sums of a map take in the memory of ``core``."""
+        _, height, width, _ = y.shape
+        return height * width * -(-y.pitch // core.rows) * core.chunks_per_wide
+
+    def can_hold(self):
+        """Whether all sums fit into the memory beside what they become."""
+        program, size = self.program, self.held_words(self.program.core, self.y)
+        folded = size // self.width * self.pooled
+        cells = self.pooled**2 * program.words(self.cells)
+        return size + folded + cells <= program.scratch.words
+
+    def hold(self):
+        """Room for all sums, as a need of jobs that come before ``finish``."""
+        sums = self.program.scratch.hold(self.held_words(self.program.core, self.y))
+        self._sums = Need(object(), sums.words, place=sums)
+        return self._sums
+
+    def observe(self, images, rows, block):
+        """Add ``block``, which holds whole lines of some images; those of a line in order."""
+        box = images, rows, (0, self.width), None
+        total = self._view(self._sums.place, box, (1, self.height, self.width))
+        maps = self.program.view(block, self.y, *box[:3])
+        self._sum(total[:, slice(*rows)], maps, images[0])
+
+    def let_go(self):
+        """The end of ``hold``."""
+        self.program.scratch.let_go(self._sums.place)
+
+    def finish(self):
+        """Sums of all images into cells."""
+        sums, words = self._sums.place, self._sums.words // (self.height * self.width)
+        rows = Need(object(), self.height * self.pooled * words)
+        box = (0, 1), (0, self.pooled), (0, self.pooled), None
+        lines = (0, self.height)
+
+        def fold(rows, out):
+            shape = (1, self.height, self.width)
+            self._fold_columns(box, lines, rows, self._view(sums, box, shape))
+            self._finish(box, rows, out)
+
+        self.program.run([Job((rows, self.program.result(self.cells, *box)), fold)])
+        self.let_go()
+
+    def write(self):
+        words, lines, images = self._cut()
+        jobs = []
+        for channels in channel_parts(self.program, [self.y, self.cells], words):
+            rows = Need(object(), self.height * self.pooled * self.chunks * words)
+            for band in even_parts(0, self.height, lines):
+                size = (band[1] - band[0]) * self.width * self.chunks * words
+                sums = Need(object(), size)
+                groups = even_parts(0, self.images, images)
+                for group in groups:
+                    box = group, band, (0, self.width), channels
+                    needs = (rows, sums, self.program.need(self.y, *box))
+                    last = group == groups[-1]
+                    jobs.append(Job(needs, partial(self._add, box, last)))
+            box = (0, 1), (0, self.pooled), (0, self.pooled), channels
+            jobs.append(Job((rows, self.program.result(self.cells, *box)),
+                            partial(self._finish, box)))  # fmt: skip
+        self.program.run(jobs)
+
+    def _cut(self):
+        """Words per pixel, rows of the map, images that are in the buffer together."""
+        program = self.program
+        # A last layer's map is float32 itself.
+        chunks = self.chunks if self.y.kind == "float32" else 1
+        extra = program.words(self.cells) - self.chunks * program.words(self.y) // chunks
+        for words in channel_steps(program, self.y):
+            wide = self.chunks * words
+            fixed = self.height * self.pooled * wide + self.pooled**2 * (wide + extra)
+            for lines in range(self.height, 0, -1):
+                pixels = lines * self.width
+                room = program.scratch.words - fixed - pixels * wide
+                most = min(room // 2, MOST_WORDS) // (pixels * chunks * words)
+                if most >= 1 and pixels * wide <= MOST_WORDS:
+                    # Several pieces: the first images are added up while others are computed.
+                    return words, lines, min(most, -(-self.images // PIECES))
+        raise CompileError(
+            f"layer of {self.y.name}: a row of its map, one word per pixel, and its sums for the "
+            f"predictor do not fit into the buffer ({program.scratch.words} words)"
+        )
+
+    def _view(self, block, box, shape):
+        """Float32 sums of the channels of ``box``."""
+        begin, end = box[3] or (0, self.y.pitch)
+        words = -(-(min(end, self.y.pitch) - begin) // self.program.core.rows)
+        # A part of the channels may be one of the pitch alone.
+        size = max(0, min(end, self.y.shape[3]) - begin)
+        return View.dense(block, (*shape, size), words, chunks=self.chunks)
+
+    def _add(self, box, last, rows, sums, maps):
+        """The images of a group into the sums of a band of rows, and those into windows."""
+        (first, _), (h0, h1) = box[0], box[1]
+        total = self._view(sums, box, (1, h1 - h0, self.width))
+        self._sum(total, self.program.view(maps, self.y, *box), first)
+        if last:
+            self._fold_columns(box, (h0, h1), rows, total)
+            self.program.scratch.drop([sums])
+
+    def _sum(self, total, maps, first):
+        """Images from number ``first`` on, one after the other, but two in a command: what takes
+        time are the sums, which are float32."""
+        count = maps.shape[0]
+        images = [maps[n : n + 1] for n in range(count)]
+        if first == 0:
+            if count == 1:
+                self.vector.copy(total, images[0])
+            else:
+                self.vector.add(total, *images[:2])
+            images = images[2:]
+        for n in range(0, len(images) - 1, 2):
+            self.vector.add_both(total, total, *images[n : n + 2])
+        if len(images) % 2:
+            self.vector.add(total, total, images[-1])
+
+    def _fold_columns(self, box, lines, rows, total):
+        target = self._view(rows, box, (1, self.height, self.pooled))[:, slice(*lines)]
+        self._fold(target, total, 2)
+
+    def _finish(self, box, rows, out):
+        source = self._view(rows, box, (1, self.height, self.pooled))
+        target = self.program.view(out, self.cells, *box)
+        self._fold(target, source, 1)
+        heights, widths = ([b - a for a, b in windows] for windows in self.windows)
+        if len(set(heights)) == len(set(widths)) == 1:
+            self._scale(target, heights[0] * widths[0])
+        else:
+            for i, height in enumerate(heights):
+                for j, width in enumerate(widths):
+                    self._scale(target.pixel(0, i, j), height * width)
+        channels = box[3] or (0, self.cells.pitch)
+        self.program.store(self.cells, (*box[:3], channels), out)
+        self.program.scratch.drop([rows, out])
+
+    def _scale(self, view, pixels):
+        self.vector.scale(view, view, 1.0 / (self.images * pixels))
+
+    def _fold(self, target, source, axis):
+        """Sums over the windows along an axis (1: rows, 2: columns), their lines in order."""
+        windows = self.windows[axis - 1]
+        starts, sizes = [a for a, _ in windows], {b - a for a, b in windows}
+        steps = {b - a for a, b in pairwise(starts)}
+        if len(sizes) == 1 and len(steps) <= 1 and steps != {0}:
+            step = (steps or {1}).pop()
+            parts = [(slice(None), slice(0, starts[-1] + 1, step), sizes.pop())]
+        else:
+            parts = [
+                (slice(i, i + 1), slice(begin, begin + 1, 1), end - begin)
+                for i, (begin, end) in enumerate(windows)
+            ]
+        for out, first, size in parts:
+            o = target[_along(axis, out)]
+            for place in range(size):
+                lines = slice(first.start + place, first.stop + place, first.step)
+                x = source[_along(axis, lines)]
+                if place:
+                    self.vector.add(o, o, x)
+                else:
+                    self.vector.copy(o, x)
+
+
+def _along(axis, part):
+    return (slice(None),) * axis + (part,)

@@ -1,0 +1,154 @@
+"""Layers with windows, piece by piece: images, and rows with the rows of windows around them.
+
+Channels are cut only where not even a row of all of them fits.
+"""
+
+import enum
+from dataclasses import dataclass, replace
+from functools import partial
+
+from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.errors import CompileError
+from compiler.tensors.intervals import even_parts
+from compiler.tensors.tensor import Tensor
+
+from .splitting import MOST_WORDS, channel_parts, channel_steps
+from .windows import Windows
+
+__all__ = ["Part", "Role", "Slab", "run_slabs"]
+
+
+class Role(enum.Enum):
+    """What a layer does with a tensor: reads rows of it, writes them, uses room of their shape in
+    float32, or of a float32 vector of the channels; or reads all of it, whatever the rows."""
+
+    READ = 0
+    WRITE = 1
+    SUMS = 2
+    VECTOR = 3
+    WHOLE = 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tensor that has the rows of the map, or those of the outputs."""
+
+    tensor: Tensor
+    on_map: bool
+    role: Role = Role.READ
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slab:
+    """Images, and rows of outputs and of the map that belong to each other; (begin, end) each.
+    ``channels`` are None for all."""
+
+    images: tuple[int, int]
+    outputs: tuple[int, int]
+    lines: tuple[int, int]
+    channels: tuple[int, int] | None = None
+
+    def box(self, part: Part):
+        """Images, rows, columns and channels of a part."""
+        if part.role is Role.VECTOR:
+            return (0, 1), (0, 1), (0, 1), self.channels
+        if part.role is Role.WHOLE:
+            return *((0, size) for size in part.tensor.shape[:3]), self.channels
+        rows = self.lines if part.on_map else self.outputs
+        return self.images, rows, (0, part.tensor.shape[2]), self.channels
+
+
+def run_slabs(program: CoreProgram, windows: Windows, parts, work, *, cut_map=False):
+    """Call ``work(slab, *views of parts)`` for every slab; what is written is stored.
+
+    Slabs cut the outputs and have what their windows need of the map; with ``cut_map`` they cut the
+    map and have the outputs whose windows reach them.
+
+    Parameters
+    ----------
+    parts : list of :class:`Part`
+
+    Raises
+    ------
+    CompileError
+        if a slab of a single row and one word per pixel does not fit into the buffer.
+    """
+
+    def do(slab, *blocks):
+        views = [
+            program.view(block, part.tensor, *slab.box(part), wide=part.role in _WIDE)
+            for part, block in zip(parts, blocks, strict=True)
+        ]
+        work(slab, *views)
+        for part, block in zip(parts, blocks, strict=True):
+            if part.role is Role.WRITE:
+                *box, channels = slab.box(part)
+                program.store(part.tensor, (*box, channels or (0, part.tensor.pitch)), block)
+            if part.role not in _LOADED:
+                program.scratch.drop([block])
+
+    jobs = []
+    for slab in _cut(program, windows, parts, cut_map):
+        needs = tuple(_need(program, slab, part) for part in parts)
+        jobs.append(Job(needs, partial(do, slab)))
+    program.run(jobs)
+
+
+_WIDE = (Role.SUMS, Role.VECTOR)
+_LOADED = (Role.READ, Role.WHOLE)
+
+
+def _need(program, slab, part) -> Need:
+    box = slab.box(part)
+    if part.role in _LOADED:
+        return program.need(part.tensor, *box)
+    return program.result(part.tensor, *box, wide=part.role in _WIDE)
+
+
+def _cut(program, windows, parts, cut_map):
+    """Slabs of as many images, or else rows, as leave room for the next one; or at least fit."""
+    tensors = [part.tensor for part in parts]
+    for step in channel_steps(program, tensors[0]):
+        channels = channel_parts(program, tensors, step)
+        for share in (2, 1):
+            slabs = _cut_rows(program, windows, parts, cut_map, channels[0], share)
+            if slabs:
+                return [replace(slab, channels=part) for part in channels for slab in slabs]
+    written = next(part.tensor.name for part in parts if part.role is Role.WRITE)
+    raise CompileError(
+        f"layer of {written}: a row of it with one word per pixel, and what belongs to it, do not "
+        f"fit into the buffer ({program.scratch.words} words)"
+    )
+
+
+def _cut_rows(program, windows, parts, cut_map, channels, share):
+    """Slabs of these channels of which ``share`` fit at once; None if there are none."""
+    images = next(part.tensor.shape[0] for part in parts if part.role is Role.WRITE)
+    height = windows.size[0] if cut_map else windows.outputs[0]
+
+    def slab(group, rows):
+        if cut_map:
+            lines = {"outputs": windows.readers(*rows), "lines": rows}
+        else:
+            lines = {"outputs": rows, "lines": windows.lines(*rows)}
+        return Slab(images=group, channels=channels, **lines)
+
+    def fits(slab):
+        fixed, sizes = 0, []
+        for part in parts:
+            words = _need(program, slab, part).words
+            if part.role is Role.WHOLE:
+                fixed += words
+            else:
+                sizes.append(words)
+        return sum(sizes) * share + fixed <= program.scratch.words and max(sizes) <= MOST_WORDS
+
+    for count in range(images, 0, -1):
+        groups = even_parts(0, images, count)
+        if fits(slab(groups[-1], (0, height))):
+            return [slab(group, (0, height)) for group in groups]
+    for most in range(height - 1, 0, -1):
+        cuts = even_parts(0, height, most)
+        if all(fits(slab((0, 1), rows)) for rows in cuts):
+            return [slab((n, n + 1), rows) for n in range(images) for rows in cuts]
+    return None

@@ -1,0 +1,117 @@
+"""Single numbers of a layer, kept as vectors that hold the number in every lane."""
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.view import View
+from hw.isa.vector import Watch
+
+__all__ = ["Scalars", "channel_sum", "lanes", "repeat", "running"]
+
+
+def lanes(config) -> int:
+    """Lanes that hold a number: as many as a word of any core has."""
+    return max(core.rows for core in config.cores)
+
+
+class Scalars:
+    """Numbers in a block: float32 vectors of :func:`lanes` lanes, one behind the other.
+
+    Parameters
+    ----------
+    program : CoreProgram
+    block : that has them from word ``first`` on
+    count : how many
+    pitch : words from one to the next; None for as few as possible
+    """
+
+    def __init__(self, program: CoreProgram, block, count, *, first=0, pitch=None):
+        core, size = program.core, lanes(program.config)
+        pitch = self.words(program, 1) if pitch is None else pitch
+        self.all = View(
+            block=block,
+            first=first,
+            shape=(1, 1, count, size),
+            strides=(0, 0, pitch),
+            words=-(-size // core.rows),
+            chunks=core.chunks_per_wide,
+        )
+
+    @staticmethod
+    def words(program, count):
+        """Buffer words that ``count`` numbers take."""
+        core = program.core
+        return count * core.chunks_per_wide * -(-lanes(program.config) // core.rows)
+
+    @classmethod
+    def stored(cls, program, block, tensor):
+        """Those of a tensor (1, 1, count, lanes) in its block."""
+        return cls(program, block, tensor.shape[2], pitch=program.words(tensor))
+
+    def __getitem__(self, index) -> View:
+        """One number, or those of a slice."""
+        part = index if isinstance(index, slice) else slice(index, index + 1)
+        return self.all[:, :, part]
+
+
+def channel_sum(program: CoreProgram, total: View, values: View, ones):
+    """``total``, a number, is the sum of the channels of ``values``, one pixel of operands.
+
+    A product with ones: K tiles of ``rows`` channels in order, from +0 on. ``ones`` is a block
+    whose first word holds operands 1.
+    """
+    core, size = program.core, total.shape[3]
+    for tile in range(-(-size // core.columns)):
+        valid = min(core.columns, size - tile * core.columns)
+        program.weights(
+            {
+                "address": ones.address,
+                "row_stride": 0,
+                "cb_count": values.words,
+                "row_limit": valid,
+                "transpose": 0,
+            },
+            ones,
+        )
+        bank = program.next_bank()
+        program.matmul(
+            {
+                "accumulator_bank": bank,
+                "channels": valid,
+                "x_address": values.address,
+                "cb_count": values.words,
+                "cb_stride": 1,
+                "h_limit": 1,
+                "w_limit": 1,
+                **{f"{loop}_count": 1 for loop in ("wo", "ho", "n", "kw", "kh")},
+                **{f"{loop}_stride": 0 for loop in ("wo", "ho", "n", "kw", "kh")},
+                **{f"{axis}_origin": 0 for axis in "hw"},
+                **{f"{loop}_step": 1 for loop in ("wo", "ho", "kw", "kh")},
+            },
+            values.block,
+        )
+        first = tile * core.columns
+        last = first + valid == size
+        place, fields = program.column_place(
+            (first, first + valid), total.words * core.rows if last else first + valid, wide=True
+        )
+        program.post(
+            fields | {"accumulator_bank": bank, "out_address": total.address + place}, total.block
+        )
+
+
+def repeat(program: CoreProgram, o: View, number: View):
+    """``o``, a float32 vector, is the number in every channel."""
+    core = program.core
+    words = View.dense(o.block, (1, 1, o.words, core.rows), 1, chunks=o.chunks, first=o.first)
+    word = View.dense(number.block, (1, 1, 1, core.rows), 1, chunks=o.chunks, first=number.first)
+    program.vector.copy(words, word)
+    return o
+
+
+def running(program: CoreProgram, state: View, new: View, factor, sink):
+    """``state * factor + new * (1 - factor)``; with the guard on, nothing if any of ``new`` is not
+    finite. ``new`` is changed; ``sink`` is a view of a word that has no other use.
+    """
+    vector = program.vector
+    vector.emit(sink, 0.0, new, watch=Watch.FIRST, over=new)
+    vector.scale(new, new, 1.0 - factor)
+    vector.scale_add(state, state, factor, new, guarded=1)

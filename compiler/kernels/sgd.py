@@ -1,0 +1,147 @@
+"""Update of a parameter in DRAM."""
+
+from functools import partial
+
+from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.view import View
+from compiler.errors import CompileError
+from hw.isa.vector import Watch
+
+from .in_place import Derived
+from .scalars import Scalars, repeat
+from .splitting import MOST_WORDS, boxes
+
+__all__ = ["update"]
+
+
+def update(program: CoreProgram, parameter, *, decay, momentum, rate, factor=None):
+    """Stochastic gradient descent with momentum and weight decay, in place, and the operand copy.
+
+    With the guard on, an infinity or NaN anywhere in the gradient leaves all of the parameter as it
+    was. Between the groups of a grouped convolution the gradient counts as +0.
+
+    Parameters
+    ----------
+    parameter : :class:`~compiler.tensors.parameters.StoredParameter` with ``master``, ``velocity``
+        and ``gradient``, of any one shape, perhaps ``operands`` and ``mask``
+    decay, momentum, rate : :class:`~compiler.codegen.view.Coefficient` or numbers
+    factor : (tensor, row) of a number, see :mod:`compiler.kernels.scalars`, that the gradient is
+        multiplied by first; None for none
+
+    Raises
+    ------
+    CompileError
+        if a row of the parameter does not fit into the buffer.
+    """
+    _Update(program, parameter.tensors, decay, momentum, rate, factor).write()
+
+
+class _Update:
+    def __init__(self, program, tensors, decay, momentum, rate, factor):
+        self.program, self.tensors = program, tensors
+        self.decay, self.momentum, self.rate = decay, momentum, rate
+        self.factor = factor
+        self.master, self.velocity, self.gradient = (
+            tensors[role] for role in ("master", "velocity", "gradient")
+        )
+        self.operands, self.mask = tensors.get("operands"), tensors.get("mask")
+        self.derived = Derived(program)
+
+    def write(self):
+        program, name = self.program, self.master.name
+        # Three float32 rows, and with operands also a copy and a mask.
+        words = 3 * program.words(self.master)
+        words += sum(program.words(part) for part in (self.operands, self.mask) if part)
+        # Behind the gradient: what the watching command writes, and a factor.
+        fixed = program.words(self.master) * (2 if self.factor else 1)
+        fixed += sum(need.words for need in self._factor_needs()[:1])
+        most = (program.scratch.words - fixed) // words
+        most = min(most, MOST_WORDS // program.words(self.master))
+        if most < 1:
+            raise CompileError(
+                f"parameter {name}: a row of its numbers takes {words} words, which do not fit "
+                f"into the buffer ({program.scratch.words} words)"
+            )
+        pieces = boxes(self.master.shape, max(1, most // 4))
+        jobs = []
+        for number, box in enumerate(pieces):
+            needs = (Need(object(), program.words(self.master)), *self._gradient(box))
+            jobs.append(Job(needs, partial(self._watch, box, number == 0)))
+        # What was loaded last is still there.
+        jobs += [self._step_job(box) for box in reversed(pieces)]
+        program.run(jobs)
+        self.derived.drop()
+
+    def _factor_needs(self):
+        """Needs of the number that the gradient is multiplied by, and of a vector of it."""
+        if self.factor is None:
+            return []
+        tensor = self.factor[0]
+        whole = (0, tensor.shape[2])
+        return [
+            self.program.need(tensor, (0, 1), (0, 1), whole),
+            Need(object(), self.program.words(self.gradient)),
+        ]
+
+    def _gradient(self, box):
+        """Needs of the gradient, and of its mask or factor."""
+        if self.factor is not None:
+            return [self.derived.need(self.gradient, *box), *self._factor_needs()]
+        if self.mask is None:
+            return [self.program.need(self.gradient, *box)]
+        mask = self.program.need(self.mask, (0, 1), (0, 1), box[2])
+        return [self.derived.need(self.gradient, *box), mask]
+
+    def _gradient_view(self, box, block, *more):
+        """The gradient times the factor, or with +0 between the groups."""
+        program = self.program
+        view = program.view(block, self.gradient, *box)
+        if self.factor is not None:
+            self.derived.make(block, partial(self._scale, view, *more))
+            program.scratch.drop(more[1:])
+        elif more:
+            where = program.view(more[0], self.mask, (0, 1), (0, 1), box[2])
+            self.derived.make(block, lambda: program.vector.mask(view, view, where))
+        return view
+
+    def _scale(self, view, state, room):
+        program, (tensor, row) = self.program, self.factor
+        shape = (1, 1, 1, view.shape[3])
+        factor = View.dense(room, shape, view.words, chunks=view.chunks)
+        repeat(program, factor, Scalars.stored(program, state, tensor)[row])
+        program.vector.scale(view, view, factor)
+
+    def _watch(self, box, first, sink, gradient, *more):
+        view = self._gradient_view(box, gradient, *more)
+        # Reads only: all steps write the same zeros.
+        nothing = View.dense(sink, (1, 1, 1, view.shape[3]), view.words)
+        watch = Watch.FIRST if first else Watch.MORE
+        self.program.vector.emit(nothing, 0.0, view, watch=watch, over=view)
+        self.program.scratch.drop([sink])
+
+    def _step_job(self, box):
+        program = self.program
+        needs = [program.need(part, *box) for part in (self.master, self.velocity)]
+        if self.operands is not None:
+            needs.append(program.result(self.operands, *box))
+        return Job((*needs, *self._gradient(box)), partial(self._step, box))
+
+    def _step(self, box, master, velocity, *blocks):
+        program, vector = self.program, self.program.vector
+        out, blocks = (None, blocks) if self.operands is None else (blocks[0], blocks[1:])
+        g = self._gradient_view(box, *blocks)
+        w, v = (
+            program.view(block, tensor, *box)
+            for block, tensor in ((master, self.master), (velocity, self.velocity))
+        )
+        # In place, so that the gradient is not what it was.
+        program.scratch.drop([blocks[0]])
+        vector.scale_add(g, w, self.decay, g, guarded=1)
+        vector.scale_add(v, v, self.momentum, g, guarded=1)
+        vector.scale_add(w, v, self.rate, w, negate_product=1, guarded=1)
+        for block, tensor in ((master, self.master), (velocity, self.velocity)):
+            program.store(tensor, (*box, (0, tensor.pitch)), block)
+        if out is not None:
+            vector.copy(program.view(out, self.operands, *box), w)
+            program.store(self.operands, (*box, (0, self.operands.pitch)), out)
+            program.scratch.drop([out])

@@ -1,0 +1,108 @@
+"""Places of the windows of a map: which outputs have which pixel there."""
+
+from dataclasses import dataclass
+
+from .conv_geometry import clip
+
+__all__ = ["Windows"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """Windows of pooling, or of a convolution, on a map; all pairs are (vertical, horizontal).
+
+    Members
+    -------
+    size : (H, W) of the map
+    outputs : (HO, WO), one window per output
+    kernel, stride, padding, dilation : pairs
+    """
+
+    size: tuple[int, int]
+    outputs: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def count(self):
+        """Places of a window."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def apart(self):
+        """No two windows share a pixel, wherever they lie."""
+        return all(
+            stride >= dilation * (size - 1) + 1
+            for stride, dilation, size in zip(self.stride, self.dilation, self.kernel, strict=True)
+        )
+
+    def places(self, outputs=None, lines=None):
+        """[(place, outputs, pixels)] of the places ``kh * KW + kw`` inside the map, in order.
+
+        ``outputs`` (two slices, rows and columns) are the windows whose place is inside, ``pixels``
+        what lies there.
+
+        Parameters
+        ----------
+        outputs, lines : (begin, end) of the rows of outputs and of the map that count; the slices
+            begin there. All by default.
+        """
+        outputs, lines = outputs or (0, self.outputs[0]), lines or (0, self.size[0])
+        result = []
+        for kh in range(self.kernel[0]):
+            for kw in range(self.kernel[1]):
+                parts = (
+                    self._lines(0, kh, outputs, lines),
+                    self._lines(1, kw, (0, self.outputs[1]), (0, self.size[1])),
+                )
+                if all(parts):
+                    result.append((kh * self.kernel[1] + kw, *zip(*parts, strict=True)))
+        return result
+
+    def _lines(self, axis, offset, outputs, lines):
+        """(outputs, lines of the map) whose window has ``offset`` on a line; None for none."""
+        step = self.stride[axis]
+        first = offset * self.dilation[axis] - self.padding[axis]  # the line of output 0
+        low = max(outputs[0], -((first - lines[0]) // step))
+        high = min(outputs[1], (lines[1] - 1 - first) // step + 1)
+        if high <= low:
+            return None
+        begin = first + low * step - lines[0]
+        return (
+            slice(low - outputs[0], high - outputs[0]),
+            slice(begin, begin + (high - 1 - low) * step + 1, step),
+        )
+
+    def lines(self, begin, end):
+        """[begin, end) of the rows of the map that rows of outputs have in their windows; at least
+        one row, also where all of them lie in the padding."""
+        low = begin * self.stride[0] - self.padding[0]
+        high = (end - 1) * self.stride[0] - self.padding[0]
+        high += self.dilation[0] * (self.kernel[0] - 1) + 1
+        return clip(low, high, self.size[0])
+
+    def readers(self, begin, end):
+        """[begin, end) of the rows of outputs whose windows have rows of the map, and perhaps some
+        between them that have none; at least one row."""
+        found = [part[0] for _, part, _ in self.places(lines=(begin, end))]
+        low = min((part.start for part in found), default=0)
+        high = max((part.stop for part in found), default=1)
+        return low, high
+
+    def first_places(self, outputs):
+        """[(place, outputs)]: rectangles of windows by the first place inside the map; rows as
+        ``outputs`` of :meth:`places`. Every window must have such a place."""
+        rows = self._first(0, outputs)
+        columns = self._first(1, (0, self.outputs[1]))
+        return [(kh * self.kernel[1] + kw, (r, c)) for kh, r in rows for kw, c in columns]
+
+    def _first(self, axis, outputs):
+        """[(offset, outputs)] along one axis, by the offset of the first line inside."""
+        groups = {}
+        for output in range(*outputs):
+            outside = self.padding[axis] - output * self.stride[axis]
+            offset = max(0, -(-outside // self.dilation[axis]))
+            groups.setdefault(offset, []).append(output - outputs[0])
+        return [(offset, slice(found[0], found[-1] + 1)) for offset, found in groups.items()]

@@ -1,0 +1,1 @@
+"""Tensors in DRAM: layout, encoding, planning of memory."""

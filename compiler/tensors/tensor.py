@@ -1,0 +1,209 @@
+"""Where things lie: tensors in DRAM, regions in the on-chip memories."""
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from hw.config import BUFFER_ADDRESS_WIDTH
+from hw.formats import FLOAT32, format_by_name
+
+from .encoding import codes_of, storage
+from .intervals import round_up
+
+__all__ = ["PREDICTOR_MEMORY", "Pool", "Tensor", "Transfer", "transfers"]
+
+#: Address bit that selects the predictor memory.
+PREDICTOR_MEMORY = 1 << (BUFFER_ADDRESS_WIDTH - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """A tensor in DRAM, NHWC, or a block of bytes.
+
+    Members
+    -------
+    name : unique in its program
+    offset, size : bytes, from the start of the memory window
+    shape : (N, H, W, C), or (size,) for kind "bytes"
+    pitch : channels stored for each pixel, the ones behind C being zero
+    kind : name of the operand format, "float32", "int32" or "bytes"
+    stage : index of the stage that owns it, or None
+    """
+
+    name: str
+    offset: int
+    size: int
+    shape: tuple
+    pitch: int
+    kind: str
+    stage: int | None
+
+    @classmethod
+    def dense(cls, name, shape, *, kind, pitch, offset=0):
+        """A tensor (N, H, W, C) that belongs to no stage, of the size that its pitch makes."""
+        tensor = cls(name=name, offset=offset, size=0, shape=tuple(shape), pitch=pitch, kind=kind,
+                     stage=None)  # fmt: skip
+        return replace(tensor, size=prod(shape[:3]) * pitch * tensor.dtype.itemsize)
+
+    @property
+    def dtype(self):
+        """NumPy type of one element's code."""
+        if self.kind == "bytes":
+            return np.dtype(np.uint8)
+        if self.kind in ("float32", "int32"):
+            return np.dtype("<u4")
+        return storage(format_by_name(self.kind).width)
+
+    def pack(self, values):
+        """Bytes of an array of shape ``shape``: real values (converted), or codes (unsigned or
+        of the operand's own integer type) as they are."""
+        values = np.asarray(values)
+        if values.shape != self.shape:
+            raise ValueError(f"{self.name} has shape {self.shape}, not {values.shape}")
+        if values.dtype.kind == "f":
+            if self.kind in ("float32", "int32"):
+                values = values.astype(np.float32 if self.kind == "float32" else np.int32)
+                values = values.view(np.uint32)
+            else:
+                values = codes_of(format_by_name(self.kind), values)
+        if values.dtype.itemsize != self.dtype.itemsize:
+            raise ValueError(f"{self.name} takes {self.dtype} codes, not {values.dtype}")
+        if self.kind == "bytes":
+            return values.tobytes()
+        full = np.zeros((*self.shape[:3], self.pitch), self.dtype)
+        full[..., : self.shape[3]] = values.view(self.dtype)
+        return full.tobytes()
+
+    def unpack(self, memory):
+        """Codes (unsigned, shape ``shape``) from the bytes of the whole memory window."""
+        data = np.frombuffer(memory, self.dtype, self.size // self.dtype.itemsize, self.offset)
+        if self.kind == "bytes":
+            return data.copy()
+        return data.reshape(*self.shape[:3], self.pitch)[..., : self.shape[3]].copy()
+
+    def values(self, codes):
+        """Real values (float64) of ``codes``."""
+        codes = np.asarray(codes)
+        if self.kind == "int32":
+            return codes.astype(np.uint32).view(np.int32).astype(np.float64)
+        fmt = FLOAT32 if self.kind == "float32" else format_by_name(self.kind)
+        codes = codes.astype(np.int64)
+        if not fmt.is_float:
+            return (codes - ((codes >> (fmt.width - 1)) << fmt.width)).astype(np.float64)
+        exponent = (codes >> fmt.mantissa_bits) & fmt.exponent_max
+        mantissa = codes & ((1 << fmt.mantissa_bits) - 1)
+        value = np.ldexp(
+            (mantissa + (1 << fmt.mantissa_bits)).astype(np.float64),
+            exponent - fmt.bias - fmt.mantissa_bits,
+        )
+        value = np.where(exponent == 0, 0.0, value)
+        special = np.where(mantissa == 0, np.inf, np.nan)
+        value = np.where(exponent == fmt.exponent_max, special, value)
+        return np.where(codes >> (fmt.width - 1), -value, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """Fields of one LOAD or STORE but for the buffer address; ``word`` is the first word's
+    distance from the region's start."""
+
+    word: int
+    words: int
+    dram_address: int
+    run_bytes: int
+    run_count: int
+    run_stride: int
+    row_bytes: int
+
+
+def transfers(tensor, images, rows, columns, channels, word_bytes):
+    """LOADs or STOREs that move a box of ``tensor``.
+
+    ``images``, ``rows``, ``columns`` and ``channels`` are (begin, end); ``channels`` are clipped to
+    the pitch. In the buffer the box is dense: pixels in order, each in whole words.
+    """
+    item = tensor.dtype.itemsize
+    _, height, width, _ = tensor.shape
+    begin, end = channels[0], min(channels[1], tensor.pitch)
+    row_bytes = (end - begin) * item
+    row_words = -(-row_bytes // word_bytes)
+    pixel = tensor.pitch * item
+    start = (
+        tensor.offset + ((images[0] * height + rows[0]) * width + columns[0]) * pixel + begin * item
+    )
+    # Loops from the inside out as (count, bytes); the run takes in the inner ones that are dense.
+    loops = [
+        (columns[1] - columns[0], pixel),
+        (rows[1] - rows[0], pixel * width),
+        (images[1] - images[0], pixel * width * height),
+    ]
+    run = row_bytes
+    while loops and (loops[0][1] == run or loops[0][0] == 1):
+        run *= loops.pop(0)[0]
+    merged = []
+    for count, stride in loops:
+        if count == 1:
+            continue
+        if merged and merged[-1][0] * merged[-1][1] == stride:
+            merged[-1] = (merged[-1][0] * count, merged[-1][1])
+        else:
+            merged.append((count, stride))
+    merged = merged or [(1, 0)]
+    count, stride = merged[0]
+    run_words = run // row_bytes * row_words
+    bases = [0]
+    for outer, step in merged[1:]:
+        bases = [index * step + base for index in range(outer) for base in bases]
+    result, word = [], 0
+    for base in bases:
+        for first in range(0, count, 0xFFFF):
+            part = min(count - first, 0xFFFF)
+            result.append(
+                Transfer(
+                    word=word,
+                    words=part * run_words,
+                    dram_address=start + base + first * stride,
+                    run_bytes=run,
+                    run_count=part,
+                    run_stride=stride,
+                    row_bytes=row_bytes,
+                )
+            )
+            word += part * run_words
+    return result
+
+
+class Pool:
+    """Allocates regions of one memory, each from the start of a bank of its own where it can.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    memory : 0 global buffer, 1 predictor memory
+    """
+
+    def __init__(self, config, memory):
+        depths = config.memory_banks[memory]
+        self.bank_depth = depths[0]
+        self.base = PREDICTOR_MEMORY if memory else 0
+        self.words = sum(depths)
+
+    def place(self, sizes):
+        """Addresses of regions of ``sizes`` words, and whether no two share a bank.
+
+        Returns ``None`` when they do not fit.
+        """
+        spread, position = [], 0
+        for size in sizes:
+            spread.append(self.base + position)
+            position += round_up(size, self.bank_depth)
+        if position <= self.words:
+            return spread, True
+        if sum(sizes) > self.words:
+            return None
+        packed, position = [], 0
+        for size in sizes:
+            packed.append(self.base + position)
+            position += size
+        return packed, False

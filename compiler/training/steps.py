@@ -1,0 +1,394 @@
+"""A training step as a list of steps from DRAM to DRAM: forward, loss, backward, update."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from math import lcm
+
+from compiler.codegen.scratchpad import NoRoom
+from compiler.codegen.view import Coefficient
+from compiler.errors import CompileError
+from compiler.frontend.torch_graph import backward_order, learning, readers
+from compiler.kernels.batch_norm import batch_norm, batch_norm_backward
+from compiler.kernels.conv_forward import forward
+from compiler.kernels.conv_geometry import Convolution
+from compiler.kernels.conv_input_gradient import input_gradient
+from compiler.kernels.conv_weight_gradient import weight_gradient
+from compiler.kernels.depthwise import (
+    depthwise,
+    depthwise_input_gradient,
+    depthwise_weight_gradient,
+)
+from compiler.kernels.elementwise import add, relu, relu_backward, sum_gradients
+from compiler.kernels.loss import loss_commands
+from compiler.kernels.pooling import (
+    average_pool,
+    average_pool_backward,
+    max_pool,
+    max_pool_backward,
+)
+from compiler.kernels.sgd import update
+from compiler.tensors.intervals import round_up
+from compiler.tensors.parameters import channel_pitch, stored_parameters
+from compiler.tensors.tensor import Tensor
+
+__all__ = ["COEFFICIENTS", "LOSSES", "Step", "TrainingSteps"]
+
+#: What batch normalisation keeps for its backward pass.
+_SAVED = ("mean", "inverse", "a")
+#: What the coefficient registers hold, by number.
+COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
+
+LOSSES = ("cross_entropy", "mean_squared_error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One layer in one direction.
+
+    Members
+    -------
+    layer : name
+    direction : "forward", "loss", "input gradient", "weight gradient", "backward" or "update"
+    reads, writes : names of tensors
+    write : function of (CoreProgram, tensors by name) that emits the commands
+    predictor : it is work of the predictor, which may have a core or a memory of its own
+    background : it may fall behind steps that follow, see
+        :meth:`~compiler.codegen.dependencies.Recorder.background`
+    """
+
+    layer: str
+    direction: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    write: Callable
+    predictor: bool = False
+    background: bool = False
+
+    @property
+    def name(self):
+        return f"{self.layer} {self.direction}"
+
+
+class TrainingSteps:
+    """The steps of a traced network, and the tensors between them.
+
+    Parameters
+    ----------
+    layers : of :func:`compiler.frontend.torch_graph.trace`
+    config : AdaGPConfig
+    images : in a batch
+    loss : of :data:`LOSSES`
+
+    Members
+    -------
+    steps : list of :class:`Step`
+    tensors : name -> :class:`~compiler.tensors.tensor.Tensor` without a place: a layer's stored map
+        has its name, the gradient of that map ``<layer>.gradient``; "targets" and "loss"
+    parameters : of :func:`compiler.tensors.parameters.stored_parameters`
+    maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
+        normalisation with a ReLU behind it has none of the latter
+    """
+
+    def __init__(self, layers, config, *, images, loss):
+        if loss not in LOSSES:
+            raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
+        self.layers = {layer.name: layer for layer in layers}
+        self.config, self.images, self.loss = config, images, loss
+        self.core = config.cores[0]
+        self.parameters = stored_parameters(layers, config)
+        self.tensors = {
+            tensor.name: tensor
+            for parameter in self.parameters.values()
+            for tensor in parameter.tensors.values()
+        }
+        self.steps, self.maps, self.gradients = [], {}, {}
+        self._readers = readers(layers)
+        self._fused = {}  # ReLU -> the layer that computes it, too
+        self._last = layers[-1].name
+        self._build(layers)
+
+    def _build(self, layers):
+        for layer in layers:
+            self._forward(layer)
+        self._add_loss()
+        self._backward(layers)
+
+    @property
+    def kept(self):
+        """Names of the tensors that always exist: parameters, images, targets and results."""
+        found = {"targets", "loss", next(iter(self.maps.values()))}
+        for parameter in self.parameters.values():
+            found |= {
+                tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
+            }
+        return found
+
+    # Tensors ---------------------------------------------------------------------------------
+
+    def _tensor(self, name, shape, *, kind=None, pitch=None):
+        kind = kind or self.config.operand_format
+        item = 4 if kind in ("float32", "int32") else self.core.operand_width // 8
+        if pitch is None:
+            pitch = round_up(shape[3], lcm(self.config.granule_bytes, item) // item)
+        self.tensors[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch)
+        return name
+
+    def _map(self, layer, name=None, **options):
+        channels, height, width = layer.shape
+        shape = (self.images, height, width, channels)
+        return self._tensor(name or layer.name, shape, **options)
+
+    def _add(self, layer, direction, function, *names, reads=(), writes=(), named=None,
+             predictor=False, background=False, **options):  # fmt: skip
+        """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
+        the options."""
+
+        def write(program, tensors):
+            more = {key: _resolve(name, tensors) for key, name in (named or {}).items()}
+            context = program.recorder.background() if background else nullcontext()
+            try:
+                with context:
+                    function(
+                        program, *(_resolve(name, tensors) for name in names), **options, **more
+                    )
+            except NoRoom as error:
+                raise CompileError(f"layer {layer} ({direction}): {error}") from error
+
+        self.steps.append(
+            Step(
+                layer=layer,
+                direction=direction,
+                reads=tuple(name for name in reads if name),
+                writes=tuple(name for name in writes if name),
+                write=write,
+                predictor=predictor,
+                background=background,
+            )
+        )
+
+    def _role(self, name, role):
+        """Name of a parameter's tensor; None where it does not exist."""
+        parameter = self.parameters.get(name)
+        return parameter and parameter.tensors[role].name
+
+    def _gradients(self, layer):
+        """Names of the gradients of weight and bias."""
+        return [self._role(f"{layer.name}.{name}", "gradient") for name in ("weight", "bias")]
+
+    # Forward ---------------------------------------------------------------------------------
+
+    def _forward(self, layer):
+        sources = [self.maps[name] for name in layer.inputs]
+        if layer.kind == "input":
+            self.maps[layer.name] = self._map(layer)
+        elif layer.kind == "flatten":
+            self.maps[layer.name] = sources[0]
+        elif layer.name in self._fused:
+            self.maps[layer.name] = self.maps[self._fused[layer.name]]
+        else:
+            getattr(self, f"_forward_{layer.kind}")(layer, sources)
+
+    def _output(self, layer, **options):
+        """The tensor that a layer writes: its map, or that of a ReLU that alone reads it."""
+        follower = self._readers[layer.name]
+        if len(follower) == 1 and self.layers[follower[0]].kind == "relu":
+            self._fused[follower[0]] = layer.name
+            layer = replace(layer, name=follower[0])
+        return self._map(layer, **options), layer.name in self._fused
+
+    def _product(self, layer):
+        """How a product is computed: the names of its tensors in place of them."""
+        x = self.maps[layer.inputs[0]]
+        options = {key: value for key, value in layer.options.items() if key != "kernel"}
+        if layer.kind == "linear":
+            options["stride"] = self.tensors[x].shape[1:3]
+        weights = self._role(f"{layer.name}.weight", "operands")
+        bias = self._role(f"{layer.name}.bias", "master")
+        return Convolution(
+            name=layer.name, x=x, y=self.maps[layer.name], weights=weights, bias=bias, **options
+        )
+
+    def _forward_convolution(self, layer, sources):
+        wide = layer.name == self._last
+        pitch = channel_pitch(layer.shape[0], self.config) if wide else None
+        output, relu = self._output(layer, kind="float32" if wide else None, pitch=pitch)
+        self.maps[layer.name] = output
+        product = self._product(layer)
+        reads = (product.x, product.weights, product.bias)
+        self._add(layer.name, "forward", forward, product, reads=reads, writes=[output], relu=relu)
+
+    _forward_linear = _forward_convolution
+
+    def _forward_depthwise(self, layer, sources):
+        self.maps[layer.name] = self._map(layer)
+        product = self._product(layer)
+        reads = (product.x, product.weights, product.bias)
+        self._add(layer.name, "forward", depthwise, product, reads=reads,
+                  writes=[product.y])  # fmt: skip
+
+    def _forward_batch_norm(self, layer, sources):
+        output, relu = self._output(layer)
+        self.maps[layer.name] = output
+        pitch = channel_pitch(layer.shape[0], self.config)
+        for name in _SAVED:
+            self._tensor(f"{layer.name}.{name}", (1, 1, 1, layer.shape[0]), kind="float32",
+                         pitch=pitch)  # fmt: skip
+        names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
+        parameters = [self._role(name, "master") for name in names]
+        saved = [f"{layer.name}.{name}" for name in _SAVED]
+        self._add(
+            layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
+            reads=[sources[0], *parameters], writes=[output, *parameters[2:], *saved],
+            epsilon=layer.module.eps, momentum=layer.module.momentum, relu=relu,
+        )  # fmt: skip
+
+    def _forward_relu(self, layer, sources):
+        self._simple(layer, sources, relu)
+
+    def _forward_add(self, layer, sources):
+        self._simple(layer, sources, add)
+
+    def _forward_average_pool(self, layer, sources):
+        self._simple(layer, sources, average_pool, **layer.options)
+
+    def _forward_max_pool(self, layer, sources):
+        places = self._map(layer, f"{layer.name}.places")
+        self._simple(layer, sources, max_pool, places, **layer.options)
+
+    def _simple(self, layer, sources, function, *more, **options):
+        output = self.maps[layer.name] = self._map(layer)
+        self._add(layer.name, "forward", function, *sources, output, *more, reads=sources,
+                  writes=[output, *more], **options)  # fmt: skip
+
+    # Loss and backward -----------------------------------------------------------------------
+
+    def _add_loss(self):
+        last = self.layers[self._last]
+        if self.loss == "cross_entropy":
+            if last.shape[1:] != (1, 1):
+                raise CompileError("cross-entropy needs a network whose output is a vector")
+            self._tensor("targets", (self.images, 1, 1, 1), kind="int32")
+        else:
+            self._map(last, "targets", kind="float32")
+        self._tensor("loss", (1, 1, 1, 2), kind="float32")
+        x, gradient = self.maps[self._last], self._map(last, f"{self._last}.gradient")
+        self._add("loss", "loss", loss_commands, x, "targets", gradient, "loss",
+                  reads=[x, "targets"], writes=[gradient, "loss"], kind=self.loss)  # fmt: skip
+
+    def _backward(self, layers):
+        order, depends = backward_order(layers), learning(layers)
+        arriving = {self._last: [f"{self._last}.gradient"]}
+        givers = {}
+        for name in order:
+            for source in self.layers[name].inputs:
+                givers.setdefault(source, []).append(name)
+        for name in order:
+            layer = self.layers[name]
+            parts = arriving.pop(name)
+            if len(parts) > 1:
+                total = self._map(layer, f"{name}.gradient")
+                self._add(name, "backward", _sum_gradients, *parts, total, reads=parts,
+                          writes=[total])  # fmt: skip
+            else:
+                total = parts[0]
+            masked = name in self._fused.values() and layer.kind == "batch_norm"
+            if not masked:
+                self.gradients[name] = total
+            goals = []
+            for source in layer.inputs:
+                several = len(givers[source]) > 1
+                goals.append(
+                    (f"{source}.gradient" + (f".{name}" if several else ""))
+                    if source in depends
+                    else None
+                )
+            if layer.kind in ("flatten", "add") or self._masks(layer):
+                goals = [total if goal else None for goal in goals]
+            else:
+                getattr(self, f"_backward_{layer.kind}")(layer, total, goals[0])
+            for source, goal in zip(layer.inputs, goals, strict=True):
+                if goal:
+                    arriving.setdefault(source, []).append(goal)
+
+    def _masks(self, layer):
+        """Whether a ReLU's mask is applied by the layer that computed the ReLU."""
+        source = self._fused.get(layer.name)
+        return source is not None and self.layers[source].kind == "batch_norm"
+
+    def _gradient_map(self, layer, goal):
+        if goal:
+            self._map(self.layers[layer.inputs[0]], goal)
+        return goal
+
+    def _backward_convolution(
+        self, layer, dy, goal, to_input=input_gradient, to_weights=weight_gradient
+    ):
+        product, gradients = self._product(layer), self._gradients(layer)
+        if self._gradient_map(layer, goal):
+            self._add(layer.name, "input gradient", to_input, product, dy, goal,
+                      reads=[dy, product.weights], writes=[goal])  # fmt: skip
+        self._add(layer.name, "weight gradient", to_weights, product, dy, *gradients,
+                  reads=[product.x, dy], writes=gradients)  # fmt: skip
+        self._updates(layer)
+
+    _backward_linear = _backward_convolution
+
+    def _backward_depthwise(self, layer, dy, goal):
+        self._backward_convolution(
+            layer, dy, goal, depthwise_input_gradient, depthwise_weight_gradient
+        )
+
+    def _updates(self, layer, parameters=None):
+        for name in layer.parameters if parameters is None else parameters:
+            tensors = self.parameters[name].tensors
+            names = [tensor.name for tensor in tensors.values()]
+            changed = [tensor.name for role, tensor in tensors.items()
+                       if role not in ("gradient", "mask")]  # fmt: skip
+            registers = {name: Coefficient(index=COEFFICIENTS.index(name))
+                         for name in ("rate", "momentum", "decay")}  # fmt: skip
+            self._add(name, "update", update, self.parameters[name].placed_as,
+                      reads=names, writes=changed, **registers)  # fmt: skip
+
+    def _backward_batch_norm(self, layer, dy, goal):
+        x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
+        gradients = self._gradients(layer)
+        # The mask of a ReLU that was computed here, too.
+        y = self.maps[layer.name] if layer.name in self._fused.values() else None
+        self._gradient_map(layer, goal)
+        self._add(
+            layer.name, "backward", batch_norm_backward, x, dy, goal, *saved, *gradients,
+            reads=[x, dy, y, *saved], writes=[goal, *gradients], named={"y": y},
+        )  # fmt: skip
+        self._updates(layer)
+
+    def _backward_relu(self, layer, dy, goal):
+        y = self.maps[layer.name]
+        self._add(layer.name, "backward", relu_backward, dy, y,
+                  self._gradient_map(layer, goal), reads=[dy, y], writes=[goal])  # fmt: skip
+
+    def _backward_max_pool(self, layer, dy, goal):
+        places = f"{layer.name}.places"
+        self._add(layer.name, "backward", max_pool_backward, dy, places,
+                  self._gradient_map(layer, goal), reads=[dy, places], writes=[goal],
+                  **layer.options)  # fmt: skip
+
+    def _backward_average_pool(self, layer, dy, goal):
+        self._add(layer.name, "backward", average_pool_backward, dy,
+                  self._gradient_map(layer, goal), reads=[dy], writes=[goal],
+                  **layer.options)  # fmt: skip
+
+
+def _sum_gradients(program, *tensors):
+    sum_gradients(program, tensors[:-1], tensors[-1])
+
+
+def _resolve(name, tensors):
+    """What a step's function is given: tensors for names, also inside a convolution."""
+    if isinstance(name, Convolution):
+        own = {key: tensors[value] for key in ("x", "y", "weights", "bias")
+               if (value := getattr(name, key)) is not None}  # fmt: skip
+        return replace(name, **own)
+    if callable(name):
+        return name(tensors)
+    return None if name is None else tensors[name]

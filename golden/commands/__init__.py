@@ -1,0 +1,1 @@
+"""What each command does to the memories of a core."""

@@ -1,0 +1,1 @@
+"""Forward passes of whole networks."""

@@ -1,0 +1,1 @@
+"""Layers and their gradients."""

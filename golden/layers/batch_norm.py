@@ -1,0 +1,151 @@
+"""Batch normalisation, forward and backward, in float32 operations, bit for bit.
+
+The executable form of the section "Batch normalisation" of docs/training.md. Maps (N, H, W, C) are
+operand codes, everything per channel is float32 bits (C,). Sums over a channel's pixels are those
+of :meth:`golden.arithmetic.float32_unit.VectorUnit.sum_map`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from golden.arithmetic.float32_unit import VectorUnit, constant, negate, widen
+from golden.arithmetic.formats import FloatFormat
+
+__all__ = [
+    "BatchStatistics",
+    "NormalizeGradients",
+    "batch_statistics",
+    "normalize",
+    "normalize_backward",
+    "scale_and_shift",
+    "update_running",
+]
+
+_ONE = constant(1.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BatchStatistics:
+    """What a batch's pixels say about every channel.
+
+    Members
+    -------
+    count : pixels of a channel
+    mean, variance : (C,) float32 bits; the variance is the mean square deviation
+    flags : union of :class:`golden.arithmetic.dot_product.Flags`
+    """
+
+    count: int
+    mean: np.ndarray
+    variance: np.ndarray
+    flags: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NormalizeGradients:
+    """What the backward pass gives.
+
+    Members
+    -------
+    input : (N, H, W, C) operand codes
+    scale, shift : (C,) float32 bits, gradients of gamma and beta
+    input_scale, input_shift : (C,) float32 bits, the factors c1 and c0 of the input's gradient
+        ``dy * a + (x * c1 + c0)``
+    flags : union of :class:`golden.arithmetic.dot_product.Flags`
+    """
+
+    input: np.ndarray
+    scale: np.ndarray
+    shift: np.ndarray
+    input_scale: np.ndarray
+    input_shift: np.ndarray
+    flags: int
+
+
+def batch_statistics(fmt: FloatFormat, x_bits) -> BatchStatistics:
+    """Mean and variance of every channel of ``x_bits``, with two passes over the map."""
+    x = _pixels(fmt, x_bits)
+    count = x.shape[0] * x.shape[1]
+    unit, reciprocal = VectorUnit(), constant(1.0 / count)
+    mean = unit.multiply(unit.sum_map(x), reciprocal)
+    deviation = unit.subtract(x, mean)
+    variance = unit.multiply(unit.sum_map(unit.multiply(deviation, deviation)), reciprocal)
+    return BatchStatistics(count=count, mean=mean, variance=variance, flags=unit.flags)
+
+
+def scale_and_shift(mean, variance, gamma, beta, *, epsilon):
+    """``(inverse, a, b)`` of the normalisation ``y = x * a + b``, and flags.
+
+    inverse = 1 / sqrt(variance + epsilon), a = gamma * inverse, b = beta - mean * a. ``epsilon``
+    is a real number. In evaluation mode mean and variance are the running ones.
+    """
+    unit = VectorUnit()
+    root = unit.square_root(unit.add(variance, constant(epsilon)))
+    inverse = unit.divide(_ONE, root)
+    a = unit.multiply(gamma, inverse)
+    return (inverse, a, unit.subtract(beta, unit.multiply(mean, a))), unit.flags
+
+
+def normalize(fmt: FloatFormat, x_bits, a, b):
+    """``x * a + b``, two float32 roundings, then one to operands: codes and flags."""
+    unit = VectorUnit()
+    y = unit.add(unit.multiply(widen(fmt, x_bits), a), b)
+    return unit.round(fmt, y), unit.flags
+
+
+def normalize_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a):
+    """Gradients of a normalisation with the batch's own statistics.
+
+    With d = x - mean and r = float32(1 / count):
+
+        shift = sum(dy)                       scale = sum(dy * d) * inverse
+        c1 = -((a * inverse) * (scale * r))   c0 = -(a * (shift * r) + mean * c1)
+        input = dy * a + (x * c1 + c0)
+    """
+    x, dy = _pixels(fmt, x_bits), _pixels(fmt, dy_bits)
+    if x.shape != dy.shape:
+        raise ValueError(
+            f"x and dy must have one shape, not {np.shape(x_bits)} and {np.shape(dy_bits)}"
+        )
+    unit, reciprocal = VectorUnit(), constant(1.0 / (x.shape[0] * x.shape[1]))
+    shift = unit.sum_map(dy)
+    scale = unit.multiply(unit.sum_map(unit.multiply(dy, unit.subtract(x, mean))), inverse)
+    c1 = negate(unit.multiply(unit.multiply(a, inverse), unit.multiply(scale, reciprocal)))
+    from_shift = unit.multiply(a, unit.multiply(shift, reciprocal))
+    c0 = negate(unit.add(from_shift, unit.multiply(mean, c1)))
+    dx = unit.add(unit.multiply(dy, a), unit.add(unit.multiply(x, c1), c0))
+    return NormalizeGradients(
+        input=unit.round(fmt, dx).reshape(np.shape(x_bits)),
+        scale=scale,
+        shift=shift,
+        input_scale=c1,
+        input_shift=c0,
+        flags=unit.flags,
+    )
+
+
+def update_running(running_mean, running_variance, statistics: BatchStatistics, *, momentum):
+    """New running mean and variance, ``r + m * (s - r)``: ((mean, variance), flags).
+
+    The variance counts without bias: first it is multiplied by float32(count / (count - 1)).
+    ``momentum`` is a real number, as torch's.
+    """
+    if statistics.count < 2:
+        raise ValueError("Batch normalisation needs more than one pixel per channel in training")
+    unit, rate = VectorUnit(), constant(momentum)
+    factor = constant(statistics.count / (statistics.count - 1))
+    variance = unit.multiply(statistics.variance, factor)
+    new = tuple(
+        unit.add(running, unit.multiply(rate, unit.subtract(value, running)))
+        for running, value in ((running_mean, statistics.mean), (running_variance, variance))
+    )
+    return new, unit.flags
+
+
+def _pixels(fmt, codes):
+    """Float32 bits (N, H * W, C)."""
+    codes = np.asarray(codes)
+    if codes.ndim != 4:
+        raise ValueError(f"A map must have shape (N, H, W, C), not {codes.shape}")
+    return widen(fmt, codes.reshape(len(codes), -1, codes.shape[3]))

@@ -1,0 +1,81 @@
+"""The products of a training step: on the array or, depthwise, on the vector unit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from golden.arithmetic.formats import FloatFormat
+
+from . import conv_gradients
+from . import depthwise as vector
+from .conv_general import convolution
+
+__all__ = ["PRODUCTS", "Product"]
+
+#: Kinds of nodes that are products: their weights are operands, their sums float32.
+PRODUCTS = ("convolution", "depthwise", "linear")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """A product layer.
+
+    Methods take operand codes and return float32 bits, not rounded to operands, and the union of
+    their :class:`golden.arithmetic.dot_product.Flags` (int).
+
+    Members
+    -------
+    fmt : operand format
+    kind : one of :data:`PRODUCTS`
+    options : of :class:`golden.training.torch_graph.Node`
+    rows, columns : of the array
+    """
+
+    fmt: FloatFormat
+    kind: str
+    options: Mapping
+    rows: int
+    columns: int
+
+    def forward(self, x, kernel, bias):
+        """Sums (N, HO, WO, O). ``kernel`` is (O, I, KH, KW); a linear layer's is its map."""
+        if self.kind == "depthwise":
+            return vector.depthwise(self.fmt, x, kernel, bias, **self.options)
+        return _union(convolution(self.fmt, x, kernel, bias, columns=self.columns, **self._array))
+
+    def weight_gradient(self, x, dy, kernel):
+        """Gradient (O, I, KH, KW) of weights of that shape."""
+        if self.kind == "depthwise":
+            function, options = vector.depthwise_weight_gradient, self.options
+        else:
+            function, options = conv_gradients.weight_gradient, self._array
+        return _union(function(self.fmt, x, dy, kernel=kernel.shape[2:], **options))
+
+    def bias_gradient(self, dy):
+        """Gradient (O,)."""
+        if self.kind == "depthwise":
+            return vector.depthwise_bias_gradient(self.fmt, dy)
+        return _union(conv_gradients.bias_gradient(self.fmt, dy, rows=self.rows))
+
+    def input_gradient(self, dy, kernel, input_size):
+        """Gradient (N, H, W, I) of an input map of ``input_size`` (H, W)."""
+        if self.kind == "depthwise":
+            function, options = vector.depthwise_input_gradient, self.options
+        else:
+            function, options = (
+                conv_gradients.input_gradient,
+                dict(self._array, columns=self.columns),
+            )
+            if self.kind == "linear":
+                options["stride"] = input_size
+        return _union(function(self.fmt, dy, kernel, input_size=input_size, **options))
+
+    @property
+    def _array(self):
+        return dict(self.options, rows=self.rows)
+
+
+def _union(result):
+    bits, flags = result
+    return bits, int(np.bitwise_or.reduce(flags, axis=None))

@@ -1,0 +1,1 @@
+"""Gradient prediction as the hardware does it."""

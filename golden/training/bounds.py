@@ -1,0 +1,234 @@
+"""Bounds of single layers of a training step: what golden may be off, given its stored operands.
+
+Every function takes what golden's function takes and returns
+:class:`golden.arithmetic.running_error.Estimate` objects: exact results and how far float32 may be
+from them, by running error analysis of the operations in the order that docs/training.md states.
+Nothing that golden computed goes in, except where an argument is one of its results. Exact results
+are to be compared with torch's as well.
+"""
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from golden.arithmetic.dot_product import decode, dot_error_bound
+from golden.arithmetic.running_error import Estimate, map_sum
+
+__all__ = [
+    "average_pool",
+    "average_pool_backward",
+    "convolution",
+    "cross_entropy",
+    "depthwise",
+    "mean_squared_error",
+    "normalize",
+    "normalize_backward",
+    "pool_backward_error",
+    "statistics",
+    "update_running",
+]
+
+
+def convolution(
+    fmt,
+    x_bits,
+    weight_bits,
+    dy_bits=None,
+    bias=None,
+    *,
+    stride=1,
+    padding=0,
+    dilation=1,
+    groups=1,
+    rows,
+):
+    """Sums of a convolution and, with ``dy_bits``, of its gradients, before any rounding.
+
+    ``{"y": ..., "dx": ..., "dw": ..., "db": ...}``; maps as (N, H, W, C), weights as torch's.
+    ``bias`` is a float64 array or None. The columns' error follows from the magnitude of all terms,
+    which is the same product of the operands' magnitudes, and from the number of K tiles.
+    """
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    exact, reach = _products(fmt, x_bits, weight_bits, dy_bits, bias, geometry)
+    outputs, _, *kernel = np.shape(weight_bits)
+    taps = kernel[0] * kernel[1]
+    tiles = {"y": taps * _words(np.shape(x_bits)[3], rows), "dx": taps * _words(outputs, rows)}
+    if dy_bits is not None:
+        tiles["dw"] = tiles["db"] = _words(int(np.prod(np.shape(dy_bits)[:3])), rows)
+    return {
+        key: Estimate(value, dot_error_bound(reach[key], tiles[key] * rows, rows))
+        for key, value in exact.items()
+    }
+
+
+def depthwise(fmt, x_bits, weight_bits, dy_bits=None, bias=None, **geometry):
+    """:func:`convolution` as the vector unit computes it, with a group for every channel.
+
+    Each product is rounded, then added: to the sum of the taps before it, or to a partial sum.
+    """
+    geometry = dict(geometry, groups=np.shape(x_bits)[3])
+    exact, reach = _products(fmt, x_bits, weight_bits, dy_bits, bias, geometry)
+    taps = int(np.prod(np.shape(weight_bits)[2:]))
+    terms = {"y": taps, "dx": taps}
+    if dy_bits is not None:
+        images, *pixels, _ = np.shape(dy_bits)
+        terms["dw"] = terms["db"] = images * int(np.prod(pixels))
+    estimates = {}
+    for key, value in exact.items():
+        # The bias gradient has no products: its terms are operands.
+        error = 0.0 if key == "db" else 2.0**-24 * reach[key] + terms[key] * 2.0**-126
+        if key in ("y", "dx"):
+            estimates[key] = _chain(value, reach[key], error, terms[key])
+        else:
+            estimates[key] = map_sum(value, reach[key] + error, error, images, terms[key] // images)
+    return estimates
+
+
+def pool_backward_error(dy: Estimate, x_values, *, kernel, stride, padding=0) -> Estimate:
+    """Gradient of max pooling: a pixel is the sum of at most all its windows' gradients."""
+    x = _torch_map(x_values).requires_grad_()
+    y = functional.max_pool2d(x, kernel, stride, padding)
+    exact, magnitude, error = (
+        _numpy_map(torch.autograd.grad(y, x, _torch_map(part), retain_graph=True)[0])
+        for part in (dy.value, np.abs(dy.value), np.broadcast_to(dy.error, dy.value.shape))
+    )
+    return _chain(exact, magnitude, error, _overlap(kernel, stride))
+
+
+def average_pool(x: Estimate, *, kernel, stride) -> Estimate:
+    """Sum of a window, one addition after the other, times a rounded constant."""
+    count = int(np.prod(kernel))
+    total, magnitude, error = (
+        count * _numpy_map(functional.avg_pool2d(_torch_map(part), kernel, stride))
+        for part in (x.value, np.abs(x.value), np.broadcast_to(x.error, x.value.shape))
+    )
+    return _chain(total, magnitude, error, count) * Estimate.constant(1.0 / count)
+
+
+def average_pool_backward(dy: Estimate, *, input_size, kernel, stride) -> Estimate:
+    """Each window's gradient times a rounded constant, summed over the windows of a pixel."""
+    count = int(np.prod(kernel))
+    share = dy * Estimate.constant(1.0 / count)
+    x = torch.zeros(len(dy.value), dy.value.shape[3], *input_size, dtype=torch.float64)
+    y = functional.avg_pool2d(x.requires_grad_(), kernel, stride)
+    exact, magnitude, error = (
+        count * _numpy_map(torch.autograd.grad(y, x, _torch_map(part), retain_graph=True)[0])
+        for part in (share.value, np.abs(share.value), share.error)
+    )
+    return _chain(exact, magnitude, error, _overlap(kernel, stride))
+
+
+def statistics(x: Estimate):
+    """(mean, variance) of pixels (N, pixels of an image, C)."""
+    reciprocal = Estimate.constant(1.0 / (x.value.shape[0] * x.value.shape[1]))
+    mean = x.sum_map() * reciprocal
+    deviation = x - mean
+    return mean, (deviation * deviation).sum_map() * reciprocal
+
+
+def normalize(x: Estimate, mean, variance, gamma, beta, *, epsilon):
+    """``y``, ``inverse`` and ``a`` of pixels (..., C)."""
+    root = (variance + Estimate.constant(epsilon)).root()
+    inverse = Estimate.exact(1.0) / root
+    a = gamma * inverse
+    return x * a + (beta - mean * a), inverse, a
+
+
+def normalize_backward(x: Estimate, dy: Estimate, mean, inverse, a):
+    """(dx, dgamma, dbeta) of pixels (N, pixels of an image, C)."""
+    reciprocal = Estimate.constant(1.0 / (x.value.shape[0] * x.value.shape[1]))
+    shift = dy.sum_map()
+    scale = (dy * (x - mean)).sum_map() * inverse
+    c1 = -((a * inverse) * (scale * reciprocal))
+    c0 = -(a * (shift * reciprocal) + mean * c1)
+    return dy * a + (x * c1 + c0), scale, shift
+
+
+def update_running(running: Estimate, value: Estimate, momentum) -> Estimate:
+    """``r + m * (s - r)``."""
+    return running + Estimate.constant(momentum) * (value - running)
+
+
+def cross_entropy(logits: Estimate, labels):
+    """(loss, gradient before it is rounded to operands) of logits (N, classes).
+
+    The logarithm is off by at most 6 units of 2**-24 of its value, see
+    :func:`golden.layers.loss.logarithm`.
+    """
+    count = len(logits.value)
+    hot = np.zeros(logits.value.shape, bool)
+    hot[np.arange(count), labels] = True
+    shifted = logits - Estimate.exact(logits.value.max(axis=1, keepdims=True))
+    powers = shifted.exponential()
+    total = _transposed(powers).sum()
+    share = powers / Estimate(total.value[:, np.newaxis], total.error[:, np.newaxis])
+    reciprocal = Estimate.constant(1.0 / count)
+    gradient = (share - Estimate.exact(hot)) * reciprocal
+    value = np.log(total.value)
+    error = -np.log1p(-total.error / total.value)
+    logarithm = Estimate(value, error + 6 * 2.0**-24 * (value + error))
+    picked = Estimate(shifted.value[hot], shifted.error[hot])
+    return (logarithm - picked).sum() * reciprocal, gradient
+
+
+def mean_squared_error(y: Estimate, target: Estimate):
+    """(loss, gradient before it is rounded to operands) of any shape."""
+    difference = y - target
+    count = difference.value.size
+    squares = difference * difference
+    loss = Estimate(squares.value.ravel(), squares.error.ravel()).sum()
+    return loss * Estimate.constant(1.0 / count), difference * Estimate.constant(2.0 / count)
+
+
+def _products(fmt, x_bits, weight_bits, dy_bits, bias, geometry):
+    """Exact results of :func:`_gradients`, and those of the operands' magnitudes."""
+    operands = x_bits, weight_bits, dy_bits
+    values = [None if codes is None else decode(fmt, codes) for codes in operands]
+    magnitudes = [None if value is None else np.abs(value) for value in values]
+    return (
+        _gradients(*values, bias, geometry),
+        _gradients(*magnitudes, None if bias is None else np.abs(bias), geometry),
+    )
+
+
+def _gradients(x, weights, dy, bias, geometry):
+    """Torch's float64 results; None stays out."""
+    x = _torch_map(x).requires_grad_()
+    weights = torch.from_numpy(np.ascontiguousarray(weights)).requires_grad_()
+    bias = torch.zeros(len(weights), dtype=torch.float64) if bias is None else torch.tensor(bias)
+    y = functional.conv2d(x, weights, bias.requires_grad_(), **geometry)
+    result = {"y": _numpy_map(y.detach())}
+    if dy is not None:
+        dx, dw, db = torch.autograd.grad(y, (x, weights, bias), _torch_map(dy))
+        result |= {"dx": _numpy_map(dx), "dw": dw.numpy(), "db": db.numpy()}
+    return result
+
+
+def _chain(value, magnitude, error, terms):
+    """A sum of at most ``terms`` float32 numbers, one after the other, from +0 on."""
+    growth = (1.0 + 2.0**-24) ** terms
+    return Estimate(
+        value, error + (growth - 1.0) * (magnitude + error) + growth * terms * 2.0**-126
+    )
+
+
+def _overlap(kernel, stride):
+    """Windows that share a pixel, at most."""
+    return int(np.prod([-(-size // step) for size, step in zip(kernel, stride, strict=True)]))
+
+
+def _transposed(estimate):
+    return Estimate(estimate.value.T, estimate.error.T)
+
+
+def _words(channels, rows):
+    return -(-channels // rows)
+
+
+def _torch_map(values):
+    values = torch.from_numpy(np.array(values, np.float64))
+    return values.permute(0, 3, 1, 2).contiguous()
+
+
+def _numpy_map(values):
+    return values.permute(0, 2, 3, 1).contiguous().numpy()

@@ -1,0 +1,187 @@
+"""Checks a training step layer by layer against torch, within derived bounds.
+
+Torch computes each layer alone, in float64, from what golden stored before it, so the bound of a
+layer (:mod:`golden.training.bounds`) is that of its own operations. Where several layers read a
+map, their gradients are added: the bounds add up, with one rounding more.
+"""
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from golden.arithmetic.dot_product import decode, encode
+from golden.arithmetic.formats import FLOAT32
+from golden.arithmetic.running_error import Estimate, worst_excess
+from golden.layers.conv2d import pair
+from golden.layers.product import PRODUCTS
+
+from . import bounds as training_bounds
+
+__all__ = ["complaints", "torch_layer"]
+
+
+def complaints(training, before, result):
+    """What of a step is out of bound, as text: outputs, gradients, gradients of parameters.
+
+    Parameters
+    ----------
+    training : :class:`golden.training.step.Training`
+    before : its ``state()`` before the step
+    result : :class:`golden.training.step.StepResult`
+    """
+    fmt, done, wrong = training.format, result.forward, []
+    pending = {}
+
+    def compare(what, actual, reference, error):
+        ratio, place = worst_excess(actual, reference, error)
+        if not ratio <= 1:
+            wrong.append(
+                f"{what}{list(place)} is {actual[place]}, torch {reference[place]}, "
+                f"{ratio:.3g} bounds away"
+            )
+
+    for node in reversed(training.nodes[1:]):
+        if node.name not in result.gradients:
+            continue
+        dy = result.gradients[node.name]
+        if node.name in pending:
+            compare(f"gradient of {node.name}", decode(fmt, dy), *_summed(fmt, pending[node.name]))
+        layer, parameters = torch_layer(training, node, before)
+        x = [_torch_map(decode(fmt, done.outputs[name])).requires_grad_() for name in node.inputs]
+        y = layer(*x)
+        found = torch.autograd.grad(y, [*x, *parameters.values()], _torch_map(decode(fmt, dy)))
+        error, input_errors, parameter_errors = _layer_bounds(training, node, before, done, dy)
+
+        reference = np.moveaxis(y.detach().numpy(), 1, 3)
+        estimate = Estimate(reference, np.broadcast_to(error, reference.shape))
+        codes = done.outputs[node.name]
+        wide = codes.dtype == np.uint32
+        compare(
+            f"output of {node.name}",
+            decode(FLOAT32 if wide else fmt, codes),
+            reference,
+            estimate.error if wide else estimate.round(fmt).error,
+        )
+        for name, dx, bound in zip(node.inputs, found, input_errors, strict=False):
+            dx = np.moveaxis(dx.numpy(), 1, 3)
+            part = Estimate(dx, np.broadcast_to(bound, dx.shape))
+            # Flattening and addition pass gradients on.
+            same = node.kind in ("flatten", "add", "relu")
+            pending.setdefault(name, []).append(part if same else part.round(fmt))
+        for short, dw in zip(parameters, found[len(node.inputs) :], strict=True):
+            actual = decode(FLOAT32, result.parameter_gradients[f"{node.name}.{short}"])
+            compare(f"d{node.name}.{short}", actual, dw.numpy(), parameter_errors[short])
+    return wrong
+
+
+def torch_layer(training, node, before, mode=True):
+    """A node as torch computes it: a function of (N, C, H, W) maps, and its parameters, float64.
+
+    ``before`` is the state whose weights, rounded to operands where they are operands, and running
+    statistics count; ``mode`` is training, or else evaluation.
+    """
+    options = dict(node.options)
+    names = [name.rpartition(".")[2] for name in node.parameters]
+    parameters = {}
+    for short, name in zip(names, node.parameters, strict=True):
+        rounded = name in training.operands
+        bits = before["weights"][name]
+        codes = encode(training.format, decode(FLOAT32, bits)) if rounded else bits
+        values = decode(training.format if rounded else FLOAT32, codes)
+        parameters[short] = torch.from_numpy(values).requires_grad_()
+    if node.kind == "depthwise":
+        options["groups"] = node.shape[0]
+    if node.kind in ("convolution", "depthwise"):
+        return lambda x: functional.conv2d(x, **parameters, **options), parameters
+    if node.kind == "linear":
+        return lambda x: functional.linear(x.flatten(1), **parameters)[..., None, None], parameters
+    if node.kind == "batch_norm":
+        running = [
+            torch.from_numpy(decode(FLOAT32, before["running"][f"{node.name}.running_{key}"]))
+            for key in ("mean", "var")
+        ]
+        module = node.module
+        return (
+            lambda x: functional.batch_norm(
+                x, *running, **parameters, training=mode, momentum=module.momentum, eps=module.eps
+            ),
+            parameters,
+        )
+    kernel, stride = options.get("kernel"), options.get("stride")
+    functions = {
+        "relu": functional.relu,
+        "add": lambda a, b: a + b,
+        "flatten": lambda x: x * 1,
+        "max_pool": lambda x: functional.max_pool2d(x, kernel, stride, options["padding"]),
+        "average_pool": lambda x: functional.avg_pool2d(x, kernel, stride),
+    }
+    return functions[node.kind], parameters
+
+
+def _layer_bounds(training, node, before, done, dy):
+    """Errors of a node: output, gradients of its inputs, gradients of parameters, by short name.
+
+    The output's bound is before its rounding to operands, as all bounds of input gradients are.
+    """
+    fmt, rows = training.format, training.rows
+    inputs = [done.outputs[name] for name in node.inputs]
+    exact = [Estimate.bits(fmt, codes) for codes in inputs]
+    gradient = Estimate.bits(fmt, dy)
+    x = exact[0]
+    if node.kind in PRODUCTS:
+        name = f"{node.name}.weight"
+        weights = encode(fmt, decode(FLOAT32, before["weights"][name]))
+        bias = before["weights"].get(f"{node.name}.bias")
+        options = dict(node.options)
+        if node.kind == "linear":
+            weights = weights.reshape(len(weights), x.value.shape[3], *x.value.shape[1:3])
+            options["stride"] = pair(x.value.shape[1:3])
+        operands = inputs[0], weights, dy, None if bias is None else decode(FLOAT32, bias)
+        if node.kind == "depthwise":
+            bounds = training_bounds.depthwise(fmt, *operands, **options)
+        else:
+            bounds = training_bounds.convolution(fmt, *operands, rows=rows, **options)
+        shape = before["weights"][name].shape
+        parameters = {"weight": bounds["dw"].error.reshape(shape), "bias": bounds["db"].error}
+        return bounds["y"].error, [bounds["dx"].error], parameters
+    if node.kind == "batch_norm":
+        flat = [
+            Estimate(e.value.reshape(len(e.value), -1, e.value.shape[3]), np.float64(0))
+            for e in (x, gradient)
+        ]
+        gamma, beta = (
+            Estimate.bits(FLOAT32, before["weights"][f"{node.name}.{key}"])
+            for key in ("weight", "bias")
+        )
+        mean, variance = training_bounds.statistics(flat[0])
+        y, inverse, a = training_bounds.normalize(
+            flat[0], mean, variance, gamma, beta, epsilon=node.module.eps
+        )
+        dx, scale, shift = training_bounds.normalize_backward(*flat, mean, inverse, a)
+        shape = x.value.shape
+        parameters = {"weight": scale.error, "bias": shift.error}
+        return y.error.reshape(shape), [dx.error.reshape(shape)], parameters
+    if node.kind == "average_pool":
+        dx = training_bounds.average_pool_backward(
+            gradient, input_size=x.value.shape[1:3], **node.options
+        )
+        return training_bounds.average_pool(x, **node.options).error, [dx.error], {}
+    if node.kind == "max_pool":
+        dx = training_bounds.pool_backward_error(gradient, x.value, **node.options)
+        return 0.0, [dx.error], {}
+    if node.kind == "add":
+        return (exact[0] + exact[1]).error, [0.0, 0.0], {}
+    return 0.0, [0.0], {}
+
+
+def _summed(fmt, estimates):
+    """Value and error of the sum of gradients: rounded once if there are several."""
+    total, *others = estimates
+    for other in others:
+        total = total + other
+    total = total.round(fmt) if others else total
+    return total.value, total.error
+
+
+def _torch_map(values):
+    return torch.from_numpy(np.array(np.moveaxis(values, 3, 1)))

@@ -1,0 +1,382 @@
+"""A whole training step as the accelerator computes it: every stored map, gradient and weight.
+
+The executable form of docs/training.md, put together: a network is traced to nodes
+(:func:`golden.training.torch_graph.trace`), run forward, its loss differentiated, the nodes run
+backward, and the weights updated.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import nn
+
+from golden.arithmetic.dot_product import decode, encode
+from golden.arithmetic.float32_unit import widen
+from golden.arithmetic.formats import FLOAT32, format_by_name
+from golden.layers import elementwise_pool
+from golden.layers.batch_norm import (
+    BatchStatistics,
+    batch_statistics,
+    normalize,
+    normalize_backward,
+    scale_and_shift,
+    update_running,
+)
+from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
+from golden.layers.optimizer import update
+from golden.layers.product import PRODUCTS, Product
+
+from .torch_graph import Node, trace
+
+__all__ = ["ForwardPass", "StepResult", "Training", "trace"]
+
+_LOSSES = {"cross_entropy": cross_entropy, "mean_squared_error": mean_squared_error}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ForwardPass:
+    """What a forward pass leaves, by names of nodes.
+
+    Members
+    -------
+    outputs : (N, H, W, C) operand codes; float32 bits for a last layer that is a product
+    statistics : :class:`golden.layers.batch_norm.BatchStatistics` of batch normalisations in
+        training
+    factors : (inverse, a, b) of every batch normalisation
+    flags : union of :class:`golden.arithmetic.dot_product.Flags` by node
+    """
+
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    statistics: dict[str, BatchStatistics] = field(default_factory=dict)
+    factors: dict[str, tuple] = field(default_factory=dict)
+    flags: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepResult:
+    """What one step computes.
+
+    Members
+    -------
+    forward : :class:`ForwardPass`
+    loss : :class:`golden.layers.loss.LossResult`
+    gradients : (N, H, W, C) operand codes, gradients of the outputs of all nodes that depend on a
+        parameter
+    parameter_gradients : float32 bits by parameter, in torch's shapes
+    skipped : tiles that the guard left as they were, by parameter
+    flags : union of :class:`golden.arithmetic.dot_product.Flags`, backward by node and update by
+        parameter
+    """
+
+    forward: ForwardPass
+    loss: LossResult
+    gradients: dict[str, np.ndarray]
+    parameter_gradients: dict[str, np.ndarray]
+    skipped: dict[str, int]
+    flags: dict[str, int]
+
+
+class Training:
+    """A network in training.
+
+    Parameters
+    ----------
+    model : the initial state; see :func:`golden.training.torch_graph.trace`. It is not changed.
+    input_shape : (C, H, W) of one image, or (features,)
+    optimizer : :class:`golden.layers.optimizer.SGD` or ``Adam``; may be replaced between steps
+    rows, columns : of the array; columns matter to non-finite values in grouped layers only
+    operand_format : name of a float format
+    loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets in the shape
+        of torch's output
+    guard, guard_tile : see :func:`golden.layers.optimizer.update`
+
+    Members
+    -------
+    nodes : list of :class:`golden.training.torch_graph.Node`
+    weights : float32 bits by parameter, in torch's names and shapes: the master copy
+    operands : operand codes of the weights of products
+    slots : the optimizer's numbers by parameter
+    running : float32 bits by torch's buffer name
+    count : steps done
+
+    Raises
+    ------
+    ValueError
+        for an unsupported layer, naming it, and for a format that is no float format.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        input_shape,
+        optimizer,
+        rows: int,
+        columns: int,
+        operand_format: str = "bf16",
+        loss: str = "cross_entropy",
+        guard: bool = True,
+        guard_tile: int | None = None,
+    ):
+        self.format = format_by_name(operand_format)
+        if not self.format.is_float:
+            raise ValueError(f"Training needs a float format, not {operand_format}")
+        if loss not in _LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(_LOSSES)}, not {loss!r}")
+        self.nodes: list[Node] = trace(model, input_shape)
+        self.optimizer, self.rows, self.columns = optimizer, rows, columns
+        self.loss, self.guard, self.guard_tile = loss, guard, guard_tile
+        self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
+        self.count = 0
+        self._learning = set()  # nodes that depend on a parameter
+        for node in self.nodes:
+            if node.module is not None or self._learning & set(node.inputs):
+                self._learning.add(node.name)
+            if node.module is None:
+                continue
+            for name, values in node.module.named_parameters():
+                self.weights[f"{node.name}.{name}"] = encode(FLOAT32, values.detach().numpy())
+            for name, values in node.module.named_buffers():
+                if name.startswith("running"):
+                    self.running[f"{node.name}.{name}"] = encode(FLOAT32, values.numpy())
+            if node.kind in PRODUCTS:
+                name = f"{node.name}.weight"
+                self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
+        for name, values in self.weights.items():
+            self.slots[name] = tuple(np.zeros_like(values) for _ in optimizer.slots)
+
+    def state(self) -> dict:
+        """Everything that a later step depends on; arrays are copied."""
+        return {
+            "count": self.count,
+            "weights": {name: values.copy() for name, values in self.weights.items()},
+            "slots": {name: tuple(s.copy() for s in slots) for name, slots in self.slots.items()},
+            "running": {name: values.copy() for name, values in self.running.items()},
+        }
+
+    def restore(self, state: dict) -> None:
+        """Go on from what :meth:`state` returned."""
+        self.count = state["count"]
+        self.weights, self.slots = dict(state["weights"]), dict(state["slots"])
+        self.running = dict(state["running"])
+        for name in self.operands:
+            self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
+
+    def encode_input(self, images) -> np.ndarray:
+        """Operand codes of real images (N, H, W, C), or vectors (N, features)."""
+        channels, height, width = self.nodes[0].shape
+        images = np.asarray(images, np.float64)
+        if images.ndim == 2 and self.nodes[0].flat:
+            images = images[:, np.newaxis, np.newaxis]
+        if images.shape[1:] != (height, width, channels) or not len(images):
+            raise ValueError(
+                f"Images must have shape (N, {height}, {width}, {channels}), not {images.shape}"
+            )
+        return encode(self.format, images)
+
+    def predict(self, images) -> np.ndarray:
+        """Real outputs in evaluation mode, in torch's shape: (N, features) or (N, C, H, W)."""
+        outputs = self.forward(self.encode_input(images), training=False).outputs
+        return self._torch_shape(decode(FLOAT32, self._wide_output(outputs)))
+
+    def forward(self, input_bits, *, training: bool = True) -> ForwardPass:
+        """Run operand codes (N, H, W, C) through all nodes; running statistics stay as they are."""
+        done = ForwardPass()
+        for node in self.nodes:
+            values = [done.outputs[name] for name in node.inputs] or [np.asarray(input_bits)]
+            output, flags = self._forward_node(node, values, done, training)
+            done.outputs[node.name] = output
+            done.flags[node.name] = int(np.bitwise_or.reduce(flags, axis=None))
+        return done
+
+    def step(self, images, targets) -> StepResult:
+        """One batch: forward, loss, backward, update. ``images`` as :meth:`encode_input` takes."""
+        return self.step_bits(self.encode_input(images), targets)
+
+    def step_bits(self, input_bits, targets) -> StepResult:
+        """:meth:`step` from operand codes."""
+        done = self.forward(input_bits)
+        loss = self._loss(done.outputs, targets)
+        last = self.nodes[-1].name
+        pending = {last: [loss.gradient]}
+        maps, parameters, flags = {}, {}, {}
+        for node in reversed(self.nodes):
+            if node.name not in pending:
+                continue  # it depends on no parameter, or the loss does not depend on it
+            dy, flags[node.name] = elementwise_pool.sum_gradients(
+                self.format, pending.pop(node.name)
+            )
+            maps[node.name] = dy
+            results, new, node_flags = self._backward_node(node, dy, done)
+            parameters.update(new)
+            flags[node.name] |= int(node_flags)
+            for name, values in zip(node.inputs, results, strict=True):
+                if name in self._learning:
+                    pending.setdefault(name, []).append(values)
+        skipped = self._update(done, parameters, flags)
+        return StepResult(
+            forward=done,
+            loss=loss,
+            gradients=maps,
+            parameter_gradients=parameters,
+            skipped=skipped,
+            flags=flags,
+        )
+
+    def _update(self, done, gradients, flags):
+        """Running statistics, then parameters that have gradients; adds to ``flags``."""
+        self._update_running(done, flags)
+        self.count += 1
+        skipped = {}
+        for name, gradient in gradients.items():
+            result = update(
+                self.optimizer,
+                self.format,
+                self.weights[name],
+                self.slots[name],
+                gradient,
+                count=self.count,
+                guard=self.guard,
+                tile=self.guard_tile,
+            )
+            self.weights[name], self.slots[name] = result.weights, result.slots
+            if name in self.operands:
+                self.operands[name] = result.operands
+            skipped[name], flags[name] = result.skipped, result.flags
+        return skipped
+
+    def _forward_node(self, node, values, done, training):
+        fmt, x = self.format, values[0]
+        if node.kind in PRODUCTS:
+            bias = self.weights.get(f"{node.name}.bias")
+            sums, flags = self._product(node).forward(x, self._kernel(node, x), bias)
+            if node is self.nodes[-1]:
+                return sums, flags
+            codes, new = elementwise_pool.round_sums(fmt, sums)
+            return codes, flags | new
+        if node.kind == "batch_norm":
+            return self._normalize(node, x, done, training)
+        if node.kind == "average_pool":
+            return elementwise_pool.average_pool(fmt, x, **node.options)
+        if node.kind == "add":
+            return elementwise_pool.residual_add(fmt, *values)
+        if node.kind == "relu":
+            return elementwise_pool.relu(fmt, x), 0
+        if node.kind == "max_pool":
+            return elementwise_pool.max_pool(fmt, x, **node.options), 0
+        return x, 0  # input, flatten
+
+    def _normalize(self, node, x, done, training):
+        name = node.name
+        if training:
+            statistics = batch_statistics(self.format, x)
+            done.statistics[name] = statistics
+            mean, variance, flags = statistics.mean, statistics.variance, statistics.flags
+        else:
+            mean, variance = (self.running[f"{name}.running_{key}"] for key in ("mean", "var"))
+            flags = 0
+        factors, new = scale_and_shift(
+            mean,
+            variance,
+            self.weights[f"{name}.weight"],
+            self.weights[f"{name}.bias"],
+            epsilon=node.module.eps,
+        )
+        done.factors[name] = factors
+        codes, last = normalize(self.format, x, *factors[1:])
+        return codes, flags | new | last
+
+    def _backward_node(self, node, dy, done):
+        """Gradients of the inputs, gradients of the parameters, flags."""
+        fmt, outputs, options = self.format, done.outputs, node.options
+        if node.kind in PRODUCTS:
+            return self._backward_product(node, dy, outputs[node.inputs[0]])
+        if node.kind == "batch_norm":
+            inverse, a, _ = done.factors[node.name]
+            mean = done.statistics[node.name].mean
+            x = outputs[node.inputs[0]]
+            result = normalize_backward(fmt, x, dy, mean=mean, inverse=inverse, a=a)
+            new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
+            return [result.input], new, result.flags
+        if node.kind == "relu":
+            mask = elementwise_pool.relu_mask(fmt, outputs[node.name])
+            return [np.where(mask, dy, 0).astype(dy.dtype)], {}, 0
+        if node.kind == "max_pool":
+            x = outputs[node.inputs[0]]
+            dx, flags = elementwise_pool.max_pool_backward(fmt, x, dy, **options)
+            return [dx], {}, flags
+        if node.kind == "average_pool":
+            size = outputs[node.inputs[0]].shape[1:3]
+            dx, flags = elementwise_pool.average_pool_backward(fmt, dy, input_size=size, **options)
+            return [dx], {}, flags
+        return [dy] * len(node.inputs), {}, 0  # flatten, add
+
+    def _backward_product(self, node, dy, x):
+        new, flags = self._parameter_gradients(node, dy, x)
+        if node.inputs[0] not in self._learning:
+            return [None], new, flags
+        kernel = self._kernel(node, x)
+        sums, more = self._product(node).input_gradient(dy, kernel, x.shape[1:3])
+        dx, last = elementwise_pool.round_sums(self.format, sums)
+        return [dx], new, flags | more | last
+
+    def _parameter_gradients(self, node, dy, x):
+        """Gradients of the weights and the bias of a product, and flags."""
+        product, name = self._product(node), node.name
+        dw, flags = product.weight_gradient(x, dy, self._kernel(node, x))
+        new = {f"{name}.weight": dw.reshape(self.weights[f"{name}.weight"].shape)}
+        if f"{name}.bias" in self.weights:
+            new[f"{name}.bias"], more = product.bias_gradient(dy)
+            flags |= more
+        return new, flags
+
+    def _product(self, node):
+        return Product(
+            fmt=self.format,
+            kind=node.kind,
+            options=node.options,
+            rows=self.rows,
+            columns=self.columns,
+        )
+
+    def _kernel(self, node, x):
+        """Weights (O, I, KH, KW); a linear layer's kernel is its map."""
+        weights = self.operands[f"{node.name}.weight"]
+        linear = node.kind == "linear"
+        return weights.reshape(len(weights), -1, *x.shape[1:3]) if linear else weights
+
+    def _update_running(self, done, flags):
+        for name, statistics in done.statistics.items():
+            keys = [f"{name}.running_{key}" for key in ("mean", "var")]
+            module = next(node.module for node in self.nodes if node.name == name)
+            new, more = update_running(
+                *(self.running[key] for key in keys), statistics, momentum=module.momentum
+            )
+            self.running.update(zip(keys, new, strict=True))
+            flags[name] = flags.get(name, 0) | more
+
+    def _wide_output(self, outputs):
+        values = outputs[self.nodes[-1].name]
+        return values if values.dtype == np.uint32 else widen(self.format, values)
+
+    def _torch_shape(self, values):
+        values = np.moveaxis(values, 3, 1)
+        return values.reshape(len(values), -1) if self.nodes[-1].flat else values
+
+    def _loss(self, outputs, targets):
+        wide = self._wide_output(outputs)
+        if self.loss == "mean_squared_error":
+            targets = np.asarray(targets, np.float64).reshape(self._torch_shape(wide).shape)
+            channels, height, width = self.nodes[-1].shape
+            maps = targets.reshape(len(wide), channels, height, width)
+            return mean_squared_error(self.format, wide, encode(FLOAT32, np.moveaxis(maps, 1, 3)))
+        if wide.shape[1:3] != (1, 1):
+            raise ValueError("Cross-entropy needs vectors")
+        result = cross_entropy(self.format, wide[:, 0, 0], targets)
+        gradient = result.gradient[:, np.newaxis, np.newaxis]
+        return LossResult(
+            value=result.value,
+            gradient=gradient,
+            flags=result.flags,
+            probabilities=result.probabilities,
+        )

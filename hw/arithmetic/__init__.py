@@ -1,0 +1,1 @@
+"""Units for numbers: addition, multiplication, division, exponential, conversion."""

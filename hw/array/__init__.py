@@ -1,0 +1,1 @@
+"""The PE array: operand decoders, columns of PEs, rounding of partial sums."""

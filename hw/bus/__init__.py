@@ -1,0 +1,1 @@
+"""Signatures of all buses, and what joins and splits them."""

@@ -1,0 +1,400 @@
+"""The one configuration object: every size of the accelerator, validated on construction.
+
+Everything else (Verilog, manifest, C header, documentation, compiler, drivers, models) is derived
+from an :class:`AdaGPConfig`. A *variant* is a choice of cores and memories, nothing else; a
+*preset* is a named set of sizes.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from math import gcd
+
+from hw.formats import FORMATS
+
+from .core import CoreConfig
+
+__all__ = [
+    "AdaGPConfig",
+    "ConfigError",
+    "PRESETS",
+    "TECHNOLOGIES",
+    "VARIANTS",
+    "make_config",
+]
+
+#: Variant name -> (has a predictor memory, has a predictor core). Paper, section 4.2.
+VARIANTS = {
+    "baseline": (False, False),
+    "low": (False, False),
+    "efficient": (True, False),
+    "max": (True, True),
+}
+
+#: What Verilog is written for: any tool, or Lattice ECP5 with its multiplier blocks instantiated.
+TECHNOLOGIES = ("generic", "ecp5")
+
+#: Width in bits of the buffer address field in commands; its top bit selects the memory.
+BUFFER_ADDRESS_WIDTH = 24
+
+_AXI_DATA_WIDTHS = (32, 64, 128, 256, 512)
+
+
+class ConfigError(ValueError):
+    """One or more configuration fields are wrong.
+
+    ``problems`` lists one message for every bad field; the exception text joins them.
+    """
+
+    def __init__(self, problems):
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+def _field(default, doc, *, minimum=None, maximum=None, choices=None):
+    return dataclasses.field(
+        default=default,
+        metadata={"doc": doc, "minimum": minimum, "maximum": maximum, "choices": choices},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaGPConfig:
+    """Sizes and choices of one accelerator.
+
+    All fields are checked on construction.
+
+    Raises
+    ------
+    ConfigError
+        naming every field that is wrong, its value and what is allowed.
+    """
+
+    variant: str = _field("max", "which cores and memories exist", choices=tuple(VARIANTS))
+    operand_format: str = _field(
+        "bf16", "number format of activations and weights", choices=tuple(FORMATS)
+    )
+    technology: str = _field(
+        "generic",
+        "what the Verilog is for: any tool, or ECP5 with MULT18X18D blocks instantiated",
+        choices=TECHNOLOGIES,
+    )
+    rows: int = _field(12, "rows of the main PE array", minimum=1, maximum=256)
+    columns: int = _field(15, "columns of the main PE array", minimum=1, maximum=256)
+    predictor_rows: int = _field(8, "rows of the predictor PE array (max)", minimum=1, maximum=256)
+    predictor_columns: int = _field(
+        10, "columns of the predictor PE array (max)", minimum=1, maximum=256
+    )
+    lut_multiplier_rows: int = _field(
+        0,
+        "rows of the main PE array whose multipliers are made of LUTs, where a device has fewer "
+        "multiplier blocks than PEs (float formats)",
+        minimum=0,
+        maximum=256,
+    )
+    post_lanes: int = _field(
+        0,
+        "channels in a group, which VECTOR handles per cycle, in the main core; divides rows and "
+        "columns; "
+        "0 chooses the largest such number up to 4",
+        minimum=0,
+        maximum=256,
+    )
+    predictor_post_lanes: int = _field(
+        0, "the same for the predictor core (max)", minimum=0, maximum=256
+    )
+    post_groups: int = _field(
+        2,
+        "groups post-processed per cycle in each core; no more than a word or a vector has",
+        minimum=1,
+        maximum=2,
+    )
+    accumulator_depth: int = _field(
+        512, "output vectors in each of the two accumulator banks", minimum=16, maximum=1 << 16
+    )
+    predictor_accumulator_depth: int = _field(
+        256, "the same for the predictor core (max)", minimum=16, maximum=1 << 16
+    )
+    buffer_banks: int = _field(4, "banks of the global buffer", minimum=1, maximum=16)
+    buffer_bank_depth: int = _field(
+        4096, "words in each bank of the global buffer", minimum=16, maximum=1 << 20
+    )
+    predictor_memory_banks: int = _field(
+        4, "banks of the predictor memory (efficient, max)", minimum=1, maximum=16
+    )
+    predictor_memory_bank_depth: int = _field(
+        8192, "words in each bank of the predictor memory", minimum=16, maximum=1 << 20
+    )
+    axi_data_width: int = _field(
+        256, "bits of the AXI4 data bus", minimum=32, maximum=512, choices=_AXI_DATA_WIDTHS
+    )
+    axi_address_width: int = _field(40, "bits of an AXI4 address", minimum=32, maximum=64)
+    axi_burst_beats: int = _field(16, "longest AXI4 burst in beats", minimum=1, maximum=256)
+    axi_outstanding_reads: int = _field(
+        8, "read bursts a DMA channel may have in flight", minimum=1, maximum=64
+    )
+    command_queue_depth: int = _field(4, "commands each queue holds", minimum=1, maximum=64)
+    semaphores: int = _field(
+        16,
+        "token counters that order the queues of one core; the compiler needs 10, for training 16",
+        minimum=10,
+        maximum=16,
+    )
+
+    training: bool = _field(
+        True,
+        "the engines for VECTOR (every core) and LOSS (main core) exist; integer formats have none "
+        "whatever this says",
+        choices=(True, False),
+    )
+
+    def __post_init__(self):
+        problems = _check_fields(self)
+        if not problems:
+            problems = _check_together(self)
+        if problems:
+            raise ConfigError(problems)
+
+    # Derived ----------------
+
+    @property
+    def format(self):
+        """The operand's :class:`~hw.formats.FloatFormat` or :class:`~hw.formats.IntFormat`."""
+        return FORMATS[self.operand_format]
+
+    @property
+    def has_predictor_memory(self):
+        return VARIANTS[self.variant][0]
+
+    @property
+    def has_predictor_core(self):
+        return VARIANTS[self.variant][1]
+
+    @property
+    def has_training_engines(self):
+        """Whether VECTOR and LOSS exist."""
+        return self.training and self.format.is_float
+
+    @property
+    def cores(self):
+        """The cores this variant has: a tuple of one or two :class:`CoreConfig`."""
+        width = self.format.width
+        main = CoreConfig(
+            index=0,
+            rows=self.rows,
+            columns=self.columns,
+            operand_width=width,
+            **self._groups(self.rows, self.columns, self.post_lanes),
+            accumulator_depth=self.accumulator_depth,
+            memories=(0, 1) if self.has_predictor_memory and not self.has_predictor_core else (0,),
+            has_vector=self.has_training_engines,
+            has_loss=self.has_training_engines,
+            lut_multiplier_rows=self.lut_multiplier_rows,
+        )
+        if not self.has_predictor_core:
+            return (main,)
+        predictor = CoreConfig(
+            index=1,
+            rows=self.predictor_rows,
+            columns=self.predictor_columns,
+            operand_width=width,
+            **self._groups(self.predictor_rows, self.predictor_columns, self.predictor_post_lanes),
+            accumulator_depth=self.predictor_accumulator_depth,
+            memories=(1,),
+            has_vector=self.has_training_engines,
+        )
+        return (main, predictor)
+
+    def _groups(self, rows, columns, lanes):
+        lanes = lanes or _auto_lanes(rows, columns)
+        most = min(rows, columns) // lanes
+        return {"post_lanes": lanes, "post_groups": min(self.post_groups, most)}
+
+    @property
+    def pes(self):
+        """Multiply-accumulate units in all cores."""
+        return sum(core.pes for core in self.cores)
+
+    @property
+    def memory_banks(self):
+        """Memory id -> tuple of bank depths in words."""
+        banks = {0: (self.buffer_bank_depth,) * self.buffer_banks}
+        if self.has_predictor_memory:
+            banks[1] = (self.predictor_memory_bank_depth,) * self.predictor_memory_banks
+        return banks
+
+    @property
+    def memory_depth(self):
+        """Memory id -> words."""
+        return {memory: sum(banks) for memory, banks in self.memory_banks.items()}
+
+    @property
+    def memory_core(self):
+        """Memory id -> the :class:`CoreConfig` whose word it holds."""
+        return {memory: core for core in self.cores for memory in core.memories}
+
+    @property
+    def beat_bytes(self):
+        return self.axi_data_width // 8
+
+    @property
+    def granule_bytes(self):
+        """Alignment in bytes of every DRAM address, run, row and stride in a program.
+
+        The largest unit that divides an AXI beat and the words of all cores.
+        """
+        return gcd(self.beat_bytes, *(core.word_bytes for core in self.cores))
+
+    @property
+    def semaphore_count(self):
+        return self.semaphores * len(self.cores)
+
+    def as_dict(self):
+        """Every field, in declaration order."""
+        return dataclasses.asdict(self)
+
+    @property
+    def hash(self):
+        """Twelve hexadecimal digits that identify the configuration."""
+        text = json.dumps(self.as_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _auto_lanes(rows, columns):
+    common = gcd(rows, columns)
+    return max(lanes for lanes in range(1, min(4, common) + 1) if common % lanes == 0)
+
+
+def _check_fields(config):
+    problems = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        meta = field.metadata
+        if field.type is int and (isinstance(value, bool) or not isinstance(value, int)):
+            problems.append(f"{field.name} must be an integer, not {value!r}")
+        elif field.type is bool:
+            if not isinstance(value, bool):
+                problems.append(f"{field.name} must be true or false, not {value!r}")
+        elif meta["choices"] is not None:
+            if value not in meta["choices"]:
+                allowed = ", ".join(str(choice) for choice in meta["choices"])
+                problems.append(f"{field.name} must be one of {allowed}, not {value!r}")
+        elif not meta["minimum"] <= value <= meta["maximum"]:
+            problems.append(
+                f"{field.name} must be an integer from {meta['minimum']} to {meta['maximum']}, "
+                f"not {value!r}"
+            )
+    return problems
+
+
+def _check_together(config):
+    problems = []
+
+    def check(condition, text):
+        if not condition:
+            problems.append(text)
+
+    for prefix in ("", "predictor_") if config.has_predictor_core else ("",):
+        rows, columns = getattr(config, prefix + "rows"), getattr(config, prefix + "columns")
+        lanes = getattr(config, prefix + "post_lanes")
+        check(
+            lanes == 0 or (rows % lanes == 0 and columns % lanes == 0),
+            f"{prefix}post_lanes must divide {prefix}rows ({rows}) and {prefix}columns "
+            f"({columns}), or be 0, not {lanes!r}",
+        )
+    lut_rows = config.rows if config.format.is_float else 0
+    check(
+        config.lut_multiplier_rows <= lut_rows,
+        f"lut_multiplier_rows must be at most rows ({config.rows}), and 0 for integer formats, "
+        f"not {config.lut_multiplier_rows!r}",
+    )
+    limit = 1 << (BUFFER_ADDRESS_WIDTH - 1)
+    for memory in ("buffer", "predictor_memory"):
+        banks, depth = getattr(config, f"{memory}_banks"), getattr(config, f"{memory}_bank_depth")
+        check(
+            banks * depth <= limit,
+            f"{memory}_banks times {memory}_bank_depth must be at most {limit} words, "
+            f"not {banks * depth}",
+        )
+        check(
+            depth & (depth - 1) == 0,
+            f"{memory}_bank_depth must be a power of two, not {depth!r}",
+        )
+    beats = 4096 // config.beat_bytes
+    check(
+        config.axi_burst_beats <= beats,
+        f"axi_burst_beats must be at most {beats} at axi_data_width {config.axi_data_width} "
+        f"(a burst stays within 4 KiB), not {config.axi_burst_beats!r}",
+    )
+    return problems
+
+
+#: Preset name -> (one line about it, fields that differ from the defaults).
+PRESETS = {
+    "tiny": (
+        "4 x 4 PEs and 4 x 4 for the predictor; for tests, simulates fast",
+        {
+            "rows": 4,
+            "columns": 4,
+            "predictor_rows": 4,
+            "predictor_columns": 4,
+            "accumulator_depth": 128,
+            "predictor_accumulator_depth": 128,
+            "buffer_banks": 4,
+            "buffer_bank_depth": 512,
+            "predictor_memory_banks": 4,
+            "predictor_memory_bank_depth": 512,
+            "axi_data_width": 64,
+            "axi_address_width": 32,
+            # Rows of weights are short here: a burst has a beat or two.
+            "axi_outstanding_reads": 16,
+        },
+    ),
+    "ulx3s": (
+        "4 x 8 PEs and 4 x 4 for the predictor, forward only; fits an ECP5-85",
+        {
+            "technology": "ecp5",
+            "rows": 4,
+            "columns": 8,
+            "predictor_rows": 4,
+            "predictor_columns": 4,
+            "post_lanes": 1,
+            "predictor_post_lanes": 1,
+            "post_groups": 1,
+            "accumulator_depth": 256,
+            "predictor_accumulator_depth": 128,
+            "buffer_banks": 4,
+            "buffer_bank_depth": 1024,
+            "predictor_memory_banks": 4,
+            "predictor_memory_bank_depth": 512,
+            "axi_data_width": 64,
+            "axi_address_width": 32,
+            "training": False,
+        },
+    ),
+    "paper": (
+        "12 x 15 PEs and 8 x 10 for the predictor, as in the paper (section 6.1)",
+        {},
+    ),
+}
+
+
+def make_config(*, variant="max", preset="paper", **fields):
+    """Build a configuration from a preset and single fields that override it.
+
+    Raises
+    ------
+    ConfigError
+        for an unknown preset or field, or for any wrong value.
+    """
+    problems = []
+    if preset not in PRESETS:
+        problems.append(f"preset must be one of {', '.join(PRESETS)}, not {preset!r}")
+    known = [field.name for field in dataclasses.fields(AdaGPConfig)]
+    for name in fields:
+        if name not in known:
+            problems.append(f"unknown field {name!r}; fields are {', '.join(known)}")
+    if problems:
+        raise ConfigError(problems)
+    return AdaGPConfig(**{"variant": variant, **PRESETS[preset][1], **fields})

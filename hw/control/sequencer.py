@@ -1,0 +1,288 @@
+"""Run control: starts a program, checks and dispatches its commands, ends it cleanly."""
+
+from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.bus.signatures import ErrorReportSignature
+from hw.isa.encoding import (
+    COMMAND_WIDTH,
+    COMMANDS,
+    HEADER_LAYOUT,
+    SEMAPHORE_MASK_WIDTH,
+    Opcode,
+    command_layout,
+    control_opcodes,
+    queue_opcodes,
+)
+from hw.isa.error_codes import ErrorCode
+from hw.registers.map import Unit
+
+from .command_queue import CHUNK_WIDTH, command_chunks
+
+__all__ = ["DEADLOCK_CYCLES", "Sequencer"]
+
+#: Cycles without any possible progress after which a run is stopped; more than the turns of all
+#: queues at the semaphores.
+DEADLOCK_CYCLES = 64
+
+
+class Sequencer(wiring.Component):
+    """Walks one run through clear, dispatch and end.
+
+    A run begins with one cycle of ``clear``, which resets everything but the registers, so that
+    nothing is left of the run before. ``HALT`` ends it when all queues are empty, the first error
+    ends it at once. Either way ``stop`` keeps the bus masters from new requests (the fetch may have
+    gone on behind ``HALT``), and when nothing is outstanding ``clear`` drops all that remains. So
+    no answer to one run can reach the next.
+
+    Every command is checked (opcode, core, semaphores, fields below their least value or without
+    a name) before it enters a queue, chunk by chunk
+    (:class:`~hw.control.command_queue.CommandQueue`). A command takes a cycle for the checks and
+    one for every chunk. An opcode that the core does not execute is undefined. BATCH, whose core
+    and semaphores must be 0, is left to :class:`~hw.control.batch_control.BatchControl`, which ends
+    it with ``resume`` or the run with ``complete``.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    sources : int
+        ports that report errors
+
+    Members
+    -------
+    start : In(1); ignored during a run
+    finish : Out(1), pulse at the end
+    error : ``Out(ErrorReportSignature())``, one cycle for the first error of a run
+    clear, stop : Out(1); ``begin``: Out(1), pulse after ``clear``: start fetching
+    command : ``In(stream of 512 bits)``; ``address``: In(64), its DRAM address
+    shift : Out(1), move the command offered down by a chunk; it is accepted with its last chunk
+    batch : Out(1), level: a BATCH is the next command; ``drained``: Out(1), all queues are empty
+    resume : In(1), pulse: the BATCH is over, the next command comes from elsewhere
+    complete : In(1), level while ``batch``: end the run as HALT does
+    bad_target : In(1), level while ``batch``: end it with BATCH_TARGET
+    push : array of Out streams, core after core in the order of
+        :func:`~hw.isa.encoding.queue_opcodes`
+    empty, blocked : In, one bit per queue
+    errors : array of ``In(ErrorReportSignature())``; a lower number goes first
+    bus_busy : In(1), a bus master has something outstanding
+    dispatched : Out(1), event
+    """
+
+    def __init__(self, config, *, sources):
+        self.config = config
+        self.sources = sources
+        self.queues = [
+            (core.index, opcode) for core in config.cores for opcode in queue_opcodes(core)
+        ]
+        super().__init__(
+            {
+                "start": In(1),
+                "finish": Out(1),
+                "error": Out(ErrorReportSignature()),
+                "clear": Out(1),
+                "stop": Out(1),
+                "begin": Out(1),
+                "command": In(stream.Signature(COMMAND_WIDTH)),
+                "shift": Out(1),
+                "address": In(config.axi_address_width),
+                "batch": Out(1),
+                "drained": Out(1),
+                "resume": In(1),
+                "complete": In(1),
+                "bad_target": In(1),
+                "empty": In(len(self.queues)),
+                "blocked": In(len(self.queues)),
+                "errors": In(ErrorReportSignature()).array(self.sources),
+                "bus_busy": In(1),
+                "dispatched": Out(1),
+                **{
+                    f"push{number}": Out(stream.Signature(CHUNK_WIDTH))
+                    for number in range(len(self.queues))
+                },
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        own = Signal.like(self.error.code)  # code of an error found here
+        found = Signal()
+        running = Signal()
+
+        # Check and dispatch ----------------
+        header = data.View(HEADER_LAYOUT, self.command.payload[: HEADER_LAYOUT.size])
+        body = self.command.payload[HEADER_LAYOUT.size :]
+        undefined, illegal = self._checks(header, body)
+        checked, bad_opcode, bad_field = Signal(), Signal(), Signal()
+        halting, batching = Signal(), Signal()
+        target = Signal(len(self.queues))
+        ready = Signal()
+        m.d.comb += ready.eq(
+            (target & Cat(self._push(n).ready for n in range(len(self.queues)))).any()
+        )
+        waiting_for_queue = Signal()
+        with m.If(running & self.command.valid & ~checked):
+            m.d.sync += [
+                checked.eq(1),
+                bad_opcode.eq(undefined),
+                bad_field.eq(illegal),
+                halting.eq(header.opcode == Opcode.HALT),
+                batching.eq(header.opcode == Opcode.BATCH),
+                target.eq(
+                    Cat(
+                        (header.opcode == opcode) & (header.core == core)
+                        for core, opcode in self.queues
+                    )
+                ),
+            ]
+        chunk, last_chunk = Signal(range(COMMAND_WIDTH // CHUNK_WIDTH)), Signal()
+        for number, (_, opcode) in enumerate(self.queues):
+            push = self._push(number)
+            m.d.comb += [
+                push.payload.eq(self.command.payload[:CHUNK_WIDTH]),
+                push.valid.eq(running & checked & ~bad_opcode & ~bad_field & target[number]),
+            ]
+            with m.If(target[number] & (chunk == command_chunks(opcode) - 1)):
+                m.d.comb += last_chunk.eq(1)
+        finish = Signal()
+        m.d.comb += self.drained.eq(self.empty.all())
+        with m.If(running & checked):
+            with m.If(bad_opcode):
+                m.d.comb += [found.eq(1), own.eq(ErrorCode.UNDEFINED_COMMAND)]
+            with m.Elif(bad_field):
+                m.d.comb += [found.eq(1), own.eq(ErrorCode.ILLEGAL_FIELD)]
+            with m.Elif(halting):
+                m.d.comb += [finish.eq(self.drained), self.dispatched.eq(finish)]
+            with m.Elif(batching):
+                m.d.comb += [
+                    self.batch.eq(1),
+                    found.eq(self.bad_target),
+                    own.eq(ErrorCode.BATCH_TARGET),
+                    finish.eq(self.complete),
+                    self.dispatched.eq(self.complete | self.resume),
+                ]
+                with m.If(self.resume):
+                    m.d.sync += checked.eq(0)
+            with m.Elif(ready):
+                m.d.comb += [
+                    self.shift.eq(1),
+                    self.command.ready.eq(last_chunk),
+                    self.dispatched.eq(last_chunk),
+                ]
+                m.d.sync += chunk.eq(chunk + 1)
+                with m.If(last_chunk):
+                    m.d.sync += [checked.eq(0), chunk.eq(0)]
+            with m.Else():
+                m.d.comb += waiting_for_queue.eq(1)
+        # The fetch takes this as "a command is wanted", even when there is none.
+        with m.If(running & ~self.command.valid):
+            m.d.comb += self.command.ready.eq(1)
+
+        # No progress ----------------
+        # Registered: what blocks a queue comes from all over the machine.
+        idle = Signal(range(DEADLOCK_CYCLES + 1))
+        stuck = Signal()
+        m.d.sync += [
+            stuck.eq(
+                running
+                & checked
+                & ((halting | batching) & ~self.drained | waiting_for_queue)
+                & self.blocked.all()
+                & ~self.bus_busy
+            ),
+            idle.eq(0),
+        ]
+        with m.If(stuck & running):
+            m.d.sync += idle.eq(idle + 1)
+            with m.If(idle == DEADLOCK_CYCLES):
+                m.d.comb += [found.eq(1), own.eq(ErrorCode.DEADLOCK)]
+
+        # States ----------------
+        # ``clear`` and ``stop``, which go to everything, are registers of their own.
+        failed, ending = Signal(), Signal()
+        quiet = Signal(2)
+        errors = [self.errors[number] for number in range(self.sources)]
+        with m.FSM() as states:
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    m.d.sync += [failed.eq(0), ending.eq(0), checked.eq(0), chunk.eq(0)]
+                    m.d.sync += self.clear.eq(1)
+                    m.next = "CLEAR"
+            with m.State("CLEAR"):
+                m.d.sync += self.clear.eq(0)
+                with m.If(ending):
+                    m.next = "END"
+                with m.Else():
+                    m.next = "BEGIN"
+            with m.State("BEGIN"):
+                m.d.comb += self.begin.eq(1)
+                m.next = "RUN"
+            with m.State("RUN"):
+                m.d.comb += running.eq(1)
+                with m.If(finish | self.error.valid):
+                    m.d.sync += [ending.eq(1), quiet.eq(0), self.stop.eq(1)]
+                    m.next = "STOP"
+            with m.State("STOP"):
+                # A request may be under way to the bus: look for a few cycles.
+                with m.If(self.bus_busy):
+                    m.d.sync += quiet.eq(0)
+                with m.Elif(quiet.all()):
+                    m.d.sync += [self.stop.eq(0), self.clear.eq(1)]
+                    m.next = "CLEAR"
+                with m.Else():
+                    m.d.sync += quiet.eq(quiet + 1)
+            with m.State("END"):
+                m.d.comb += self.finish.eq(1)
+                m.next = "IDLE"
+
+        # The first error of a run, also of what was still under way at HALT.
+        with m.If(running | (states.ongoing("STOP") & ~failed)):
+            m.d.comb += [
+                self.error.valid.eq(found | Cat(port.valid for port in errors).any()),
+                self.error.code.eq(own),
+                self.error.unit.eq(Unit.SEQUENCER),
+                self.error.address.eq(self.address),
+            ]
+            for port in reversed(errors):
+                with m.If(port.valid):
+                    m.d.comb += [
+                        self.error.code.eq(port.code),
+                        self.error.unit.eq(port.unit),
+                        self.error.address.eq(port.address),
+                    ]
+            with m.If(self.error.valid):
+                m.d.sync += failed.eq(1)
+        return m
+
+    def _push(self, number):
+        return getattr(self, f"push{number}")
+
+    def _checks(self, header, body):
+        """Whether the opcode is undefined here, and whether any field is out of range."""
+        known, illegal = Const(0), Const(0)
+        for opcode, fields in COMMANDS.items():
+            executing = {core for core, queued in self.queues if queued == opcode}
+            if not executing and opcode not in control_opcodes(self.config):
+                continue
+            is_opcode, elsewhere = header.opcode == opcode, Const(0)
+            for core in self.config.cores:
+                if executing and core.index not in executing:
+                    elsewhere = elsewhere | (header.core == core.index)
+            known = known | (is_opcode & ~elsewhere)
+            if not fields:
+                continue
+            view = data.View(command_layout(opcode), body[: command_layout(opcode).size])
+            for field in fields:
+                if field.minimum is not None:
+                    assert field.minimum == 1
+                    illegal = illegal | (is_opcode & ~view[field.name].any())
+                if field.enum is not None and len(field.enum) < 1 << field.width:
+                    named = Cat(view[field.name] == value for value in field.enum).any()
+                    illegal = illegal | (is_opcode & ~named)
+        unused = header.core | header.wait.any() | header.signal.any()
+        illegal = illegal | ((header.opcode == Opcode.BATCH) & unused)
+        illegal = illegal | (header.core >= len(self.config.cores))
+        count = self.config.semaphore_count
+        if count < SEMAPHORE_MASK_WIDTH:
+            illegal = illegal | header.wait[count:].any() | header.signal[count:].any()
+        return ~known, illegal

@@ -1,0 +1,1 @@
+"""LOAD and STORE: bursts between DRAM and the buffer."""

@@ -1,0 +1,1 @@
+"""What executes commands: GEMM, post-processing, vectors, loss."""

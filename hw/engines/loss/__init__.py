@@ -1,0 +1,1 @@
+"""LOSS: value and gradient of the loss function."""

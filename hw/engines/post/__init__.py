@@ -1,0 +1,1 @@
+"""POST: from the accumulators to the buffer."""

@@ -1,0 +1,1 @@
+"""VECTOR: float32 operations on streams of buffer words."""

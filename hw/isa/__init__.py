@@ -1,0 +1,1 @@
+"""The one command encoding: opcodes, fields, error codes and the numbers of a batch."""

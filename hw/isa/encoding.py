@@ -1,0 +1,308 @@
+"""The one command encoding: hardware, compiler, disassembler and documentation read it.
+
+A program is a list of commands of :data:`COMMAND_BYTES` bytes in DRAM, little-endian, executed
+from the first to ``HALT``; ``BATCH`` goes on elsewhere in it. Every command starts with the same
+header; the fields behind it depend on the opcode. Unused bits are zero.
+
+HALT and BATCH belong to the sequencer (:func:`control_opcodes`), which lets everything before them
+finish first. The others go to queues: each core has one for every opcode that it executes
+(:func:`queue_opcodes`). They work at the same time, each in order. Semaphores order them: a command
+starts when every semaphore in its ``wait`` mask is above zero, and takes one from each; when it has
+finished (its data is in place, write responses included) it adds one to each semaphore in its
+``signal`` mask. Weight tiles go from WEIGHTS to MATMUL in order and without semaphores: MATMUL
+waits for the tiles it takes.
+"""
+
+import enum
+
+from hw.config import BUFFER_ADDRESS_WIDTH
+
+from .field import BUFFER_ADDRESS_NOTE, Field, fields_layout, pack_fields
+from .loss import LOSS
+from .vector import VECTOR
+
+__all__ = [
+    "COMMANDS",
+    "COMMAND_BYTES",
+    "COMMAND_WIDTH",
+    "Init",
+    "MATMUL_LOOPS",
+    "Opcode",
+    "POST_LOOPS",
+    "POST_OUTPUT_LOOPS",
+    "Pool",
+    "QUEUE_OPCODES",
+    "SEMAPHORE_MASK_WIDTH",
+    "WEIGHTS_LOOPS",
+    "command_layout",
+    "control_opcodes",
+    "decode",
+    "encode",
+    "queue_opcodes",
+]
+
+COMMAND_WIDTH = 512
+COMMAND_BYTES = COMMAND_WIDTH // 8
+SEMAPHORE_MASK_WIDTH = 32
+
+#: MATMUL's loops, innermost first: the first three walk the output vectors (M), the last three
+#: the K tiles. ``cb`` counts blocks of ``rows`` channels. With ``transpose`` the first three walk
+#: the contraction, and ``rows`` of their steps are a K tile; the last three walk the outputs.
+MATMUL_LOOPS = ("wo", "ho", "n", "kw", "kh", "cb")
+#: WEIGHTS' loops over K tiles, innermost first.
+WEIGHTS_LOOPS = ("kw", "kh", "cb")
+#: POST's loops, innermost first: the pooling window inside the channel groups inside the outputs.
+POST_LOOPS = ("pw", "ph", "group", "wo", "ho", "n")
+#: Those of them that go from output to output.
+POST_OUTPUT_LOOPS = ("wo", "ho", "n")
+
+
+class Opcode(enum.IntEnum):
+    """Command codes; 0 is undefined on purpose, so that cleared memory is an error."""
+
+    HALT = 1
+    LOAD = 2
+    STORE = 3
+    MATMUL = 4
+    POST = 5
+    WEIGHTS = 6
+    VECTOR = 7
+    LOSS = 8
+    BATCH = 9
+
+
+#: Opcodes that have queues, in the order of a core's queues and units.
+QUEUE_OPCODES = (
+    Opcode.LOAD,
+    Opcode.WEIGHTS,
+    Opcode.MATMUL,
+    Opcode.POST,
+    Opcode.STORE,
+    Opcode.VECTOR,
+    Opcode.LOSS,
+)
+
+
+def queue_opcodes(core):
+    """Those of :data:`QUEUE_OPCODES` that a core (:class:`~hw.config.CoreConfig`) executes."""
+    exists = {Opcode.VECTOR: core.has_vector, Opcode.LOSS: core.has_loss}
+    return tuple(opcode for opcode in QUEUE_OPCODES if exists.get(opcode, True))
+
+
+def control_opcodes(config):
+    """Opcodes that the sequencer of an :class:`~hw.config.AdaGPConfig` executes itself."""
+    return (Opcode.HALT, Opcode.BATCH) if config.has_training_engines else (Opcode.HALT,)
+
+
+class Init(enum.IntEnum):
+    """Where the first K tile of a MATMUL takes its partial sums from."""
+
+    ZERO = 0
+    BIAS = 1
+    ACCUMULATOR = 2
+
+
+class Pool(enum.IntEnum):
+    """How POST reduces a pooling window."""
+
+    MAX = 0
+    SUM = 1
+
+
+_A = BUFFER_ADDRESS_WIDTH
+
+HEADER = (
+    Field("opcode", 8, "command code", enum=Opcode),
+    Field("core", 1, "core whose queue takes the command (0 main, 1 predictor)"),
+    Field("wait", SEMAPHORE_MASK_WIDTH, "semaphores to take one from before starting"),
+    Field("signal", SEMAPHORE_MASK_WIDTH, "semaphores to add one to when finished"),
+)
+
+_DMA = (
+    Field("buffer_address", _A, f"first word; words are consecutive; {BUFFER_ADDRESS_NOTE}"),
+    Field("dram_address", 32, "byte offset in the memory window; multiple of the granule"),
+    Field("run_bytes", 32, "contiguous bytes per run; multiple of row_bytes", minimum=1),
+    Field("run_count", 16, "number of runs", minimum=1),
+    Field("run_stride", 32, "bytes from one run's start to the next's; multiple of the granule"),
+    Field(
+        "row_bytes",
+        32,
+        "bytes packed into whole buffer words, the last word filled up with zeros (LOAD) or cut "
+        "(STORE); multiple of the granule",
+        minimum=1,
+    ),
+)
+
+_WEIGHTS = (
+    Field("address", _A, f"word at loop index 0 everywhere, modulo 2**24; {BUFFER_ADDRESS_NOTE}"),
+    Field("row_stride", _A, "words from one row (transpose 0: column) to the next", signed=True),
+    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in WEIGHTS_LOOPS),
+    *(
+        Field(f"{n}_stride", _A, f"words address moves per step of loop {n}", signed=True)
+        for n in WEIGHTS_LOOPS
+    ),
+    Field(
+        "row_limit",
+        16,
+        "rows that exist, counted on through loop cb (transpose 0: columns that exist in every "
+        "tile); others are zeros and not read",
+    ),
+    Field("transpose", 1, "1: a word holds a row of the tile, 0: a column"),
+    Field("block_count", 8, "transpose 1: words of a row that are read", minimum=1),
+    Field("skip", 10, "transpose 1: columns to drop before the first of the tile"),
+    Field("bias", 1, "bring biases, for the MATMUL with init BIAS that takes the first tile"),
+    Field(
+        "bias_address", _A, f"first word of the biases, 32 bits per column; {BUFFER_ADDRESS_NOTE}"
+    ),
+)
+
+_MATMUL = (
+    Field("accumulator_bank", 1, "bank that collects the sums"),
+    Field("init", 2, "partial sums the first K tile starts from", enum=Init),
+    Field(
+        "transpose",
+        1,
+        "1: K tiles run over `rows` steps of wo, ho, n in order, vectors over cb, kh, kw and the "
+        "`rows` channels of a word",
+    ),
+    Field("ones", 1, "transpose 1: one more vector per K tile, of ones; its entry is the last"),
+    Field("channels", 16, "valid columns; float flags of columns beyond are ignored", minimum=1),
+    Field(
+        "x_address",
+        _A,
+        "word at loop index 0 everywhere, modulo 2**24; never read where coordinates are outside "
+        f"the limits; {BUFFER_ADDRESS_NOTE}",
+    ),
+    Field("accumulator_address", 16, "entry of the first output vector; the rest follow"),
+    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in MATMUL_LOOPS),
+    *(
+        Field(f"{n}_stride", _A, f"words x_address moves per step of loop {n}", signed=True)
+        for n in MATMUL_LOOPS
+    ),
+    Field("h_origin", 16, "row coordinate at index 0 (minus the padding)", signed=True),
+    Field("w_origin", 16, "column coordinate at index 0 (minus the padding)", signed=True),
+    Field("h_limit", 16, "rows in the buffer; a row coordinate outside reads zeros"),
+    Field("w_limit", 16, "columns in the buffer; a column coordinate outside reads zeros"),
+    Field("ho_step", 8, "row coordinate per step of ho (convolution stride)"),
+    Field("wo_step", 8, "column coordinate per step of wo"),
+    Field("kh_step", 8, "row coordinate per step of kh (dilation)"),
+    Field("kw_step", 8, "column coordinate per step of kw"),
+)
+
+_POST = (
+    Field("accumulator_bank", 1, "bank to read"),
+    Field("pool", 1, "reduction over the pooling window", enum=Pool),
+    Field("relu", 1, "negative values become zero before pooling"),
+    Field("wide", 1, "store 32-bit values instead of operands"),
+    Field("accumulator_address", 16, "entry of index 0 everywhere"),
+    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in POST_LOOPS),
+    *(
+        Field(f"{n}_stride", 16, f"entries per step of loop {n}", signed=True)
+        for n in POST_LOOPS
+        if n != "group"
+    ),
+    Field("channels", 16, "valid channels of the tile; lanes beyond are stored as zero"),
+    Field("out_address", _A, f"word of the first output's first group; {BUFFER_ADDRESS_NOTE}"),
+    Field("out_group", 8, "position of the first group inside that word, in groups"),
+    *(
+        Field(f"out_{n}_stride", _A, f"words the output moves per step of loop {n}", signed=True)
+        for n in POST_OUTPUT_LOOPS
+    ),
+    Field("scale", 32, "float32 factor; integers: multiplier in bits 0-15, shift in 16-21"),
+)
+
+_BATCH = (
+    Field("first", 1, "no batch ends here: the command stands at the program's beginning"),
+    *(
+        Field(
+            f"{phase}_{parity}",
+            32,
+            f"offset in the memory window of the commands of the next batch if it is {kind} and "
+            f"its number in this run is {parity}; a command of the program",
+        )
+        for phase, kind in (("bp", "WARM_UP or BP"), ("gp", "GP"))
+        for parity in ("even", "odd")
+    ),
+)
+
+#: Opcode -> fields behind the header, in order from the least significant bit.
+COMMANDS = {
+    Opcode.HALT: (),
+    Opcode.LOAD: _DMA,
+    Opcode.STORE: _DMA,
+    Opcode.WEIGHTS: _WEIGHTS,
+    Opcode.MATMUL: _MATMUL,
+    Opcode.POST: _POST,
+    Opcode.VECTOR: VECTOR,
+    Opcode.LOSS: LOSS,
+    Opcode.BATCH: _BATCH,
+}
+
+
+#: Layout of the header, the low bits of every command.
+HEADER_LAYOUT = fields_layout(HEADER)
+
+
+def command_layout(opcode):
+    """Layout of the fields behind the header of ``opcode``'s commands."""
+    return fields_layout(COMMANDS[opcode])
+
+
+for _opcode, _fields in COMMANDS.items():
+    _used = sum(f.width for f in (*HEADER, *_fields))
+    if _used > COMMAND_WIDTH:
+        raise AssertionError(f"{_opcode.name} takes {_used} of {COMMAND_WIDTH} bits")
+
+
+def encode(opcode, **values):
+    """Encode one command into :data:`COMMAND_BYTES` bytes.
+
+    Header fields default to 0; every field of the opcode must be given.
+
+    Raises
+    ------
+    ValueError
+        naming the field, its value and the range, or the field that is missing or unknown.
+    """
+    opcode = Opcode(opcode)
+    fields = (*HEADER, *COMMANDS[opcode])
+    values = {"core": 0, "wait": 0, "signal": 0, **values, "opcode": opcode}
+    for field in fields:
+        if field.name not in values:
+            raise ValueError(f"{opcode.name} needs field {field.name}")
+        low, high = field.range
+        if not low <= int(values[field.name]) <= high:
+            raise ValueError(
+                f"{opcode.name} field {field.name} must be from {low} to {high}, "
+                f"not {int(values[field.name])}"
+            )
+    names = {field.name for field in fields}
+    if unknown := [name for name in values if name not in names]:
+        raise ValueError(f"{opcode.name} has no field {', '.join(unknown)}")
+    return pack_fields(fields, values).to_bytes(COMMAND_BYTES, "little")
+
+
+def decode(command):
+    """Decode :data:`COMMAND_BYTES` bytes into ``(opcode, {field: value})``.
+
+    Raises
+    ------
+    ValueError
+        for a wrong length or an undefined opcode.
+    """
+    if len(command) != COMMAND_BYTES:
+        raise ValueError(f"a command has {COMMAND_BYTES} bytes, not {len(command)}")
+    word = int.from_bytes(command, "little")
+    code = word & 0xFF
+    if code not in set(Opcode):
+        raise ValueError(f"undefined command {code:#04x}")
+    opcode = Opcode(code)
+    values, position = {}, 0
+    for field in (*HEADER, *COMMANDS[opcode]):
+        value = (word >> position) & ((1 << field.width) - 1)
+        if field.signed and value >> (field.width - 1):
+            value -= 1 << field.width
+        values[field.name] = value
+        position += field.width
+    del values["opcode"]
+    return opcode, values

@@ -1,0 +1,61 @@
+"""Fields of commands, as the tables of the encoding list them."""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import signed, unsigned
+from amaranth.lib import data
+
+from hw.config import BUFFER_ADDRESS_WIDTH
+
+__all__ = ["BUFFER_ADDRESS_NOTE", "Field", "fields_layout", "pack_fields"]
+
+#: For the documentation of fields that hold one.
+BUFFER_ADDRESS_NOTE = (
+    f"buffer word address; bit {BUFFER_ADDRESS_WIDTH - 1} selects the predictor memory"
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a command: ``width`` bits, two's complement if ``signed``.
+
+    ``minimum`` is the least value the hardware accepts; ``enum`` names values.
+    """
+
+    name: str
+    width: int
+    doc: str
+    signed: bool = False
+    minimum: int | None = None
+    enum: type | None = None
+
+    @property
+    def range(self):
+        """Smallest and largest value that can be encoded."""
+        if self.signed:
+            return -(1 << (self.width - 1)), (1 << (self.width - 1)) - 1
+        return self.minimum or 0, (1 << self.width) - 1
+
+
+def fields_layout(fields):
+    """Layout of ``fields``, in order from the least significant bit."""
+    return data.StructLayout(
+        {f.name: signed(f.width) if f.signed else unsigned(f.width) for f in fields}
+    )
+
+
+def pack_fields(fields, values):
+    """``fields`` as one number, in order from the least significant bit.
+
+    Raises ``ValueError`` for a value that does not fit the width of its field; whether the hardware
+    accepts it is not asked.
+    """
+    word = position = 0
+    for field in fields:
+        value = int(values[field.name])
+        low = -(1 << (field.width - 1)) if field.signed else 0
+        if not low <= value < 1 << field.width:
+            raise ValueError(f"field {field.name} has {field.width} bits, not enough for {value}")
+        word |= (value & ((1 << field.width) - 1)) << position
+        position += field.width
+    return word

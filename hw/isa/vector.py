@@ -1,0 +1,134 @@
+"""Fields of a VECTOR command: float32 operations on streams of buffer words."""
+
+import enum
+
+from hw.config import BUFFER_ADDRESS_WIDTH
+
+from .field import BUFFER_ADDRESS_NOTE, Field
+
+__all__ = [
+    "COEFFICIENTS",
+    "Carry",
+    "Condition",
+    "Factor",
+    "Operation",
+    "Source",
+    "Term",
+    "VECTOR",
+    "VECTOR_LOOPS",
+    "VECTOR_STREAMS",
+    "Watch",
+]
+
+#: Loops, innermost first. ``cb`` counts words of ``rows`` channels; a reduction runs over the other
+#: three.
+VECTOR_LOOPS = ("i0", "i1", "i2", "cb")
+#: What is read and, the last one, written.
+VECTOR_STREAMS = ("x", "y", "z", "o")
+#: Coefficient registers.
+COEFFICIENTS = 8
+
+
+class Operation(enum.IntEnum):
+    """What becomes of X, Y and Z."""
+
+    CHAIN = 0
+    DIVIDE = 1
+    ROOT = 2
+
+
+class Source(enum.IntEnum):
+    """Where a stream comes from."""
+
+    NARROW = 0
+    WIDE = 1
+    IMMEDIATE = 2
+    COEFFICIENT = 3
+
+
+class Term(enum.IntEnum):
+    """u, the start of the chain: X, X + Y, X - Y or the immediate."""
+
+    X = 0
+    ADD = 1
+    SUBTRACT = 2
+    IMMEDIATE = 3
+
+
+class Factor(enum.IntEnum):
+    """What u is multiplied by."""
+
+    ONE = 0
+    Y = 1
+    Z = 2
+    U = 3
+
+
+class Carry(enum.IntEnum):
+    """What is added to the product, or taken in place of the result."""
+
+    Y = 0
+    Z = 1
+
+
+class Condition(enum.IntEnum):
+    """When the result of the chain is taken.
+
+    Always; X > Y or X is NaN; Z is positive or NaN; the bits of Z are those of the immediate.
+    """
+
+    ALWAYS = 0
+    GREATER = 1
+    POSITIVE = 2
+    EQUAL = 3
+
+
+class Watch(enum.IntEnum):
+    """Looking for infinities and NaN in Y: not, from here on, or further on."""
+
+    NONE = 0
+    FIRST = 1
+    MORE = 2
+
+
+_A = BUFFER_ADDRESS_WIDTH
+
+
+def _stream(name, what):
+    return (
+        Field(f"{name}_address", _A, f"{what} at index 0 everywhere: {BUFFER_ADDRESS_NOTE}"),
+        *(
+            Field(f"{name}_{loop}_stride", 16, f"words per step of loop {loop}", signed=True)
+            for loop in VECTOR_LOOPS[:-1]
+        ),
+    )
+
+
+#: Fields behind the header, in order from the least significant bit.
+VECTOR = (
+    Field("operation", 2, "chain, or X / Y, or the square root of X", enum=Operation),
+    *(
+        Field(f"{name}_source", 2, f"where {name.upper()} comes from", enum=Source)
+        for name in VECTOR_STREAMS[:-1]
+    ),
+    Field("term", 2, "u = X, X + Y, X - Y or the immediate", enum=Term),
+    Field("factor", 2, "v = u times this", enum=Factor),
+    Field("negate_product", 1, "v with its sign turned"),
+    Field("carry", 1, "the number C that goes along", enum=Carry),
+    Field("add", 1, "w = v + C; otherwise w = v"),
+    Field("negate_carry", 1, "w = v - C"),
+    Field("condition", 2, "when the result is w", enum=Condition),
+    Field("keep", 1, "otherwise it is C, not +0"),
+    Field("reduce", 1, "the sum of w over i0, i1 and i2 is stored, one number per channel"),
+    Field("wide", 1, "store float32 numbers instead of operands"),
+    Field("watch", 2, "note whether active lanes of Y hold infinities or NaN", enum=Watch),
+    Field("guarded", 1, "do nothing if the guard is on and something was noted"),
+    Field("coefficient", 3, "which coefficient register is meant"),
+    Field("immediate", 32, "float32 number"),
+    Field("channels", 16, "valid channels over all cb; lanes beyond are stored as zero"),
+    *(Field(f"{loop}_count", 16, f"iterations of loop {loop}", minimum=1) for loop in VECTOR_LOOPS),
+    *_stream("x", "first operand"),
+    *_stream("y", "second operand"),
+    *_stream("z", "third operand"),
+    *_stream("o", "results"),
+)

@@ -1,0 +1,1 @@
+"""On-chip memories: the banked operand buffer and the accumulators."""

@@ -1,0 +1,1 @@
+"""The one register description, the register file and the performance counters."""

@@ -1,0 +1,1 @@
+"""Reading standard-cell libraries."""

@@ -1,0 +1,1 @@
+"""Timing, activity and power of mapped netlists."""

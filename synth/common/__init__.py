@@ -1,0 +1,1 @@
+"""Emission, synthesis runs, caches and tools that all flows share."""

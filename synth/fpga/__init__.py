@@ -1,0 +1,1 @@
+"""FPGAs: synthesis, floorplan, place and route, reports."""

@@ -1,0 +1,1 @@
+"""All variants side by side, beside the paper."""

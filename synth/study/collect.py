@@ -1,0 +1,176 @@
+"""Runs the measurements that the synthesis report needs, each once, through the result cache."""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import threading
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hw.config import VARIANTS, make_config
+from synth.asic import report as asic
+from synth.common.reproduce import options_of
+from synth.fpga import report as fpga
+from synth.sram import report as sram
+
+__all__ = ["FLOWS", "collect", "configurations"]
+
+#: Flow -> what it is, in the order in which they run: what fails early comes first.
+FLOWS = {
+    "sram": "memories with CACTI",
+    "asic": "standard cells",
+    "xc7": "Xilinx 7-series area",
+    "ecp5": "ECP5 place and route",
+}
+
+#: Device names for :mod:`synth.fpga.report`.
+XC7_DEVICE = "xc7"
+
+
+def configurations(preset: str) -> dict:
+    """Name -> configuration: the four variants and the two probes.
+
+    ``probe_main`` is ``baseline`` with one more step of columns, ``probe_predictor`` is ``max``
+    with one step fewer in the predictor array (one more where none would be left). A step is the
+    width of the post-processing, so that nothing but the number of columns differs.
+    """
+    designs = {variant: make_config(variant=variant, preset=preset) for variant in VARIANTS}
+    main, predictor = designs["max"].cores
+    designs["probe_main"] = dataclasses.replace(
+        designs["baseline"], columns=main.columns + main.post_lanes, post_lanes=main.post_lanes
+    )
+    step = predictor.post_lanes
+    columns = predictor.columns + (-step if predictor.columns > step else step)
+    designs["probe_predictor"] = dataclasses.replace(
+        designs["max"], predictor_columns=columns, predictor_post_lanes=step
+    )
+    return designs
+
+
+def collect(
+    configs: dict,
+    *,
+    flows,
+    device: str,
+    seeds,
+    placed=VARIANTS,
+    workload: str = "conv",
+    refresh: bool = False,
+    jobs: int = 1,
+) -> dict:
+    """Measure designs; returns name -> figures, as :mod:`synth.study.analysis` describes them.
+
+    Parameters
+    ----------
+    configs : from :func:`configurations`
+    flows : of :data:`FLOWS`
+    device : an ECP5 of :mod:`synth.fpga.report`
+    seeds : of place and route
+    placed : designs that are placed and routed; the others are synthesised for the device only
+    workload : what runs for power, of :data:`synth.asic.activity.WORKLOADS`
+    jobs : measurements at a time
+
+    Shows progress on stderr. The first :class:`ToolError` ends it; what was measured until then is
+    in the cache and is not measured again.
+    """
+    designs = {
+        name: {
+            "configuration": config.as_dict(),
+            "configuration_hash": config.hash,
+            "options": options_of(config),
+            "pes": config.pes,
+            "arrays": [[core.rows, core.columns] for core in config.cores],
+        }
+        for name, config in configs.items()
+    }
+    tasks = [
+        (flow, name)
+        for flow in FLOWS
+        if flow in flows
+        for name in configs
+        # Probes serve for area alone: they are not placed and routed.
+        if not (flow == "ecp5" and name.startswith("probe"))
+    ]
+    with _progress(len(tasks)) as (report, finished):
+
+        def measure(task):
+            flow, name = task
+            result = _measure(
+                flow,
+                configs[name],
+                device=device,
+                seeds=seeds if name in placed else (),
+                # What a column of the predictor array costs is asked for area only.
+                workload=None if name == "probe_predictor" else workload,
+                refresh=refresh,
+                progress=lambda text: report(f"{name}, {FLOWS[flow]}: {text}"),
+            )
+            finished(f"{name}, {FLOWS[flow]}")
+            return result
+
+        with concurrent.futures.ThreadPoolExecutor(max_workers=jobs) as pool:
+            futures = {pool.submit(measure, task): task for task in tasks}
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    flow, name = futures[future]
+                    designs[name][flow] = future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return designs
+
+
+def _measure(flow, config, *, device, seeds, workload, refresh, progress):
+    progress("starting")
+    if flow == "sram":
+        result = sram.measure(config, refresh=refresh, progress=progress)
+        if config.variant == "baseline":
+            result["sensitivity"] = sram.sensitivity(config, refresh=refresh, progress=progress)
+        return result
+    if flow == "asic":
+        return asic.measure(config, workload=workload, refresh=refresh, progress=progress)
+    if flow == "xc7":
+        return fpga.measure(config, device=XC7_DEVICE, seeds=(), refresh=refresh, progress=progress)
+    return _ecp5(config, device=device, seeds=seeds, refresh=refresh, progress=progress)
+
+
+def _ecp5(config, *, device, seeds, refresh, progress):
+    """On an ECP5, with as few multipliers of look-up tables as its multiplier blocks ask for."""
+    area = fpga.measure(config, device=device, seeds=(), refresh=refresh, progress=progress)
+    excess = area["over"].get("MULT18X18D", 0)
+    if excess and config.format.is_float:
+        rows = min(config.rows, config.lut_multiplier_rows + -(-excess // config.columns))
+        config = dataclasses.replace(config, lut_multiplier_rows=rows)
+    elif not seeds:
+        return area
+    return fpga.measure(config, device=device, seeds=seeds, refresh=refresh, progress=progress)
+
+
+@contextlib.contextmanager
+def _progress(total):
+    """Two functions: one shows what is being done, the other that a measurement is finished."""
+    console = Console(stderr=True)
+    lock = threading.Lock()
+    columns = (
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=total)
+        done = 0
+
+        def report(text):
+            bar.update(task, description=text)
+
+        def finished(text):
+            nonlocal done
+            with lock:
+                done += 1
+                bar.update(task, completed=done)
+                if not console.is_terminal:
+                    console.print(f"[{done}/{total}] {text}", markup=False, highlight=False)
+
+        yield report, finished

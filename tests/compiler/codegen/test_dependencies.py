@@ -1,0 +1,273 @@
+"""Semaphores of recorded programs: every order that queues allow keeps what matters."""
+
+import contextlib
+import random
+from itertools import permutations
+
+import pytest
+
+from compiler.codegen import dependencies
+from compiler.codegen.dependencies import Recorder, Region
+from compiler.errors import CompileError
+from hw.config import make_config
+from hw.isa.encoding import QUEUE_OPCODES, Opcode
+
+CONFIG = make_config(variant="baseline", preset="tiny")
+IN_FLIGHT = 4
+
+
+def random_program(rng, length, background=False):
+    """(recorder, [(opcode, reads, writes)]): layers that load, compute and store, somewhere; those
+    without products or loss perhaps in the background."""
+    commands, behind = [], set()
+
+    def place(memory, size):
+        begin = rng.randrange(size - 3)
+        return Region(memory, begin, begin + rng.randrange(1, 4))
+
+    while len(commands) < length:
+        first = len(commands)
+        inputs = [place("buffer", 32) for _ in range(rng.randrange(1, 4))]
+        result = place("buffer", 32)
+        for block in inputs:
+            commands.append((Opcode.LOAD, [place("dram", 64)], [block]))
+        # Two threads need more pairs of queues: without the loss there are semaphores for them.
+        kinds = ["product", "product", "vector", "vector"] + ["loss"] * (not background)
+        kind = rng.choice(kinds)
+        if kind == "product":
+            sums = Region(f"bank {rng.randrange(2)}", 0, 8)
+            commands += [
+                (Opcode.WEIGHTS, inputs[:1], []),
+                (Opcode.MATMUL, inputs[-1:], [sums]),
+                (Opcode.POST, [sums], [result]),
+            ]
+        elif kind == "vector":
+            for _ in range(rng.randrange(1, 3)):
+                commands.append((Opcode.VECTOR, [*inputs, result], [result]))
+        else:
+            commands.append((Opcode.LOSS, inputs, [result]))
+        commands.append((Opcode.STORE, [result], [place("dram", 64)]))
+        if background and kind == "vector":
+            behind |= set(range(first, len(commands)))
+    recorder = Recorder(CONFIG)
+    for number, (opcode, reads, writes) in enumerate(commands):
+        with recorder.background() if number in behind else contextlib.nullcontext():
+            recorder.emit(opcode, {}, reads=reads, writes=writes)
+    return recorder, commands
+
+
+def conflicts(first, second):
+    """Whether the order of two commands (opcode, reads, writes) matters."""
+    return any(
+        a.memory == b.memory and a.begin < b.end and b.begin < a.end
+        for one, other in ((first[2], second[1] + second[2]), (first[1], second[2]))
+        for a in one
+        for b in other
+    )
+
+
+def execute(linked, rng):
+    """[(what, command number)] of a random order that queues and semaphores allow.
+
+    Queues start and end their commands in order, some of them at the same time; a MATMUL ends
+    after the WEIGHTS before it.
+    """
+    tokens, events, next_command = [0] * 32, [], 0
+    queued = {opcode: [] for opcode in QUEUE_OPCODES}
+    running = {opcode: [] for opcode in QUEUE_OPCODES}
+    ended = set()
+    feeders, weights = {}, None
+    for number, command in enumerate(linked):
+        if command.opcode is Opcode.WEIGHTS:
+            weights = number
+        elif command.opcode is Opcode.MATMUL:
+            feeders[number] = weights
+    preference = {opcode: rng.choice((0.02, 1, 50)) for opcode in QUEUE_OPCODES}
+    while True:
+        choices = []
+        if next_command < len(linked):
+            opcode = linked[next_command].opcode
+            if opcode is not Opcode.HALT and len(queued[opcode]) < CONFIG.command_queue_depth:
+                choices.append(("dispatch", opcode))
+        for opcode, queue in queued.items():
+            if queue and len(running[opcode]) < IN_FLIGHT:
+                wait = linked[queue[0]].wait
+                if all(tokens[n] for n in range(32) if wait >> n & 1):
+                    choices.append(("start", opcode))
+            if running[opcode]:
+                head = running[opcode][0]
+                if opcode is not Opcode.MATMUL or feeders[head] in ended:
+                    choices.append(("end", opcode))
+        if not choices:
+            assert next_command == len(linked) - 1, f"deadlock at command {next_command}"
+            assert not any(queued.values())
+            assert not any(tokens)
+            return events
+        weights = [preference[opcode] for _, opcode in choices]
+        what, opcode = rng.choices(choices, weights)[0]
+        if what == "dispatch":
+            queued[opcode].append(next_command)
+            next_command += 1
+            continue
+        command = (queued if what == "start" else running)[opcode].pop(0)
+        events.append((what, command))
+        mask = linked[command].wait if what == "start" else linked[command].signal
+        for number in range(32):
+            if mask >> number & 1:
+                tokens[number] += -1 if what == "start" else 1
+                assert tokens[number] <= 15
+        if what == "start":
+            running[opcode].append(command)
+        else:
+            ended.add(command)
+
+
+def violations(commands, events, order=None):
+    """Pairs of commands in different queues whose order matters and was not kept; ``order`` is the
+    number that each had before it was linked, None if that has not changed."""
+    ended, wrong = set(), []
+    for what, place in events:
+        number = place if order is None else order[place]
+        if what == "end":
+            ended.add(number)
+            continue
+        wrong += [
+            (before, number)
+            for before in range(number)
+            if before not in ended
+            and commands[before][0] is not commands[number][0]
+            and conflicts(commands[before], commands[number])
+        ]
+    return wrong
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_any_order_keeps_what_matters(number, seed):
+    rng = random.Random(f"{seed} {number}")
+    recorder, commands = random_program(rng, 120)
+    linked = recorder.link()
+    assert [command.opcode for command in linked[:-1]] == [opcode for opcode, *_ in commands]
+    for _ in range(10):
+        assert not violations(commands, execute(linked, rng))
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_background(number, seed, monkeypatch):
+    """Commands of both threads in another order, and still nothing is missed."""
+    rng = random.Random(f"{seed} {number}")
+    monkeypatch.setattr(
+        dependencies, "duration", lambda *_: (rng.randrange(1, 50), rng.randrange(40))
+    )
+    recorder, commands = random_program(rng, 120, background=True)
+    before = {id(command): n for n, command in enumerate(recorder.commands(0, len(recorder)))}
+    linked = recorder.link()
+    order = [before[id(command)] for command in linked[:-1]]
+    assert sorted(order) == list(range(len(commands)))
+    assert order != sorted(order)
+    for place, number in enumerate(order):
+        later = [n for n in order[:place] if n > number and commands[n][0] is commands[number][0]]
+        assert not any(conflicts(commands[n], commands[number]) for n in later)
+    for _ in range(10):
+        assert not violations(commands, execute(linked, rng), order)
+
+
+def test_the_background_falls_behind(monkeypatch):
+    """A VECTOR that waits for a long LOAD does not keep others waiting; what needs it does."""
+    long, short = Region("buffer", 0, 4), Region("buffer", 4, 8)
+    monkeypatch.setattr(dependencies, "duration", lambda command, _: (command.fields["cycles"], 0))
+    recorder = Recorder(CONFIG)
+    with recorder.background():
+        recorder.emit(Opcode.LOAD, {"cycles": 1000}, writes=[long])
+        recorder.emit(Opcode.VECTOR, {"cycles": 1}, reads=[long], writes=[Region("out", 0, 1)])
+    recorder.emit(Opcode.VECTOR, {"cycles": 2}, writes=[short])
+    recorder.emit(Opcode.VECTOR, {"cycles": 3}, reads=[short, Region("out", 0, 1)])
+    cycles = [command.fields.get("cycles") for command in recorder.link()]
+    assert cycles == [1000, 2, 1, 3, None]
+
+
+def test_products_in_the_background():
+    recorder = Recorder(CONFIG)
+    with recorder.background(), pytest.raises(AssertionError, match="MATMUL"):
+        recorder.emit(Opcode.MATMUL, {})
+
+
+def test_the_check_can_fail(seed):
+    """Without one of the waits some order breaks what matters."""
+    rng = random.Random(seed)
+    recorder, commands = random_program(rng, 60)
+    linked = recorder.link()
+    missed = 0
+    waiting = [number for number, command in enumerate(linked) if command.wait]
+    for number in waiting[:10]:
+        wait = linked[number].wait
+        bit = wait & -wait
+        linked[number].wait ^= bit
+        source = next(n for n in range(number - 1, -1, -1) if linked[n].signal & bit)
+        linked[source].signal ^= bit
+        broken = any(violations(commands, execute(linked, rng)) for _ in range(20))
+        missed += not broken
+        linked[number].wait, linked[source].signal = wait, linked[source].signal | bit
+    assert missed <= len(waiting[:10]) // 2, f"{missed} missing waits went unnoticed"
+
+
+def test_nothing_waits_without_need():
+    recorder = Recorder(CONFIG)
+    recorder.emit(Opcode.LOAD, {}, writes=[Region("buffer", 0, 4)])
+    recorder.emit(Opcode.LOAD, {}, writes=[Region("buffer", 4, 8)])
+    recorder.emit(Opcode.VECTOR, {}, reads=[Region("buffer", 0, 4)], writes=[Region("b", 0, 1)])
+    recorder.emit(Opcode.VECTOR, {}, reads=[Region("buffer", 0, 8)], writes=[Region("b", 1, 2)])
+    recorder.emit(Opcode.STORE, {}, reads=[Region("b", 0, 2)], writes=[Region("dram", 0, 2)])
+    load, second, vector, both, store, halt = recorder.link()
+    assert (load.signal, vector.wait) == (1, 1)
+    assert (second.signal, both.wait) == (1, 1)
+    assert (both.signal, store.wait, vector.signal) == (2, 2, 0)
+    assert store.signal == halt.wait == 0
+
+
+def test_tokens_are_merged(seed):
+    """Twenty LOADs run before the first VECTOR: of the tokens of two some become one."""
+    commands = [(Opcode.LOAD, [], [Region("buffer", n, n + 1)]) for n in range(20)]
+    commands += [(Opcode.VECTOR, [Region("buffer", n, n + 1)], []) for n in range(20)]
+    recorder = Recorder(CONFIG)
+    for opcode, reads, writes in commands:
+        recorder.emit(opcode, {}, reads=reads, writes=writes)
+    linked = recorder.link()
+    assert sum(bool(command.wait) for command in linked) == 15
+    rng = random.Random(seed)
+    for _ in range(20):
+        assert not violations(commands, execute(linked, rng))
+
+
+def test_too_many_tokens():
+    """Each VECTOR waits for the LOAD in front of it, so that none can wait for the next one."""
+    recorder = Recorder(make_config(variant="baseline", preset="tiny", command_queue_depth=20))
+    for number in range(20):
+        recorder.emit(Opcode.LOAD, {}, writes=[Region("buffer", number, number + 1)])
+        recorder.emit(Opcode.VECTOR, {}, reads=[Region("buffer", number, number + 1)])
+    with pytest.raises(CompileError, match="15 tokens may wait between LOAD and VECTOR"):
+        recorder.link()
+
+
+def thirteen_pairs(variant):
+    """Every second command waits for the one in front of it, which nothing else leads to."""
+    recorder = Recorder(make_config(variant=variant, preset="tiny", semaphores=10))
+    queues = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE, Opcode.LOSS)
+    pairs = [*permutations(queues, 2), (Opcode.POST, Opcode.STORE)]
+    for number, (first, second) in enumerate(pairs):
+        region = Region("dram", number, number + 1)
+        recorder.emit(first, {}, writes=[region])
+        recorder.emit(second, {}, reads=[region])
+    return recorder
+
+
+def test_semaphores_of_another_core():
+    """Those that the other core has no use for."""
+    linked = thirteen_pairs("max").link()
+    signals = [command.signal for command in linked if command.signal]
+    waits = [command.wait for command in linked if command.wait]
+    assert signals == waits == [1 << number for number in range(13)]
+
+
+def test_too_few_semaphores():
+    with pytest.raises(CompileError, match="needs 13 semaphores, not 10: LOAD to VECTOR, LOAD to"):
+        thirteen_pairs("baseline").link()

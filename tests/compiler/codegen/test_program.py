@@ -1,0 +1,184 @@
+"""Saved programs, the disassembler, the memory map."""
+
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import compiler
+from compiler.__main__ import main
+from compiler.codegen.disassemble import disassemble
+from compiler.tensors.tensor import Pool, Tensor, transfers
+from hw.config import make_config
+from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
+
+
+@pytest.fixture(scope="module")
+def program():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 16, 5))
+    return compiler.compile(model, make_config(variant="max", preset="tiny"), (4, 3, 6, 6))
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command line in this process: (exit status, stdout, stderr)."""
+
+    def call(*arguments):
+        status = main(list(arguments))
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def test_compiling_twice_gives_the_same_bytes(program):
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 16, 5))
+    again = compiler.compile(model, program.config, (4, 3, 6, 6))
+    assert again.image() == program.image()
+
+
+def test_save_and_load(program, tmp_path):
+    path = tmp_path / "program.bin"
+    program.save(path)
+    loaded = compiler.CompiledProgram.load(path)
+    assert loaded == program
+
+
+def test_memory_map(program):
+    assert program.image()[: len(program.commands)] == program.commands
+    ranges = [(0, len(program.commands), "program")]
+    ranges += [(t.offset, t.offset + t.size, t.name) for t in program.tensors.values()]
+    ranges.sort()
+    for (_, end, name), (begin, _, other) in pairwise(ranges):
+        assert end <= begin, f"{name} overlaps {other}"
+    assert ranges[-1][1] <= program.memory_size
+    for offset, _, name in ranges:
+        assert offset % program.config.granule_bytes == 0, name
+
+
+def test_statistics(program):
+    first, second = program.stages
+    assert first.macs == 4 * 16 * 6 * 27
+    assert second.macs == 4 * 5 * 96
+    # 4 x 4 array: 1 block of channels for 3, 2 column tiles for 6 outputs, 9 kernel positions.
+    assert first.vector_cycles == 4 * 16 * 9 * 2
+    assert first.efficiency == first.macs / (first.vector_cycles * 16)
+
+
+def test_show_saved_program(program, tmp_path, run):
+    path = tmp_path / "program.bin"
+    program.save(path)
+    status, output, errors = run("--show", str(path))
+    assert status == 0, errors
+    lines = output.splitlines()
+    assert len(lines) == len(program.commands) // COMMAND_BYTES
+    assert lines[-1].split() == [str(len(lines) - 1), "-", "HALT"]
+    assert any("MATMUL" in line and "wait=c0.x_full" in line for line in lines)
+    assert any("WEIGHTS" in line and "wait=c0.w_full" in line for line in lines)
+    assert any("LOAD" in line and "(input+0x0)" in line for line in lines)
+    assert any("core1 STORE" in line and "(stage1.output+0x0)" in line for line in lines)
+
+
+def test_show_raw_commands(program, tmp_path, run):
+    path = tmp_path / "raw.bin"
+    path.write_bytes(program.commands)
+    status, output, errors = run("--show", str(path))
+    assert status == 0, errors
+    assert len(output.splitlines()) == len(program.commands) // COMMAND_BYTES
+
+
+def test_plan(program, tmp_path, run):
+    path = tmp_path / "program.bin"
+    program.save(path)
+    status, output, errors = run("--plan", str(path))
+    assert status == 0, errors
+    assert "stage1: 3 Linear: 1920 MACs" in output
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no program"),
+        (b"abc", "multiple of 64 bytes, not 3"),
+        (b"PK broken", "is damaged"),
+        (encode(Opcode.HALT) + bytes(64), "command 1: undefined command 0x00"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_bad_files(content, message, tmp_path, run):
+    path = tmp_path / "bad.bin"
+    if content is not None:
+        path.write_bytes(content)
+    status, _, errors = run("--show", str(path))
+    assert status == 2
+    assert message in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_as_a_module():
+    command = [sys.executable, "-m", "compiler", "--show", "does/not/exist"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == "error: does/not/exist: No such file or directory\n"
+
+
+def test_pack_and_unpack():
+    tensor = Tensor(
+        name="t", offset=16, size=2 * 3 * 8 * 2, shape=(1, 2, 3, 5), pitch=8, kind="bf16", stage=0
+    )
+    values = np.arange(30, dtype=np.float32).reshape(1, 2, 3, 5) - 12
+    data = tensor.pack(values)
+    assert len(data) == tensor.size
+    codes = tensor.unpack(bytes(16) + data)
+    np.testing.assert_array_equal(tensor.values(codes), values)
+    assert tensor.pack(codes) == data
+    with pytest.raises(ValueError, match=r"t has shape \(1, 2, 3, 5\), not \(5,\)"):
+        tensor.pack(values[0, 0, 0])
+
+
+def test_transfers_reach_every_byte_once(rng):
+    """Against plain indexing, for boxes of all kinds."""
+    shape, pitch, word_bytes = (3, 5, 4, 11), 12, 8
+    size = 3 * 5 * 4 * pitch * 2
+    tensor = Tensor(name="t", offset=64, size=size, shape=shape, pitch=pitch, kind="bf16", stage=0)
+    data = np.arange(64 + size) % 251
+    for _ in range(200):
+        box = [sorted(rng.choice(n + 1, 2, replace=False).tolist()) for n in (3, 5, 4)]
+        channels = [(0, 12), (0, 4), (4, 12), (8, 12), (0, 8)][rng.integers(5)]
+        got, word = [], 0
+        for move in transfers(tensor, *box, channels, word_bytes):
+            assert move.word == word
+            word += move.words
+            for run_index in range(move.run_count):
+                begin = move.dram_address + run_index * move.run_stride
+                got.append(data[begin : begin + move.run_bytes])
+            assert move.run_bytes % move.row_bytes == 0
+        pixels = data[64:].reshape(3, 5, 4, pitch * 2)
+        (n0, n1), (h0, h1), (w0, w1) = box
+        expected = pixels[n0:n1, h0:h1, w0:w1, channels[0] * 2 : channels[1] * 2]
+        np.testing.assert_array_equal(
+            np.concatenate(got), expected.reshape(-1), str((box, channels))
+        )
+        assert word == expected[..., 0].size * ((channels[1] - channels[0]) * 2 // word_bytes)
+
+
+def test_regions_get_banks_of_their_own():
+    config = make_config(variant="baseline", preset="tiny")
+    pool = Pool(config, 0)
+    assert pool.place([100, 512, 600]) == ([0, 512, 1024], True)
+    assert pool.place([600, 600, 600]) == ([0, 600, 1200], False)
+    assert pool.place([1024, 1024, 1]) is None
+
+
+def test_commands_of_the_sequencer_as_text():
+    places = {"bp_even": 0x40, "bp_odd": 0x80, "gp_even": 0x10000, "gp_odd": 0xFFFFFFC0}
+    commands = encode(Opcode.BATCH, first=1, **places) + encode(Opcode.HALT)
+    assert list(disassemble(commands)) == [
+        "     0 -     BATCH first=1 bp_even=0x40 bp_odd=0x80 gp_even=0x10000 gp_odd=0xffffffc0",
+        "     1 -     HALT",
+    ]

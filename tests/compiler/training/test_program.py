@@ -1,0 +1,115 @@
+"""Compiled training steps: plans, messages, the command line. Results are tested in tests/verif."""
+
+import pytest
+import torch
+from torch import nn
+
+from compiler.__main__ import main
+from compiler.errors import CompileError
+from compiler.frontend.example import ResidualCNN
+from compiler.training.program import compile_training
+from hw.config import make_config
+from hw.isa.encoding import Opcode
+
+CONFIG = make_config(variant="baseline", preset="tiny")
+
+
+def test_memory_is_reused():
+    torch.manual_seed(1)
+    model = ResidualCNN()
+    shared = compile_training(model, CONFIG, model.INPUT_SHAPE, images=8)
+    apart = compile_training(model, CONFIG, model.INPUT_SHAPE, images=8, reuse=False)
+    shared.plan.check()
+    assert shared.plan.size < 0.8 * apart.plan.size
+    assert shared.plan.size == shared.plan.peak
+    assert shared.plan.size <= shared.program < shared.memory_size
+
+
+def test_steps():
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    program = compile_training(model, CONFIG, (1, 6, 6), images=2)
+    assert [step.name for step in program.steps] == [
+        "0 forward",
+        "3 forward",
+        "loss loss",
+        "3 input gradient",
+        "3 weight gradient",
+        "3.weight update",
+        "3.bias update",
+        "1 backward",
+        "0 weight gradient",
+        "0.weight update",
+        "0.bias update",
+    ]
+    assert program.steps[0].first == 0
+    assert [s.last for s in program.steps[:-1]] == [s.first for s in program.steps[1:]]
+    assert program.command_list[-1][0] is Opcode.HALT
+    # The images of the next batch must not be overwritten: nothing else lies there.
+    assert not program.plan.neighbours(program.maps["input"] if "input" in program.maps else
+                                       next(iter(program.maps.values())))  # fmt: skip
+
+
+def test_separate_steps_are_programs():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    program = compile_training(model, CONFIG, (1, 2, 2), images=2, separate=True)
+    commands = program.command_list
+    assert len(program.steps) == 5
+    for step in program.steps:
+        assert [o for o, _ in commands[step.first : step.last]].count(Opcode.HALT) == 1
+        assert commands[step.last - 1][0] is Opcode.HALT
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"images": 0}, "a batch must have at least 1 image, not 0"),
+        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, not 'hinge'"),
+    ],
+)
+def test_messages(options, message):
+    with pytest.raises(CompileError, match=message):
+        compile_training(nn.Sequential(nn.Linear(4, 3)), CONFIG, (4,), **{"images": 2, **options})
+
+
+def test_no_engines():
+    config = make_config(variant="baseline", preset="tiny", training=False)
+    with pytest.raises(CompileError, match="no engines for training"):
+        compile_training(nn.Sequential(nn.Linear(4, 3)), config, (4,), images=2)
+
+
+def test_cross_entropy_needs_vectors():
+    with pytest.raises(CompileError, match="cross-entropy needs .* a vector"):
+        compile_training(nn.Sequential(nn.Conv2d(1, 3, 3)), CONFIG, (1, 5, 5), images=2)
+
+
+def test_what_does_not_fit_names_the_layer():
+    model = nn.Sequential(nn.Conv2d(64, 64, 5, padding=2), nn.Flatten(), nn.Linear(64 * 4096, 2))
+    with pytest.raises(CompileError, match=r"layer 0: .* does not fit"):
+        compile_training(model, CONFIG, (64, 64, 64), images=1)
+
+
+def test_command_line(capsys, tmp_path):
+    plot = tmp_path / "plan.png"
+    assert main(["--plan", "--images", "4", "--plot", str(plot)]) == 0
+    text = capsys.readouterr().out
+    assert "block2.conv1" in text
+    assert "input gradient" in text
+    assert "commands for a batch of 4 images" in text
+    assert "bytes; " in text
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "compiler"], "--model must be MODULE:NAME, not 'compiler'"),
+        (["--model", "no_such_module:X"], "--model no_such_module:X: No module named"),
+        (["--model", "compiler.frontend.example:Nothing"], "has no attribute 'Nothing'"),
+        (["--input", "1,x"], "--input must be C,H,W, not '1,x'"),
+        (["--input", "3,8,8"], "takes 1 channels but gets 3"),
+        (["--loss", "hinge"], "loss must be one of"),
+    ],
+)
+def test_command_line_messages(capsys, arguments, message):
+    assert main(["--plan", *arguments]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,191 @@
+"""The interpreter notices what a program must not do."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import compiler
+from emulator.interpreter import FunctionalError, interpret
+from hw.config import make_config
+from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
+from verif.programs.faulty_programs import dma, loss, matmul, post, vector, weights
+
+CONFIG = make_config(variant="baseline", preset="tiny")
+LOAD = {
+    "buffer_address": 0,
+    "dram_address": 0,
+    "run_bytes": 8,
+    "run_count": 1,
+    "run_stride": 0,
+    "row_bytes": 8,
+}
+
+
+def program(*commands, halt=True):
+    encoded = [encode(opcode, **fields) for opcode, fields in commands]
+    return b"".join([*encoded, *([encode(Opcode.HALT)] if halt else [])])
+
+
+def run(*commands, halt=True, **options):
+    return interpret(CONFIG, program(*commands, halt=halt), bytearray(256), **options)
+
+
+def test_copy():
+    memory = bytearray(range(256))
+    commands = program(
+        (Opcode.LOAD, {**LOAD, "run_count": 3, "run_stride": 16, "signal": 1}),
+        (Opcode.STORE, {**LOAD, "dram_address": 128, "run_bytes": 24, "wait": 1}),
+    )
+    assert interpret(CONFIG, commands, memory).semaphores == {}
+    expected = [*range(8), *range(16, 24), *range(32, 40)]
+    assert list(memory[128:152]) == expected
+    assert memory[152] == 152
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dram_address": 252}, "no multiple of 8"),
+        ({"dram_address": 256}, "DRAM has 256 entries, none at 0x100"),
+        ({"buffer_address": 2048}, "memory 0 has 2048 words, none at 0x800"),
+        ({"buffer_address": 1 << 23}, "core 0 does not reach memory 1"),
+        ({"run_bytes": 24, "row_bytes": 16}, "run_bytes is no multiple of row_bytes"),
+        ({"wait": 2}, "deadlock: waiting commands 0"),
+        ({"wait": 1 << 16}, "no such core, engine or semaphore"),
+        ({"core": 1}, "no such core, engine or semaphore"),
+    ],
+)
+def test_bad_loads(changes, message):
+    with pytest.raises(FunctionalError, match=message):
+        run((Opcode.LOAD, {**LOAD, **changes}))
+
+
+def test_reads_of_what_was_never_written():
+    with pytest.raises(FunctionalError, match="memory 0 entry 0x0 byte 0 is read but was never"):
+        run((Opcode.STORE, LOAD))
+    with pytest.raises(FunctionalError, match="DRAM entry 0x4 byte 0 is read but was never"):
+        run((Opcode.LOAD, LOAD), unwritten=[(4, 2)])
+
+
+def test_undefined_command_and_missing_halt():
+    with pytest.raises(FunctionalError, match="command 1: undefined command 0x00"):
+        interpret(CONFIG, program((Opcode.LOAD, LOAD), halt=False) + bytes(64), bytearray(256))
+    with pytest.raises(FunctionalError, match="command 1: the program ends without HALT"):
+        run((Opcode.LOAD, LOAD), halt=False)
+
+
+def test_semaphore_overflow():
+    with pytest.raises(FunctionalError, match="semaphore 3 exceeds 15"):
+        run(*[(Opcode.LOAD, {**LOAD, "signal": 8})] * 16)
+
+
+def test_race_is_found_in_some_order():
+    commands = program(
+        (Opcode.LOAD, LOAD),
+        (Opcode.LOAD, {**LOAD, "signal": 1}),
+        (Opcode.STORE, {**LOAD, "wait": 1, "dram_address": 128}),
+        (Opcode.LOAD, LOAD),
+    )
+    found = set()
+    for seed in range(20):
+        try:
+            interpret(CONFIG, commands, bytearray(256), seed=seed)
+        except FunctionalError as error:
+            found.add(str(error).split(": ")[1].split(";")[0])
+    assert found, "no seed shows the race"
+    assert all("while another command" in text for text in found)
+
+
+def _without(commands, index, kind, semaphore):
+    """``commands`` in which no command number ``index`` has ``semaphore`` in its ``kind``."""
+    opcode, fields = decode(commands[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES])
+    fields[kind] &= ~(1 << semaphore)
+    changed = bytearray(commands)
+    changed[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES] = encode(opcode, **fields)
+    return bytes(changed)
+
+
+def test_every_missing_wait_of_a_compiled_program_is_noticed():
+    """Mutation test: without any one wait, some order fails or leaves a token behind."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Conv2d(6, 5, 1))
+    config = make_config(
+        variant="baseline", preset="tiny", rows=3, columns=2, accumulator_depth=16,
+        buffer_banks=2, buffer_bank_depth=64,
+    )  # fmt: skip
+    shape = (2, 3, 6, 5)
+    compiled = compiler.compile(model, config, shape)
+    values = torch.randn(2, 6, 5, 3).numpy()
+    unwritten = [(tensor.offset, tensor.size) for tensor in compiled.outputs]
+    good = compiled.memory(values)
+    interpret(config, compiled.commands, good, unwritten=unwritten)
+    waits = [
+        (index, number)
+        for index, (_, fields) in enumerate(compiled.command_list)
+        for number in range(16)
+        if fields["wait"] >> number & 1
+    ]
+    assert len(waits) > 20
+    for index, number in waits[:: max(1, len(waits) // 12)]:
+        commands = _without(compiled.commands, index, "wait", number)
+        memory = compiled.memory(values)
+        try:
+            result = interpret(config, commands, memory, unwritten=unwritten)
+        except FunctionalError:
+            continue
+        assert result.semaphores, f"wait of command {index} for semaphore {number} is not needed"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (vector(CONFIG, steps=3, o_address=1), "reads word 0x1 of memory 0, another one writes it"),
+        (vector(CONFIG, steps=3, o_i0_stride=0), "reads word 0x0 of memory 0"),
+        (vector(CONFIG, x_address=4), "memory 0 entry 0x20 byte 0 is read but was never"),
+        (vector(CONFIG, o_address=2048), "memory 0 has 2048 words, none at 0x800"),
+        (vector(CONFIG, operation=3), "operation must be one of"),
+        (vector(CONFIG, reduce=1, add=1), "A reduction sums products"),
+        (vector(CONFIG, operation=1, watch=1), "Divisions and roots do not watch"),
+        (loss(CONFIG, target_address=1, gradient_address=0), "reads and writes word 0x0"),
+        (loss(CONFIG, target_address=1, value_address=1), "reads and writes word 0x1"),
+        (loss(CONFIG, target_address=1, gradient_address=9), "Labels must be from 0 to 0"),
+        (loss(CONFIG, target_address=0, x_address=3, first=0), "begins with a command with first"),
+        (loss(CONFIG), "memory 0 entry 0x40 byte 0 is read but was never"),
+        (loss(CONFIG, value_address=2048), "memory 0 has 2048 words, none at 0x800"),
+    ],
+)
+def test_bad_vectors_and_losses(command, message):
+    """The first four words are there: a label 0 and then 1."""
+    memory = bytearray(512)
+    memory[256:288] = np.arange(4, dtype="<u8").tobytes()
+    load = encode(Opcode.LOAD, **LOAD | {"dram_address": 256, "run_bytes": 32, "signal": 1})
+    opcode, fields = decode(command)
+    command = encode(opcode, **fields | {"wait": 1})
+    with pytest.raises(FunctionalError, match=message):
+        interpret(CONFIG, load + command + encode(Opcode.HALT), memory)
+
+
+def test_lanes_beyond_the_channels_need_not_be_there():
+    """POST writes one lane of a word."""
+    config = make_config(variant="baseline", preset="tiny", rows=5, columns=3)
+    commands = [
+        dma(Opcode.LOAD, config, words=1, dram_address=0, signal=1 | 2),
+        weights(config, wait=1),
+        matmul(config, wait=2, signal=4),
+        post(config, out_address=7, wait=4, signal=8),
+    ]
+    copy = {"wait": 8, "x_address": 7, "o_address": 8}
+    good = b"".join([*commands, vector(config, channels=1, **copy), encode(Opcode.HALT)])
+    assert interpret(config, good, bytearray(256)).semaphores == {}
+    bad = b"".join([*commands, vector(config, channels=2, **copy), encode(Opcode.HALT)])
+    with pytest.raises(FunctionalError, match="memory 0 entry 0x48 byte 0 is read but was never"):
+        interpret(config, bad, bytearray(256))
+
+
+@pytest.mark.parametrize("fields", [{"training": False}, {"operand_format": "int8"}])
+def test_engines_that_do_not_exist(fields):
+    config = make_config(variant="baseline", preset="tiny", **fields)
+    for command in (vector(config), loss(config)):
+        with pytest.raises(FunctionalError, match="no such core, engine or semaphore"):
+            interpret(config, command, bytearray(64))

@@ -1,0 +1,170 @@
+"""Updates against torch.optim in float64 within running error analysis; the guard."""
+
+import numpy as np
+import pytest
+import torch
+
+from golden.arithmetic.dot_product import Flags, decode, encode
+from golden.arithmetic.float32 import add_f32, mul_f32
+from golden.arithmetic.formats import BF16, FLOAT32, FP16
+from golden.arithmetic.running_error import Estimate, worst_excess
+from golden.layers.optimizer import SGD, Adam, update
+
+STEPS = 4
+SHAPE = (5, 3, 2)
+CASES = {
+    "plain": SGD(learning_rate=0.1),
+    "momentum": SGD(learning_rate=0.05, momentum=0.9),
+    "momentum and weight decay": SGD(learning_rate=0.3, momentum=0.9, weight_decay=5e-4),
+    "adam": Adam(learning_rate=0.01),
+    "adam with weight decay": Adam(betas=(0.8, 0.99), weight_decay=0.01, epsilon=1e-5),
+}
+
+
+def random_bits(rng, shape=SHAPE):
+    """Of mixed magnitude, none near zero."""
+    sign = rng.choice([-1.0, 1.0], shape)
+    return encode(FLOAT32, sign * (0.1 + rng.random(shape)) * 2.0 ** rng.integers(-3, 3, shape))
+
+
+def torch_optimizer(optimizer, weights):
+    if isinstance(optimizer, SGD):
+        return torch.optim.SGD(
+            [weights],
+            lr=optimizer.learning_rate,
+            momentum=optimizer.momentum,
+            weight_decay=optimizer.weight_decay,
+        )
+    return torch.optim.Adam(
+        [weights],
+        lr=optimizer.learning_rate,
+        betas=optimizer.betas,
+        eps=optimizer.epsilon,
+        weight_decay=optimizer.weight_decay,
+    )
+
+
+def estimated_step(optimizer, weights, slots, gradient, count):
+    """The operations of the update on estimates."""
+    constant = Estimate.constant
+    gradient = gradient + constant(optimizer.weight_decay) * weights
+    if isinstance(optimizer, SGD):
+        velocity = constant(optimizer.momentum) * slots[0] + gradient
+        return weights - constant(optimizer.learning_rate) * velocity, (velocity,)
+    (b1, b2), square = optimizer.betas, gradient * gradient
+    first = constant(b1) * slots[0] + constant(1 - b1) * gradient
+    second = constant(b2) * slots[1] + constant(1 - b2) * square
+    root = (second * constant(1 / (1 - b2**count))).root() + constant(optimizer.epsilon)
+    unbiased = first * constant(1 / (1 - b1**count))
+    return weights - constant(optimizer.learning_rate) * unbiased / root, (first, second)
+
+
+def worst_ratio(optimizer, rng, mutate=lambda gradient, weights: gradient):
+    """Largest error over bound in a few updates, from the same gradients as torch."""
+    bits = random_bits(rng)
+    slots = [np.zeros(SHAPE, np.uint32) for _ in optimizer.slots]
+    estimate = Estimate.bits(FLOAT32, bits)
+    estimates = tuple(Estimate.exact(np.zeros(SHAPE)) for _ in slots)
+    weights = torch.from_numpy(decode(FLOAT32, bits)).requires_grad_()
+    reference = torch_optimizer(optimizer, weights)
+    worst = 0.0
+    for count in range(1, STEPS + 1):
+        gradient = random_bits(rng)
+        weights.grad = torch.from_numpy(decode(FLOAT32, gradient))
+        reference.step()
+        result = update(optimizer, BF16, bits, slots, mutate(gradient, bits), count=count)
+        bits, slots = result.weights, result.slots
+        estimate, estimates = estimated_step(
+            optimizer, estimate, estimates, Estimate.bits(FLOAT32, gradient), count
+        )
+        assert np.isfinite(estimate.error).all()
+        ratio, _ = worst_excess(decode(FLOAT32, bits), weights.detach().numpy(), estimate.error)
+        worst = max(worst, ratio)
+        assert (result.operands == encode(BF16, decode(FLOAT32, bits))).all()
+        assert result.skipped == 0
+    return worst
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_within_the_bound_of_torch(name, rng):
+    assert worst_ratio(CASES[name], rng) <= 1
+
+
+def test_the_bound_notices_mutations(rng):
+    """Weight decay twice; a gradient that was rounded to operands."""
+    decayed = CASES["momentum and weight decay"]
+
+    def twice(gradient, weights):
+        return add_f32(gradient, mul_f32(encode(FLOAT32, 5e-4), weights)[0])[0]
+
+    def rounded(gradient, _):
+        return encode(FLOAT32, decode(BF16, encode(BF16, decode(FLOAT32, gradient))))
+
+    assert worst_ratio(decayed, rng, twice) > 1
+    assert worst_ratio(CASES["plain"], rng, rounded) > 1
+    # Adam's first update hardly depends on the gradient's magnitude, later ones do.
+    assert worst_ratio(CASES["adam"], rng, rounded) > 1
+
+
+@pytest.mark.parametrize("fmt", [BF16, FP16], ids=lambda fmt: fmt.name)
+def test_sgd_operation_by_operation(fmt, rng):
+    weights, velocity, gradient = (random_bits(rng) for _ in range(3))
+    optimizer = SGD(learning_rate=0.3, momentum=0.9, weight_decay=5e-4)
+    rate, momentum, decay = (encode(FLOAT32, value) for value in (0.3, 0.9, 5e-4))
+    change, _ = add_f32(gradient, mul_f32(decay, weights)[0])
+    new_velocity, _ = add_f32(mul_f32(momentum, velocity)[0], change)
+    step = mul_f32(rate, new_velocity)[0] ^ np.uint32(1 << 31)
+    expected, _ = add_f32(weights, step)
+    result = update(optimizer, fmt, weights, [velocity], gradient)
+    assert (result.weights == expected).all()
+    assert (result.slots[0] == new_velocity).all()
+    assert (result.operands == encode(fmt, decode(FLOAT32, expected))).all()
+    assert result.flags == int(Flags.INEXACT)
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+@pytest.mark.parametrize("bad", [FLOAT32.infinity, FLOAT32.infinity | 1 << 31, FLOAT32.nan])
+def test_guard(name, bad, rng):
+    """A tile of two entries with one bad number stays; the others are as without it."""
+    optimizer = CASES[name]
+    weights, gradient = random_bits(rng), random_bits(rng)
+    slots = [encode(FLOAT32, rng.random(SHAPE)) for _ in optimizer.slots]
+    clean = update(optimizer, BF16, weights, slots, gradient)
+    gradient[2, 1, 1] = bad
+    result = update(optimizer, BF16, weights, slots, gradient, tile=2)
+    assert result.skipped == 1 and not result.flags & Flags.INVALID
+    pairs = [(result.weights, weights, clean.weights)]
+    pairs += zip(result.slots, slots, clean.slots, strict=True)
+    for new, old, other in pairs:
+        assert (new[2:4] == old[2:4]).all()
+        assert (new[:2] == other[:2]).all() and (new[4:] == other[4:]).all()
+    assert (result.operands[2:4] == encode(BF16, decode(FLOAT32, weights[2:4]))).all()
+    whole = update(optimizer, BF16, weights, slots, gradient)
+    assert whole.skipped == 1 and (whole.weights == weights).all()
+    through = update(optimizer, BF16, weights, slots, gradient, guard=False, tile=2)
+    assert through.skipped == 0
+    assert not np.isfinite(decode(FLOAT32, through.weights[2, 1, 1]))
+    through.weights[2, 1, 1] = clean.weights[2, 1, 1]
+    assert (through.weights == clean.weights).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_zeros_stay(name, rng):
+    """Entries of dense weights between groups: +0 with a gradient of +0, update after update."""
+    weights, slots = random_bits(rng), [np.zeros(SHAPE, np.uint32) for _ in CASES[name].slots]
+    weights[1] = 0
+    for count in range(1, STEPS + 1):
+        gradient = random_bits(rng)
+        gradient[1] = 0
+        result = update(CASES[name], BF16, weights, slots, gradient, count=count)
+        weights, slots = result.weights, result.slots
+        assert not any(values[1].any() for values in (weights, *slots, result.operands))
+        assert weights[0].all()
+
+
+def test_messages(rng):
+    weights = random_bits(rng)
+    with pytest.raises(ValueError, match="must have one shape"):
+        update(CASES["plain"], BF16, weights, [weights], weights[:1])
+    with pytest.raises(ValueError, match="Slots must be first moment, second moment, not 1"):
+        update(CASES["adam"], BF16, weights, [weights], weights)

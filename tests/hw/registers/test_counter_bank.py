@@ -1,0 +1,97 @@
+"""The counter bank alone: carries beyond 32 bits, reads at any time, clearing."""
+
+import itertools
+
+import pytest
+from amaranth.sim import Simulator
+
+from hw.registers.counter_bank import VISIT_CYCLES, CounterBank
+from hw.registers.model import Counter
+
+MAX_READ_CYCLES = 3 * VISIT_CYCLES
+
+COUNTERS = (
+    Counter(name="CYCLES", unit="cycles", doc="", event=None),
+    Counter(name="FEW", unit="events", doc="", event="few"),
+    Counter(name="MANY", unit="events", doc="", event="many", width=3, step=1 << 28),
+)
+
+
+def run(counters, bench):
+    dut = CounterBank(counters)
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-8)
+
+    async def process(ctx):
+        await bench(ctx, dut)
+
+    simulator.add_testbench(process)
+    simulator.run()
+
+
+async def read(ctx, dut, index):
+    ctx.set(dut.read_index, index)
+    ctx.set(dut.read_valid, 1)
+    for _ in range(MAX_READ_CYCLES):
+        done, value = ctx.get(dut.read_done), ctx.get(dut.read_value)
+        await ctx.tick()
+        if done:
+            ctx.set(dut.read_valid, 0)
+            return value
+    raise AssertionError(f"no answer after {MAX_READ_CYCLES} cycles")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_counts_beyond_32_bits(count, rng):
+    async def bench(ctx, dut):
+        expected = [0] * count
+        ctx.set(dut.enable, 1)
+        for _ in range(400):
+            few, many = int(rng.integers(2)), int(rng.integers(8))
+            if count > 1:
+                ctx.set(dut.events.few, few)
+            if count > 2:
+                ctx.set(dut.events.many, many)
+            for index, value in enumerate((1, few, many << 28)[:count]):
+                expected[index] += value
+            await ctx.tick()
+        ctx.set(dut.enable, 0)
+        await ctx.tick()
+        for index in range(count):
+            assert await read(ctx, dut, index) == expected[index], COUNTERS[index].name
+        assert count < 3 or expected[2] > 1 << 36
+
+    run(COUNTERS[:count], bench)
+
+
+@pytest.mark.parametrize("delay", range(3 * VISIT_CYCLES))
+def test_clear_at_any_phase(delay):
+    async def bench(ctx, dut):
+        ctx.set(dut.enable, 1)
+        ctx.set(dut.events.many, 7)
+        for _ in range(40 + delay):
+            await ctx.tick()
+        ctx.set(dut.clear, 1)
+        await ctx.tick()
+        ctx.set(dut.clear, 0)
+        for _ in range(4):
+            await ctx.tick()
+        ctx.set(dut.enable, 0)
+        await ctx.tick()
+        for _ in range(2):
+            assert await read(ctx, dut, 0) == 5
+            assert await read(ctx, dut, 1) == 0
+            assert await read(ctx, dut, 2) == 35 << 28
+
+    run(COUNTERS, bench)
+
+
+def test_read_while_counting_moves_with_time():
+    async def bench(ctx, dut):
+        ctx.set(dut.enable, 1)
+        values = [await read(ctx, dut, 0) for _ in range(50)]
+        steps = [b - a for a, b in itertools.pairwise(values)]
+        assert min(steps) >= 2 * VISIT_CYCLES - 1
+        assert max(steps) <= MAX_READ_CYCLES
+
+    run(COUNTERS, bench)

@@ -1,0 +1,112 @@
+"""Whole training steps against golden, bit for bit: in the functional model and on the RTL."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from compiler.frontend.example import ResidualCNN
+from hw.config import make_config
+from verif.networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run
+from verif.networks.training_run import TrainingRun
+
+ARRAYS = {"4x4": {}, "5x3": {"rows": 5, "columns": 3}, "3x7": {"rows": 3, "columns": 7}}
+
+
+def check(result):
+    assert result.passed, "\n".join(map(str, result.differences[:5]))
+    assert result.compared
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+@pytest.mark.parametrize("network", BLOCKS)
+def test_blocks_in_the_functional_model(network, array, rng, seed):
+    config = make_config(variant="baseline", preset="tiny", **ARRAYS[array])
+    check(block_run(network, config, rng).interpret(seed))
+
+
+def test_every_map_and_gradient(rng, seed):
+    """Nothing shares memory, so everything that was stored can be looked at."""
+    config = make_config(variant="baseline", preset="tiny")
+    run = block_run("residual", config, rng, reuse=False)
+    result = run.interpret(seed)
+    check(result)
+    names = set(run.actual(result.final))
+    assert {"map linear", "gradient of conv1", "gradient of conv2.weight"} <= names
+
+
+@pytest.mark.parametrize(("network", "array"), [("residual", "4x4"), ("depthwise", "5x3"),
+                                            ("strided", "4x4")])  # fmt: skip
+def test_blocks_on_the_accelerator(network, array, rng, seed):
+    """Three batches on a memory that stalls."""
+    config = make_config(variant="baseline", preset="tiny", **ARRAYS[array])
+    run = block_run(network, config, rng)
+    check(run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=3_000_000))
+
+
+def test_resume_in_a_fresh_simulation(rng, seed):
+    """Training goes on from what was read out, as if nothing had happened."""
+    config = make_config(variant="baseline", preset="tiny")
+    run = block_run("strided", config, rng, batches=4)
+    whole = run.simulate(seed=seed, timeout_cycles=3_000_000)
+    check(whole)
+    first, rest = run.part(0, 2), run.part(2, 4)
+    stopped = first.simulate(seed=seed, timeout_cycles=3_000_000)
+    state, velocities = (run.program.state(stopped.final, role) for role in ("master", "velocity"))
+    memory = run.program.memory(state, {"velocity": velocities})
+    resumed = rest.simulate(seed=seed, memory=memory, timeout_cycles=3_000_000)
+    check(resumed)
+    assert resumed.losses == whole.losses[2:]
+    tensors = [t for p in run.program.parameters.values() for r, t in p.tensors.items()
+               if r != "gradient"]  # fmt: skip
+    for tensor in tensors:
+        np.testing.assert_array_equal(
+            tensor.unpack(resumed.final), tensor.unpack(whole.final), err_msg=tensor.name
+        )
+
+
+def test_guard(rng, seed):
+    """A gradient that is not finite changes nothing but running statistics."""
+    config = make_config(variant="baseline", preset="tiny")
+    run = block_run("strided", config, rng, batches=1, guard=True)
+    batch = run.batches[0]
+    images = batch.images.copy()
+    images[0] = np.inf
+    run = TrainingRun(
+        run.model, config, INPUT_SHAPE, [dataclasses.replace(batch, images=images)], guard=True
+    )
+    result = run.interpret(seed)
+    check(result)
+    before = run.model.state_dict()
+    after = run.program.state(result.final)
+    assert any(np.array_equal(after[name], before[name].numpy()) for name in run.golden.weights)
+
+
+def test_squared_error(rng, seed):
+    """Real targets instead of labels."""
+    config = make_config(variant="baseline", preset="tiny", **ARRAYS["5x3"])
+    run = block_run("strided", config, rng, batches=1)
+    batch = dataclasses.replace(
+        run.batches[0], targets=rng.standard_normal((5, 4)).astype(np.float32)
+    )
+    run = TrainingRun(run.model, config, INPUT_SHAPE, [batch] * 2, loss="mean_squared_error")
+    result = run.interpret(seed)
+    check(result)
+    assert result.losses[1] < result.losses[0]
+
+
+def test_example_network(rng, seed):
+    config = make_config(variant="efficient", preset="tiny")
+    shape = ResidualCNN.INPUT_SHAPE
+    check(block_run(ResidualCNN, config, rng, batches=1, shape=shape, classes=10).interpret(seed))
+
+
+def test_the_comparison_can_fail(rng, seed):
+    config = make_config(variant="baseline", preset="tiny")
+    run = block_run("strided", config, rng, batches=1)
+    memory = bytearray(run.interpret(seed).final)
+    memory[run.program.parameters["0.weight"].tensors["velocity"].offset] ^= 1
+    differences, _ = run.compare(0, bytes(memory))
+    assert [str(d).partition(" is ")[0] for d in differences] == [
+        "batch 0: velocities 0.weight[0, 0, 0, 0]"
+    ]

@@ -1,0 +1,142 @@
+"""Layers between products, from DRAM to DRAM, against golden, bit for bit."""
+
+import numpy as np
+import pytest
+
+from compiler.errors import CompileError
+from compiler.kernels import elementwise, pooling
+from compiler.kernels.batch_norm import batch_norm
+from compiler.kernels.conv_geometry import Convolution
+from compiler.kernels.depthwise import depthwise_weight_gradient
+from golden.commands import vector as golden
+from hw.config import make_config
+from hw.isa import vector as vector_command
+from verif.programs.layer_cases import CASES
+from verif.programs.layer_programs import LayerProgram
+from verif.system import accelerator
+from verif.system.record import BASE
+
+ARRAYS = {
+    "tiny": {},
+    "5x3": {"rows": 5, "columns": 3},
+    "8x4: two groups": {"rows": 8, "columns": 4},
+    "fp8": {"rows": 6, "columns": 4, "operand_format": "fp8_e5m2"},
+    "fp16": {"rows": 3, "columns": 6, "operand_format": "fp16"},
+    # Parameters have more words than maps with as many channels.
+    "two cores": {"variant": "max", "rows": 4, "predictor_rows": 6},
+}
+#: Of which small buffers are tried, too.
+SMALL = ("tiny", "5x3", "fp8", "two cores")
+#: Shapes (N, H, W, C): ragged channels, several words per pixel, one image, one pixel.
+SHAPES = ((2, 6, 5, 4), (1, 7, 8, 7), (3, 5, 3, 2))
+
+
+def config_of(array, **options):
+    return make_config(**{"variant": "baseline", "preset": "tiny"} | ARRAYS[array] | options)
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+@pytest.mark.parametrize("name", CASES)
+def test_interpreter(name, array, rng, seed):
+    config = config_of(array)
+    for shape in SHAPES:
+        CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
+
+
+@pytest.mark.parametrize("array", SMALL)
+@pytest.mark.parametrize("name", CASES)
+def test_maps_larger_than_the_buffer(name, array, rng, seed):
+    config = config_of(array, buffer_bank_depth=64)
+    for shape in ((3, 7, 6, 7), (2, 5, 7, 13)):
+        CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
+
+
+@pytest.mark.parametrize("array", SMALL)
+@pytest.mark.parametrize(
+    ("name", "depth", "shape"),
+    [
+        ("normalization", 64, (6, 5, 6, 3)),
+        ("normalization with ReLU", 64, (6, 5, 6, 7)),
+        ("depthwise", 128, (6, 9, 10, 3)),
+    ],
+)
+def test_images_one_after_the_other(name, depth, shape, array, rng, seed):
+    """A word of all images does not fit: every pass loads them again."""
+    config = config_of(array, buffer_bank_depth=depth)
+    CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
+
+
+def test_codes_are_those_of_the_hardware():
+    """Golden has enumerations of its own: it stands alone."""
+    for name in ("Carry", "Condition", "Factor", "Operation", "Source", "Term", "Watch"):
+        codes = [
+            {kind.name: int(kind) for kind in getattr(module, name)}
+            for module in (golden, vector_command)
+        ]
+        assert codes[0] == codes[1], name
+
+
+def test_accelerator(rng, seed):
+    """All layers one after the other without a reset, on a memory that stalls."""
+    config = config_of("5x3", buffer_bank_depth=64)
+    cases = {name: make(rng, config, (2, 4, 5, 7)) for name, make in CASES.items()}
+    runs = [
+        accelerator.Run(image=case.image, program_size=len(case.program), registers=case.registers)
+        for case in cases.values()
+    ]
+    simulator = accelerator.build(config, memory_bytes=BASE + max(len(r.image) for r in runs))
+    outcomes, _ = accelerator.run(
+        simulator, runs, seed=seed, stall_share=0.2, latency=10, timeout_cycles=400_000
+    )
+    for (name, case), outcome in zip(cases.items(), outcomes, strict=True):
+        record = outcome.record
+        assert record.done and not record.error, f"{name}: {record.code} of {record.unit}"
+        case.check(outcome.memory, name)
+        assert record.counters["CORE0_VECTOR_REJECTED"] == case.rejected, name
+
+
+def test_the_comparison_can_fail(rng, seed):
+    case = CASES["elements"](rng, config_of("tiny"), (1, 2, 2, 3))
+    case.expected["total"] = case.expected["total"] ^ np.uint8(1)
+    with pytest.raises(AssertionError, match=r"total\(0, 0, 0, 0\) is 0x"):
+        case.check_with_interpreter("elements", seed)
+
+
+def test_what_does_not_fit():
+    config = config_of("tiny", buffer_bank_depth=16)
+
+    def write(layer, *shapes, **options):
+        case = LayerProgram(config=config)
+        tensors = [case.map(f"map {n}", shape) for n, shape in enumerate(shapes)]
+        layer(case, *tensors, **options)
+        with pytest.raises(CompileError) as error:
+            _ = case.commands
+        return str(error.value)
+
+    def simple(function):
+        return lambda case, *tensors, **options: case.layer(function, *tensors, **options)
+
+    def normalization(case, x, y):
+        vectors = [case.parameter(f"vector {n}", x.shape[3]) for n in range(7)]
+        case.layer(batch_norm, x, y, *vectors, epsilon=1e-5, momentum=0.1)
+
+    def weight_gradient(case, x, y):
+        weights = case.parameter("weights", (1, 1, 1, x.shape[3]), operands=True)
+        dw = case.parameter("dw", (1, 1, 1, x.shape[3]))
+        layer = Convolution(name="layer", x=x, y=y, weights=weights, bias=None)
+        case.layer(depthwise_weight_gradient, layer, y, dw)
+
+    long = (1, 1, 1, 100)
+    assert "map 2: a pixel of its maps takes 75 words" in write(
+        simple(elementwise.add), *[long] * 3
+    )
+    line = (1, 4, 40, 3)
+    geometry = {"kernel": (1, 1), "stride": (1, 1)}
+    message = write(simple(pooling.max_pool), *[line] * 3, **geometry)
+    assert "map 1: a row of it with one word per pixel" in message
+    message = write(normalization, line, line)
+    assert "map 0 (batch normalisation): an image with one word per pixel takes 160" in message
+    assert "layer layer: an image with one word" in write(weight_gradient, line, line)
+    assert "more than one pixel" in write(normalization, (1, 1, 1, 3), (1, 1, 1, 3))
+    with pytest.raises(ValueError, match="at least two maps"):
+        elementwise.sum_gradients(None, ["x"], LayerProgram(config=config).map("x", line))

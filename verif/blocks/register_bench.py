@@ -1,0 +1,122 @@
+"""The register file with a bus master, for cocotb.
+
+The configuration comes as JSON in ``ADAGP_CONFIG``. Events, errors and flags are driven at the
+ports that the accelerator connects.
+"""
+
+import itertools
+import random
+
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge, RisingEdge
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
+
+from hw.registers.map import register_map
+from hw.registers.model import Access
+
+from .support import configuration
+
+__all__ = ["CONFIG", "HARDWARE_REGISTERS", "LOCKED_REGISTERS", "MAP", "UPDATED_REGISTERS", "bench"]
+
+CONFIG = configuration()
+MAP = register_map(CONFIG)
+_WRITTEN = {Access.READ_WRITE, Access.SHARED}
+#: Registers that the host writes and the rest of the machine uses; those that it may not write
+#: during a run.
+HARDWARE_REGISTERS = tuple(
+    register.name
+    for register in MAP
+    if register.name != "INTERRUPT_ENABLE"
+    and any(field.access in _WRITTEN for field in register.fields)
+)
+LOCKED_REGISTERS = tuple(name for name in HARDWARE_REGISTERS if MAP[name].locked)
+#: Those that the machine writes.
+UPDATED_REGISTERS = ("BATCHES_DONE", "EPOCH", "EPOCH_BATCH", "PHASE")
+
+
+class Bench:
+    """The register file with a bus master and quiet hardware ports."""
+
+    def __init__(self, dut):
+        self.dut = dut
+        self.master = None
+
+    async def reset(self, cycles=3):
+        dut = self.dut
+        for name in ("finish", "error_valid", "error_code", "error_unit", "error_address"):
+            getattr(dut, name).value = 0
+        for name in (
+            *(f"events_{name}" for name in MAP.events),
+            *(f"core{c.index}_flags" for c in CONFIG.cores),
+            "waiting",
+            "batch",
+            *(f"{name.lower()}_update_valid" for name in UPDATED_REGISTERS),
+        ):
+            getattr(dut, name).value = 0
+        dut.rst.value = 1
+        if self.master is None:
+            Clock(dut.clk, 10, unit="ns").start()
+            bus = AxiLiteBus.from_prefix(dut, "s_axil")
+            self.master = AxiLiteMaster(bus, dut.clk, dut.rst)
+        await self.cycles(cycles)
+        dut.rst.value = 0
+        await self.cycles(2)
+
+    async def cycles(self, count):
+        for _ in range(count):
+            await RisingEdge(self.dut.clk)
+        await FallingEdge(self.dut.clk)
+
+    async def pulse(self, **signals):
+        """Drive signals for one cycle."""
+        for name, value in signals.items():
+            getattr(self.dut, name).value = value
+        await self.cycles(1)
+        for name in signals:
+            getattr(self.dut, name).value = 0
+
+    async def write(self, name, value, expected=AxiResp.OKAY):
+        offset = MAP[name].offset if isinstance(name, str) else name
+        response = await self.master.write(offset, value.to_bytes(4, "little"))
+        assert response.resp == expected, f"write {name}: {response.resp!r}, not {expected!r}"
+
+    async def raw_write(self, name, value, strobe):
+        """A write whose data is not zero where the strobe is."""
+        channels = self.master.write_if
+        address, data = (
+            channels.aw_channel._transaction_obj(),
+            channels.w_channel._transaction_obj(),
+        )
+        address.awaddr, data.wdata, data.wstrb = MAP[name].offset, value, strobe
+        await channels.w_channel.send(data)
+        await channels.aw_channel.send(address)
+        response = await channels.b_channel.recv()
+        assert int(response.bresp) == AxiResp.OKAY
+
+    async def read(self, name, expected=AxiResp.OKAY):
+        offset = MAP[name].offset if isinstance(name, str) else name
+        response = await self.master.read(offset, 4)
+        assert response.resp == expected, f"read {name}: {response.resp!r}, not {expected!r}"
+        return int.from_bytes(response.data, "little")
+
+    async def expect(self, name, value):
+        actual = await self.read(name)
+        assert actual == value, f"{name} is {actual:#010x}, not {value:#010x}"
+
+    async def counter(self, name):
+        low = await self.read(f"{name}_LO")
+        return low | (await self.read(f"{name}_HI")) << 32
+
+    def pause(self, probability):
+        """Random idles and back-pressure on all five channels."""
+        write, read = self.master.write_if, self.master.read_if
+        channels = (write.aw_channel, write.w_channel, write.b_channel)
+        for channel in (*channels, read.ar_channel, read.r_channel):
+            generator = random.Random(random.getrandbits(32))
+            channel.set_pause_generator(generator.random() < probability for _ in itertools.count())
+
+
+async def bench(dut):
+    result = Bench(dut)
+    await result.reset()
+    return result

@@ -1,0 +1,1 @@
+"""Whole networks on the simulated accelerator, compared with the golden models."""

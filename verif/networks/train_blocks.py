@@ -1,0 +1,85 @@
+"""Blocks of the usual networks, to be trained for a few batches on the RTL."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from golden.layers.optimizer import SGD
+
+from .training_result import Batch
+from .training_run import TrainingRun
+
+__all__ = ["BLOCKS", "INPUT_SHAPE", "block_run", "random_batches", "random_model"]
+
+#: (C, H, W) of an image, and classes.
+INPUT_SHAPE, CLASSES = (3, 6, 5), 4
+
+
+class ResidualBlock(nn.Module):
+    """One addition whose operands are both learned."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 5, 3, padding=1)
+        self.norm = nn.BatchNorm2d(5)
+        self.conv2 = nn.Conv2d(5, 5, 3, padding=1, bias=False)
+        self.linear = nn.Linear(5 * 6 * 5, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv1(x)))
+        x = torch.relu(x + self.conv2(x))
+        return self.linear(torch.flatten(x, 1))
+
+
+def depthwise_block():
+    """What MobileNet is made of."""
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 1, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.Conv2d(6, 6, 3, stride=2, padding=1, groups=6, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.Conv2d(6, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, CLASSES),
+    )  # fmt: skip
+
+
+def strided_block():
+    """Strides, groups, both kinds of pooling."""
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(6, 4, 2, groups=2), nn.ReLU(), nn.AvgPool2d(1), nn.Flatten(),
+        nn.Linear(4, CLASSES),
+    )  # fmt: skip
+
+
+BLOCKS = {"residual": ResidualBlock, "depthwise": depthwise_block, "strided": strided_block}
+
+
+def block_run(
+    network, config, rng, *, batches=3, images=5, shape=INPUT_SHAPE, classes=CLASSES, **options
+) -> TrainingRun:
+    """Training of a block, by name or what makes it, on random images and labels.
+
+    ``rng`` is a NumPy generator; ``options`` go to
+    :class:`~verif.networks.training_run.TrainingRun`.
+    """
+    model = random_model(BLOCKS.get(network, network), rng)
+    rates = [0.1 / (number + 1) for number in range(batches)]
+    stream = random_batches(rng, rates, images=images, shape=shape, classes=classes)
+    return TrainingRun(model, config, shape, stream, **options)
+
+
+def random_model(make, rng):
+    """What ``make`` makes, with initial weights from ``rng``, a NumPy generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(1 << 30)))
+        return make()
+
+
+def random_batches(rng, rates, *, images, shape, classes, targets=None) -> list[Batch]:
+    """A batch of random images (C, H, W) and labels, or ``targets``, for each learning rate."""
+    return [
+        Batch(
+            images=rng.standard_normal((images, *shape[1:], shape[0])).astype(np.float32),
+            targets=rng.integers(0, classes, images) if targets is None else targets,
+            optimizer=SGD(learning_rate=rate, momentum=0.9, weight_decay=1e-3),
+        )
+        for rate in rates
+    ]

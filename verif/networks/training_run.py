@@ -1,0 +1,336 @@
+"""A network trains on the accelerator, batch after batch, beside golden."""
+
+import copy
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from compiler.training.program import COEFFICIENTS, TrainingProgram, compile_training
+from emulator.interpreter import interpret
+from golden.arithmetic.dot_product import decode, encode
+from golden.arithmetic.formats import FLOAT32
+from golden.training.step import Training
+from verif.system import accelerator
+from verif.system.record import BASE
+
+from .training_result import TrainingResult, compare_arrays
+
+__all__ = ["TrainingRun"]
+
+
+class TrainingRun:
+    """A network, its program and golden's training, batch by batch.
+
+    Parameters
+    ----------
+    model : its weights are where training begins; it is not changed
+    config : AdaGPConfig
+    input_shape : (C, H, W)
+    batches : list of :class:`~verif.networks.training_result.Batch`, all of the same size
+    loss, guard : see :func:`compiler.training.compile_training`,
+        :class:`golden.training.step.Training`
+    reuse : False keeps all maps and gradients, and compares them as well
+    prepare : called with golden's training before the first batch; may change where it begins
+    report : called with a line of text now and then
+
+    Members
+    -------
+    program, golden : what runs on the accelerator, and its model after the last batch
+    start : golden's state before the first batch
+    expected : for each batch what golden leaves, arrays of codes by name
+    """
+
+    def __init__(
+        self,
+        model,
+        config,
+        input_shape,
+        batches,
+        *,
+        loss="cross_entropy",
+        guard=True,
+        reuse=True,
+        prepare=None,
+        report=None,
+    ):
+        self.model = copy.deepcopy(model).train()
+        self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
+        self.program: TrainingProgram = self._compile(
+            input_shape, images=len(batches[0].images), loss=loss, reuse=reuse
+        )
+        self.golden = self._training(
+            input_shape=input_shape,
+            optimizer=batches[0].optimizer,
+            rows=config.rows,
+            columns=config.columns,
+            operand_format=config.operand_format,
+            loss=loss,
+            guard=guard,
+        )
+        if prepare:
+            prepare(self.golden)
+        self.start = self.golden.state()
+        self.expected = []
+        for number, batch in enumerate(self.batches):
+            self.golden.optimizer = batch.optimizer
+            self.expected.append(self._expect(self._step(batch)))
+            if report and number % 10 == 9:
+                report(f"golden: {number + 1} of {len(self.batches)} batches")
+
+    # What a way to train consists of ---------------------------------------------------------
+
+    def _compile(self, input_shape, **options):
+        return compile_training(self.model, self.config, input_shape, **options)
+
+    def _training(self, **options):
+        return Training(self.model, **options)
+
+    def _step(self, batch):
+        """Golden's result of a batch."""
+        return self.golden.step(batch.images, batch.targets)
+
+    def program_of(self, batch) -> TrainingProgram:
+        """What runs for a batch."""
+        return self.program
+
+    def _coefficients(self, batch):
+        """Real numbers by name in COEFFICIENTS."""
+        optimizer = batch.optimizer
+        return {
+            "rate": optimizer.learning_rate,
+            "momentum": optimizer.momentum,
+            "decay": optimizer.weight_decay,
+        }
+
+    def _starting(self):
+        """What the program's memory is made of."""
+        start = self.start
+        weights = start["weights"] | start["running"]
+        return {
+            "state": {name: bits.view(np.float32) for name, bits in weights.items()},
+            "slots": {"velocity": {n: s[0].view(np.float32) for n, s in start["slots"].items()}},
+        }
+
+    def _expect(self, result):
+        """What golden leaves after a batch: name -> array of codes."""
+        golden = self.golden
+        expected = {f"weights {name}": bits.copy() for name, bits in golden.weights.items()}
+        expected |= {f"velocities {name}": bits[0].copy() for name, bits in golden.slots.items()}
+        expected |= {f"statistics {name}": bits.copy() for name, bits in golden.running.items()}
+        expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
+        expected["rejected"] = _count(sum(result.skipped.values()))
+        if result.loss is not None:
+            expected["loss"] = np.atleast_1d(np.asarray(result.loss.value, np.uint32))
+        if not self.reuse:
+            expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
+            gradients = result.gradients | result.parameter_gradients
+            expected |= {f"gradient of {name}": bits for name, bits in gradients.items()}
+        return expected
+
+    def _passing(self, program, memory):
+        """What the accelerator has that does not outlive a batch, in order of computation."""
+        found = {}
+        if not self.reuse:
+            fused = set(program.maps.values())
+            for name, tensor in program.maps.items():
+                # A layer that a ReLU is computed with has no map of its own.
+                if tensor == name or tensor not in fused:
+                    found[f"map {name}"] = program.tensors[tensor].unpack(memory)
+        if "loss" in program.tensors:
+            found["loss"] = program.tensors["loss"].unpack(memory).ravel()[:1]
+        if not self.reuse:
+            for name, tensor in program.gradients.items():
+                found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
+            for name, parameter in program.parameters.items():
+                if "gradient" in parameter.tensors:
+                    found[f"gradient of {name}"] = parameter.unpack("gradient", memory)
+        return found
+
+    def _lasting(self, program, memory):
+        """What it keeps."""
+        found = {}
+        for name, parameter in program.parameters.items():
+            statistic = "velocity" not in parameter.tensors
+            names = {"master": "statistics" if statistic else "weights",
+                     "velocity": "velocities", "operands": "operands"}  # fmt: skip
+            for role, what in names.items():
+                if role in parameter.tensors:
+                    found[f"{what} {name}"] = parameter.unpack(role, memory)
+        return found
+
+    # Beside golden ---------------------------------------------------------------------------
+
+    def actual(self, memory, number=-1):
+        """What the accelerator has after a batch, as :attr:`expected`, from the memory window."""
+        program = self.program_of(self.batches[number])
+        return self._passing(program, memory) | self._lasting(program, memory)
+
+    def compare(self, number, memory, rejected=None):
+        """(differences, numbers compared) of the memory after batch ``number``, in which the guard
+        ``rejected`` so many tiles."""
+        actual = self.actual(memory, number)
+        if rejected is not None:
+            actual["rejected"] = _count(rejected)
+        return compare_arrays(number, actual, self.expected[number], self._decode)
+
+    def _decode(self, codes):
+        if codes.dtype == np.uint64:
+            return codes
+        return decode(FLOAT32 if codes.dtype == np.uint32 else self.golden.format, codes)
+
+    # Running ---------------------------------------------------------------------------------
+
+    def memory(self) -> bytearray:
+        """The memory window before the first batch."""
+        return self.program.memory(**self._starting())
+
+    def registers(self, batch):
+        """Contents of the coefficient registers and the guard."""
+        bits = {
+            f"COEFFICIENT{COEFFICIENTS.index(name)}": int(encode(FLOAT32, np.float64(number)))
+            for name, number in self._coefficients(batch).items()
+        }
+        return bits | {"GUARD": int(self.guard)}
+
+    def _changes(self, batch):
+        images = self.golden.encode_input(batch.images)
+        return self.program_of(batch).batch(images, batch.targets)
+
+    def interpret(self, seed=1) -> TrainingResult:
+        """All batches in the functional model, in an order that ``seed`` chooses."""
+        memory, dumps, rejected = self.memory(), [], []
+        for number, batch in enumerate(self.batches):
+            for offset, data in self._changes(batch):
+                memory[offset : offset + len(data)] = data
+            registers = self.registers(batch)
+            coefficients = [registers.get(f"COEFFICIENT{index}", 0) for index in range(8)]
+            result = interpret(
+                self.config,
+                self.program_of(batch).commands,
+                memory,
+                seed=seed + number,
+                coefficients=coefficients,
+                guard=self.guard,
+            )
+            assert not result.semaphores, f"tokens are left: {result.semaphores}"
+            dumps.append(bytes(memory))
+            rejected.append(sum(result.rejected))
+        return self._result(dumps, rejected)
+
+    def part(self, first, last) -> "TrainingRun":
+        """The same with batches [first, last) only; begins with the memory it is given."""
+        run = copy.copy(self)
+        run.batches, run.expected = self.batches[first:last], self.expected[first:last]
+        return run
+
+    def simulate(self, **options) -> TrainingResult:
+        """All batches on the RTL, compared with golden; ``options`` are those of
+        :meth:`outcomes`."""
+        outcomes = self.outcomes(**options)
+        return self._compared(outcomes)
+
+    def _compared(self, outcomes, seconds=0.0):
+        """The result of one outcome for each batch."""
+        counts = [f"CORE{core.index}_VECTOR_REJECTED" for core in self.config.cores]
+        rejected = [sum(outcome.record.counters[c] for c in counts) for outcome in outcomes]
+        memories = [outcome.memory for outcome in outcomes]
+        return self._result(memories, rejected, outcomes, seconds)
+
+    def outcomes(self, *, seed=1, directory=None, memory=None, **options) -> list:
+        """All batches on the RTL, without a reset in between: ``Outcome`` s.
+
+        ``options`` go to :func:`verif.system.accelerator.run`. It begins with ``memory``, by
+        default :meth:`memory`."""
+        image, runs = bytes(self.memory() if memory is None else memory), []
+        for number, batch in enumerate(self.batches):
+            program = self.program_of(batch)
+            runs.append(
+                accelerator.Run(
+                    image=None if number else image,
+                    program_size=len(program.commands),
+                    program=program.program,
+                    changes=tuple(self._changes(batch)),
+                    registers=self.registers(batch),
+                )
+            )
+        simulator = accelerator.build(self.config, memory_bytes=BASE + len(image))
+        with tempfile.TemporaryDirectory() as place:
+            outcomes, _ = accelerator.run(
+                simulator, runs, seed=seed, directory=directory or Path(place), **options
+            )
+        for number, outcome in enumerate(outcomes):
+            record = outcome.record
+            if record.error or not record.done:
+                raise RuntimeError(
+                    f"batch {number} ended with {record.code} of {record.unit} at "
+                    f"{record.address:#x}"
+                )
+        return outcomes
+
+    def _result(self, dumps, rejected, outcomes=(), seconds=0.0):
+        differences, compared, losses = [], 0, []
+        for number, (memory, tiles) in enumerate(zip(dumps, rejected, strict=True)):
+            found, count = self.compare(number, memory, tiles)
+            differences += found
+            compared += count
+            program = self.program_of(self.batches[number])
+            known = "loss" in program.tensors
+            losses.append(program.loss_of(memory) if known else (None, None))
+        losses, correct = zip(*losses, strict=True)
+        return TrainingResult(
+            differences=differences,
+            losses=list(losses),
+            correct=list(correct),
+            rejected=rejected,
+            cycles=[outcome.record.cycles for outcome in outcomes],
+            counters=outcomes[-1].record.counters if outcomes else {},
+            compared=compared,
+            final=dumps[-1],
+            seconds=seconds or sum(outcome.record.seconds for outcome in outcomes),
+        )
+
+    # Accuracy --------------------------------------------------------------------------------
+
+    def accuracy(self, images, labels, memory) -> float:
+        """Share of ``images`` that the weights and statistics in ``memory`` classify correctly, in
+        golden's arithmetic."""
+        found = self._lasting(self.program_of(self.batches[-1]), memory)
+        trained = copy.deepcopy(self.golden)
+        state = trained.state()
+        for key, what in (("weights", "weights"), ("running", "statistics")):
+            state[key] = {name: found[f"{what} {name}"] for name in state[key]}
+        trained.restore(state)
+        return float(np.mean(trained.predict(images).argmax(1) == labels))
+
+    def torch_training(self, images, labels) -> tuple[list, float]:
+        """Losses of torch in float32 on the same batches, and its accuracy on ``images`` then."""
+        model, losses = copy.deepcopy(self.model).train(), []
+        first = self.batches[0].optimizer
+        optimizer = torch.optim.SGD(
+            model.parameters(),
+            lr=first.learning_rate,
+            momentum=first.momentum,
+            weight_decay=first.weight_decay,
+        )
+        for batch in self.batches:
+            optimizer.param_groups[0]["lr"] = batch.optimizer.learning_rate
+            loss = torch.nn.functional.cross_entropy(
+                model(_to_torch(batch.images)), torch.from_numpy(batch.targets)
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        with torch.no_grad():
+            outputs = model.eval()(_to_torch(images))
+        return losses, float((outputs.argmax(1).numpy() == labels).mean())
+
+
+def _count(number):
+    return np.array([number], np.uint64)
+
+
+def _to_torch(images):
+    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(images, 3, 1)).astype(np.float32))

@@ -1,0 +1,125 @@
+"""A network with its images, compiled, and everything the accelerator must store."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import nn
+
+import compiler
+from golden.inference.network import Network, StageResult, forward_stage
+from hw.config import AdaGPConfig
+
+__all__ = ["FILL", "Workload", "prepare"]
+
+FILL = 0xA5
+"""Every byte of the memory window that is not loaded; a byte that is not written stays so."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Workload:
+    """A compiled network and its expected results.
+
+    Members
+    -------
+    name : for reports
+    program : :class:`compiler.CompiledProgram`
+    network : :class:`golden.inference.network.Network`
+    image : bytes of the memory window before the run
+    expected : stored output of every stage, codes (N, H, W, C)
+    flags : union of :class:`golden.arithmetic.dot_product.Flags`
+    """
+
+    name: str
+    config: AdaGPConfig
+    program: compiler.CompiledProgram
+    network: Network
+    image: bytes
+    expected: list
+    flags: int
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates that the layers define."""
+        return sum(stage.macs for stage in self.program.stages)
+
+    def logits(self, bits) -> np.ndarray:
+        """Real values of the last stage's codes, shaped as torch's result."""
+        return self.network.decode_logits(bits)
+
+
+def prepare(
+    name: str,
+    model: nn.Sequential,
+    config: AdaGPConfig,
+    images: np.ndarray,
+    *,
+    placement=None,
+    calibration: np.ndarray | None = None,
+    input_bits: np.ndarray | None = None,
+    bits: list | None = None,
+) -> Workload:
+    """Compile ``model`` for ``config`` and compute what it must store.
+
+    Parameters
+    ----------
+    images : float (N, H, W, C), or (N, F) for a network that begins with a linear layer
+    placement : see :func:`compiler.compile`
+    calibration : images that integer scales are chosen from; by default ``images``
+    input_bits : operand codes (N, H, W, C) to use instead of ``images``
+    bits : per stage None or (weights_bits, bias_bits) that replace the model's numbers
+    """
+    images = np.asarray(images, np.float32)
+    shape = images.shape if images.ndim == 2 else tuple(images.shape[i] for i in (0, 3, 1, 2))
+    images = images.reshape(len(images), 1, 1, -1) if images.ndim == 2 else images
+    network = Network.from_torch(
+        model,
+        input_shape=shape[1:],
+        rows=config.rows,
+        operand_format=config.operand_format,
+        calibration=images if calibration is None else calibration,
+    )
+    parameters = list(network.parameters)
+    for index, replacement in enumerate(bits or ()):
+        if replacement is not None:
+            parameters[index] = _replace(parameters[index], *replacement)
+    # With a float format the compiler rounds the weights itself, so that this is tested as well.
+    given = parameters if bits is not None or not network.operand_format.is_float else None
+    program = compiler.compile(model, config, shape, placement=placement, parameters=given)
+    x = network.encode_input(images) if input_bits is None else input_bits
+    codes = x.astype(program.input.dtype)
+    expected, flags = [], 0
+    for stage, numbers, info in zip(network.stages, parameters, program.stages, strict=True):
+        results = [
+            forward_stage(network.operand_format, stage, numbers, x[first:last], rows=rows)
+            for first, last, rows in info.rows
+        ]
+        x = np.concatenate([result.output for result in results])
+        flags |= _union(results)
+        expected.append(x)
+    for tensor, value in zip(program.outputs, expected, strict=True):
+        if tensor.shape != value.shape:
+            raise ValueError(f"{tensor.name} has shape {tensor.shape}, golden {value.shape}")
+    return Workload(
+        name=name,
+        config=config,
+        program=program,
+        network=network,
+        image=bytes(program.memory(codes, fill=FILL)),
+        expected=[v.astype(t.dtype) for t, v in zip(program.outputs, expected, strict=True)],
+        flags=flags,
+    )
+
+
+def _replace(parameters, weights_bits, bias_bits):
+    return replace(
+        parameters,
+        weights_bits=np.asarray(weights_bits).reshape(parameters.weights_bits.shape),
+        bias_bits=bias_bits,
+    )
+
+
+def _union(results: list[StageResult]) -> int:
+    flags = 0
+    for result in results:
+        flags |= result.flags
+    return flags

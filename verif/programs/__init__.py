@@ -1,0 +1,1 @@
+"""Programs for the whole accelerator, right and wrong ones."""

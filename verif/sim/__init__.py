@@ -1,0 +1,1 @@
+"""Verilator builds, simulation runs and models of memories and vendor primitives."""

@@ -1,0 +1,1 @@
+"""Random commands and operands, shared by testbenches."""

@@ -1,0 +1,1 @@
+"""The simulated accelerator: harness, driver, records of runs."""
