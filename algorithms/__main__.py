@@ -8,8 +8,6 @@ import time
 import numpy as np
 import torch
 
-from algorithms.adagp.config import PredictorConfig
-from algorithms.adagp.schedule import ScheduleConfig, Stage
 from algorithms.common.float_training import Recipe, default_path
 from algorithms.data.datasets import DATASETS
 from algorithms.experiments.experiment import DEVICES, RESULTS, Experiment, best_device, run
@@ -21,6 +19,8 @@ from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
 from algorithms.networks.registry import MODELS
 from golden.arithmetic.formats import FORMATS
 from golden.inference.network import Network
+from golden.prediction.config import PredictorConfig
+from golden.prediction.schedule import ScheduleConfig, Stage
 
 
 def main(arguments=None) -> int:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.adagp.schedule import Phase
+from golden.prediction.schedule import Phase
 from hw.isa.encoding import COMMAND_BYTES, Opcode, control_opcodes, decode, queue_opcodes
 
 from .machine import Access, FunctionalError, Machine, tile_count

@@ -10,7 +10,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PACKAGES = ("hw", "rtl_gen", "compiler", "golden", "verif", "synth", "perf")
+PACKAGES = (
+    "hw",
+    "rtl_gen",
+    "compiler",
+    "golden",
+    "algorithms",
+    "emulator",
+    "verif",
+    "synth",
+)
 
 # Which packages of the project each package may import, besides itself.
 MAY_IMPORT = {

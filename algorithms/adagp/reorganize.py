@@ -7,17 +7,7 @@ channels become the predictor's batch, so one small predictor serves layers of a
 import torch
 from torch.nn import functional
 
-__all__ = ["pool_windows", "reorganize"]
-
-
-def pool_windows(size: int, pooled: int) -> list[tuple[int, int]]:
-    """Windows of adaptive pooling along one axis, as (start, end) with the end outside.
-
-    Window i of ``pooled`` begins at ⌊i · size / pooled⌋ and ends before ⌈(i + 1) · size / pooled⌉.
-    Neighbours overlap where the division leaves a rest, and repeat pixels where ``size`` is smaller
-    than ``pooled``. It is the definition that torch has as well.
-    """
-    return [(i * size // pooled, -(-(i + 1) * size // pooled)) for i in range(pooled)]
+__all__ = ["reorganize"]
 
 
 def reorganize(outputs: torch.Tensor, *, bias: torch.Tensor | None, map_size: int) -> torch.Tensor:

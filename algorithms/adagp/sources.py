@@ -10,9 +10,10 @@ import math
 import torch
 from torch import nn
 
-from .config import PredictorConfig
+from golden.prediction.config import PredictorConfig
+from golden.prediction.float_predictor import Predictor
+
 from .gate import running
-from .predictor import Predictor
 
 __all__ = ["Coast", "Predicted", "Remembered", "make_source"]
 
@@ -30,7 +31,7 @@ class Predicted(nn.Module):
     Parameters
     ----------
     shapes : (O, n) of every layer
-    config : :class:`algorithms.adagp.config.PredictorConfig`
+    config : :class:`golden.prediction.config.PredictorConfig`
     """
 
     def __init__(self, shapes, config: PredictorConfig):

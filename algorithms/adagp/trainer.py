@@ -11,10 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .config import PredictorConfig
+from golden.prediction.config import PredictorConfig
+from golden.prediction.schedule import Phase, ScheduleConfig
+
 from .layers import LayerResult, find_layers, measure
 from .reorganize import reorganize
-from .schedule import Phase, ScheduleConfig
 from .sources import make_source
 
 __all__ = ["AdaGPTrainer", "BatchResult", "Phase", "PredictorConfig", "ScheduleConfig"]
@@ -26,7 +27,7 @@ class BatchResult:
 
     Members
     -------
-    phase : :class:`algorithms.adagp.schedule.Phase`
+    phase : :class:`golden.prediction.schedule.Phase`
     loss : of the batch; None in Phase GP
     outputs : of the model, without a gradient; None where the batch was skipped
     layers : how good the guesses were, by layer; empty in Phase GP
@@ -62,9 +63,9 @@ class AdaGPTrainer:
         Each may run once in a forward pass.
     optimizer : of torch, over the model's parameters; it has to leave parameters without a gradient
         alone, as those of torch do
-    predictor : :class:`algorithms.adagp.config.PredictorConfig`; None to skip the batches of Phase
+    predictor : :class:`golden.prediction.config.PredictorConfig`; None to skip the batches of Phase
         GP
-    schedule : :class:`algorithms.adagp.schedule.ScheduleConfig`
+    schedule : :class:`golden.prediction.schedule.ScheduleConfig`
     loss : function of the model's output and the targets, a scalar
     layers : names of the layers to predict, None for all
 

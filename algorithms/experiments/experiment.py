@@ -20,12 +20,12 @@ import torch
 from tqdm import tqdm
 
 from algorithms.adagp.layers import LayerResult
-from algorithms.adagp.schedule import ScheduleConfig
 from algorithms.adagp.trainer import AdaGPTrainer
 from algorithms.common.atomic_files import replacing
 from algorithms.common.float_training import CACHE_DIRECTORY, one_thread
 from algorithms.data.datasets import load_images
 from algorithms.networks.registry import MODELS
+from golden.prediction.schedule import ScheduleConfig
 
 from .methods import METHODS
 
@@ -116,9 +116,9 @@ def run(experiment: Experiment, *, directory=RESULTS, report=None, stop_after=No
     -------
     dict
         The record, None if it was left off: ``experiment``; ``identity``; ``batches`` of an epoch;
-        ``phases``, a letter of :class:`algorithms.adagp.schedule.Phase` for each batch; ``epochs``,
-        each with ``accuracy`` on test images, mean ``loss`` and the ``layers``' mean values of
-        :class:`algorithms.adagp.layers.LayerResult` over its batches of Phase BP, and
+        ``phases``, a letter of :class:`golden.prediction.schedule.Phase` for each batch;
+        ``epochs``, each with ``accuracy`` on test images, mean ``loss`` and the ``layers``' mean
+        values of :class:`algorithms.adagp.layers.LayerResult` over its batches of Phase BP, and
         ``learning_rate``; ``held``, updates that Phase GP left out; ``seconds``. A number that is
         not finite is None.
 

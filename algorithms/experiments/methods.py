@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from algorithms.adagp.config import PredictorConfig
-from algorithms.adagp.schedule import ScheduleConfig
+from golden.prediction.config import PredictorConfig
+from golden.prediction.schedule import ScheduleConfig
 
 __all__ = ["METHODS", "Method"]
 
@@ -17,7 +17,7 @@ class Method:
     summary : what it does
     predictor : of the trainer; None where batches of Phase GP are skipped
     scheduled : follows the schedule; else every batch is Phase BP
-    convert_every : see :class:`algorithms.adagp.schedule.ScheduleConfig`
+    convert_every : see :class:`golden.prediction.schedule.ScheduleConfig`
     larger_steps : the learning rate of a stage is multiplied by (gp + bp) / bp
     learning_rate : unless told otherwise
     plateau : the learning rate is divided by 10 when the loss stops falling, as torch's

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import nn
 
-from algorithms.adagp.config import PredictorConfig
 from algorithms.adagp.layers import find_layers
+from golden.prediction.config import PredictorConfig
 
 from .registry import MODELS
 

@@ -7,7 +7,6 @@ a :class:`golden.arithmetic.float32_unit.VectorUnit`, which collects their flags
 
 import numpy as np
 
-from algorithms.adagp.reorganize import pool_windows
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import VectorUnit, constant
 from golden.arithmetic.formats import FLOAT32
@@ -19,6 +18,7 @@ __all__ = [
     "INPUT_STATISTICS",
     "StatisticsRule",
     "channel_sum",
+    "pool_windows",
     "positive",
     "predicted_gradient",
     "reorganize_map",
@@ -42,6 +42,16 @@ _ZERO, _ONE = constant(0.0), constant(1.0)
 _SMALLEST_SQUARE = constant(2.0**-100)
 #: Added to the variance of a reorganised map.
 _SMALLEST_VARIANCE = constant(1e-8)
+
+
+def pool_windows(size: int, pooled: int) -> list[tuple[int, int]]:
+    """Windows of adaptive pooling along one axis, as (start, end) with the end outside.
+
+    Window i of ``pooled`` begins at ⌊i · size / pooled⌋ and ends before ⌈(i + 1) · size / pooled⌉.
+    Neighbours overlap where the division leaves a rest, and repeat pixels where ``size`` is smaller
+    than ``pooled``. It is the definition that torch has as well.
+    """
+    return [(i * size // pooled, -(-(i + 1) * size // pooled)) for i in range(pooled)]
 
 
 def positive(bits) -> np.ndarray:

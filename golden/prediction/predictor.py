@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.adagp.config import PredictorConfig
-from algorithms.adagp.predictor import Predictor
 from golden.arithmetic.dot_product import encode
 from golden.arithmetic.float32_unit import VectorUnit, constant, widen
 from golden.arithmetic.formats import FLOAT32
@@ -19,6 +17,8 @@ from golden.layers.elementwise_pool import relu_mask
 from golden.layers.optimizer import SGD, update
 
 from .arithmetic import positive
+from .config import PredictorConfig
+from .float_predictor import Predictor
 
 __all__ = ["PredictorForward", "PredictorGradients", "PredictorNetwork"]
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from algorithms.adagp.config import PredictorConfig
-from algorithms.adagp.schedule import Phase
 from golden.arithmetic.float32_unit import VectorUnit, widen
 from golden.layers.optimizer import SGD
 from golden.training.step import StepResult, Training
@@ -23,7 +21,9 @@ from .arithmetic import (
     scaled_error,
     standardize,
 )
+from .config import PredictorConfig
 from .predictor import PredictorForward, PredictorGradients, PredictorNetwork
+from .schedule import Phase
 
 __all__ = ["LayerPrediction", "PredictedLayer", "PredictedStep", "PredictedTraining"]
 
@@ -109,7 +109,7 @@ class PredictedStep(StepResult):
 
     Members
     -------
-    phase : :class:`algorithms.adagp.schedule.Phase`
+    phase : :class:`golden.prediction.schedule.Phase`
     layers : :class:`LayerPrediction` by name of the layer
     """
 
@@ -123,7 +123,7 @@ class PredictedTraining(Training):
     Parameters
     ----------
     model, options : as :class:`golden.training.step.Training`
-    predictor : :class:`algorithms.adagp.config.PredictorConfig`, of which channels, map_size,
+    predictor : :class:`golden.prediction.config.PredictorConfig`, of which channels, map_size,
         running, seed, learning_rate and momentum may be chosen
     predictor_rows : rows of the core that runs the predictor; None for ``rows``
     predict : names of the layers to predict; None for all that can be. Others hold in Phase GP.

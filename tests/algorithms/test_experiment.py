@@ -12,12 +12,12 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from algorithms.__main__ import main
-from algorithms.adagp.schedule import ScheduleConfig, Stage
 from algorithms.data.datasets import load_images
 from algorithms.experiments.experiment import Experiment, best_device, run
 from algorithms.experiments.methods import METHODS
 from algorithms.experiments.report import compare, read_records, write_report
 from algorithms.networks.registry import MODELS
+from golden.prediction.schedule import ScheduleConfig, Stage
 
 #: Four epochs of five batches: warm-up, 3:1, and then 1:1 twice.
 SCHEDULE = ScheduleConfig(warm_up=1, ladder=(Stage(gp=3, epochs=1), Stage(gp=1, epochs=None)))

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from algorithms.adagp.layers import LayerResult, find_layers, measure
-from algorithms.adagp.schedule import Stage
 from algorithms.adagp.trainer import AdaGPTrainer, PredictorConfig, ScheduleConfig
+from golden.prediction.schedule import Stage
 
 
 def network():

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from algorithms.__main__ import main
-from algorithms.adagp.config import PredictorConfig
 from algorithms.networks.network_facts import LayerFacts, examine
 from algorithms.networks.paper_networks import NETWORKS
 from algorithms.networks.registry import MODELS
+from golden.prediction.config import PredictorConfig
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "algorithm.md"
 

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.adagp.config import PredictorConfig
 from algorithms.adagp.gate import Gate
-from algorithms.adagp.predictor import Predictor
-from algorithms.adagp.reorganize import pool_windows, reorganize
+from algorithms.adagp.reorganize import reorganize
+from golden.prediction.arithmetic import pool_windows
+from golden.prediction.config import PredictorConfig
+from golden.prediction.float_predictor import Predictor
 
 SIZES = (9, 20, 20, 33)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.adagp.config import PredictorConfig
 from algorithms.adagp.sources import EPSILON, Coast, Predicted, Remembered, make_source
+from golden.prediction.config import PredictorConfig
 
 SHAPES = ((5, 9), (3, 20), (4, 9))
 

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from algorithms.adagp.reorganize import reorganize
-from algorithms.adagp.schedule import Stage
 from algorithms.adagp.trainer import AdaGPTrainer, Phase, PredictorConfig, ScheduleConfig
+from golden.prediction.schedule import Stage
 
 RATE, MOMENTUM = 0.05, 0.9
 #: One batch of Phase BP, one of Phase GP, over and over.

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.adagp.config import PredictorConfig
 from golden.arithmetic.dot_product import column_dot, decode, encode
 from golden.arithmetic.formats import FLOAT32
 from golden.layers.optimizer import SGD
+from golden.prediction.config import PredictorConfig
 from golden.prediction.step import PredictedTraining
 
 #: Of the networks' optimizer.

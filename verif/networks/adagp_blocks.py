@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from algorithms.adagp.config import PredictorConfig
-from algorithms.adagp.schedule import Phase
 from golden.arithmetic.dot_product import encode
 from golden.arithmetic.formats import FLOAT32
+from golden.prediction.config import PredictorConfig
+from golden.prediction.schedule import Phase
 
 from .adagp_run import AdaGPRun
 from .train_blocks import random_batches, random_model

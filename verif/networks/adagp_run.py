@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from algorithms.adagp.config import PredictorConfig
 from compiler.adagp.program import AdaGPProgram, PredictorShape, compile_adagp
 from emulator.interpreter import interpret
+from golden.prediction.config import PredictorConfig
 from golden.prediction.step import PredictedTraining
 from verif.system import accelerator
 from verif.system.record import BASE
@@ -38,7 +38,7 @@ class AdaGPRun(TrainingRun):
 
     Parameters
     ----------
-    predictor : :class:`algorithms.adagp.config.PredictorConfig`
+    predictor : :class:`golden.prediction.config.PredictorConfig`
     predict : names of the layers to predict, None for all that can be
     """
 

@@ -7,8 +7,8 @@ import torch
 from rich import box
 from rich.table import Table
 
-from algorithms.adagp.schedule import ScheduleConfig, Stage
 from algorithms.networks import digits_cnn
+from golden.prediction.schedule import ScheduleConfig, Stage
 from golden.training.step import Training
 from verif.system.batch_loop import BatchLoop
 
@@ -30,7 +30,7 @@ class AdaGPTraining:
     Members
     -------
     result : of the RTL
-    phases : :class:`algorithms.adagp.schedule.Phase` of every batch
+    phases : :class:`golden.prediction.schedule.Phase` of every batch
     accuracy : method -> (share of held-out images classified correctly, batches with
         backpropagation); "RTL" is the accelerator's, the others are golden's on the same batches:
         "bp", "skip" (nothing in place of Phase GP), "skip-time" (the time of Phase GP spent on

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.adagp.schedule import Phase
 from golden.layers.optimizer import SGD
+from golden.prediction.schedule import Phase
 
 __all__ = ["Batch", "Difference", "TrainingResult", "compare_arrays", "in_phases"]
 
@@ -75,7 +75,7 @@ class TrainingResult:
 
 
 def in_phases(batches, phases) -> list[Batch]:
-    """``batches`` with a :class:`algorithms.adagp.schedule.Phase` each."""
+    """``batches`` with a :class:`golden.prediction.schedule.Phase` each."""
     return [
         Batch(images=b.images, targets=b.targets, optimizer=b.optimizer, phase=phase)
         for b, phase in zip(batches, phases, strict=True)

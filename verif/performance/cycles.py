@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from algorithms.adagp.schedule import Phase, ScheduleConfig, Stage
 from golden.layers.optimizer import SGD
+from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.config import make_config
 from verif.networks.adagp_run import AdaGPRun
 from verif.networks.training_result import Batch

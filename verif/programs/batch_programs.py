@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from algorithms.adagp.schedule import Phase
+from golden.prediction.schedule import Phase
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
 

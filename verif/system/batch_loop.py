@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 
-from algorithms.adagp.schedule import Phase, ScheduleConfig, Stage
+from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
 
 __all__ = ["PHASES", "BatchLoop"]

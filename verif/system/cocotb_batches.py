@@ -13,7 +13,7 @@ from pathlib import Path
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from algorithms.adagp.schedule import ScheduleConfig, Stage
+from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from verif.programs.batch_programs import PARTS, BatchProgram, part_of

@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.adagp.config import PredictorConfig
 from compiler.adagp.program import PARTS, PredictorShape, compile_adagp
 from compiler.adagp.tensors import GRADIENT_STATISTICS
 from compiler.errors import CompileError
 from golden.arithmetic.dot_product import encode
 from golden.arithmetic.formats import FLOAT32, format_by_name
+from golden.prediction.config import PredictorConfig
 from golden.prediction.predictor import PredictorNetwork
 from hw.config import make_config
 from hw.isa.encoding import Opcode

@@ -2,10 +2,10 @@
 
 import pytest
 
-from algorithms.adagp import reorganize as adagp_reorganize
 from compiler.errors import CompileError
 from compiler.kernels.reorganize import pool_windows, reorganize
 from golden.arithmetic.float32_unit import VectorUnit, widen
+from golden.prediction import arithmetic
 from golden.prediction.arithmetic import reorganize_map
 from hw.config import make_config
 from hw.isa.encoding import Opcode
@@ -87,7 +87,7 @@ def test_small_memories(core, wide, too_small, rng, seed):
 @pytest.mark.parametrize("pooled", range(1, 6))
 def test_windows_are_golden_s(pooled):
     for size in range(1, 20):
-        assert pool_windows(size, pooled) == list(adagp_reorganize.pool_windows(size, pooled))
+        assert pool_windows(size, pooled) == list(arithmetic.pool_windows(size, pooled))
 
 
 def test_the_comparison_can_fail(rng, seed):

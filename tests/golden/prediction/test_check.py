@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from algorithms.adagp.schedule import Phase
 from golden.arithmetic.dot_product import decode
 from golden.arithmetic.formats import BF16, FLOAT32
 from golden.prediction.check import PredictionCheck
+from golden.prediction.schedule import Phase
 from tests.golden.conftest import make_predicted
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.adagp.config import PredictorConfig
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import BF16, FP16
 from golden.layers.optimizer import SGD
 from golden.prediction.check import float32_sgd
+from golden.prediction.config import PredictorConfig
 from golden.prediction.predictor import PredictorNetwork
 from tests.golden.conftest import PlainFloat32, assert_same, bits_of, values_of
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.adagp.config import PredictorConfig
-from algorithms.adagp.predictor import Predictor
-from algorithms.adagp.schedule import Phase
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import constant
 from golden.arithmetic.formats import FLOAT32
 from golden.layers.optimizer import SGD, Adam
 from golden.prediction.check import PredictionCheck, float32_sgd
+from golden.prediction.config import PredictorConfig
+from golden.prediction.float_predictor import Predictor
+from golden.prediction.schedule import Phase
 from golden.training.check import complaints
 from golden.training.step import Training
 from tests.golden.conftest import (
@@ -230,11 +230,11 @@ def test_only_named_layers_are_predicted(seed):
 def test_it_is_the_algorithm(seed):
     """Twelve batches of the same maps and gradients through the float predictor, in float64.
 
-    :class:`algorithms.adagp.predictor.Predictor` with torch's autograd and SGD, and statistics by
-    their formulas. Both learn from what the model did in golden, so they differ by bf16 only: each
-    operand by up to 2 ** -9 of itself. No bound is derived for twelve steps; over seeds 1 to 12 the
-    cosine between the outputs stays above 0.9999. At a rate of 0.1 the layer with n = 5 is
-    unstable, and what bf16 leaves grows.
+    :class:`golden.prediction.float_predictor.Predictor` with torch's autograd and SGD, and
+    statistics by their formulas. Both learn from what the model did in golden, so they differ by
+    bf16 only: each operand by up to 2 ** -9 of itself. No bound is derived for twelve steps; over
+    seeds 1 to 12 the cosine between the outputs stays above 0.9999. At a rate of 0.1 the layer with
+    n = 5 is unstable, and what bf16 leaves grows.
     """
     config = PredictorConfig(learning_rate=0.02)
     training, batches, layers = make_predicted("residual", seed, predictor=config)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from amaranth.sim import Simulator
 
-from algorithms.adagp.schedule import ScheduleConfig, Stage
+from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.bus.signatures import RESP_DECERR, RESP_OKAY
 from hw.config import make_config
 from hw.control.command_queue import CHUNK_WIDTH, command_chunks

@@ -5,7 +5,7 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
-from algorithms.adagp.schedule import Phase, ScheduleConfig, Stage
+from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.control.batch_schedule import BatchSchedule
 from hw.isa.batch import EPOCH_BATCH_WIDTH, STAGES
 from verif.system.batch_loop import PHASES, BatchLoop

@@ -4,7 +4,7 @@ regression."""
 import numpy as np
 import pytest
 
-from algorithms.adagp.schedule import Phase
+from golden.prediction.schedule import Phase
 from hw.config import make_config
 from verif.__main__ import main
 from verif.networks.adagp_run import AdaGPRun

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from algorithms.adagp.schedule import Phase, ScheduleConfig
+from golden.prediction.schedule import Phase, ScheduleConfig
 from verif.__main__ import main
 from verif.performance.cycles import (
     EPOCH_BATCHES,

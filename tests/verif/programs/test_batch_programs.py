@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from algorithms.adagp.schedule import Phase, ScheduleConfig, Stage
 from emulator.interpreter import FunctionalError, interpret
+from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.config import make_config
 from hw.isa.encoding import Opcode, encode, queue_opcodes
 from hw.registers.map import PhaseCode

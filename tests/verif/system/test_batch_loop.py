@@ -2,7 +2,7 @@
 
 import pytest
 
-from algorithms.adagp.schedule import Phase, ScheduleConfig, Stage
+from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.config import make_config
 from hw.registers.map import register_map
 from verif.system.batch_loop import BatchLoop

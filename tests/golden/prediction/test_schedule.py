@@ -2,7 +2,7 @@
 
 import pytest
 
-from algorithms.adagp.schedule import Phase, ScheduleConfig, Stage
+from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 
 
 def letters(schedule, epochs, batches):
