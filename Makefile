@@ -24,9 +24,10 @@ verilog: ## Generate Verilog (VARIANT=max|efficient|low|baseline, PRESET=, ARGS=
 test: lint tools ## Run formatter check, linter and all fast tests (ARGS= for pytest, JOBS=2)
 	@$(PY) -m pytest -n $(JOBS) $(ARGS)
 
-lint: setup ## Check format and style
+lint: setup ## Check format, style and who imports whom
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
+	@.venv/bin/lint-imports --cache-dir build/import-linter
 
 format: setup ## Format all Python files
 	@$(PY) -m ruff check --fix --exit-zero .

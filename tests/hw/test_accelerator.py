@@ -1,4 +1,8 @@
-"""The whole accelerator: networks, faulty programs, resets, bus models; on one build."""
+"""The whole accelerator: networks, faulty programs, resets, bus models; on one build.
+
+Covers: hw/control/core.py, verif/system/cocotb_errors.py, verif/system/harness.py,
+verif/system/driver.py, verif/programs/faulty_programs.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,8 @@
-"""The generator's command line: what it writes, and that it never writes half of it."""
+"""The generator's command line: what it writes, and that it never writes half of it.
+
+Covers: rtl_gen/__main__.py, rtl_gen/generate.py, rtl_gen/output.py, rtl_gen/selection.py,
+rtl_gen/manifest.py.
+"""
 
 import json
 import os

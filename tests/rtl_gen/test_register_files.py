@@ -1,4 +1,7 @@
-"""C header and register documentation agree with the description."""
+"""C header and register documentation agree with the description.
+
+Covers: rtl_gen/c_header.py, rtl_gen/register_docs.py, rtl_gen/ports.py.
+"""
 
 import random
 import subprocess

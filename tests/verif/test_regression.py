@@ -1,4 +1,8 @@
-"""Ragged networks on the RTL, in integers; the random networks; waveforms."""
+"""Ragged networks on the RTL, in integers; the random networks; waveforms.
+
+Covers: verif/networks/execute.py, verif/networks/random_networks.py, verif/networks/workload.py,
+verif/sim/waves.py.
+"""
 
 import numpy as np
 import pytest

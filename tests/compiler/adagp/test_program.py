@@ -1,4 +1,7 @@
-"""Programs of gradient prediction: parts, tensors, messages. What they compute: tests/verif."""
+"""Programs of gradient prediction: parts, tensors, messages. What they compute: tests/verif.
+
+Covers: compiler/adagp/predictor.py, compiler/adagp/steps.py, compiler/adagp/tensors.py.
+"""
 
 import numpy as np
 import pytest

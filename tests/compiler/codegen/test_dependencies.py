@@ -1,4 +1,7 @@
-"""Semaphores of recorded programs: every order that queues allow keeps what matters."""
+"""Semaphores of recorded programs: every order that queues allow keeps what matters.
+
+Covers: compiler/codegen/cost.py.
+"""
 
 import contextlib
 import random

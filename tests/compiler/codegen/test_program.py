@@ -1,4 +1,7 @@
-"""Saved programs, the disassembler, the memory map."""
+"""Saved programs, the disassembler, the memory map.
+
+Covers: hw/isa/encoding.py, hw/isa/field.py, compiler/codegen/disassemble.py.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,8 @@
-"""Networks into stages: how layers merge, and the message of every layer that is refused."""
+"""Networks into stages: how layers merge, and the message of every layer that is refused.
+
+Covers: compiler/inference/tiling.py, compiler/inference/weight_layout.py,
+compiler/tensors/tensor.py, compiler/tensors/encoding.py, compiler/tensors/intervals.py.
+"""
 
 import dataclasses
 

@@ -1,4 +1,7 @@
-"""Traced layers: the same as golden's on many networks, and the message of every refusal."""
+"""Traced layers: the same as golden's on many networks, and the message of every refusal.
+
+Covers: compiler/errors.py.
+"""
 
 import numpy as np
 import pytest

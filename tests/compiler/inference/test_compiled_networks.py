@@ -1,4 +1,7 @@
-"""Compiled programs against the golden model: every stored output, bit for bit."""
+"""Compiled programs against the golden model: every stored output, bit for bit.
+
+Covers: compiler/inference, emulator/machine.py, emulator/memory.py.
+"""
 
 import numpy as np
 import pytest

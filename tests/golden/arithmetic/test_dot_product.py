@@ -1,4 +1,7 @@
-"""golden.arithmetic.dot_product against exact rational arithmetic, ml_dtypes and float64."""
+"""golden.arithmetic.dot_product against exact rational arithmetic, ml_dtypes and float64.
+
+Covers: golden/arithmetic/formats.py.
+"""
 
 from fractions import Fraction
 

@@ -1,4 +1,7 @@
-"""golden.commands.post against NumPy float32, ml_dtypes and exact fractions."""
+"""golden.commands.post against NumPy float32, ml_dtypes and exact fractions.
+
+Covers: golden/arithmetic/float32.py.
+"""
 
 from fractions import Fraction
 

@@ -1,4 +1,7 @@
-"""Whole networks on bit patterns against torch float32, within the derived bound."""
+"""Whole networks on bit patterns against torch float32, within the derived bound.
+
+Covers: golden/inference/bounds.py, golden/inference/parameters.py.
+"""
 
 import numpy as np
 import pytest

@@ -4,6 +4,9 @@ The bound (:mod:`golden.training.bounds`) follows the operations one by one: eve
 operation adds 2**-24 of the largest result it may have, a term of a sum of n goes through
 ceil(n / 8) + 3 additions (over a map: in its image, then among the images), and the result is
 rounded to operands.
+
+Covers: golden/arithmetic/float32_unit.py, golden/arithmetic/running_error.py,
+golden/training/bounds.py.
 """
 
 import numpy as np

@@ -4,6 +4,8 @@ Torch computes in float64 from the very operands; what is left is the error of t
 :func:`golden.arithmetic.dot_product.dot_error_bound` bounds by the sum of the magnitudes of all
 terms and the number of K tiles. That sum is the same gradient of the magnitudes: torch computes it
 as well (:func:`golden.training.bounds.convolution`).
+
+Covers: golden/layers/conv_general.py, golden/layers/product.py.
 """
 
 import itertools

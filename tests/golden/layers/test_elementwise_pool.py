@@ -2,6 +2,8 @@
 
 Torch computes in float64 from the same operands. Bounds: :mod:`golden.training.bounds`, one float32
 rounding per addition and multiplication, one rounding to operands at the end.
+
+Covers: golden/layers/windows.py.
 """
 
 import numpy as np

@@ -1,4 +1,7 @@
-"""Losses against torch in float64 within running error analysis, and the logarithm."""
+"""Losses against torch in float64 within running error analysis, and the logarithm.
+
+Covers: golden/commands/loss.py.
+"""
 
 import numpy as np
 import pytest

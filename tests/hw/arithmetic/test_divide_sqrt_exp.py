@@ -1,4 +1,8 @@
-"""Division, square root and exponential against golden, bit for bit, flags included."""
+"""Division, square root and exponential against golden, bit for bit, flags included.
+
+Covers: hw/arithmetic/digit_recurrence.py, hw/arithmetic/float_exponential.py,
+hw/arithmetic/float_special.py.
+"""
 
 import numpy as np
 import pytest

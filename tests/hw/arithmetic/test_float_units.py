@@ -1,4 +1,8 @@
-"""Float and conversion units against golden.commands.post, bit for bit, flags included."""
+"""Float and conversion units against golden.commands.post, bit for bit, flags included.
+
+Covers: hw/arithmetic/convert.py, hw/arithmetic/float_add.py, hw/arithmetic/float_multiply.py,
+hw/arithmetic/float_round.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""PEArray in Amaranth's simulator against golden.arithmetic.dot_product, bit for bit."""
+"""PEArray in Amaranth's simulator against golden.arithmetic.dot_product, bit for bit.
+
+Covers: hw/array/psum_align.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""The emitted array, one Verilog module per column, in Verilator against golden."""
+"""The emitted array, one Verilog module per column, in Verilator against golden.
+
+Covers: hw/array/pe_array.py, verif/blocks/cocotb_array.py, verif/sim/technology.py.
+"""
 
 import json
 

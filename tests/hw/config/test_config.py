@@ -1,4 +1,7 @@
-"""Every rule of the configuration has its message, and all problems are told at once."""
+"""Every rule of the configuration has its message, and all problems are told at once.
+
+Covers: hw/config/accelerator.py, hw/config/core.py, hw/formats.py.
+"""
 
 import dataclasses
 

@@ -1,4 +1,7 @@
-"""The phase of every batch, against golden's schedule."""
+"""The phase of every batch, against golden's schedule.
+
+Covers: hw/isa/batch.py.
+"""
 
 import random
 

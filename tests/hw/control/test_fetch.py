@@ -1,4 +1,7 @@
-"""Command fetch against a memory that answers as it likes."""
+"""Command fetch against a memory that answers as it likes.
+
+Covers: hw/isa/error_codes.py.
+"""
 
 import itertools
 import random

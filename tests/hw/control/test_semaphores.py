@@ -1,4 +1,7 @@
-"""Semaphores against a plain Python model."""
+"""Semaphores against a plain Python model.
+
+Covers: hw/control/command_queue.py.
+"""
 
 import random
 

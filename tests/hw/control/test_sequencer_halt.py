@@ -1,4 +1,7 @@
-"""Every way in which the sequencer ends a run."""
+"""Every way in which the sequencer ends a run.
+
+Covers: hw/control/sequencer.py, verif/blocks/sequencer_bench.py.
+"""
 
 import random
 

@@ -1,4 +1,9 @@
-"""LoadEngine, StoreEngine and the AXI multiplexers on Verilator; see verif/blocks/cocotb_dma.py."""
+"""LoadEngine, StoreEngine and the AXI multiplexers on Verilator; see verif/blocks/cocotb_dma.py.
+
+Covers: hw/dma/load.py, hw/dma/store.py, hw/dma/burst.py, hw/bus/signatures.py,
+verif/blocks/cocotb_dma.py, verif/blocks/cocotb_dma_speed.py, verif/blocks/dma_bench.py,
+verif/blocks/dma_support.py.
+"""
 
 import json
 import re

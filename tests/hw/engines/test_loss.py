@@ -1,4 +1,8 @@
-"""hw.engines.loss.engine.LossEngine against golden.layers.loss, bit for bit."""
+"""hw.engines.loss.engine.LossEngine against golden.layers.loss, bit for bit.
+
+Covers: hw/isa/loss.py, verif/blocks/cocotb_loss.py, verif/blocks/loss_bench.py,
+verif/stimulus/loss.py.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Matrix units against golden, bit for bit."""
+"""Matrix units against golden, bit for bit.
+
+Covers: verif/blocks/cocotb_matmul.py, verif/blocks/matmul_bench.py, verif/blocks/support.py.
+"""
 
 import json
 

@@ -1,4 +1,8 @@
-"""hw.engines.vector.engine.VectorEngine against golden.commands.vector, bit for bit."""
+"""hw.engines.vector.engine.VectorEngine against golden.commands.vector, bit for bit.
+
+Covers: hw/isa/vector.py, verif/blocks/cocotb_vector.py, verif/blocks/vector_bench.py,
+verif/stimulus/vector.py.
+"""
 
 from hw.engines.vector.engine import VectorEngine
 from tests.hw.conftest import engine_cases, run_engine

@@ -1,4 +1,7 @@
-"""The accumulator memory against its model."""
+"""The accumulator memory against its model.
+
+Covers: verif/blocks/cocotb_accumulator.py.
+"""
 
 import json
 

@@ -1,4 +1,7 @@
-"""The on-chip operand memory against its model, for every kind of core."""
+"""The on-chip operand memory against its model, for every kind of core.
+
+Covers: hw/primitives/stream_register.py, verif/blocks/cocotb_buffer.py.
+"""
 
 import json
 

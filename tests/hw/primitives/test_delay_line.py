@@ -1,4 +1,7 @@
-"""DelayLine: what comes out is what went in, the promised number of cycles before."""
+"""DelayLine: what comes out is what went in, the promised number of cycles before.
+
+Covers: hw/primitives/pipeline.py, hw/primitives/trees.py.
+"""
 
 import pytest
 from amaranth.sim import Simulator

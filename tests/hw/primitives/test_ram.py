@@ -1,4 +1,7 @@
-"""The block RAM: the text for synthesis and the form for Amaranth's simulator are one memory."""
+"""The block RAM: the text for synthesis and the form for Amaranth's simulator are one memory.
+
+Covers: verif/blocks/cocotb_ram.py.
+"""
 
 import json
 

@@ -1,4 +1,7 @@
-"""The counter bank alone: carries beyond 32 bits, reads at any time, clearing."""
+"""The counter bank alone: carries beyond 32 bits, reads at any time, clearing.
+
+Covers: hw/registers/counter_list.py.
+"""
 
 import itertools
 

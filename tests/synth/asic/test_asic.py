@@ -1,4 +1,8 @@
-"""The standard-cell flow on a design of two cores' worth of nothing, in the tiny library."""
+"""The standard-cell flow on a design of two cores' worth of nothing, in the tiny library.
+
+Covers: synth/asic/report.py, synth/asic/area.py, synth/asic/mapping.py, synth/asic/tables.py,
+synth/common/command_line.py.
+"""
 
 import json
 from datetime import date

@@ -1,4 +1,7 @@
-"""Liberty files: syntax, units, tables, and what is wrong with a broken one."""
+"""Liberty files: syntax, units, tables, and what is wrong with a broken one.
+
+Covers: synth/asic/netlist/lookup_tables.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,8 @@
-"""Gate-level simulation and power on netlists small enough for pencil and paper."""
+"""Gate-level simulation and power on netlists small enough for pencil and paper.
+
+Covers: synth/asic/activity.py, synth/asic/power_report.py, synth/asic/netlist/gate_simulation.py,
+synth/asic/netlist/net_power.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""The result cache: what is known is not computed again, what is broken is."""
+"""The result cache: what is known is not computed again, what is broken is.
+
+Covers: synth/common/errors.py.
+"""
 
 import json
 import os

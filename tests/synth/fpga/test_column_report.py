@@ -1,4 +1,7 @@
-"""The column report: real synthesis of a small column, and what it says about trouble."""
+"""The column report: real synthesis of a small column, and what it says about trouble.
+
+Covers: synth/fpga/column.py, synth/common/yosys.py, synth/fpga/nextpnr.py, synth/fpga/harness.py.
+"""
 
 import json
 

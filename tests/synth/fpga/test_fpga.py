@@ -1,4 +1,7 @@
-"""The FPGA flow on designs of some hundred cells, and what it says about those that do not fit."""
+"""The FPGA flow on designs of some hundred cells, and what it says about those that do not fit.
+
+Covers: synth/fpga/report.py, synth/fpga/synthesis.py, synth/fpga/tables.py.
+"""
 
 import json
 from datetime import date

@@ -1,4 +1,7 @@
-"""CACTI: real runs of small memories, and what is said when something is wrong."""
+"""CACTI: real runs of small memories, and what is said when something is wrong.
+
+Covers: synth/sram/report.py, synth/sram/cacti.py, synth/common/reproduce.py.
+"""
 
 import json
 import re

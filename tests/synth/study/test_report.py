@@ -1,4 +1,7 @@
-"""The report: exact arithmetic on made-up measurements, and a document that says what they say."""
+"""The report: exact arithmetic on made-up measurements, and a document that says what they say.
+
+Covers: synth/study.
+"""
 
 import itertools
 import json

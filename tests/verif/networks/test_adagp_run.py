@@ -1,4 +1,7 @@
-"""Training by gradient prediction against golden, bit for bit: functional model and RTL."""
+"""Training by gradient prediction against golden, bit for bit: functional model and RTL.
+
+Covers: verif/networks/adagp_blocks.py.
+"""
 
 import dataclasses
 

@@ -1,4 +1,7 @@
-"""The digits on the RTL, the scoreboard that watches it, the waveforms, the command line."""
+"""The digits on the RTL, the scoreboard that watches it, the waveforms, the command line.
+
+Covers: verif/networks/scoreboard.py, verif/performance/bench.py, verif/tables.py.
+"""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""Whole training steps against golden, bit for bit: in the functional model and on the RTL."""
+"""Whole training steps against golden, bit for bit: in the functional model and on the RTL.
+
+Covers: verif/networks/train_blocks.py, verif/networks/training_result.py.
+"""
 
 import dataclasses
 

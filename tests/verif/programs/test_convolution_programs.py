@@ -1,4 +1,9 @@
-"""Products of convolutions on the whole accelerator against golden, bit for bit."""
+"""Products of convolutions on the whole accelerator against golden, bit for bit.
+
+Covers: compiler/codegen/core_builder.py, compiler/kernels/conv_forward.py,
+compiler/kernels/conv_input_gradient.py, compiler/kernels/conv_weight_gradient.py,
+compiler/kernels/conv_weight_gradient_tiling.py.
+"""
 
 from dataclasses import replace
 from itertools import pairwise

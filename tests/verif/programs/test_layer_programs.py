@@ -1,4 +1,13 @@
-"""Layers between products, from DRAM to DRAM, against golden, bit for bit."""
+"""Layers between products, from DRAM to DRAM, against golden, bit for bit.
+
+Covers: compiler/kernels/batch_norm.py, compiler/kernels/conv_geometry.py,
+compiler/kernels/depthwise.py, compiler/kernels/elementwise.py, compiler/kernels/image_tiling.py,
+compiler/kernels/in_place.py, compiler/kernels/loss.py, compiler/kernels/pooling.py,
+compiler/kernels/row_tiling.py, compiler/kernels/scalars.py, compiler/kernels/sgd.py,
+compiler/kernels/splitting.py, compiler/kernels/windows.py, compiler/codegen/vector_commands.py,
+compiler/codegen/view.py, emulator/loss.py, emulator/vector.py, golden/commands/vector.py,
+verif/programs/layer_cases.py.
+"""
 
 import numpy as np
 import pytest

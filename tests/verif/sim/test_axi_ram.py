@@ -1,4 +1,7 @@
-"""The fast simulation memory; see verif/blocks/cocotb_axi_ram.py."""
+"""The fast simulation memory; see verif/blocks/cocotb_axi_ram.py.
+
+Covers: verif/blocks/cocotb_axi_ram.py.
+"""
 
 import pytest
 

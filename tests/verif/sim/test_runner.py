@@ -1,4 +1,7 @@
-"""The runner: builds are cached, and nothing but a passing test counts as a pass."""
+"""The runner: builds are cached, and nothing but a passing test counts as a pass.
+
+Covers: verif/sim/environment.py, verif/sim/results.py.
+"""
 
 import random
 

@@ -1,4 +1,7 @@
-"""Runs of many batches on the whole accelerator; see verif/system/cocotb_batches.py."""
+"""Runs of many batches on the whole accelerator; see verif/system/cocotb_batches.py.
+
+Covers: verif/system/cocotb_batches.py, verif/programs/faulty_batches.py.
+"""
 
 import json
 

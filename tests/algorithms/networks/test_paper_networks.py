@@ -1,4 +1,7 @@
-"""Networks of the paper: published sizes, variants for small images, every parameter learns."""
+"""Networks of the paper: published sizes, variants for small images, every parameter learns.
+
+Covers: algorithms/networks/blocks.py.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,8 @@
-"""Training runs: what each method does, going on after an interruption, command line, reports."""
+"""Training runs: what each method does, going on after an interruption, command line, reports.
+
+Covers: algorithms/experiments/methods.py, algorithms/experiments/report.py,
+algorithms/experiments/report_plots.py.
+"""
 
 import json
 from itertools import pairwise

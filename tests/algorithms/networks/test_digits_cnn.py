@@ -1,4 +1,7 @@
-"""The digits task: data, training, its cache, accuracy in float32 and on bit patterns."""
+"""The digits task: data, training, its cache, accuracy in float32 and on bit patterns.
+
+Covers: algorithms/common/float_training.py, algorithms/common/atomic_files.py.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Reorganisation, predictor and gate against plain definitions."""
+"""Reorganisation, predictor and gate against plain definitions.
+
+Covers: golden/prediction/config.py, algorithms/adagp/gate.py, algorithms/adagp/reorganize.py.
+"""
 
 import math
 

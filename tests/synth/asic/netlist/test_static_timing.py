@@ -1,4 +1,8 @@
-"""Static timing, flattening and buffer trees on netlists small enough for pencil and paper."""
+"""Static timing, flattening and buffer trees on netlists small enough for pencil and paper.
+
+Covers: synth/asic/netlist/fanout_repair.py, synth/asic/netlist/flat_netlist.py,
+synth/asic/netlist/levelize.py, synth/asic/timing_report.py.
+"""
 
 import numpy as np
 import pytest

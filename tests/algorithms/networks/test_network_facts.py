@@ -11,7 +11,7 @@ from algorithms.networks.paper_networks import NETWORKS
 from algorithms.networks.registry import MODELS
 from golden.prediction.config import PredictorConfig
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "algorithm.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "algorithm.md"
 
 
 def test_a_small_network_by_hand():
