@@ -76,11 +76,11 @@ def predicted_run(
 ) -> AdaGPRun:
     """Batches of random images and labels in phases, a letter each; ``targets`` are real ones.
 
-    ``network`` is a name or what makes it, ``rng`` a NumPy generator; ``options`` go to
-    :class:`~verif.networks.adagp_run.AdaGPRun`.
+    ``network`` is a name or what makes it, ``rng`` a NumPy generator, ``rate`` the learning rate or
+    a list of one for each batch; ``options`` go to :class:`~verif.networks.adagp_run.AdaGPRun`.
     """
     model = random_model(NETWORKS.get(network, network), rng)
-    rates = [rate] * len(phases)
+    rates = np.broadcast_to(rate, len(phases)).tolist()
     batches = random_batches(
         rng, rates, images=images, shape=shape, classes=CLASSES, targets=targets
     )

@@ -118,12 +118,24 @@ class AdaGPRun(TrainingRun):
         wanted = [batch.phase for batch in self.batches]
         if loop.phases() != wanted:
             raise ValueError(f"the schedule has {loop.phases()}, the batches {wanted}")
+        first = self._coefficients(self.batches[0])
+        for number, batch in enumerate(self.batches):
+            for name, value in self._coefficients(batch).items():
+                if value != first[name]:
+                    raise ValueError(
+                        f"batch {number} has {name} {value:g}, batch 0 {first[name]:g}: a run "
+                        "keeps its coefficient registers, which are locked until it ends; let "
+                        "another run begin at that batch (BatchLoop.after)"
+                    )
 
-    def interpret_loop(self, loop, seed=1) -> TrainingResult:
+    def interpret_loop(self, loop, seed=1, *, memory=None) -> TrainingResult:
         """All batches in one run of the functional model, in the phases that ``loop``, a
-        :class:`~verif.system.batch_loop.BatchLoop`, makes of the registers."""
+        :class:`~verif.system.batch_loop.BatchLoop`, makes of the registers. It begins with
+        ``memory``, by default :meth:`memory`. Raises ValueError for batches that one run cannot
+        have."""
         self._check_loop(loop)
-        memory, dumps, refills = self.memory(), [], self._refills()
+        memory = self.memory() if memory is None else bytearray(memory)
+        dumps, refills = [], self._refills()
 
         def boundary(done, contents):
             if done:
@@ -143,10 +155,13 @@ class AdaGPRun(TrainingRun):
         # The model counts what was refused over the whole run.
         return self._result(dumps, [None] * len(dumps))
 
-    def simulate_loop(self, loop, *, seed=1, directory=None, **options) -> TrainingResult:
+    def simulate_loop(
+        self, loop, *, seed=1, directory=None, memory=None, **options
+    ) -> TrainingResult:
         """The same on the RTL; ``options`` go to :func:`verif.system.accelerator.run`."""
         self._check_loop(loop)
-        image, program = bytes(self.memory()), self.program.loop
+        image = bytes(self.memory() if memory is None else memory)
+        program = self.program.loop
         run = accelerator.Run(
             image=image, program=program.program, program_size=len(program.commands),
             registers=self.registers(self.batches[0]), loop=loop, batches=tuple(self._refills()),

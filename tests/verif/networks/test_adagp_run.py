@@ -122,6 +122,48 @@ def test_one_run_of_many_batches(rng, seed):
         run.interpret_loop(LOOP, seed)
 
 
+def looped_rates(config, rng, **last):
+    """A run of four batches; the last one's optimizer has other numbers."""
+    loop = dataclasses.replace(LOOP, batches=4)
+    run = looped_run(loop, config, rng)
+    optimizer = dataclasses.replace(run.batches[3].optimizer, **last)
+    run.batches[3] = dataclasses.replace(run.batches[3], optimizer=optimizer)
+    return run, loop
+
+
+@pytest.mark.parametrize(
+    ("how", "last", "message"),
+    [
+        (
+            "simulate_loop",
+            {"learning_rate": 0.02},
+            r"rate 0\.02, batch 0 0\.1: .* registers, .* locked",
+        ),
+        ("interpret_loop", {"momentum": 0.5}, r"momentum 0\.5, batch 0 0\.9"),
+        ("interpret_loop", {"weight_decay": 0.25}, r"decay 0\.25, batch 0 0\.001"),
+    ],
+)
+def test_a_run_has_one_learning_rate(how, last, message, rng):
+    """The registers are locked while it lasts, so another rate is refused before it starts."""
+    run, loop = looped_rates(make_config(variant="low", preset="tiny"), rng, **last)
+    with pytest.raises(ValueError, match="batch 3 has " + message):
+        getattr(run, how)(loop)
+
+
+def test_two_runs_have_two_learning_rates(rng, seed):
+    """What the message advises: the second run goes on where the first one ends."""
+    config = make_config(variant="low", preset="tiny")
+    letters = "".join(phase.value for phase in LOOP.phases())[:4]
+    run = predicted_run(
+        small, config, rng, letters, images=2, shape=(2, 8, 8), rate=[0.1, 0.1, 0.02, 0.02],
+        prepare=experienced(rng),
+    )  # fmt: skip
+    loops = dataclasses.replace(LOOP, batches=2), dataclasses.replace(LOOP, batches=4).after(2)
+    first = run.part(0, 2).interpret_loop(loops[0], seed)
+    check(first)
+    check(run.part(2, 4).interpret_loop(loops[1], seed, memory=first.final))
+
+
 def _floats(codes):
     return decode(FLOAT32, codes)
 
