@@ -1,11 +1,26 @@
-"""Compiler: a ``torch.nn.Sequential`` into a command stream, a DRAM image and a memory map."""
+"""Compiler: a ``torch.nn.Sequential`` into a command stream, a DRAM image and a memory map.
 
+Programs that were saved are read without torch; networks are trained by
+:func:`compiler.training.compile_training` and :func:`compiler.adagp.compile_adagp`.
+"""
+
+from compiler.adagp.saved_program import AdaGPProgram
 from compiler.codegen.program import CompiledProgram, ProgramError, StageInfo
 from compiler.tensors.tensor import Tensor
+from compiler.training.saved_program import TrainingProgram
 
 from .errors import CompileError
 
-__all__ = ["CompileError", "CompiledProgram", "ProgramError", "StageInfo", "Tensor", "compile"]
+__all__ = [
+    "AdaGPProgram",
+    "CompileError",
+    "CompiledProgram",
+    "ProgramError",
+    "StageInfo",
+    "Tensor",
+    "TrainingProgram",
+    "compile",
+]
 
 
 def compile(model, config, input_shape, *, placement=None, parameters=None, predictor_memory=None):

@@ -4,12 +4,17 @@ import argparse
 import importlib
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from compiler import AdaGPProgram, CompiledProgram, ProgramError, TrainingProgram
+from compiler.codegen import program_file
 from compiler.codegen.disassemble import disassemble
-from compiler.codegen.program import CompiledProgram, ProgramError, is_container
 from hw.config import PRESETS, VARIANTS, make_config
 from hw.isa.encoding import COMMAND_BYTES
+
+#: What reads a saved program of each kind.
+_CLASSES = {"inference": CompiledProgram, "training": TrainingProgram, "adagp": AdaGPProgram}
 
 
 def main(arguments=None):
@@ -31,7 +36,7 @@ def main(arguments=None):
         metavar="FILE",
         nargs="?",
         const="",
-        help="print memory map, stages and tiles of a saved program; without FILE compile a "
+        help="print memory map and stages, or steps, of a saved program; without FILE compile a "
         "training step of --model and print its steps and memory plan",
     )
     training = parser.add_argument_group("training step (--plan without FILE)")
@@ -68,15 +73,19 @@ def main(arguments=None):
     return 0
 
 
+def _load(path):
+    """A saved program of any kind."""
+    return _CLASSES[program_file.read(path).kind].load(path)
+
+
 def _show(path):
     data = Path(path).read_bytes()
-    if is_container(data):
-        program = CompiledProgram.load(path)
-        lines = disassemble(
-            program.commands,
-            per_core=program.config.semaphores,
-            tensors=program.tensors.values(),
-        )
+    if program_file.is_container(data):
+        program = _load(path)
+        if isinstance(program, AdaGPProgram):
+            lines = _adagp_lines(program)
+        else:
+            lines = _lines(program)
     elif not data or len(data) % COMMAND_BYTES:
         raise ProgramError(
             f"{path} holds no program: neither a saved one nor a command stream, which has a "
@@ -91,6 +100,25 @@ def _show(path):
         raise
     except ValueError as error:
         raise ProgramError(f"{path}: {error}") from error
+
+
+def _lines(program, tensors=()):
+    """A line per command; ``tensors`` are such as :attr:`tensors` of the program lacks."""
+    return disassemble(
+        program.commands,
+        semaphores=program.semaphores,
+        tensors=[*program.tensors.values(), *tensors],
+    )
+
+
+def _adagp_lines(program):
+    """The commands of all programs in one, each behind a line that names it."""
+    for name, part in program.parts.items():
+        yield f"# {name}: one batch, at {part.program:#x}"
+        yield from _lines(part)
+    yield f"# loop: a run of many batches, at {program.loop.program:#x}"
+    odd = [replace(tensor, name=f"{name} (odd)") for name, tensor in program.odd.items()]
+    yield from _lines(program.loop, odd)
 
 
 def _training(options):
@@ -128,7 +156,22 @@ def _model(name):
 
 
 def _plan(path):
-    program = CompiledProgram.load(path)
+    program = _load(path)
+    if isinstance(program, CompiledProgram):
+        _inference_plan(program)
+        return
+    from compiler.tensors.dram_plan_report import print_plan, print_steps
+
+    if isinstance(program, AdaGPProgram):
+        for name, part in program.parts.items():
+            print(f"{name}:")
+            print_steps(part)
+    else:
+        print_steps(program)
+    print_plan(program.plan)
+
+
+def _inference_plan(program):
     config = program.config
     print(f"variant {config.variant}, {config.operand_format}, configuration {config.hash}")
     print(

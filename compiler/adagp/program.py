@@ -1,99 +1,27 @@
 """Training by gradient prediction: batches of backpropagation and of Phase GP."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
-import numpy as np
 import torch
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder
-from compiler.codegen.program import encode_commands
+from compiler.codegen.program import SemaphoreNames, encode_commands
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import trace
-from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.intervals import round_up
-from compiler.tensors.tensor import Tensor
-from compiler.training.program import StepInfo, TrainingProgram, plan_memory
+from compiler.training.program import plan_memory
+from compiler.training.saved_program import LayerInfo, StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 
+from .saved_program import PARTS, AdaGPProgram
 from .steps import PredictionSteps
-from .tensors import GRADIENT_STATISTICS, PredictorShape, PredictorTensors
+from .tensors import PredictorShape
 
 __all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
-
-#: Parts of a program: batches with backpropagation, and those of Phase GP.
-PARTS = ("bp", "gp")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaGPProgram:
-    """What a host needs to train a network with ADA-GP.
-
-    A run of :attr:`loop` goes through many batches, as the schedule in the registers says; the host
-    refills images and targets (:meth:`batch`), which have two places in turn. A part alone is one
-    batch; its images and targets are those of even batches.
-
-    Members
-    -------
-    parts : part -> :class:`~compiler.training.TrainingProgram` of a batch; tensors that are
-        kept are the same in all of them
-    loop : TrainingProgram of the whole run, with tensors and parameters as in the parts
-    odd : name -> Tensor of what has another place in odd batches
-    predictor : :class:`~compiler.adagp.tensors.PredictorTensors`, without places
-    head : layer with an exact gradient in Phase GP, or None
-    plan : :class:`~compiler.tensors.dram_planner.MemoryPlan` of all parts together
-    memory_size : bytes of the memory window
-    """
-
-    parts: dict[str, TrainingProgram]
-    loop: TrainingProgram
-    odd: dict[str, Tensor]
-    predictor: PredictorTensors
-    head: str | None
-    plan: MemoryPlan
-    memory_size: int
-
-    @property
-    def first(self) -> TrainingProgram:
-        """The part with backpropagation."""
-        return self.parts[PARTS[0]]
-
-    def memory(self, state, slots=None, predictor=None) -> bytearray:
-        """The memory window with all programs and everything that is learned.
-
-        ``state`` and ``slots`` as :meth:`TrainingProgram.memory` takes them, ``predictor`` as
-        :meth:`~compiler.adagp.tensors.PredictorTensors.contents`.
-        """
-        memory = self.loop.memory(state, slots)
-        for part in self.parts.values():
-            memory[part.program : part.program + len(part.commands)] = part.commands
-        for name, values in self.predictor.contents(predictor or {}).items():
-            tensor = self.loop.tensors[name]
-            memory[tensor.offset : tensor.offset + tensor.size] = tensor.pack(values)
-        return memory
-
-    def batch(self, images, targets, number=0) -> list[tuple[int, bytes]]:
-        """The inputs of batch ``number`` of a run, as :meth:`TrainingProgram.batch`."""
-        program = self.loop
-        if number % 2:
-            program = replace(program, tensors=program.tensors | self.odd)
-        return program.batch(images, targets)
-
-    def predictor_state(self, memory) -> dict[str, np.ndarray]:
-        """Codes of everything that the predictor keeps, by name of tensor."""
-        tensors = self.loop.tensors
-        return {name: tensors[name].unpack(memory) for name in sorted(self.predictor.kept)}
-
-    def gates(self, memory) -> dict[str, float]:
-        """How far the prediction of each layer is trusted, from 0 to 1."""
-        row, found = GRADIENT_STATISTICS.index("gate"), {}
-        for name, layer in self.predictor.layers.items():
-            codes = self.first.tensors[layer.gradient_statistics.name].unpack(memory)
-            found[name] = float(codes.view(np.float32)[0, 0, row, 0])
-        return found
 
 
 def compile_adagp(
@@ -143,7 +71,10 @@ def compile_adagp(
 class _Compiler:
     def __init__(self, config, graphs, images, loss, layers, reuse):
         self.config, self.graphs = config, graphs
-        self.common = {"config": config, "layers": layers, "images": images, "loss": loss}
+        self.common = {
+            "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
+            "images": images, "loss": loss,
+        }  # fmt: skip
         first = graphs[PARTS[0]]
         self.inputs = (first.maps[layers[0].name], "targets")
         prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
@@ -165,11 +96,14 @@ class _Compiler:
     def compile(self):
         parts, end = {}, self.plan.size
         for part in PARTS:
-            commands, infos = self._write(part, self.tensors[part], load=True)
+            commands, infos, names = self._write(part, self.tensors[part], load=True)
             code = encode_commands([*commands, Command(Opcode.HALT)])
-            parts[part] = self._program(part, code, infos, end)
+            parts[part] = self._program(
+                part, code, infos, end, [SemaphoreNames(first=0, names=names)]
+            )
             end += len(code)
-        loop = self._program(PARTS[0], self._loop(end), [], end)
+        code, names = self._loop(end)
+        loop = self._program(PARTS[0], code, [], end, names)
         size = round_up(end + len(loop.commands), 4096)
         first = self.graphs[PARTS[0]]
         return AdaGPProgram(
@@ -183,27 +117,31 @@ class _Compiler:
         )
 
     def _loop(self, begin):
-        """A prologue, and a batch for each phase and parity, with BATCH behind each of them."""
+        """A prologue, and a batch for each phase and parity, with BATCH behind each of them; the
+        stream's bytes, and the names of its semaphores."""
         prologue = Recorder(self.config)
         predictor = self._programs(prologue)[1]
         predictor.fetch(self._keep(PARTS[0], predictor, load=True))
         batches = {
-            (part, parity): self._write(part, self.tensors[part] | odd, load=False)[0]
+            (part, parity): self._write(part, self.tensors[part] | odd, load=False)
             for parity, odd in (("even", {}), ("odd", self.odd))
             for part in PARTS
         }
         start = prologue.link()[:-1]
         targets, place = {}, begin + (len(start) + 1) * COMMAND_BYTES
-        for (part, parity), commands in batches.items():
+        for (part, parity), (commands, _, _) in batches.items():
             targets[f"{part}_{parity}"] = place
             place += (len(commands) + 1) * COMMAND_BYTES
         stream = [*start, Command(Opcode.BATCH, fields={"first": 1, **targets})]
-        for commands in batches.values():
+        semaphores = [SemaphoreNames(first=0, names=prologue.semaphores)]
+        for commands, _, names in batches.values():
+            semaphores.append(SemaphoreNames(first=len(stream), names=names))
             stream += [*commands, Command(Opcode.BATCH, fields={"first": 0, **targets})]
-        return encode_commands(stream)
+        return encode_commands(stream), semaphores
 
     def _write(self, part, tensors, *, load):
-        """Commands of a batch without its end, and what of them belongs to which step."""
+        """Commands of a batch without its end, what of them belongs to which step, and the names
+        of their semaphores."""
         recorder, infos = Recorder(self.config), []
         main, predictor = self._programs(recorder)
         self._keep(part, predictor, load=load)
@@ -211,7 +149,7 @@ class _Compiler:
             first, program = len(recorder), predictor if step.predictor else main
             step.write(program, tensors)
             infos.append(StepInfo.of(step, program, first))
-        return recorder.link()[:-1], infos
+        return recorder.link()[:-1], infos, recorder.semaphores
 
     def _programs(self, recorder):
         """:class:`CoreProgram` s of the network and of the predictor."""
@@ -230,11 +168,11 @@ class _Compiler:
             program.keep(weights, load=load)
         return weights.name
 
-    def _program(self, part, commands, infos, begin):
+    def _program(self, part, commands, infos, begin, semaphores):
         graph, tensors = self.graphs[part], self.tensors[part]
         return TrainingProgram(
-            **self.common, commands=commands, steps=infos, tensors=tensors, maps=graph.maps,
-            gradients=graph.gradients,
+            **self.common, commands=commands, semaphores=semaphores, steps=infos,
+            tensors=tensors, maps=graph.maps, gradients=graph.gradients,
             parameters={
                 name: parameter.placed_as(tensors) for name, parameter in graph.parameters.items()
             },

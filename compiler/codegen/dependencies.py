@@ -119,6 +119,13 @@ def _thread(entry):
     return entry.queue[0], entry.queue[2]
 
 
+def _semaphore_name(source, target):
+    """Name of the semaphore between two queues, (core, opcode) each."""
+    names = [opcode.name.lower() for _, opcode in (source, target)]
+    there = "" if source[0] == target[0] else f"c{target[0]}."
+    return f"c{source[0]}.{names[0]}->{there}{names[1]}"
+
+
 def _latest(into, numbers):
     for queue, number in numbers.items():
         if into.get(queue, -1) < number:
@@ -139,10 +146,16 @@ class Recorder:
     Parameters
     ----------
     config : AdaGPConfig
+
+    Members
+    -------
+    semaphores : number -> name of those that :meth:`link` has used: the queue that signals and the
+        one that waits, as in ``c0.load->matmul`` or, between cores, ``c0.store->c1.load``
     """
 
     def __init__(self, config):
         self.config = config
+        self.semaphores = {}
         self._entries = []
         self._queues = {}
         self._memories = {}
@@ -209,6 +222,7 @@ class Recorder:
             self._end(entry)
             done[entry.queue] = entry
         for number, pair in self._numbers(tokens).items():
+            self.semaphores[number] = _semaphore_name(*pair)
             self._merge_tokens(tokens[pair])
             for source, entry in tokens[pair]:
                 source.command.signal |= 1 << number

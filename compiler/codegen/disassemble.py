@@ -3,29 +3,23 @@
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, Opcode, decode
 
 from .cost import bits
-from .program import Semaphore
 
-__all__ = ["disassemble", "semaphore_name"]
+__all__ = ["disassemble"]
 
 #: Ends of the names of fields that are shown in hexadecimal if they have more than 16 bits.
 _HEXADECIMAL = ("address", "scale", "immediate", "_even", "_odd")
 
 
-def semaphore_name(number, per_core=16):
-    """Name of semaphore ``number``, such as ``c0.x_full``."""
-    core, index = divmod(number, per_core)
-    known = index in set(Semaphore)
-    return f"c{core}.{Semaphore(index).name.lower() if known else index}"
-
-
-def disassemble(commands, *, per_core=16, tensors=()):
+def disassemble(commands, *, semaphores=(), tensors=()):
     """Yield one line per command: index, queue, waits, signals, fields by name.
 
     Parameters
     ----------
     commands : bytes
-    per_core : semaphores of one core
-    tensors : tensors by whose names DRAM addresses are annotated
+    semaphores : list of :class:`~compiler.codegen.program.SemaphoreNames`; a semaphore without a
+        name is shown by its number
+    tensors : tensors by whose names DRAM addresses are annotated; where several share memory it
+        is said how many
 
     Raises
     ------
@@ -36,7 +30,9 @@ def disassemble(commands, *, per_core=16, tensors=()):
         raise ValueError(
             f"a command stream is a multiple of {COMMAND_BYTES} bytes, not {len(commands)}"
         )
+    names, stretches = {}, {stretch.first: stretch.names for stretch in semaphores}
     for index in range(len(commands) // COMMAND_BYTES):
+        names = stretches.get(index, names)
         raw = commands[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES]
         try:
             opcode, values = decode(raw)
@@ -47,8 +43,8 @@ def disassemble(commands, *, per_core=16, tensors=()):
         else:
             parts = [f"{index:6} core{values['core']} {opcode.name:7}"]
             for name in ("wait", "signal"):
-                names = ",".join(semaphore_name(n, per_core) for n in bits(values[name]))
-                parts.append(f"{name}={names or '-'}")
+                shown = ",".join(names.get(number, str(number)) for number in bits(values[name]))
+                parts.append(f"{name}={shown or '-'}")
         for field in COMMANDS[opcode]:
             parts.append(f"{field.name}={_value(field, values[field.name], tensors)}")
         yield " ".join(parts)
@@ -58,8 +54,10 @@ def _value(field, value, tensors):
     if field.enum is not None and value in set(field.enum):
         return field.enum(value).name
     if field.name == "dram_address":
-        for tensor in tensors:
-            if tensor.offset <= value < tensor.offset + tensor.size:
-                return f"{value:#x}({tensor.name}+{value - tensor.offset:#x})"
+        there = [t for t in tensors if t.offset <= value < t.offset + t.size]
+        if len(there) > 1:
+            return f"{value:#x}({len(there)} tensors in turn)"
+        for tensor in there:
+            return f"{value:#x}({tensor.name}+{value - tensor.offset:#x})"
     in_hexadecimal = field.width > 16 and field.name.endswith(_HEXADECIMAL)
     return f"{value:#x}" if in_hexadecimal else str(value)

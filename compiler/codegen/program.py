@@ -1,33 +1,40 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
-import dataclasses
-import enum
-import io
-import json
 from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
 
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, decode, encode
 
+from . import program_file
+from .program_file import ProgramError, SavedProgram
+
 __all__ = [
     "CompiledProgram",
     "ProgramError",
     "Semaphore",
+    "SemaphoreNames",
     "StageInfo",
     "decode_commands",
     "encode_commands",
 ]
 
-_MAGIC = b"PK"
-_FORMAT_VERSION = 2
+#: What the file has in arrays of their own.
+_ARRAYS = ("config", "commands", "contents")
 
 
-class ProgramError(ValueError):
-    """A file that holds no program; the text says what is wrong with it."""
+@dataclass(frozen=True, kw_only=True)
+class SemaphoreNames:
+    """What semaphores mean in a stretch of a command stream.
+
+    Members
+    -------
+    first : the command with which it begins; it ends where the next one begins
+    names : number -> name, such as ``c0.x_full``
+    """
+
+    first: int
+    names: dict[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +84,17 @@ class CompiledProgram:
     memory_size : bytes of the memory window
     stages : one :class:`StageInfo` per stage
     estimated_cycles : from start to interrupt, according to :mod:`compiler.codegen.cost`
+    semaphores : list of :class:`SemaphoreNames`
     """
 
     config: AdaGPConfig
     commands: bytes
-    tensors: dict
+    tensors: dict[str, Tensor]
     contents: dict
     memory_size: int
-    stages: list
+    stages: list[StageInfo]
     estimated_cycles: int
+    semaphores: list[SemaphoreNames]
 
     @property
     def input(self):
@@ -121,65 +130,34 @@ class CompiledProgram:
         memory[self.input.offset : self.input.offset + len(data)] = data
         return memory
 
-    def save(self, path):
+    def save(self, path) -> None:
         """Write everything to one file."""
-        meta = {
-            "version": _FORMAT_VERSION,
-            "config": self.config.as_dict(),
-            "tensors": [dataclasses.asdict(tensor) for tensor in self.tensors.values()],
-            "memory_size": self.memory_size,
-            "stages": [dataclasses.asdict(stage) for stage in self.stages],
-            "estimated_cycles": self.estimated_cycles,
-        }
-        arrays = {f"contents/{n}": np.frombuffer(d, np.uint8) for n, d in self.contents.items()}
-        buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            meta=np.array(json.dumps(meta)),
-            commands=np.frombuffer(self.commands, np.uint8),
-            **arrays,
+        contents = {f"contents/{name}": data for name, data in self.contents.items()}
+        program_file.write(
+            path,
+            SavedProgram(
+                kind="inference",
+                config=self.config,
+                fields=program_file.plain(self, leave_out=_ARRAYS),
+                arrays={"commands": self.commands, **contents},
+            ),
         )
-        Path(path).write_bytes(buffer.getvalue())
 
     @classmethod
-    def load(cls, path):
-        """Read what :meth:`save` wrote. Raises :class:`ProgramError` or ``OSError``."""
-        data = Path(path).read_bytes()
-        if not is_container(data):
-            raise ProgramError(f"{path} is not a saved program")
-        try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            meta = json.loads(str(arrays["meta"]))
-            if meta["version"] != _FORMAT_VERSION:
-                raise ProgramError(
-                    f"{path} has format version {meta['version']}, not {_FORMAT_VERSION}"
-                )
-            tensors = [
-                Tensor(**{**entry, "shape": tuple(entry["shape"])}) for entry in meta["tensors"]
-            ]
+    def load(cls, path, config=None) -> "CompiledProgram":
+        """Read what :meth:`save` wrote; see :func:`compiler.codegen.program_file.read`."""
+        saved = program_file.read(path, "inference", config)
+        with program_file.reading(path):
             return cls(
-                config=AdaGPConfig(**meta["config"]),
-                commands=arrays["commands"].tobytes(),
-                tensors={tensor.name: tensor for tensor in tensors},
+                config=saved.config,
+                commands=saved.arrays["commands"],
                 contents={
-                    name.removeprefix("contents/"): array.tobytes()
-                    for name, array in arrays.items()
+                    name.removeprefix("contents/"): data
+                    for name, data in saved.arrays.items()
                     if name.startswith("contents/")
                 },
-                memory_size=meta["memory_size"],
-                stages=[StageInfo(**entry) for entry in meta["stages"]],
-                estimated_cycles=meta["estimated_cycles"],
+                **program_file.rebuild_fields(cls, saved.fields),
             )
-        except ProgramError:
-            raise
-        except Exception as error:
-            raise ProgramError(f"{path} is damaged: {error}") from error
-
-
-def is_container(data):
-    """Whether ``data`` begins like a saved program rather than a raw command stream."""
-    return data[: len(_MAGIC)] == _MAGIC
 
 
 def decode_commands(data):

@@ -4,7 +4,13 @@ from dataclasses import replace
 from math import lcm
 
 from compiler.codegen.cost import Command, Timeline, matmul_shape
-from compiler.codegen.program import CompiledProgram, StageInfo, encode_commands
+from compiler.codegen.program import (
+    CompiledProgram,
+    Semaphore,
+    SemaphoreNames,
+    StageInfo,
+    encode_commands,
+)
 from compiler.errors import CompileError
 from compiler.frontend.sequential import stages_of
 from compiler.tensors.encoding import dense_weights, tiled_biases
@@ -69,7 +75,17 @@ def compile_network(
         memory_size=round_up(size, _ALIGNMENT),
         stages=[_info(stage, schedulers) for stage in stages],
         estimated_cycles=cycles,
+        semaphores=[SemaphoreNames(first=0, names=_semaphore_names(config))],
     )
+
+
+def _semaphore_names(config):
+    """Names of all semaphores: every core has those of ``Semaphore``."""
+    return {
+        core.index * config.semaphores + semaphore: f"c{core.index}.{semaphore.name.lower()}"
+        for core in config.cores
+        for semaphore in Semaphore
+    }
 
 
 def _predictor_stages(stages, config, choice):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from math import lcm, prod
 
 import numpy as np
-import torch
 
 from compiler.errors import CompileError
 from hw.formats import FLOAT32, FORMATS
@@ -230,8 +229,8 @@ def unpack_state(parameters, memory, role="master") -> dict[str, np.ndarray]:
 
 def _real(values):
     """A NumPy array (float64) of an array or torch tensor."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().double().numpy()
+    if hasattr(values, "detach"):  # torch's; it is not imported for programs that were saved
+        values = values.detach().cpu().double().numpy()
     return np.asarray(values, np.float64)
 
 
