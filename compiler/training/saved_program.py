@@ -14,6 +14,8 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
+from .batch_input import image_codes, target_codes
+
 __all__ = ["LayerInfo", "StepInfo", "TrainingProgram"]
 
 
@@ -136,18 +138,30 @@ class TrainingProgram:
         return memory
 
     def batch(self, images, targets) -> list[tuple[int, bytes]]:
-        """(offset, bytes) of operand codes or real images (N, H, W, C), and of targets: labels
-        (N,), or numbers (N, H, W, C)."""
-        first = self.tensors[self.maps[self.layers[0].name]]
-        wanted = self.tensors["targets"]
-        targets = np.asarray(targets)
-        if self.loss == "cross_entropy":
-            targets = targets.astype(np.uint32)
-        elif targets.dtype.kind != "u":
-            targets = targets.astype(np.float32)
+        """(offset, bytes) of the images and the targets of a batch, which the host writes.
+
+        Parameters
+        ----------
+        images : (N, H, W, C), or (N, features) where the network takes vectors; real numbers, which
+            must be finite, or operand codes, which are taken as they are
+        targets : of cross-entropy labels (N,), integers from 0 on; else real numbers (N, H, W, C)
+            for a network whose output is a map, (N, features) for one whose output is a vector,
+            in torch's order where it has been flattened
+
+        Raises
+        ------
+        ValueError
+            naming what is wrong, and what is expected: another number of images, shape or type, a
+            number that is not finite or too large, a label that is no class.
+        """
+        first, last, wanted = self.layers[0], self.layers[-1], self.tensors["targets"]
+        tensor = self.tensors[self.maps[first.name]]
         return [
-            (tensor.offset, tensor.pack(values.reshape(tensor.shape)))
-            for tensor, values in ((first, np.asarray(images)), (wanted, targets))
+            (tensor.offset, tensor.pack(image_codes(tensor, images, flat=first.flat))),
+            (
+                wanted.offset,
+                wanted.pack(target_codes(wanted, targets, loss=self.loss, output=last)),
+            ),
         ]
 
     def loss_of(self, memory) -> tuple[float, int]:

@@ -86,8 +86,8 @@ class Training:
     optimizer : :class:`golden.layers.optimizer.SGD` or ``Adam``; may be replaced between steps
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
     operand_format : name of a float format
-    loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets in the shape
-        of torch's output
+    loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
+        where the output is a map, (N, features) in torch's order where it is a vector
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
@@ -366,10 +366,10 @@ class Training:
     def _loss(self, outputs, targets):
         wide = self._wide_output(outputs)
         if self.loss == "mean_squared_error":
-            targets = np.asarray(targets, np.float64).reshape(self._torch_shape(wide).shape)
-            channels, height, width = self.nodes[-1].shape
-            maps = targets.reshape(len(wide), channels, height, width)
-            return mean_squared_error(self.format, wide, encode(FLOAT32, np.moveaxis(maps, 1, 3)))
+            maps = self._target_maps(np.asarray(targets, np.float64), wide.shape)
+            return mean_squared_error(self.format, wide, encode(FLOAT32, maps))
+        if np.asarray(targets).dtype.kind not in "iu":
+            raise ValueError(f"Labels must be integers, not {np.asarray(targets).dtype}")
         if wide.shape[1:3] != (1, 1):
             raise ValueError("Cross-entropy needs vectors")
         result = cross_entropy(self.format, wide[:, 0, 0], targets)
@@ -380,3 +380,14 @@ class Training:
             flags=result.flags,
             probabilities=result.probabilities,
         )
+
+    def _target_maps(self, targets, shape):
+        """Targets as maps of ``shape`` (N, H, W, C)."""
+        images, height, width, channels = shape
+        flat = self.nodes[-1].flat
+        wanted = (images, channels * height * width) if flat else shape
+        if targets.shape != wanted:
+            raise ValueError(f"Targets must have shape {wanted}, not {targets.shape}")
+        if flat:
+            targets = np.moveaxis(targets.reshape(images, channels, height, width), 1, 3)
+        return targets

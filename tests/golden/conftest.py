@@ -120,7 +120,8 @@ def make_predicted(name, seed, **options):
             if loss == "cross_entropy":
                 yield images, rng.integers(0, last.shape[0], batch)
             else:
-                yield images, rng.standard_normal((batch, *last.shape[: 1 if last.flat else 3]))
+                maps = (*last.shape[1:], last.shape[0])
+                yield images, rng.standard_normal((batch, *(last.shape[:1] if last.flat else maps)))
 
     return training, batches(), layers
 

@@ -149,7 +149,7 @@ def test_backward_order_is_goldens(name, rng):
     )  # fmt: skip
     size = (*shape[1:], shape[0]) if len(shape) == 3 else shape
     last = training.nodes[-1]
-    targets = (2, last.shape[0]) if last.flat else (2, *last.shape)
+    targets = (2, last.shape[0]) if last.flat else (2, *last.shape[1:], last.shape[0])
     result = training.step(rng.standard_normal((2, *size)), rng.standard_normal(targets))
     assert backward_order(trace(model, shape)) == tuple(result.gradients)
 

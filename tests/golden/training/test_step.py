@@ -113,8 +113,8 @@ def make(name, seed, **options):
     if loss == "cross_entropy":
         targets = rng.integers(0, last.shape[0], batch)
     else:
-        targets = rng.standard_normal((batch, last.shape[0] if last.flat else 1))
-        targets = targets if last.flat else rng.standard_normal((batch, *last.shape))
+        maps = (*last.shape[1:], last.shape[0])
+        targets = rng.standard_normal((batch, *((last.shape[0],) if last.flat else maps)))
     return training, images, targets
 
 
@@ -320,3 +320,46 @@ def test_trace():
 def test_messages(model, shape, message):
     with pytest.raises(ValueError, match=message):
         trace(model, shape)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_squared_error_against_torch(flat, rng, seed):
+    """Targets lie as images do, (N, H, W, C); those of flattened maps as torch's vectors."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Conv2d(2, 3, 1), *([nn.Flatten()] if flat else []))
+    training = Training(
+        model, input_shape=(2, 4, 5), optimizer=SGD(learning_rate=0.0), rows=4, columns=4,
+        loss="mean_squared_error",
+    )  # fmt: skip
+    images = rng.integers(-4, 5, (2, 4, 5, 2)) / 4
+    targets = rng.integers(-8, 9, (2, 3, 4, 5)) / 4
+    wanted = torch.nn.functional.mse_loss(
+        model(torch_map(images).float()),
+        torch.from_numpy(targets.reshape(2, 60) if flat else targets),
+    )
+    given = targets.reshape(2, 60) if flat else np.moveaxis(targets, 1, 3)
+    loss = float(decode(FLOAT32, training.step(images, given).loss.value))
+    # Weights and the output are rounded to bf16 once each; a scrambled target is far away.
+    assert loss == pytest.approx(wanted.item(), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("loss", "shape", "message"),
+    [
+        (
+            "mean_squared_error",
+            (2, 3, 4, 5),
+            r"Targets must have shape \(2, 4, 5, 3\), not \(2, 3, 4",
+        ),
+        ("mean_squared_error", (2, 60), r"Targets must have shape \(2, 4, 5, 3\), not \(2, 60\)"),
+        ("cross_entropy", (2,), "Labels must be integers, not float64"),
+    ],
+)
+def test_targets_are_checked(loss, shape, message):
+    layers = [nn.Conv2d(2, 3, 1)] if loss != "cross_entropy" else [nn.Flatten(), nn.Linear(40, 3)]
+    training = Training(
+        nn.Sequential(*layers), input_shape=(2, 4, 5), optimizer=SGD(learning_rate=0.1), rows=4,
+        columns=4, loss=loss,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        training.step(np.zeros((2, 4, 5, 2)), np.zeros(shape))

@@ -89,7 +89,7 @@ def test_a_last_convolution(rng, seed):
 
     run = predicted_run(
         network, make_config(variant="low", preset="tiny"), rng, "BG", reuse=False,
-        loss="mean_squared_error", targets=rng.standard_normal((3, CLASSES)).astype(np.float32),
+        loss="mean_squared_error", targets=rng.standard_normal((3, 1, 1, CLASSES)),
         prepare=experienced(rng),
     )  # fmt: skip
     result = run.interpret(seed)

@@ -7,10 +7,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+from torch import nn
 
 from compiler.frontend.example import ResidualCNN
+from golden.layers.optimizer import SGD
 from hw.config import make_config
 from verif.networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run
+from verif.networks.training_result import Batch
 from verif.networks.training_run import TrainingRun
 
 ARRAYS = {"4x4": {}, "5x3": {"rows": 5, "columns": 3}, "3x7": {"rows": 3, "columns": 7}}
@@ -96,6 +99,21 @@ def test_squared_error(rng, seed):
     result = run.interpret(seed)
     check(result)
     assert result.losses[1] < result.losses[0]
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_targets_of_maps(flat, rng, seed):
+    """One layout in golden and in the program: (N, H, W, C), flattened as torch's vectors."""
+    layers = [nn.Conv2d(2, 3, (3, 2)), *([nn.Flatten()] if flat else [])]
+    model = nn.Sequential(*layers)
+    batch = Batch(
+        images=rng.standard_normal((2, 6, 5, 2)),
+        targets=rng.standard_normal((2, 48) if flat else (2, 4, 4, 3)),
+        optimizer=SGD(learning_rate=0.1),
+    )
+    config = make_config(variant="baseline", preset="tiny")
+    run = TrainingRun(model, config, (2, 6, 5), [batch] * 2, loss="mean_squared_error")
+    check(run.interpret(seed))
 
 
 def test_example_network(rng, seed):

@@ -1,0 +1,99 @@
+"""A batch as the host gives it, checked and in the shape of its tensors."""
+
+import numpy as np
+
+from compiler.tensors.encoding import codes_of
+from compiler.tensors.tensor import Tensor
+from hw.formats import format_by_name
+
+__all__ = ["image_codes", "target_codes"]
+
+
+def image_codes(tensor: Tensor, images, *, flat: bool) -> np.ndarray:
+    """Operand codes, of the shape of ``tensor``, of images; see
+    :meth:`compiler.training.saved_program.TrainingProgram.batch`.
+
+    ``flat``: the network takes vectors. Raises ValueError.
+    """
+    images = np.asarray(images)
+    count, _, _, channels = tensor.shape
+    if flat:
+        expected, axes = (count, channels), "images, features"
+        if images.shape == tensor.shape:
+            expected, axes = tensor.shape, "images, 1, 1, features"
+    else:
+        expected, axes = tensor.shape, "images, height, width, channels"
+    _check_shape("images", images, expected, axes)
+    codes = images.dtype.kind == "u"
+    if images.dtype.kind != "f" and not (codes and images.dtype == tensor.dtype):
+        raise ValueError(
+            f"images must be real numbers (float16, float32 or float64), or {tensor.kind} codes "
+            f"({tensor.dtype}), not {images.dtype}"
+        )
+    shaped = images.reshape(tensor.shape)
+    return shaped if codes else _encoded("images", tensor, shaped, images)
+
+
+def target_codes(tensor: Tensor, targets, *, loss: str, output) -> np.ndarray:
+    """Codes, of the shape of ``tensor``, of labels or target maps.
+
+    ``output`` is the last layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
+    ValueError.
+    """
+    targets = np.asarray(targets)
+    channels, height, width = output.shape
+    if loss == "cross_entropy":
+        _check_shape("labels", targets, tensor.shape[:1], "images")
+        if targets.dtype.kind not in "iu":
+            raise ValueError(f"labels must be integers, not {targets.dtype}")
+        wrong = (targets < 0) | (targets >= channels)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise ValueError(
+                f"labels[{place}] is {targets[place]}; it must be from 0 to {channels - 1}"
+            )
+        return targets.astype(np.uint32).reshape(tensor.shape)
+    if output.flat:
+        expected, axes = (tensor.shape[0], channels * height * width), "images, features"
+    else:
+        expected, axes = tensor.shape, "images, height, width, channels"
+    _check_shape("targets", targets, expected, axes)
+    if targets.dtype.kind not in "fiu":
+        raise ValueError(f"targets must be real numbers, not {targets.dtype}")
+    shaped = targets
+    if output.flat:
+        # What torch sees flattened has its channels outermost, and keeps its map in memory.
+        shaped = np.moveaxis(targets.reshape(-1, channels, height, width), 1, 3)
+    return _encoded("targets", tensor, shaped, targets)
+
+
+def _check_shape(name, values, expected, axes):
+    """Raise unless ``values`` have the shape ``expected``."""
+    if values.shape == expected:
+        return
+    if values.ndim == len(expected) and values.shape[1:] == expected[1:]:
+        raise ValueError(
+            f"{name} of a batch of {len(values)}: the program was compiled for batches of "
+            f"{expected[0]}"
+        )
+    shown = f"({axes},)" if len(expected) == 1 else f"({axes})"
+    raise ValueError(f"{name} must have shape {shown} = {expected}, not {values.shape}")
+
+
+def _encoded(name, tensor, shaped, given):
+    """Codes of ``shaped``, which holds the numbers of ``given`` in the tensor's order."""
+    codes = _codes(tensor, shaped)
+    if np.isfinite(tensor.values(codes)).all():
+        return codes
+    finite = np.isfinite(tensor.values(_codes(tensor, given)))
+    place = tuple(int(index) for index in np.argwhere(~finite)[0])
+    value = given[place]
+    why = f"too large for {tensor.kind}" if np.isfinite(value) else "not finite"
+    raise ValueError(f"{name}{list(place)} is {value}, which is {why}")
+
+
+def _codes(tensor, values):
+    if tensor.kind != "float32":
+        return codes_of(format_by_name(tensor.kind), values)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, np.float32).view(np.uint32)
