@@ -87,7 +87,8 @@ def _add_train(commands):
         "--device",
         choices=DEVICES,
         default=best_device(),
-        help="default: cuda where torch has it, else cpu; only cpu gives the same bits again",
+        help="default: cuda where torch has it, else cpu; only cpu gives the same bits again, "
+        "on the same kind of processor",
     )
     command.add_argument("--output", metavar="DIR", default=RESULTS, help=f"default: {RESULTS}")
 
@@ -124,7 +125,8 @@ def _add_digits(commands):
     command = commands.add_parser(
         "digits",
         help="train the example network and print its accuracy in float32 and on bit patterns",
-        description="Train the example network on the CPU; the same seed gives the same weights.",
+        description="Train the example network on the CPU; the same seed gives the same weights "
+        "on the same kind of processor.",
     )
     command.set_defaults(action=_digits)
     command.add_argument("--seed", type=int, default=1, help="default: 1")

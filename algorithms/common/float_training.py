@@ -1,8 +1,9 @@
 """Deterministic training of small classifiers on the CPU, with a cache of the weights.
 
 Training runs on one thread with its own random state, so a seed gives the same weights to the
-last bit for given library versions, whatever ran before. The cache file records the recipe and
-the versions; it is used only when all of them match.
+last bit for given library versions on one kind of processor, whatever ran before. Another kind has
+other vector instructions, with which torch adds up in another order. The cache file records the
+recipe and the versions; it is used only when all of them match.
 """
 
 import dataclasses
@@ -177,7 +178,7 @@ def _record(name, model, images, labels, recipe):
 
 @contextmanager
 def one_thread():
-    """One torch thread, so that the order of sums does not depend on the machine."""
+    """One torch thread, so that the order of sums does not depend on how many cores there are."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -57,7 +57,8 @@ class Experiment:
     learning_rate, momentum, weight_decay : of SGD; learning_rate None for the method's own
     schedule : before the method's changes
     train_images, test_images : how many are used, None for all
-    device : one of DEVICES. On "cpu" one thread computes, and the same settings give the same bits.
+    device : one of DEVICES. On "cpu" one thread computes, and the same settings give the same bits
+        on the same kind of processor.
 
     Raises
     ------

@@ -121,8 +121,8 @@ class NormalizedDigitsCNN(nn.Sequential):
 def trained_model(seed=1, *, epochs=Recipe.epochs, path=None, fresh=False, report=None):
     """Return :class:`DigitsCNN` trained with ``seed``, in evaluation mode, on the CPU.
 
-    The first call trains (seconds) and caches the weights; later ones read the cache. Same seed
-    and library versions, same bits.
+    The first call trains (seconds) and caches the weights; later ones read the cache. Same seed,
+    library versions and kind of processor, same bits.
 
     Parameters
     ----------

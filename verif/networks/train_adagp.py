@@ -32,7 +32,8 @@ class AdaGPTraining:
     result : of the RTL
     phases : :class:`golden.prediction.schedule.Phase` of every batch
     accuracy : method -> (share of held-out images classified correctly, batches with
-        backpropagation); "RTL" is the accelerator's, the others are golden's on the same batches:
+        backpropagation); in golden's arithmetic. "RTL" is that of the weights that the
+        accelerator has learned, the others of golden's on the same batches:
         "bp", "skip" (nothing in place of Phase GP), "skip-time" (the time of Phase GP spent on
         backpropagation)
     images, test_images : in a batch, held out
@@ -116,9 +117,11 @@ def print_adagp(console, name, training) -> None:
             " ".join(f"{gate:.2f}" for gate in gates.values()),
         )  # fmt: skip
     console.print(table)
-    table = Table(box=box.SIMPLE, title=f"{training.test_images} held-out images")
-    for heading in ("", "correct", "batches with backpropagation"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = Table(
+        box=box.SIMPLE, title=f"{training.test_images} held-out images, in golden's arithmetic"
+    )
+    for heading in ("weights of", "correct", "batches with backpropagation"):
+        table.add_column(heading, justify="left" if heading == "weights of" else "right")
     for method, (accuracy, count) in training.accuracy.items():
         shown = "RTL, ADA-GP" if method == "RTL" else f"golden, {method}"
         table.add_row(shown, f"{accuracy:.2%}", f"{count} of {len(training.phases)}")

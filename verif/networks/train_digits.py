@@ -111,8 +111,9 @@ def print_training(console, step) -> None:
     )
     if training is not None:
         text += (
-            f"; {training.test_images} held-out images: RTL {training.rtl_accuracy:.2%}, torch "
-            f"float32 {training.torch_accuracy:.2%}"
+            f"; {training.test_images} held-out images: {training.rtl_accuracy:.2%} with the RTL's "
+            f"weights in golden's arithmetic, torch float32 {training.torch_accuracy:.2%} (varies "
+            "a little with the processor)"
         )
     if step.notes:
         text += f"; {step.notes}"
