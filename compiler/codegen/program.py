@@ -1,5 +1,6 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
+import enum
 from dataclasses import dataclass
 
 from compiler.tensors.tensor import Tensor
