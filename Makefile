@@ -10,7 +10,7 @@ PY := .venv/bin/python
 BOOTSTRAP = PYTHON='$(PYTHON)' scripts/bootstrap
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools verilog test lint format regression bench report lock clean distclean
+.PHONY: help setup tools verilog test lint format regression bench report docs lock clean distclean
 
 help: ## Show this list
 	@echo 'Targets:'
@@ -35,6 +35,7 @@ format: setup ## Format all Python files
 
 regression: setup ## Run the long simulations (ARGS= for python -m verif)
 	$(PY) -m verif run all $(ARGS)
+	$(PY) -m pytest -q tests/test_docs.py --long
 
 bench: setup ## Measure utilisation, area, clock frequency and simulation speed
 	$(PY) -m verif bench $(ARGS)
@@ -43,6 +44,13 @@ bench: setup ## Measure utilisation, area, clock frequency and simulation speed
 report: setup tools ## Area, timing and power of all variants, beside the paper (ARGS= for it)
 	$(PY) -m synth report $(ARGS)
 
+docs: ## Write the documentation as a site to build/site/ (ARGS= for mkdocs build)
+	@$(BOOTSTRAP) docs
+	@rm -rf build/docs
+	@$(PY) -m synth report --from synth/results/report-paper.json --output-dir build/docs/synthesis-report
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build $(ARGS)
+	@echo 'open build/site/index.html; for its search, serve it: $(PY) -m http.server -d build/site'
+
 tools: setup ## Fetch CACTI and a standard-cell library into build/ (8.9 MB)
 	@$(PY) -m synth fetch >/dev/null || echo 'tools: tests that need them are skipped' >&2
 
@@ -50,6 +58,7 @@ setup: ## Create or update .venv/ with everything
 	@$(BOOTSTRAP) full
 
 lock: setup ## Write constraints.txt from what is installed
+	@$(BOOTSTRAP) docs
 	@mkdir -p build && scripts/lock > build/constraints.txt && mv build/constraints.txt constraints.txt
 
 clean: ## Remove build products

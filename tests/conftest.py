@@ -15,6 +15,11 @@ def pytest_addoption(parser):
         default=int(os.environ.get("ADAGP_SEED") or DEFAULT_SEED),
         help=f"seed of all random stimulus (default: $ADAGP_SEED, else {DEFAULT_SEED})",
     )
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="run what takes minutes, too: the waveform of docs/example.md",
+    )
 
 
 def pytest_report_header(config):
