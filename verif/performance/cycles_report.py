@@ -25,8 +25,8 @@ __all__ = ["main", "order_of", "plot", "tables"]
 #: Images of a batch where nothing else is said: of large arrays, of small ones.
 _IMAGES = {True: 64, False: 8}
 _COLOURS = {
-    "array busy": "#4c78a8", "memory stall": "#f2cf5b", "other": "#bab0ac",
-    "predictor exposed": "#e45756",
+    "PE array busy": "#4c78a8", "waiting for memory": "#f2cf5b",
+    "other: vector engine, loss, pipelines": "#bab0ac", "exposed work of the predictor": "#e45756",
 }  # fmt: skip
 
 
@@ -56,8 +56,11 @@ def main(options, settings, console) -> int:
                     console.print(difference, markup=False, highlight=False)
             wrong += [text for batch in found for text in batch.differences]
             batches += found
-        title = f"{preset}, {config.rows} x {config.columns}, batch of {images}"
-        for table in tables(batches, title):
+        title = (
+            f"VGG-like network, {images} images of {options.size} × {options.size}\n"
+            f"preset {preset}, {config.rows} × {config.columns} PEs"
+        )
+        for table in tables(batches, title.replace("\n", ", ")):
             console.print(table)
         console.print(order_of(batches), highlight=False)
         charts[title] = batches
@@ -172,8 +175,9 @@ def plot(charts, path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(
-        1, len(charts), figsize=(5.5 * len(charts), 4.5), squeeze=False, layout="constrained"
-    )
+        1, len(charts), figsize=(5 * len(charts), 4.5), squeeze=False, sharey=True,
+        layout="constrained",
+    )  # fmt: skip
     for axis, (title, batches) in zip(axes[0], charts.items(), strict=True):
         names = [f"{batch.variant}\n{batch.part.upper()}" for batch in batches]
         below = [0.0] * len(batches)
@@ -181,23 +185,23 @@ def plot(charts, path) -> None:
         for batch in batches:
             array = sum(segment.array for segment in batch.segments)
             extra = sum(exposed(batches, batch).values()) if batch.variant != "baseline" else 0
-            parts["array busy"].append(array / 1e6)
+            busy, waiting, other, predictor = parts.values()
+            busy.append(array / 1e6)
             # A stall may be the predictor's: what it adds is counted first.
             extra = max(0, extra)
             stall = min(memory_stall(batch.counters), batch.cycles - array - extra)
-            parts["memory stall"].append(stall / 1e6)
-            parts["predictor exposed"].append(extra / 1e6)
-            parts["other"].append((batch.cycles - array - extra - stall) / 1e6)
+            waiting.append(stall / 1e6)
+            predictor.append(extra / 1e6)
+            other.append((batch.cycles - array - extra - stall) / 1e6)
         for name in _COLOURS:
             axis.bar(names, parts[name], bottom=below, label=name, color=_COLOURS[name])
             below = [a + b for a, b in zip(below, parts[name], strict=True)]
         for place, height in enumerate(below):
-            axis.annotate(f"{height:.2f}", (place, height), ha="center", va="bottom", fontsize=8)
-        axis.set_title(title, fontsize=10)
-        axis.set_ylabel("million cycles per batch")
-        axis.tick_params(axis="x", labelsize=8)
-        axis.set_ylim(0, max(below) * 1.06)
-    figure.legend(*axes[0][-1].get_legend_handles_labels(), fontsize=8, ncols=len(_COLOURS),
+            axis.annotate(f"{height:.2f}", (place, height), ha="center", va="bottom")
+        axis.set_title(title)
+        axis.margins(y=0.06)
+    axes[0][0].set_ylabel("million cycles per batch")
+    figure.legend(*axes[0][-1].get_legend_handles_labels(), ncols=2,
                   loc="outside lower center")  # fmt: skip
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
