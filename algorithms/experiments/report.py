@@ -7,6 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from algorithms.common.atomic_files import replacing
+
 from .methods import METHODS
 
 __all__ = ["Comparison", "MethodRuns", "compare", "read_records", "write_report"]
@@ -167,5 +169,6 @@ def write_report(directory, *, plots: bool = True) -> tuple[str, list[Path]]:
     )
     text = "\n".join(parts)
     report = directory / "report.md"
-    report.write_text(text)
+    with replacing(report) as file:
+        file.write(text.encode())
     return text, [report, *files]

@@ -10,6 +10,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.ticker import MaxNLocator
 
+from algorithms.common.atomic_files import replacing
+
 __all__ = ["evenly", "phase_spans", "plot_accuracy", "plot_predictions"]
 
 _SHADES = {"W": ("#CCCCCC", "warm-up"), "G": ("#9ED8BE", "Phase GP")}
@@ -105,6 +107,7 @@ def plot_predictions(runs, title, path) -> Path:
 
 
 def _save(figure, path):
-    figure.savefig(path, dpi=110)
+    with replacing(path) as file:
+        figure.savefig(file, dpi=110, format="png")
     pyplot.close(figure)
     return Path(path)

@@ -28,6 +28,7 @@ __all__ = [
     "read",
     "rebuild",
     "reading",
+    "replacing",
     "write",
 ]
 
@@ -79,14 +80,8 @@ def write(path, saved: SavedProgram) -> None:
     arrays = {name: np.frombuffer(data, np.uint8) for name, data in saved.arrays.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, meta=np.array(json.dumps(meta)), **arrays)
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_bytes(buffer.getvalue())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(buffer.getvalue())
 
 
 def read(path, kind=None, config=None) -> SavedProgram:
@@ -134,6 +129,27 @@ def read(path, kind=None, config=None) -> SavedProgram:
             fields=meta["program"],
             arrays={name: array.tobytes() for name, array in arrays.items()},
         )
+
+
+@contextlib.contextmanager
+def replacing(path) -> Iterator[typing.BinaryIO]:
+    """A binary file to write; it takes the place of ``path`` when all has gone well."""
+    path = Path(path)
+    if path.exists() and not path.is_file():  # /dev/stdout
+        with open(path, "wb") as file:
+            yield file
+        return
+    real = path.resolve()
+    temporary = real.with_name(f".{real.name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+        os.replace(temporary, real)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename, error.filename2 = str(path), None
+        raise
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from compiler.codegen.program_file import replacing
+
 __all__ = ["draw_plan", "plan_table", "print_plan", "print_steps", "summary"]
 
 #: Colours of kinds in turn; they stay apart for colour-blind readers (Okabe and Ito).
@@ -145,7 +147,8 @@ def draw_plan(plan, path) -> Path:
             loc="lower right",
             fontsize=7,
         )
-        figure.savefig(path, dpi=150)
+        with replacing(path) as file:
+            figure.savefig(file, dpi=150, format="png")
     finally:
         pyplot.close(figure)
     return Path(path)

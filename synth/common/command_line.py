@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from hw.config import ConfigError
+from rtl_gen.atomic import write_whole
 from rtl_gen.selection import select_config
 
 from .errors import ToolError
@@ -56,7 +57,7 @@ def check_json(path: Path | None) -> None:
 def write_json(path: Path | None, figures: dict, *, indent: int = 2) -> None:
     """Write what was measured, and the ``date`` of writing, where ``--json`` asks for it."""
     if path:
-        path.write_text(json.dumps({"date": today()} | figures, indent=indent) + "\n")
+        write_whole(path, json.dumps({"date": today()} | figures, indent=indent) + "\n")
 
 
 def today() -> str:

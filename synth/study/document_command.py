@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from hw.config import PRESETS, VARIANTS
+from rtl_gen.atomic import write_whole
 from rtl_gen.selection import DEFAULT_PRESET
 from synth.common.cache import tool_versions
 from synth.common.command_line import seed_list, today
@@ -52,7 +53,7 @@ def write_report(report: dict, directory: Path) -> list[Path]:
             "report.json": json.dumps(report, indent=1) + "\n",
         }
         for name, text in files.items():
-            (directory / name).write_text(text)
+            write_whole(directory / name, text)
     except OSError as error:
         raise ToolError(f"Report cannot be written to {directory}: {error}") from None
     return [directory / name for name in (*files, *(file for file, _caption in plots))]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rtl_gen.atomic import replacing
 from synth.fpga.tables import fmax_summary
 
 from .analysis import area_by_block
@@ -41,7 +42,8 @@ def draw_plots(designs: dict, analysis: dict, directory: Path) -> list[tuple[str
         try:
             caption = draw(axes, designs, analysis)
             if caption:
-                figure.savefig(directory / f"{name}.png", dpi=130)
+                with replacing(directory / f"{name}.png") as file:
+                    figure.savefig(file, dpi=130, format="png")
                 drawn.append((f"{name}.png", caption))
         finally:
             pyplot.close(figure)

@@ -12,6 +12,7 @@ from rich.table import Table
 from torch import nn
 
 from hw.config import make_config
+from rtl_gen.atomic import write_whole
 from verif.networks.execute import execute
 from verif.networks.workload import prepare
 from verif.sim import environment
@@ -136,7 +137,5 @@ def main(options, settings: dict, console) -> int:
             "machine": {"processor": platform.machine(), "cpus": os.cpu_count()},
             "results": results,
         }
-        with open(options.json, "w") as file:
-            json.dump(document, file, indent=2)
-            file.write("\n")
+        write_whole(options.json, json.dumps(document, indent=2) + "\n")
     return 0 if all(result["bit_exact"] for result in results) else 1

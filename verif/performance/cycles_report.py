@@ -7,6 +7,7 @@ from rich import box
 from rich.table import Table
 
 from hw.config import VARIANTS, make_config
+from rtl_gen.atomic import replacing, write_whole
 
 from .cycles import (
     BatchCycles,
@@ -74,7 +75,7 @@ def main(options, settings, console) -> int:
         }  # fmt: skip
     directory = Path(options.output)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "cycles.json").write_text(json.dumps(document, indent=1) + "\n")
+    write_whole(directory / "cycles.json", json.dumps(document, indent=1) + "\n")
     plot(charts, directory / "cycles.png")
     console.print(f"written: {directory / 'cycles.json'}, {directory / 'cycles.png'}")
     return 1 if wrong else 0
@@ -203,5 +204,6 @@ def plot(charts, path) -> None:
     axes[0][0].set_ylabel("million cycles per batch")
     figure.legend(*axes[0][-1].get_legend_handles_labels(), ncols=2,
                   loc="outside lower center")  # fmt: skip
-    figure.savefig(path, dpi=130)
+    with replacing(path) as file:
+        figure.savefig(file, dpi=130, format="png")
     pyplot.close(figure)

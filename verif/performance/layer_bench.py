@@ -16,6 +16,7 @@ from compiler.training.program import compile_training
 from golden.layers.optimizer import SGD
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.vector import VECTOR_LOOPS, Source
+from rtl_gen.atomic import write_whole
 from verif.networks.training_result import Batch
 from verif.networks.training_run import TrainingRun
 from verif.system import accelerator
@@ -198,5 +199,5 @@ def main(options, config, console) -> int:
         console.print(str(difference), markup=False, highlight=False)
     if options.json:
         document = {"config": config.as_dict(), "seed": options.seed, "layers": rows}
-        Path(options.json).write_text(json.dumps(document, indent=1) + "\n")
+        write_whole(options.json, json.dumps(document, indent=1) + "\n")
     return 1 if differences else 0
