@@ -1,8 +1,15 @@
 """Command line of float32 training: ``python -m algorithms train``, ``report``, ``models`` ..."""
 
+import sys
+
+from algorithms.common.interrupt import end_on_interrupt
+
+if __name__ == "__main__":
+    # Before imports that take seconds.
+    end_on_interrupt("golden", "; the same command goes on" * (sys.argv[1:2] == ["train"]))
+
 import argparse
 import json
-import sys
 import time
 
 import numpy as np
@@ -31,9 +38,6 @@ def main(arguments=None) -> int:
     except (OSError, ValueError) as error:
         print(f"golden: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("golden: interrupted; the same command goes on", file=sys.stderr)
-        return 130
 
 
 def _parser():

@@ -4,13 +4,6 @@ Programs that were saved are read without torch; networks are trained by
 :func:`compiler.training.compile_training` and :func:`compiler.adagp.compile_adagp`.
 """
 
-from compiler.adagp.saved_program import AdaGPProgram
-from compiler.codegen.program import CompiledProgram, ProgramError, StageInfo
-from compiler.tensors.tensor import Tensor
-from compiler.training.saved_program import TrainingProgram
-
-from .errors import CompileError
-
 __all__ = [
     "AdaGPProgram",
     "CompileError",
@@ -21,6 +14,25 @@ __all__ = [
     "TrainingProgram",
     "compile",
 ]
+
+
+def __getattr__(name):
+    """Import what is exported when it is asked for, so that the command line starts at once."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from compiler.adagp.saved_program import AdaGPProgram
+    from compiler.codegen.program import CompiledProgram, ProgramError, StageInfo
+    from compiler.tensors.tensor import Tensor
+    from compiler.training.saved_program import TrainingProgram
+
+    from .errors import CompileError
+
+    found = (
+        AdaGPProgram, CompileError, CompiledProgram, ProgramError, StageInfo, Tensor,
+        TrainingProgram,
+    )  # fmt: skip
+    globals().update({cls.__name__: cls for cls in found})
+    return globals()[name]
 
 
 def compile(model, config, input_shape, *, placement=None, parameters=None, predictor_memory=None):

@@ -1,5 +1,10 @@
 """``python -m compiler``: look into programs, and into the training step of a network."""
 
+from .interrupt import end_on_interrupt
+
+if __name__ == "__main__":
+    end_on_interrupt("compiler")  # before imports that take a second
+
 import argparse
 import importlib
 import os

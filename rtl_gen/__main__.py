@@ -1,5 +1,10 @@
 """Command line of the generator: ``python -m rtl_gen``."""
 
+from .interrupt import end_on_signals
+
+if __name__ == "__main__":
+    end_on_signals("rtl_gen")  # before imports that take a second
+
 import argparse
 import dataclasses
 import os
@@ -28,7 +33,7 @@ def _parser():
         prog="python -m rtl_gen",
         description="Generate an accelerator: Verilog, manifest, C header, register documentation "
         "and FuseSoC core file.",
-        epilog="Exit status: 0 done, 1 --check found a difference, 2 wrong input.",
+        epilog="Exit status: 0 done, 1 --check found a difference, 2 wrong input, 130 interrupted.",
         allow_abbrev=False,
     )
     add = parser.add_argument

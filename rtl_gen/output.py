@@ -93,8 +93,8 @@ def write(directory, files):
             os.rename(directory, old)
         try:
             os.rename(new, directory)
-        except OSError:
-            if old.exists():
+        except BaseException:  # Ctrl-C as well: what was there is beside it now
+            if old.exists() and not directory.exists():
                 os.rename(old, directory)
             raise
     except OSError as error:

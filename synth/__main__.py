@@ -1,11 +1,15 @@
 """Command line of the synthesis reports: ``python -m synth <report>``."""
 
+from rtl_gen.interrupt import end_on_signals
+
+if __name__ == "__main__":
+    end_on_signals("synth", "; what was measured is kept")  # before imports that take seconds
+
 import argparse
 import sys
 
 from synth.asic import report as asic
 from synth.common import wheels
-from synth.common.child_processes import stoppable
 from synth.common.errors import ToolError
 from synth.fpga import column
 from synth.fpga import report as fpga
@@ -33,8 +37,7 @@ def main(arguments=None) -> int:
         module.add_arguments(reports.add_parser(name, help=text, description=text))
     parsed = parser.parse_args(arguments)
     try:
-        with stoppable():
-            REPORTS[parsed.report][0].run(parsed)
+        REPORTS[parsed.report][0].run(parsed)
     except (ToolError, OSError) as error:
         print(f"python -m synth {parsed.report}: {error}", file=sys.stderr)
         return 2

@@ -1,5 +1,10 @@
 """Command line of the verification: ``python -m verif``."""
 
+from rtl_gen.interrupt import end_on_signals
+
+if __name__ == "__main__":
+    end_on_signals("verif")  # before imports that take seconds
+
 import argparse
 import sys
 import time
@@ -21,7 +26,8 @@ def _parser():
         prog="python -m verif",
         description="Run the accelerator's RTL in Verilator and compare it bit for bit with the "
         "golden models.",
-        epilog="Exit status: 0 all right, 1 a mismatch or a failed simulation, 2 wrong input.",
+        epilog="Exit status: 0 all right, 1 a mismatch or a failed simulation, 2 wrong input, "
+        "130 interrupted.",
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -170,7 +170,8 @@ def build(
     with _locked(directory.with_name(directory.name + ".lock")):
         cached = (directory / _COMPLETE).is_file()
         if not cached:
-            _compile(directory, sources, options, waves)
+            with _removed_when_stopped(directory):
+                _compile(directory, sources, options, waves)
             (directory / _COMPLETE).write_text(json.dumps(environment.tool_versions(), indent=2))
     return Build(
         toplevel=toplevel,
@@ -226,7 +227,7 @@ def run(
     """
     if waves and not design.waves:
         raise ValueError("Waveforms need a design that was built with waves=True")
-    directory = _run_directory(design.toplevel, test_module, directory)
+    kept, directory = directory, _run_directory(design.toplevel, test_module, directory)
     for name, content in (files or {}).items():
         data = content.encode() if isinstance(content, str) else content
         (directory / name).write_bytes(data)
@@ -253,7 +254,8 @@ def run(
 
     command = [str(design.executable), *(["--trace"] if waves else []), *plusargs]
     start = time.monotonic()
-    with open(directory / "run.log", "w") as log:
+    removed = _removed_when_stopped(directory) if kept is None else contextlib.nullcontext()
+    with removed, open(directory / "run.log", "w") as log:
         try:
             status = subprocess.run(
                 command,
@@ -338,6 +340,16 @@ def _run_directory(toplevel: str, test_module: str, directory: str | Path | None
                 shutil.rmtree(old, ignore_errors=True)
     stem = re.sub(r"\W+", "_", Path(test_module).stem if "/" in test_module else test_module)
     return Path(tempfile.mkdtemp(prefix=f"{toplevel}-{stem}-", dir=parent))
+
+
+@contextlib.contextmanager
+def _removed_when_stopped(directory: Path) -> Iterator[None]:
+    """What Ctrl-C leaves half done in ``directory`` is of no use to anybody."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -215,15 +215,6 @@ def test_a_network_of_the_paper_learns_from_a_directory(tmp_path, rng, capsys):
     assert 0.5 < epoch["loss"] < 5 and all(layer["mse"] > 0 for layer in epoch["layers"].values())
 
 
-def test_interrupted_command_line(capsys, monkeypatch):
-    def interrupt(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("algorithms.__main__.run", interrupt)
-    assert main(ARGUMENTS) == 130
-    assert capsys.readouterr().err == "golden: interrupted; the same command goes on\n"
-
-
 def test_command_line(tmp_path, capsys):
     arguments = [*ARGUMENTS, "--output", str(tmp_path), "--method", "bp", "adagp", "--seeds", "2"]
     assert main(arguments) == 0

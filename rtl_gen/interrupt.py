@@ -1,5 +1,6 @@
-"""Nothing that a measurement started goes on after the measurement was stopped."""
+"""Ctrl-C and SIGTERM end a command line with one line of text, and the programs it has started."""
 
+import atexit
 import contextlib
 import os
 import signal
@@ -7,33 +8,31 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
-__all__ = ["descendants", "stoppable"]
+__all__ = ["descendants", "end_on_signals"]
 
 #: How long threads that are not waiting for a program may take to end.
 _GRACE_SECONDS = 10
 
 
-@contextlib.contextmanager
-def stoppable():
-    """Within it SIGTERM and SIGINT end this process and all programs below it.
+def end_on_signals(program, note="") -> None:
+    """From now on SIGINT and SIGTERM end this process and all programs below it.
 
-    The exception is ``SystemExit`` with status 128 + signal, so that temporary files go. Where the
-    signals are ignored or the caller is not the main thread nothing changes.
+    It is for the first lines of a command line, before imports that take seconds. The exception is
+    ``SystemExit`` with status 128 + signal, so that temporary files go; then ``program``,
+    "interrupted" (SIGTERM: "stopped") and ``note`` are printed. A second signal ends it at once.
+    Where a signal is ignored that stays so.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {}
+
+    def stop(number, _frame):
+        word = "interrupted" if number == signal.SIGINT else "stopped"
+        _stop(number, f"{program}: {word}{note}")
+
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            previous[number] = signal.signal(number, _stop)
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+            signal.signal(number, stop)
 
 
 def descendants(process: int) -> list[int]:
@@ -63,22 +62,32 @@ def _processes():
     return pairs
 
 
-def _stop(number, _frame):
-    for other in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(other, signal.SIG_IGN)
+def _stop(number, line):
     status = 128 + number
+
+    def end_at_once(*_):
+        _end_programs()
+        os._exit(status)
+
+    for other in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(other) is not signal.SIG_IGN:
+            signal.signal(other, end_at_once)
+    # Half-made hardware is never used, which Amaranth would warn of.
+    warnings.simplefilter("ignore")
+    # Printed at the end, when nothing else writes on the terminal any more.
+    atexit.register(print, line, file=sys.stderr)
     _end_programs()
     # Threads may start the next program before they notice.
-    threading.Thread(target=_end, args=(status,), daemon=True).start()
-    print("stopped; what was measured is kept", file=sys.stderr)
+    threading.Thread(target=_end, args=(status, line), daemon=True).start()
     raise SystemExit(status)
 
 
-def _end(status):
+def _end(status, line):
     deadline = time.monotonic() + _GRACE_SECONDS
     while time.monotonic() < deadline:
         _end_programs()
         time.sleep(0.1)
+    print(line, file=sys.stderr, flush=True)
     os._exit(status)
 
 
