@@ -89,9 +89,9 @@ def write(directory, files):
         new.mkdir()
         for name, text in files.items():
             (new / name).write_text(text, encoding="utf-8", newline="\n")
-        if directory.exists():
-            os.rename(directory, old)
         try:
+            if directory.exists():
+                os.rename(directory, old)
             os.rename(new, directory)
         except BaseException:  # Ctrl-C as well: what was there is beside it now
             if old.exists() and not directory.exists():

@@ -8,7 +8,9 @@ import textwrap
 
 import pytest
 
+from rtl_gen import output
 from rtl_gen.interrupt import descendants
+from rtl_gen.manifest import GENERATOR
 
 #: A measurement in a thread: a program that starts another one, then the next program.
 MEASUREMENT = """
@@ -111,3 +113,27 @@ def test_generating_is_interrupted(interrupted, tmp_path):
     )
     assert (done.status, done.errors) == (130, "rtl_gen: interrupted\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_directory_that_was_to_be_replaced_is_put_back(before, monkeypatch, tmp_path):
+    """Ctrl-C between the two moves, before or after the second one."""
+    place, manifest = tmp_path / "out", f'{{"generator": "{GENERATOR}", "files": {{}}}}'
+    place.mkdir()
+    (place / "manifest.json").write_text(manifest)
+    rename = os.rename
+
+    def interrupted_rename(source, target):
+        last = source.name == "new"
+        if not (last and before):
+            rename(source, target)
+        if last:
+            monkeypatch.undo()
+            raise SystemExit(130)
+
+    monkeypatch.setattr(os, "rename", interrupted_rename)
+    with pytest.raises(SystemExit):
+        output.write(place, {"new.v": "module"})
+    left = {path.name: path.read_text() for path in place.iterdir()}
+    assert left == ({"manifest.json": manifest} if before else {"new.v": "module"})
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
