@@ -11,7 +11,7 @@ from synth.asic.liberty.model import Library
 from synth.asic.netlist.fanout_repair import repair_fanout
 from synth.asic.netlist.flat_netlist import FlatNetlist, flatten
 from synth.asic.netlist.static_timing import MemoryTiming, TimingGraph
-from synth.common.cache import cached, text_hash, tool_versions
+from synth.common.cache import cached_and_dated, text_hash, tool_versions
 from synth.common.command_line import (
     check_json,
     make_kept,
@@ -167,7 +167,7 @@ def measure(
         :func:`~synth.asic.timing_report.timing_report`); ``power_mw``, ``power_by_block_mw`` and
         ``memory_activity`` (see :func:`~synth.asic.power_report.power_report`); ``library``,
         ``node_nm``, ``corner``, ``supply_v``, ``temperature_c``, ``basis``, ``not_available``,
-        ``memory_timing``, ``tools``, ``command``
+        ``memory_timing``, ``tools``, ``command``, ``date`` (of the measurement)
 
     Raises :class:`ToolError`.
     """
@@ -211,7 +211,7 @@ def measure(
                 "command": _command(config, library, target_ns, clock_ns, wire_load, workload),
             }
 
-    return cached("asic", key, compute, refresh=refresh or directory is not None)
+    return cached_and_dated("asic", key, compute, refresh=refresh or directory is not None)
 
 
 def _command(config, library, target_ns, clock_ns, wire_load, workload):

@@ -20,7 +20,15 @@ from pathlib import Path
 
 from .errors import ToolError
 
-__all__ = ["Busy", "ENVIRONMENT", "cache_directory", "cached", "text_hash", "tool_versions"]
+__all__ = [
+    "Busy",
+    "ENVIRONMENT",
+    "cache_directory",
+    "cached",
+    "cached_and_dated",
+    "text_hash",
+    "tool_versions",
+]
 
 #: Environment variable that moves the cache.
 ENVIRONMENT = "ADAGP_SYNTH_CACHE"
@@ -98,6 +106,24 @@ def cached(
     cannot be read back, or whose key is not this one, is computed again. Raises
     :class:`ToolError` if the directory cannot be written.
     """
+    return _entry(step, key, compute, directory, refresh, wait)["result"]
+
+
+def cached_and_dated(
+    step: str,
+    key: dict,
+    compute: Callable[[], dict],
+    *,
+    directory: Path | None = None,
+    refresh: bool = False,
+    wait: bool = True,
+) -> dict:
+    """:func:`cached`, with ``date`` in what it returns: the day (UTC) of the computation."""
+    entry = _entry(step, key, compute, directory, refresh, wait)
+    return {**entry["result"], "date": entry["date"][:10]}
+
+
+def _entry(step, key, compute, directory, refresh, wait):
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", step):
         raise ValueError(f"Step must be lower-case letters, digits, '-', '_', '.', not {step!r}")
     canonical = json.dumps(key, sort_keys=True)
@@ -117,7 +143,8 @@ def cached(
 def _read(path: Path, canonical: str) -> dict | None:
     try:
         entry = json.loads(path.read_text())
-        return entry["result"] if json.dumps(entry["key"], sort_keys=True) == canonical else None
+        whole = isinstance(entry["result"], dict) and isinstance(entry["date"], str)
+        return entry if whole and json.dumps(entry["key"], sort_keys=True) == canonical else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -136,7 +163,7 @@ def _compute(step: str, key: dict, compute: Callable[[], dict], path: Path) -> d
     if json.loads(text)["result"] != result:
         raise ValueError(f"Result of step {step!r} is not the same after a round trip through JSON")
     _write(path, text)
-    return result
+    return entry
 
 
 def _write(path: Path, text: str) -> None:

@@ -55,7 +55,10 @@ def check_json(path: Path | None) -> None:
 
 
 def write_json(path: Path | None, figures: dict, *, indent: int = 2) -> None:
-    """Write what was measured, and the ``date`` of writing, where ``--json`` asks for it."""
+    """Write what was measured where ``--json`` asks for it.
+
+    ``date`` is that of ``figures``; where they have none, they were measured now.
+    """
     if path:
         write_whole(path, json.dumps({"date": today()} | figures, indent=indent) + "\n")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from .cache import Busy, cached, text_hash
+from .cache import Busy, cached_and_dated, text_hash
 from .errors import ToolError
 from .hierarchy import plain_name
 from .yosys import run_yosys
@@ -102,7 +102,7 @@ def map_each(
     refresh: bool = False,
     progress=lambda text: None,
 ) -> dict[str, dict]:
-    """Name -> what ``compute`` returns for the module, through the result cache.
+    """Name -> what ``compute`` returns for the module, and its ``date``, through the result cache.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def map_each(
         }
         progress(f"mapping {name}")
         try:
-            found[name] = cached(
+            found[name] = cached_and_dated(
                 step, whole_key, partial(compute, module), refresh=refresh, wait=wait
             )
         except Busy:

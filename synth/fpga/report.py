@@ -13,7 +13,7 @@ from hw.array.pe_array import PEArray
 from hw.primitives.shared_module import emit_verilog
 from rtl_gen.generate import top_name
 from rtl_gen.selection import DEFAULT_PRESET
-from synth.common.cache import cached, text_hash, tool_versions
+from synth.common.cache import cached_and_dated, text_hash, tool_versions
 from synth.common.command_line import (
     check_json,
     make_kept,
@@ -78,7 +78,8 @@ def measure(
         ``over`` (resource -> how many too many), ``fmax_mhz`` (seed -> MHz), ``critical_path`` (of
         the slowest seed), ``routes`` (seed -> all about it, or ``error``), ``not_routed`` (why
         there is no place and route, or None), ``device``, ``family``, ``device_note``,
-        ``target_mhz``, ``config``, ``pes``, ``command``, ``tools``, ``seconds``
+        ``target_mhz``, ``config``, ``pes``, ``command``, ``tools``, ``seconds``, ``date`` (on
+        which the last part was measured)
 
     A design that does not fit is no error: ``fits`` says so, see :func:`misfit`. Raises
     :class:`ToolError` for an unknown device and for trouble with a tool.
@@ -143,6 +144,7 @@ def measure(
         "routes": routes,
         "not_routed": reason,
         "seconds": mapped["seconds"],
+        "date": max([mapped["date"], *(route["date"] for route in routes.values())]),
         "tools": tool_versions() | work.program,
         "command": f"python -m synth fpga {options_of(config)} --device {device.name}"
         + (f" --seeds {','.join(map(str, seeds))}" if seeds else " --no-route")
@@ -227,7 +229,8 @@ class _Work:
         self.stack.close()
 
     def synthesis(self):
-        """``blocks`` (block -> cell type -> count) and ``seconds`` that all mapping took, once."""
+        """``blocks`` (block -> cell type -> count), ``seconds`` that all mapping took, once, and
+        the ``date`` of the last of it."""
         self.modules = synthesize(
             self.verilog,
             top=self.top,
@@ -240,6 +243,7 @@ class _Work:
         return {
             "blocks": block_counts(self.modules, self.top),
             "seconds": round(sum(entry["seconds"] for entry in self.modules.values()), 1),
+            "date": max(entry["date"] for entry in self.modules.values()),
         }
 
     def route(self, seed, target_mhz):
@@ -254,7 +258,7 @@ class _Work:
             "floorplan": FLOORPLAN if device.multipliers else 0,
             "tools": tool_versions(("pyosys", device.details.package)) | self.program,
         }
-        return cached(
+        return cached_and_dated(
             "fpga-route", key, lambda: self._route(seed, target_mhz), refresh=self.refresh
         )
 

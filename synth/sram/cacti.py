@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from synth.common.cache import cached
+from synth.common.cache import cached_and_dated
 from synth.common.errors import ToolError
 from synth.common.wheels import WHEELS, wheel_directory
 
@@ -164,7 +164,7 @@ def sram_macro(
     -------
     dict
         ``area_um2``, ``read_energy_pj`` and ``write_energy_pj`` (a whole word), ``leakage_mw``,
-        ``access_time_ns``, ``cycle_time_ns``, ``modelled``, ``exact``, ``technology``
+        ``access_time_ns``, ``cycle_time_ns``, ``modelled``, ``exact``, ``technology``, ``date``
 
     Raises :class:`ToolError` when CACTI is missing or fails.
     """
@@ -206,7 +206,7 @@ def sram_macro(
             "technology": asdict(technology),
         }
 
-    return cached("sram", key, compute, refresh=refresh)
+    return cached_and_dated("sram", key, compute, refresh=refresh)
 
 
 def _run(directory, *, words, width, read_ports, write_ports, technology):

@@ -50,7 +50,8 @@ def measure(
         ``memories``: a list, each as :meth:`~synth.common.memories.Memory.as_json` with ``each``
         (of one memory, see :func:`~synth.sram.cacti.sram_macro`), ``area_um2`` and ``leakage_mw``
         (of all of them); ``area_um2`` and ``leakage_mw`` in all, ``area_by_purpose_um2``;
-        ``in_logic``: small arrays that the logic holds; ``technology``, ``tools``, ``commands``
+        ``in_logic``: small arrays that the logic holds; ``technology``, ``tools``, ``commands``,
+        ``date`` (on which the last of the memories was measured)
 
     Raises :class:`ToolError`.
     """
@@ -95,7 +96,7 @@ def measure(
         "area_by_purpose_um2": by_purpose,
         "notes": list(NOTES),
         "tools": {WHEELS["cacti"].name: WHEELS["cacti"].version},
-        "date": today(),
+        "date": max((macro["each"]["date"] for macro in macros), default=today()),
         "commands": [
             f"python -m synth sram {options_of(config)} {settings} "
             f"--temperature {technology.temperature_k}"

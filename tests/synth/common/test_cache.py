@@ -8,7 +8,14 @@ import os
 
 import pytest
 
-from synth.common.cache import ENVIRONMENT, cache_directory, cached, text_hash, tool_versions
+from synth.common.cache import (
+    ENVIRONMENT,
+    cache_directory,
+    cached,
+    cached_and_dated,
+    text_hash,
+    tool_versions,
+)
 from synth.common.errors import ToolError
 
 
@@ -34,6 +41,19 @@ def test_second_call_reads(tmp_path):
     assert entry["key"] == KEY and entry["step"] == "area" and entry["result"] == first
 
 
+def test_date_is_that_of_the_computation(tmp_path):
+    """An entry made long ago keeps its day, whenever it is read."""
+    assert len(cached_and_dated("a", KEY, Counter({}), directory=tmp_path)["date"]) == 10
+    (path,) = tmp_path.iterdir()
+    entry = json.loads(path.read_text())
+    path.write_text(json.dumps(entry | {"date": "2001-02-03T04:05:06+00:00"}))
+    found = cached_and_dated("a", KEY, Counter({}), directory=tmp_path)
+    assert found == {"call": 1, "date": "2001-02-03"}
+    assert "date" not in cached("a", KEY, Counter({}), directory=tmp_path)
+    again = cached_and_dated("a", KEY, Counter({}), directory=tmp_path, refresh=True)
+    assert again["date"] > "2001-02-03"
+
+
 def test_key_and_step_separate(tmp_path):
     count = Counter({})
     for step, key in (("a", KEY), ("b", KEY), ("a", {**KEY, "seed": 2}), ("a", {})):
@@ -49,7 +69,15 @@ def test_refresh_replaces(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "broken", ["", "{", "[]", "{}", '{"key": {"other": 1}, "result": {"call": 9}}']
+    "broken",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"key": {"other": 1}, "result": {"call": 9}, "date": "2001-02-03"}',
+        '{"key": {"config": {"rows": 4}, "seed": 1}, "result": {"call": 9}}',
+    ],
 )
 def test_unreadable_entry_is_computed_again(tmp_path, broken):
     count = Counter({})

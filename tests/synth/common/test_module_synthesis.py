@@ -121,7 +121,7 @@ def test_threads_share_the_work(monkeypatch, tmp_path):
         assert not thread.is_alive()
     assert sorted(mapped) == ["adagp_core0", "adagp_low", "adagp_top.fetch"]
     assert results["a"] == results["b"]
-    assert results["a"]["adagp_low.fetch"] == {"name": "adagp_top.fetch"}
+    assert results["a"]["adagp_low.fetch"]["name"] == "adagp_top.fetch"
 
 
 def test_netlist_that_cannot_be_read(monkeypatch, tmp_path):
