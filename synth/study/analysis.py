@@ -10,6 +10,8 @@ serve to find what one more column costs: ``probe_main`` (``baseline`` with more
 ``probe_predictor`` (``max`` with fewer columns in the predictor array).
 """
 
+from synth.asic.area import block_of
+
 __all__ = [
     "METRICS",
     "area_by_block",
@@ -18,6 +20,7 @@ __all__ = [
     "equal_baseline",
     "luts_per_mac",
     "marginal_per_pe",
+    "measurement_dates",
     "metric",
     "overhead_percent",
     "predictor_budget",
@@ -121,14 +124,21 @@ def equal_baseline(designs: dict, name: str) -> dict[str, dict | None]:
 
 
 def area_by_block(design: dict, flow: str) -> dict[str, float] | None:
-    """Block -> area: square micrometres (``asic``) or look-up tables (``xc7``, ``ecp5``)."""
+    """Block -> area: square micrometres (``asic``) or look-up tables (``xc7``, ``ecp5``).
+
+    Blocks have the names of :func:`synth.asic.area.block_of` in all of them.
+    """
     blocks = _get(design, flow, "blocks")
     if blocks is None:
         return None
     if flow == "asic":
         return dict(blocks)
     key = "LUT" if flow == "xc7" else "LUT4EQ"
-    return {block: resources.get(key, 0) for block, resources in blocks.items()}
+    found: dict[str, float] = {}
+    for path, resources in blocks.items():
+        block = block_of(path)
+        found[block] = found.get(block, 0) + resources.get(key, 0)
+    return found
 
 
 def batch_control(designs: dict) -> dict[str, float]:
@@ -137,7 +147,7 @@ def batch_control(designs: dict) -> dict[str, float]:
     found = {}
     for flow in ("asic", "xc7"):
         blocks = area_by_block(designs["baseline"], flow) or {}
-        own = blocks.get("batch control", blocks.get("batches"))
+        own = blocks.get("batch control")
         if own is not None:
             found[flow] = 100 * own / sum(blocks.values())
     return found
@@ -198,6 +208,17 @@ def predictor_budget(designs: dict, name: str, percent: float) -> dict | None:
         "array_alone_pes": budget / per_column * rows,
         "columns": max(0, int((budget - fixed) // per_column)),
     }
+
+
+def measurement_dates(designs: dict) -> dict[str, list[str]]:
+    """Flow -> the first and the last day on which what it says was measured."""
+    found = {}
+    for flow in ("sram", "asic", "xc7", "ecp5"):
+        dates = [_get(design, flow, "date") for design in designs.values()]
+        known = sorted(date for date in dates if date)
+        if known:
+            found[flow] = [known[0], known[-1]]
+    return found
 
 
 def luts_per_mac(design: dict) -> dict | None:

@@ -28,14 +28,16 @@ FLOWS = {
 XC7_DEVICE = "xc7"
 
 
-def configurations(preset: str) -> dict:
-    """Name -> configuration: the four variants and the two probes.
+def configurations(preset: str, *, probes: bool = True) -> dict:
+    """Name -> configuration: the four variants and, unless they are left out, the two probes.
 
     ``probe_main`` is ``baseline`` with one more step of columns, ``probe_predictor`` is ``max``
     with one step fewer in the predictor array (one more where none would be left). A step is the
     width of the post-processing, so that nothing but the number of columns differs.
     """
     designs = {variant: make_config(variant=variant, preset=preset) for variant in VARIANTS}
+    if not probes:
+        return designs
     main, predictor = designs["max"].cores
     designs["probe_main"] = dataclasses.replace(
         designs["baseline"], columns=main.columns + main.post_lanes, post_lanes=main.post_lanes
@@ -67,7 +69,7 @@ def collect(
     flows : of :data:`FLOWS`
     device : an ECP5 of :mod:`synth.fpga.report`
     seeds : of place and route
-    placed : designs that are placed and routed; the others are synthesised for the device only
+    placed : designs that are mapped to the device, and placed and routed where there are seeds
     workload : what runs for power, of :data:`synth.asic.activity.WORKLOADS`
     jobs : measurements at a time
 
@@ -89,8 +91,7 @@ def collect(
         for flow in FLOWS
         if flow in flows
         for name in configs
-        # Probes serve for area alone: they are not placed and routed.
-        if not (flow == "ecp5" and name.startswith("probe"))
+        if flow != "ecp5" or name in placed
     ]
     with _progress(len(tasks)) as (report, finished):
 
@@ -100,7 +101,7 @@ def collect(
                 flow,
                 configs[name],
                 device=device,
-                seeds=seeds if name in placed else (),
+                seeds=seeds,
                 # What a column of the predictor array costs is asked for area only.
                 workload=None if name == "probe_predictor" else workload,
                 refresh=refresh,

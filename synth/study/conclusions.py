@@ -5,6 +5,16 @@ from .tables import MISSING, count, figure, percent, square_mm, table
 
 __all__ = ["at_a_glance", "equal_baselines", "overheads", "per_mac", "predictor_array"]
 
+#: What it is, rows and column of the paper's Tables 4 and 5.
+_PAPER_OVERHEADS = (
+    ("total area, Table 5", paper_figures.ASIC_AREA, "total area"),
+    ("power of the cells, Table 5", paper_figures.ASIC_POWER, "total"),
+    ("LUT, Table 4", paper_figures.FPGA_RESOURCES, "CLB LUTs"),
+    ("FF, Table 4", paper_figures.FPGA_RESOURCES, "CLB registers"),
+    ("RAMB36, Table 4", paper_figures.FPGA_RESOURCES, "RAMB36"),
+    ("power on the FPGA, Table 4", paper_figures.FPGA_POWER, "total"),
+)
+
 _ISO_NAMES = {
     "asic_logic": "area of the standard cells",
     "asic_total": "area of standard cells and SRAM",
@@ -37,13 +47,13 @@ def at_a_glance(designs: dict, analysis: dict) -> list[str]:
                 figure(fmax["median"], 1) if fmax else MISSING,
             ]
         )
-    headings = ["design", "PEs", "cells", "xc7 LUT", "paper, area", "SRAM mm²", "fits ECP5"]
+    headings = ["design", "PEs", "cells", "xc7 LUT", "paper, cells", "SRAM mm²", "fits ECP5"]
     return [
         "## At a glance",
         "",
         *table([*headings, "Fmax ECP5 MHz"], rows, left=2),
-        "cells, xc7 LUT: logic beyond `baseline`; the memories are apart. Fmax: median of the "
-        "seeds, after place and route.",
+        "cells, xc7 LUT: logic beyond `baseline`; the memories are apart. paper, cells: the area "
+        "overhead that its text states. Fmax: median of the seeds, after place and route.",
         "",
     ]
 
@@ -65,7 +75,9 @@ def overheads(analysis: dict) -> list[str]:
         values = analysis["overhead_percent"][name]
         rows.append([label, *(percent(values[variant]) for variant in values)])
     known = paper_figures.AREA_OVERHEAD_PERCENT
-    rows.append(["**paper, area**", *(f"+{value} %" for value in known.values())])
+    for label, theirs, column in _PAPER_OVERHEADS:
+        values = paper_figures.beyond_baseline_percent(theirs, column)
+        rows.append([f"**paper**: {label}", *(percent(values[variant]) for variant in known)])
     lines = ["## Overhead over the baseline", "", *table(["beyond `baseline`", *known], rows)]
     verdicts = []
     for variant in ("low", "efficient"):
@@ -77,7 +89,8 @@ def overheads(analysis: dict) -> list[str]:
         lines += [
             f"Logic in standard cells: {'; '.join(verdicts)}. The paper's designs predict "
             "gradients with circuits, these with programs (see Scope): like is not compared with "
-            "like.",
+            "like. In the rows above, area and power of the paper's cells are to be read beside "
+            "the standard cells here, its LUT beside the 7-series LUT.",
             "",
         ]
     names = {"asic": "standard cells", "xc7": "7-series look-up tables"}
@@ -94,6 +107,11 @@ def overheads(analysis: dict) -> list[str]:
 
 def equal_baselines(analysis: dict) -> list[str]:
     """How many more PEs the baseline could have for the same area or power."""
+    title = "## Baselines of equal area and equal power"
+    probe = analysis["probes"].get("probe_main")
+    if probe is None:
+        reason = "no design with more columns was measured, so the cost of a PE is not known"
+        return [title, "", f"Not available: {reason}.", ""]
     rows = []
     for name, label in _ISO_NAMES.items():
         slope = analysis["marginal_per_pe"][name]
@@ -109,16 +127,13 @@ def equal_baselines(analysis: dict) -> list[str]:
                 ]
             )
     headings = ["same", "as", "one more PE costs", "more PEs", "of all", "whole columns"]
-    probe = analysis["probes"].get("probe_main")
     basis = (
         "The cost of a PE is the measured difference between `baseline` and the same design with "
         f"{probe[0]} × {probe[1]} PEs, over the PEs that differ: everything that grows with the "
         "array is in it (columns, accumulators, post-processing of more channels)."
-        if probe
-        else "No design with more columns was measured, so the cost of a PE is not known."
     )
     return [
-        "## Baselines of equal area and equal power",
+        title,
         "",
         "How many PEs more a baseline without gradient prediction could have for what each variant "
         "takes.",
@@ -126,6 +141,10 @@ def equal_baselines(analysis: dict) -> list[str]:
         *table(headings, rows, left=2),
         basis,
         "",
+        "The baselines of equal cost that the paper uses have "
+        f"{paper_figures.EQUAL_COST_PES_PERCENT['asic_area']} % more PEs for the area of the cells
+        and " f"{paper_figures.EQUAL_COST_PES_PERCENT['fpga_power']} % more for the power on the
+        FPGA.", "",
     ]
 
 

@@ -10,6 +10,7 @@ from .analysis import (
     equal_baseline,
     luts_per_mac,
     marginal_per_pe,
+    measurement_dates,
     overhead_percent,
     predictor_budget,
 )
@@ -54,6 +55,7 @@ def analyse(designs: dict) -> dict:
             for variant in shown
             if variant != "baseline"
         },
+        "measured": measurement_dates(designs),
         "luts_per_mac": {variant: luts_per_mac(design) for variant, design in shown.items()},
         "fmax_mhz": {
             variant: fmax_summary(design.get("ecp5", {})) for variant, design in shown.items()
@@ -69,41 +71,37 @@ def analyse(designs: dict) -> dict:
 def document(report: dict, plots: list[tuple[str, str]]) -> str:
     """The report as text.
 
-    ``report`` holds ``date``, ``preset``, ``quick``, ``command``, ``tools``, ``seconds``,
-    ``designs`` and ``analysis``.
+    ``report`` holds ``preset``, ``command``, ``tools``, ``seconds``, ``designs`` and ``analysis``.
+    The same report gives the same text on every day: the dates are those of the measurements.
     """
     designs, analysis = variants_of(report["designs"]), report["analysis"]
     lines = [
         "# Synthesis report",
         "",
-        f"Written {report['date']} by `{report['command']}`; preset `{report['preset']}`"
-        + (" (**quick**: not the paper's size)" if report["preset"] != "paper" else "")
+        f"Measured{_days(analysis)} by `{report['command']}`; preset `{report['preset']}`"
+        + (" (**not the paper's size**)" if report["preset"] != "paper" else "")
         + ".",
         "",
         "Every figure here was measured by the tools named below, or follows from such figures by "
-        "the arithmetic stated beside it. What the tools cannot give is called not available; "
-        f"figures of the paper ({paper_figures.SOURCE}) that were not at hand are called so.",
-        "",
-        f"**Scope.** {SCOPE}",
-        "",
-        *at_a_glance(designs, analysis),
-        *overheads(analysis),
-        *_plot(plots, "overhead.png"),
-        *xilinx(designs),
-        *_plot(plots, "area_xc7.png"),
-        *ecp5(designs),
-        *_plot(plots, "fmax.png"),
-        *per_mac(designs, analysis),
-        *standard_cells(designs),
-        *_plot(plots, "power.png"),
-        *memories(designs),
-        *blocks(designs),
-        *_plot(plots, "area_asic.png"),
-        *equal_baselines(analysis),
-        *predictor_array(analysis),
-        *_origin(report),
+        "the arithmetic stated beside it. What the tools cannot give is called not available. "
+        f"Figures of the paper ({paper_figures.SOURCE}) are marked as such; each section says what
+        of them " "is compared and what is not.", "", f"**Scope.** {SCOPE}", "",
+        *at_a_glance(designs, analysis), *overheads(analysis), *_plot(plots, "overhead.png"),
+        *xilinx(designs), *_plot(plots, "area_xc7.png"), *ecp5(designs), *_plot(plots, "fmax.png"),
+        *per_mac(designs, analysis), *standard_cells(designs), *_plot(plots, "power.png"),
+        *memories(designs), *blocks(designs), *_plot(plots, "area_asic.png"),
+        *equal_baselines(analysis), *predictor_array(analysis), *_origin(report),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _days(analysis):
+    """When the figures were measured, for a sentence; empty where no figure says it."""
+    dates = [date for both in analysis["measured"].values() for date in both]
+    if not dates:
+        return ""
+    first, last = min(dates), max(dates)
+    return f" on {first}" if first == last else f" from {first} to {last}"
 
 
 def _plot(plots, name):
@@ -131,9 +129,20 @@ def _origin(report):
         lines.append(f"- `{name}`: `{design['options']}` ({design['configuration_hash']})")
     versions = ", ".join(f"{name} {version}" for name, version in report["tools"].items())
     lines += ["", f"Tools: {versions}.", ""]
+    days = {
+        flow: first if first == last else f"{first} to {last}"
+        for flow, (first, last) in report["analysis"]["measured"].items()
+    }
+    if days:
+        each = ", ".join(f"`{flow}` {when}" for flow, when in days.items())
+        lines += [f"Days of the measurements, which the cache keeps: {each}.", ""]
     if commands:
         lines += ["Single measurements again:", "", "```console", *commands, "```", ""]
     seconds = report.get("seconds")
     if seconds is not None:
-        lines += [f"This run took {seconds:.0f} s; what was in the cache was not run again.", ""]
+        lines += [
+            f"The run that collected them took {seconds:.0f} s; what was in the cache was not "
+            "measured again.",
+            "",
+        ]
     return lines

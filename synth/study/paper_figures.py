@@ -1,46 +1,72 @@
 """Figures of the ADA-GP paper that this project's synthesis results are put beside.
 
 Source: V. Janfaza, S. Mandal, F. Mahmud, A. Muzahid, "ADA-GP: Accelerating DNN Training By Adaptive
-Gradient Prediction", MICRO 2023, arXiv:2305.13236; Table 4 (FPGA) and
-Table 5 (ASIC) of its hardware section. Only what is known for certain stands here. A cell that is
-None was not at hand when this was written: it is shown as such and never estimated.
+Gradient Prediction", MICRO 2023, arXiv:2305.13236; Table 4 (FPGA) and Table 5 (ASIC). The figures
+are read from the package :mod:`paper`, which holds all that the paper publishes.
 """
+
+from paper import SOURCE, figures, table
 
 __all__ = [
     "AREA_OVERHEAD_PERCENT",
-    "ASIC_COLUMNS",
-    "FPGA_COLUMNS",
-    "NOT_AT_HAND",
+    "ASIC_AREA",
+    "ASIC_POWER",
+    "EQUAL_COST_PES_PERCENT",
+    "FPGA_POWER",
+    "FPGA_POWER_OVERHEAD_PERCENT",
+    "FPGA_RESOURCES",
     "PREDICTOR_MEMORY_RAMB36",
+    "RESOURCE_NAMES",
     "SOURCE",
-    "as_json",
+    "beyond_baseline_percent",
 ]
 
-SOURCE = "Janfaza et al., ADA-GP, MICRO 2023, arXiv:2305.13236"
+_FIGURES = figures()
 
-NOT_AT_HAND = "not at hand"
+#: Variant -> column -> cells, after the columns of Table 4.
+FPGA_RESOURCES = table("4a")
 
-#: Area over that of the baseline accelerator, in per cent.
-AREA_OVERHEAD_PERCENT = {"low": 1.7, "efficient": 2.6, "max": 8.3}
+#: Variant -> part -> watt, Table 4.
+FPGA_POWER = table("4b")
 
-#: Block RAMs that the predictor memory adds, in the designs that have one.
-PREDICTOR_MEMORY_RAMB36 = 1080
+#: Variant -> column -> area, Table 5. The paper does not state the unit.
+ASIC_AREA = table("5a")
 
-#: Columns of Table 4.
-FPGA_COLUMNS = ("LUT", "FF", "RAMB36", "RAMB18", "DSP48E1")
+#: Variant -> part -> microwatt, Table 5.
+ASIC_POWER = table("5b")
 
-#: Columns of Table 5, those of its area part and those of its power part.
-ASIC_COLUMNS = {
-    "area": ("combinational", "sequential", "buffers_inverters", "net interconnect", "total"),
-    "power": ("internal", "switching", "leakage", "total"),
+#: Resource as :mod:`synth.fpga.report` calls it -> column of Table 4.
+RESOURCE_NAMES = {
+    "LUT": "CLB LUTs",
+    "FF": "CLB registers",
+    "RAMB36": "RAMB36",
+    "RAMB18": "RAMB18",
+    "DSP48E1": "DSP48E1",
 }
 
+#: Area over that of the baseline accelerator as the text states it, in per cent.
+AREA_OVERHEAD_PERCENT = _FIGURES["overheads_percent"]["asic_area"]
 
-def as_json() -> dict:
-    """All of it."""
+#: Power on the FPGA over that of the baseline as the text states it, in per cent.
+FPGA_POWER_OVERHEAD_PERCENT = _FIGURES["overheads_percent"]["fpga_power"]
+
+#: What is equal -> PEs that a baseline of equal cost has beyond the baseline, in per cent.
+EQUAL_COST_PES_PERCENT = {
+    name.removeprefix("same_"): entry["more_pes"]
+    for name, entry in _FIGURES["same_cost_baseline_percent"].items()
+}
+
+#: Block RAMs that the predictor memory adds, in the designs that have one.
+PREDICTOR_MEMORY_RAMB36 = (
+    FPGA_RESOURCES["efficient"]["RAMB36"] - FPGA_RESOURCES["baseline"]["RAMB36"]
+)
+
+
+def beyond_baseline_percent(rows: dict, column: str) -> dict[str, float]:
+    """Variant -> how much more of ``column`` it takes than ``baseline``, in per cent."""
+    base = rows["baseline"][column]
     return {
-        "source": SOURCE,
-        "area_overhead_percent": dict(AREA_OVERHEAD_PERCENT),
-        "predictor_memory_ramb36": PREDICTOR_MEMORY_RAMB36,
-        "not_at_hand": "absolute figures of Tables 4 and 5",
+        variant: 100 * (row[column] - base) / base
+        for variant, row in rows.items()
+        if variant != "baseline"
     }

@@ -1,12 +1,14 @@
 """Plots of the synthesis report, as PNG files."""
 
+import textwrap
 from pathlib import Path
 
 from rtl_gen.atomic import replacing
 from synth.fpga.tables import fmax_summary
 
 from .analysis import area_by_block
-from .paper_figures import AREA_OVERHEAD_PERCENT
+from .paper_figures import AREA_OVERHEAD_PERCENT, FPGA_RESOURCES, beyond_baseline_percent
+from .tables import count
 
 __all__ = ["VARIANTS_SHOWN", "draw_plots"]
 
@@ -18,7 +20,10 @@ _COLOURS = (
     "#332288", "#AA4499", "#117733", "#882255",
 )  # fmt: skip
 
-_PAPER, _OURS, _OTHER = "#BBBBBB", "#0072B2", "#DDDDDD"
+_OURS, _OTHER = "#0072B2", "#DDDDDD"
+
+#: How parts begin that are memories.
+_SRAM = "SRAM: "
 
 
 def draw_plots(designs: dict, analysis: dict, directory: Path) -> list[tuple[str, str]]:
@@ -54,33 +59,40 @@ def _shown(designs):
     return [variant for variant in VARIANTS_SHOWN if variant in designs]
 
 
-def _merge_small(columns):
-    """The columns with the parts below a fiftieth of the highest one put together."""
-    limit = max(sum(column.values()) for column in columns) / 50
+def _merge_small(columns, smallest=1 / 50):
+    """The columns with the parts below a fiftieth of the highest one put together, memories apart
+    from what else there is; and the parts in order, memories first, large ones first."""
+    limit = max(sum(column.values()) for column in columns) * smallest
     largest: dict[str, float] = {}
     for column in columns:
         for part, value in column.items():
             largest[part] = max(largest.get(part, 0), value)
-    small = {part for part, value in largest.items() if value < limit}
-    ordered = sorted(largest.keys() - small, key=lambda part: -largest[part])
-    if len(small) < 2:
-        return columns, sorted(largest, key=lambda part: -largest[part])
-    merged = [
-        {
-            **{part: value for part, value in column.items() if part not in small},
-            "other": sum(value for part, value in column.items() if part in small),
-        }
-        for column in columns
-    ]
-    return merged, [*ordered, "other"]
+    renamed = {}
+    for other in (f"{_SRAM}other", "other"):
+        alike = [p for p in largest if p.startswith(_SRAM) == other.startswith(_SRAM)]
+        small = [part for part in alike if largest[part] < limit]
+        renamed |= dict.fromkeys(small, other) if len(small) > 1 else {}
+    merged = []
+    for column in columns:
+        parts: dict[str, float] = {}
+        for part, value in column.items():
+            name = renamed.get(part, part)
+            parts[name] = parts.get(name, 0) + value
+        merged.append(parts)
+    kept = {renamed.get(part, part) for part in largest}
+
+    def rank(part):
+        return not part.startswith(_SRAM), part.endswith("other"), -largest.get(part, 0)
+
+    return merged, sorted(kept, key=rank)
 
 
-def _stack(axes, columns, labels, scale):
-    """Stacked bars: ``columns`` is a list of {part: value}, one per label; the largest part at
-    the bottom, the total above each bar. A part of the predictor has the colour of its like in
-    the main core, hatched."""
-    columns, ordered = _merge_small(columns)
-    plain = list(dict.fromkeys(part.removeprefix("predictor ") for part in ordered))
+def _stack(axes, columns, labels, scale, *, smallest=1 / 50, named=None):
+    """Stacked bars: ``columns`` is a list of {part: value}, one per label; memories at the bottom,
+    else the largest part, the total above each bar. A part of the predictor has the colour of its
+    like in the main core, hatched. ``named`` says what parts are called in the legend."""
+    columns, ordered = _merge_small(columns, smallest)
+    plain = list(dict.fromkeys(_like(part) for part in ordered if not part.endswith("other")))
     bottoms = [0.0] * len(columns)
     for part in ordered:
         heights = [column.get(part, 0) / scale for column in columns]
@@ -89,11 +101,11 @@ def _stack(axes, columns, labels, scale):
             heights,
             0.6,
             bottom=bottoms,
-            label=part,
+            label=(named or {}).get(part, part),
             color=_OTHER
-            if part == "other"
-            else _COLOURS[plain.index(part.removeprefix("predictor ")) % len(_COLOURS)],
-            hatch="///" if part.startswith("predictor ") else None,
+            if part.endswith("other")
+            else _COLOURS[plain.index(_like(part)) % len(_COLOURS)],
+            hatch="///" if _like(part) != part else "..." if part == f"{_SRAM}other" else None,
             edgecolor="white",
             linewidth=0.3,
         )
@@ -110,6 +122,11 @@ def _stack(axes, columns, labels, scale):
     )
 
 
+def _like(part):
+    """The part of the main core that a part of the predictor's is like; others: themselves."""
+    return part.removeprefix("predictor ").replace(", core 1", ", core 0")
+
+
 def _asic_area(axes, designs, _analysis):
     columns, labels = [], []
     for variant in _shown(designs):
@@ -117,16 +134,39 @@ def _asic_area(axes, designs, _analysis):
         if blocks is None:
             continue
         memory = designs[variant].get("sram", {}).get("area_by_purpose_um2", {})
-        columns.append({**blocks, **{f"SRAM: {name}": area for name, area in memory.items()}})
+        columns.append({**blocks, **{_SRAM + name: area for name, area in memory.items()}})
         labels.append(variant)
     if not columns:
         return None
-    _stack(axes, columns, labels, 1e6)
+    named = {"other": "other logic", **_predictor_memory({v: designs[v] for v in labels})}
+    _stack(axes, columns, labels, 1e6, named=named)
     axes.set_ylabel("area / mm²")
     node = next(designs[label]["asic"].get("node_nm") for label in labels)
     with_memory = any("area_um2" in designs[label].get("sram", {}) for label in labels)
     axes.set_title(f"Area by block, {node} nm standard cells{' and SRAM' * with_memory}")
-    return "Standard-cell area by block, and SRAM area by memory, before placement."
+    return "Area of standard cells by block and of SRAM by memory, before placement."
+
+
+def _predictor_memory(designs):
+    """Part -> name in the legend of the predictor memory: how large it is where, and why. It has
+    one operand in a word for each row of the array that works on the predictor."""
+    name = "predictor memory"
+    found = {}
+    for variant, design in designs.items():
+        memories = design.get("sram", {}).get("memories", ())
+        bits = sum(memory["bits"] for memory in memories if memory["purpose"] == name)
+        if bits:
+            found[variant] = (bits / 8192, design["arrays"][-1][0])
+    if not found:
+        return {}
+    lines = [f"{_SRAM}{name}"]
+    lines += [
+        f"   {variant}: {kib:.0f} KiB, {rows} operands a word"
+        for variant, (kib, rows) in found.items()
+    ]
+    if len({rows for _kib, rows in found.values()}) > 1:
+        lines += ["   (one for each row of the array", "   that the predictor runs on)"]
+    return {f"{_SRAM}{name}": "\n".join(lines)}
 
 
 def _xc7_area(axes, designs, _analysis):
@@ -145,34 +185,47 @@ def _xc7_area(axes, designs, _analysis):
 
 
 def _overhead(axes, _designs, analysis):
+    """Each figure of this project, and in the same colour, pale, the paper's of the same kind."""
+    over = analysis["overhead_percent"]
     series = [
-        (label, analysis["overhead_percent"][name])
-        for label, name in (
-            ("this project, xc7 LUT", "xc7_lut"),
-            ("this project, standard cells", "asic_logic"),
+        (*label_and_values, colour, alpha)
+        for colour, name, *pair in (
+            (
+                _COLOURS[0],
+                "xc7_lut",
+                ("here, 7-series LUT", over["xc7_lut"]),
+                ("paper, LUT (Table 4)", beyond_baseline_percent(FPGA_RESOURCES, "CLB LUTs")),
+            ),
+            (
+                _COLOURS[1],
+                "asic_logic",
+                ("here, standard cells", over["asic_logic"]),
+                ("paper, cells (its text)", AREA_OVERHEAD_PERCENT),
+            ),
         )
-        if any(value is not None for value in analysis["overhead_percent"][name].values())
+        if any(value is not None for value in over[name].values())
+        for label_and_values, alpha in zip(pair, (1, 0.4))
     ]
     if not series:
         return None
-    series.append(("paper, area", AREA_OVERHEAD_PERCENT))
     variants = list(AREA_OVERHEAD_PERCENT)
-    width = 0.8 / len(series)
-    for index, (label, values) in enumerate(series):
+    width = 0.84 / len(series)
+    for index, (label, values, colour, alpha) in enumerate(series):
         places = [at + (index - (len(series) - 1) / 2) * width for at in range(len(variants))]
         heights = [values[variant] if values[variant] is not None else 0 for variant in variants]
-        colour = _PAPER if label.startswith("paper") else _COLOURS[index]
-        axes.bar(places, heights, width * 0.92, label=label, color=colour)
+        axes.bar(places, heights, width * 0.92, label=label, color=colour, alpha=alpha)
         for at, variant, height in zip(places, variants, heights):
             text = "n/a" if values[variant] is None else f"{round(height, 1) + 0.0:.1f}"
             axes.annotate(
                 text, (at, max(height, 0)), ha="center", va="bottom",
                 xytext=(0, 2), textcoords="offset points",
             )  # fmt: skip
+    lowest = min(0, axes.dataLim.y0)
+    axes.set_ylim(1.1 * lowest, 1.1 * axes.dataLim.y1)
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xticks(range(len(variants)), variants)
-    axes.set_ylabel("logic area over baseline / %")
-    axes.set_title("Logic over the baseline, memories apart")
+    axes.set_ylabel("area over baseline / %")
+    axes.set_title("Area over the baseline of the same source (here: logic, memories apart)")
     axes.legend(frameon=False, loc="upper left")
     return "Area of the logic over that of the baseline, beside the paper's overheads."
 
@@ -210,15 +263,31 @@ def _power(axes, designs, _analysis):
         power = designs[variant].get("asic", {}).get("power_mw")
         if not power:
             continue
-        column = {part: power[part] for part in ("internal", "switching", "leakage")}
+        column = {f"logic: {part}": power[part] for part in ("internal", "switching", "leakage")}
         memory = designs[variant]["asic"].get("memory_power_mw", {})
-        column |= {f"SRAM, {part}": value for part, value in memory.items()}
+        column |= {_SRAM + part: value for part, value in memory.items()}
         columns.append(column)
         labels.append(variant)
     if not columns:
         return None
-    _stack(axes, columns, labels, 1)
-    clock = designs[labels[0]]["asic"]["power_mw"].get("clock_mhz")
+    first = designs[labels[0]]["asic"]
+    power = first["power_mw"]
+    _stack(axes, columns, labels, 1, smallest=0)
+    ticks = [
+        f"{label}\n{count(cycles)} cycles" if cycles else label
+        for label in labels
+        for cycles in [designs[label]["asic"]["power_mw"].get("cycles")]
+    ]
+    axes.set_xticks(range(len(labels)), ticks)
     axes.set_ylabel("power / mW")
-    axes.set_title(f"Power at {clock:g} MHz" if clock else "Power")
-    return "Power of standard cells and SRAM under simulated activity."
+    node = f"{first['node_nm']} nm, " if first.get("node_nm") else ""
+    axes.set_title(
+        f"Power at {power['clock_mhz']:g} MHz, {first.get('library', '?')} "
+        f"({node}{first.get('corner', '?')}) and CACTI SRAM\n"
+        + textwrap.fill(power.get("activity", "?"), 60),
+        fontsize=10,
+    )
+    return (
+        f"Power of standard cells ({first.get('library', '?')}) and SRAM (CACTI) at "
+        f"{power['clock_mhz']:g} MHz, while this runs: {power.get('activity', '?')}."
+    )

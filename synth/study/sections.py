@@ -1,5 +1,6 @@
 """Sections of the synthesis report that show measurements; each returns lines of Markdown."""
 
+from hw.config import make_config
 from synth.fpga.report import misfit
 from synth.fpga.tables import fmax_summary
 
@@ -8,6 +9,9 @@ from .analysis import area_by_block
 from .tables import MISSING, count, delta, figure, square_mm, table
 
 __all__ = ["blocks", "ecp5", "memories", "standard_cells", "xilinx"]
+
+#: Parts of the power of standard cells, here and in Table 5.
+_POWER_PARTS = ("internal", "switching", "leakage", "total")
 
 
 def _reason(designs, flow):
@@ -25,35 +29,79 @@ def xilinx(designs: dict) -> list[str]:
     """Table 4: look-up tables, flip-flops, block RAMs and DSP blocks."""
     lines = ["## Xilinx 7-series, beside the paper's Table 4", ""]
     if reason := _reason(designs, "xc7"):
-        return [*lines, f"Not available: {reason}.", ""]
+        return [*lines, f"Not available: {reason}.", "", *_paper_fpga_power()]
     base = designs["baseline"]
     rows = []
     for variant, design in designs.items():
-        row = [variant]
-        for resource in paper_figures.FPGA_COLUMNS:
+        ours, theirs = [variant, "here"], ["", "paper"]
+        for resource, column in paper_figures.RESOURCE_NAMES.items():
             used, before = _used(design, "xc7", resource), _used(base, "xc7", resource)
-            text = count(used)
-            if variant != "baseline" and used is not None:
-                text += f" ({delta(used, before)})"
-            row.append(text)
-        rows.append(row)
-    rows.append(
-        ["paper, every design", *[paper_figures.NOT_AT_HAND] * len(paper_figures.FPGA_COLUMNS)]
+            ours.append(_beyond(count(used), used, before, variant))
+            used, before = (
+                paper_figures.FPGA_RESOURCES[row][column] for row in (variant, "baseline")
+            )
+            theirs.append(_beyond(count(used), used, before, variant))
+        rows += [ours, theirs]
+    lines += table(["design", "of", *paper_figures.RESOURCE_NAMES], rows, left=2)
+    lines += [
+        "In brackets: beyond the `baseline` of the same source. *here*: counted by yosys "
+        "`synth_xilinx -family xc7`, before placement. *paper*: Table 4. The predictor memory of "
+        f"the paper (`efficient`, `max`) adds {paper_figures.PREDICTOR_MEMORY_RAMB36} RAMB36.",
+        "",
+        "**Compared** is how much a variant takes beyond the baseline of its own source. **Not "
+        "compared** are the cells of one source with the cells of the other: "
+        + _different_baselines(base)
+        + "The table of the paper does not say how a PE is built (number format, multipliers in "
+        "look-up tables or in DSP48E1), nor what it counts besides the PEs. The figures here are "
+        "those of the whole accelerator: arrays, engines, command queues, DMA and bus.",
+        "",
+    ]
+    return lines + _paper_fpga_power()
+
+
+def _beyond(text, value, base, variant):
+    """``text`` with what ``value`` is beyond ``base`` in brackets, but for the baseline."""
+    return text if variant == "baseline" or value is None else f"{text} ({delta(value, base)})"
+
+
+def _different_baselines(base):
+    """One sentence about the two baselines at the same number of PEs, "" where that differs."""
+    luts, dsps = (_used(base, "xc7", resource) for resource in ("LUT", "DSP48E1"))
+    if None in (luts, dsps) or base["pes"] != make_config(variant="baseline", preset="paper").pes:
+        return ""
+    theirs = paper_figures.FPGA_RESOURCES["baseline"]
+    most, fewer = paper_figures.FPGA_RESOURCES["max"], paper_figures.FPGA_RESOURCES["efficient"]
+    beyond = {column: most[column] - fewer[column] for column in most}
+    return (
+        f"with {base['pes']} PEs the paper's baseline takes {count(theirs['CLB LUTs'])} LUT and "
+        f"{theirs['DSP48E1']} DSP48E1, the baseline here {count(luts)} and {dsps}; what its `max` "
+        f"has beyond `efficient` is {beyond['CLB LUTs']} LUT and {beyond['DSP48E1']} DSP48E1. They "
+        "are different designs. "
     )
-    lines += table(["design", *paper_figures.FPGA_COLUMNS], rows)
+
+
+def _paper_fpga_power():
+    columns = list(paper_figures.FPGA_POWER["baseline"])
+    rows, unlisted = [], []
+    for variant, watts in paper_figures.FPGA_POWER.items():
+        parts = [figure(watts[column], 3) for column in columns]
+        parts[-1] = _beyond(
+            parts[-1], watts["total"], paper_figures.FPGA_POWER["baseline"]["total"], variant
+        )
+        rows.append([variant, *parts])
+        unlisted.append(2 * watts["total"] - sum(watts.values()))
     return [
-        *lines,
-        "In brackets: beyond `baseline`. Counted by yosys `synth_xilinx -family xc7`, before "
-        "placement. The cells of the paper's table were not at hand, and nothing is estimated in "
-        "their place; known is that its predictor memory (`efficient`, `max`) adds "
-        f"{paper_figures.PREDICTOR_MEMORY_RAMB36} RAMB36.",
+        *table(["paper, power / W", *columns], rows),
+        "Power on an FPGA is not measured here, so nothing is compared: no open tool estimates it "
+        f"for 7-series. The parts that the paper lists add up to about {figure(max(unlisted))} W "
+        "less than its totals.",
         "",
     ]
 
 
 def ecp5(designs: dict) -> list[str]:
     """Utilisation, Fmax over the seeds and critical path after place and route."""
-    lines = ["## ECP5, placed and routed", ""]
+    lines = ["## ECP5: utilisation, place and route", ""]
     if reason := _reason(designs, "ecp5"):
         return [*lines, f"Not available: {reason}.", ""]
     resources = []
@@ -87,8 +135,11 @@ def ecp5(designs: dict) -> list[str]:
                 str(summary["seeds"]) if summary else "0",
             ]
         )
-    headings = ["design", "critical path", "block", "min MHz", "median", "max", "seeds"]
-    lines += table(headings, rows, left=3)
+    if any(fmax_summary(design.get("ecp5", {})) for design in designs.values()):
+        headings = ["design", "critical path", "block", "min MHz", "median", "max", "seeds"]
+        lines += table(headings, rows, left=3)
+    else:
+        lines += ["No design was placed and routed, so there is no Fmax.", ""]
     for variant, design in designs.items():
         measured = design.get("ecp5", {})
         if measured.get("fits") is False:
@@ -122,18 +173,46 @@ def standard_cells(designs: dict) -> list[str]:
         "",
     ]
     base = designs["baseline"].get("asic", {}).get("area_um2", {})
-    parts = [part for part in paper_figures.ASIC_COLUMNS["area"] if part != "net interconnect"]
+    columns = (
+        ("combinational", "combinational"),
+        ("sequential", None),
+        ("buffers_inverters", "buffers and inverters"),
+        (None, "net interconnect"),
+        ("total", "total cell area"),
+        (None, "total area"),
+    )
     rows = []
     for variant, design in designs.items():
         area = design.get("asic", {}).get("area_um2", {})
-        cells = [square_mm(area.get(part)) for part in parts]
-        cells.insert(-1, "not available")
-        rows.append([variant, *cells, delta(area.get("total"), base.get("total"))])
-    known = ", ".join(f"+{value} %" for value in paper_figures.AREA_OVERHEAD_PERCENT.values())
-    rows.append(["paper, every design", *[paper_figures.NOT_AT_HAND] * 5, known])
-    headings = ["mm²", "combinational", "sequential", "buffers, inverters", "net interconnect"]
-    lines += table([*headings, "total", "beyond baseline"], rows)
-    lines += ["Buffers and inverters are part of the combinational area.", ""]
+        ours, theirs = [variant, "here"], ["", "paper"]
+        for here, there in columns:
+            text = square_mm(area.get(here)) if here else "not available"
+            total = there is not None and there.startswith("total")
+            value = area.get(here) if total else None
+            ours.append(_beyond(text, value, base.get(here), variant))
+            value, before = (
+                paper_figures.ASIC_AREA[row][there] if there else None
+                for row in (variant, "baseline")
+            )
+            theirs.append(_beyond(square_mm(value), value if total else None, before, variant))
+        rows += [ours, theirs]
+    headings = ["mm²", "of", "combinational", "sequential", "buffers, inverters"]
+    headings += ["net interconnect", "total cell area", "total area"]
+    stated = ", ".join(
+        f"`{name}` +{v} %" for name, v in paper_figures.AREA_OVERHEAD_PERCENT.items()
+    )
+    lines += table(headings, rows, left=2)
+    lines += [
+        "In brackets: beyond the `baseline` of the same source. Buffers and inverters are part of "
+        "the combinational area. *paper*: Table 5, which states no unit (taken as µm² here) and no "
+        f"sequential area. Its text gives the overheads of the total area, cut off: {stated}.",
+        "",
+        "**Compared** is how much a variant takes beyond the baseline of its own source. **Not "
+        "compared** are the areas themselves: the table of the paper names neither cell library "
+        "nor feature size, does not say whether memories are in it, and belongs to another design "
+        "(see Table 4). Here the memories are apart, and nothing is placed.",
+        "",
+    ]
     reasons = first.get("not_available", {})
     if isinstance(reasons, dict):
         lines += [f"Not available – {name}: {why}." for name, why in reasons.items()]
@@ -162,7 +241,7 @@ def _power(designs):
         rows.append(
             [
                 variant,
-                *[figure(power.get(part), 2) for part in paper_figures.ASIC_COLUMNS["power"]],
+                *[figure(power.get(part), 2) for part in _POWER_PARTS],
                 figure(memory.get("dynamic"), 2),
                 figure(memory.get("leakage"), 2),
                 count(power.get("cycles")),
@@ -170,8 +249,7 @@ def _power(designs):
             ]
         )
     if not first:
-        return ["Power: not available, no simulation was asked for.", ""]
-    rows.append(["paper, every design", *[paper_figures.NOT_AT_HAND] * 4, *[""] * 4])
+        return ["Power: not available, no simulation was asked for.", "", *_paper_asic_power()]
     headings = ["power / mW", "internal", "switching", "leakage", "total"]
     headings += ["SRAM dynamic", "SRAM leakage", "cycles", "µJ in all"]
     lines = [
@@ -183,7 +261,33 @@ def _power(designs):
         lines += ["In `max` both cores work on it: the batch is split.", ""]
     if "basis" in first:
         lines += [f"Basis: {first['basis']}.", ""]
-    return lines
+    return lines + _paper_asic_power(first)
+
+
+def _paper_asic_power(ours=None):
+    """The power part of Table 5, and why it is not compared with ``ours``, of the baseline."""
+    rows = [
+        [
+            variant,
+            *[figure(microwatts[part] / 1000, 2) for part in _POWER_PARTS[:-1]],
+            _beyond(
+                figure(microwatts["total"] / 1000, 2),
+                microwatts["total"],
+                paper_figures.ASIC_POWER["baseline"]["total"],
+                variant,
+            ),
+        ]
+        for variant, microwatts in paper_figures.ASIC_POWER.items()
+    ]
+    theirs = paper_figures.ASIC_POWER["baseline"]
+    text = (
+        "**Not compared**: the table of the paper names neither workload nor clock frequency. "
+        f"Leakage is {100 * theirs['leakage'] / theirs['total']:.0f} % of the power of its "
+        "baseline"
+    )
+    if ours:
+        text += f", {100 * ours['leakage'] / ours['total']:.0f} % of that of the logic here"
+    return [*table(["paper, power / mW", *_POWER_PARTS], rows), f"{text}.", ""]
 
 
 def memories(designs: dict) -> list[str]:
@@ -191,7 +295,7 @@ def memories(designs: dict) -> list[str]:
     lines = ["## Memories (SRAM, CACTI 7)", ""]
     if reason := _reason(designs, "sram"):
         return [*lines, f"Not available: {reason}.", ""]
-    rows, first = [], None
+    first, found, totals = None, {}, []
     for variant, design in designs.items():
         sram = design.get("sram", {})
         if "memories" not in sram:
@@ -199,31 +303,33 @@ def memories(designs: dict) -> list[str]:
         first = first or sram
         for memory in sram["memories"]:
             each = memory["each"]
-            rows.append(
-                [
-                    variant,
-                    memory["purpose"] + ("" if each["exact"] else " *"),
-                    f"{memory['count']} × {memory['words']} × {memory['width']}",
-                    figure(memory["bits"] / 8192, 1),
-                    square_mm(memory["area_um2"]),
-                    figure(each["read_energy_pj"], 1),
-                    figure(each["write_energy_pj"], 1),
-                    figure(memory["leakage_mw"], 3),
-                    figure(each["access_time_ns"]),
-                ]
+            row = (
+                memory["purpose"] + ("" if each["exact"] else " *"),
+                f"{memory['count']} × {memory['words']} × {memory['width']}",
+                figure(memory["bits"] / 8192, 1),
+                square_mm(memory["area_um2"]),
+                figure(each["read_energy_pj"], 1),
+                figure(each["write_energy_pj"], 1),
+                figure(memory["leakage_mw"], 3),
+                figure(each["access_time_ns"]),
             )
+            found.setdefault(row, []).append(variant)
         bits = sum(memory["bits"] for memory in sram["memories"])
         total = [figure(bits / 8192, 1), square_mm(sram["area_um2"]), "", ""]
-        rows.append([variant, "**all**", "", *total, figure(sram["leakage_mw"], 3), ""])
-    headings = ["design", "memory", "number × words × bits", "KiB", "mm²", "read pJ", "write pJ"]
-    lines += table([*headings, "leakage mW", "access ns"], rows, left=3)
+        totals.append(["**all**", variant, "", *total, figure(sram["leakage_mw"], 3), ""])
+    rows = [
+        [purpose, ", ".join(of) if len(of) < len(totals) else "all", *rest]
+        for (purpose, *rest), of in found.items()
+    ]
+    headings = ["memory", "designs", "number × words × bits", "KiB", "mm²", "read pJ", "write pJ"]
+    lines += table([*headings, "leakage mW", "access ns"], rows + totals, left=3)
     node = first["technology"]
     lines += [
         f"{node['node_nm']} nm, transistors {node['cell_type']}, {node['temperature_k']} K. "
         + " ".join(first["notes"]),
         "",
     ]
-    if any(" *" in row[1] for row in rows):
+    if any(row[0].endswith(" *") for row in rows):
         lines += ["\\* modelled larger than asked for: CACTI's smallest, or whole bytes.", ""]
     if sensitivity := first.get("sensitivity"):
         rows = [

@@ -9,11 +9,13 @@ import re
 
 import pytest
 
-from hw.config import make_config
+from hw.config import VARIANTS, make_config
 from synth.__main__ import main
+from synth.asic.area import block_of
 from synth.common.errors import ToolError
 from synth.fpga.tables import fmax_summary
-from synth.study import collect, document_command
+from synth.study import collect as report_collect
+from synth.study import document, document_command, plots
 from synth.study.analysis import (
     area_by_block,
     batch_control,
@@ -21,6 +23,7 @@ from synth.study.analysis import (
     equal_baseline,
     luts_per_mac,
     marginal_per_pe,
+    measurement_dates,
     metric,
     overhead_percent,
     predictor_budget,
@@ -48,6 +51,7 @@ def made_up(*, arrays, lut, area, power, memory, blocks, fits=True):
             },
             "blocks": {block: {"LUT": value} for block, value in blocks.items()},
             "commands": ["python -m synth fpga --device xc7"],
+            "date": "2026-01-03",
         },
         "ecp5": {
             "device": "LFE5U-85F",
@@ -63,6 +67,7 @@ def made_up(*, arrays, lut, area, power, memory, blocks, fits=True):
             "command": "python -m synth fpga --device LFE5U-85F --no-route",
             "fmax_mhz": {"1": 50.0, "2": 56.5, "3": 53.0} if fits else {},
             "critical_path": {"from": "a.b", "to": "c.d", "block": "main array"},
+            "date": "2026-01-03",
         },
         "asic": {
             "library": "made-up cells",
@@ -76,8 +81,10 @@ def made_up(*, arrays, lut, area, power, memory, blocks, fits=True):
                 "total": area,
             },
             "blocks": {
-                block: area * value / sum(blocks.values()) for block, value in blocks.items()
+                block_of(path): area * value / sum(blocks.values())
+                for path, value in blocks.items()
             },
+            "date": "2026-01-02",
             "fmax_mhz": 400.0,
             "critical_path": {"from": "x", "to": "y", "block": "main array"},
             "power_mw": {
@@ -117,6 +124,7 @@ def made_up(*, arrays, lut, area, power, memory, blocks, fits=True):
             "area_by_purpose_um2": {"global buffer": memory},
             "technology": {"node_nm": 45, "cell_type": "itrs-lop", "temperature_k": 300},
             "notes": ["An estimate."],
+            "date": "2026-01-02",
         },
     }
 
@@ -127,10 +135,10 @@ def variant_is_exact(memory):
 
 @pytest.fixture
 def designs():
-    main_array = {"main array": 30_000, "dma": 10_000}
+    main_array = {"core0.matrix.array": 30_000, "core0.load": 7_000, "core0.store": 3_000}
     base = {"arrays": [[12, 15]], "memory": 2_000_000.0}
     two = [[12, 15], [8, 10]]
-    predictor = {**main_array, "predictor array": 16_000, "predictor core control": 4_000}
+    predictor = {**main_array, "core1.matrix.array": 16_000, "core1.matrix.matmul": 4_000}
     return {
         "baseline": made_up(lut=40_000, area=1e6, power=100.0, blocks=main_array, **base),
         "low": made_up(lut=40_400, area=1.01e6, power=101.0, blocks=main_array, **base),
@@ -207,16 +215,17 @@ def test_predictor_budget(designs):
 def test_batch_control(designs):
     """400 of 40,000 look-up tables; nothing where no such block is known."""
     assert batch_control(designs) == {}
-    designs["baseline"]["xc7"]["blocks"] = {"batches": {"LUT": 400}, "dma": {"LUT": 39_600}}
+    designs["baseline"]["xc7"]["blocks"] = {"batches": {"LUT": 400}, "fetch": {"LUT": 39_600}}
     designs["baseline"]["asic"]["blocks"] = {"batch control": 30.0, "array": 970.0}
     assert batch_control(designs) == {"xc7": 1.0, "asic": 3.0}
 
 
 def test_blocks_and_macs(designs):
-    assert area_by_block(designs["baseline"], "xc7") == {"main array": 30_000, "dma": 10_000}
+    """Blocks of FPGAs are called as those of standard cells; two of one purpose are one."""
+    assert area_by_block(designs["baseline"], "xc7") == {"array": 30_000, "DMA": 10_000}
     assert block_growth(designs, "max", "xc7") == {
         "predictor array": 40.0,
-        "predictor core control": 10.0,
+        "predictor array control": 10.0,
     }
     macs = luts_per_mac(designs["max"])
     assert macs["array"] == 2 * 46_000 / 260 and macs["accelerator"] == 120_000 / 260
@@ -232,7 +241,6 @@ def test_blocks_and_macs(designs):
 
 def written(designs, tmp_path):
     content = {
-        "date": "2026-01-02",
         "command": "python -m synth report",
         "preset": "paper",
         "tools": {"pyosys": "0.70"},
@@ -250,11 +258,12 @@ def test_document(designs, tmp_path):
     assert "`low` +1.0 %, no more than the paper's +1.7 %" in text
     assert "does not fit LFE5U-85F: 119900 LUT4EQ too many (120000 of 100)" in text
     assert "made of look-up tables: `baseline` 2, `low` 2, `efficient` 2, `max` 2." in text
-    assert "| paper, every design | not at hand |" in text and "adds 1080 RAMB36" in text
     assert "| 12 (=) | 0 (=) | 180 (=) |" in text
     assert "| low | a.b → c.d | main array | 50.0 | 53.0 | 56.5 | 3 |" in text
     assert "Not available – net interconnect area: the library has none." in text
-    assert "| baseline | global buffer * | 4 × 4096 × 192 | 384.0 | 2.000 |" in text
+    assert "| global buffer * | baseline, low | 4 × 4096 × 192 | 384.0 | 2.000 |" in text
+    assert "| global buffer | efficient, max | 4 × 4096 × 192 | 384.0 | 3.000 |" in text
+    assert "| **all** | max |  | 384.0 | 3.000 |" in text
     assert text.count("python -m synth fpga --device LFE5U-85F --no-route --refresh\n") == 4
     assert "| 7-series block RAM | ±0.0 % | ±0.0 % | ±0.0 % |" in text
     assert "At 100 MHz while this runs: a made-up run." in text
@@ -266,6 +275,96 @@ def test_document(designs, tmp_path):
     for line in re.findall(r"!\[.*\]\((.*)\)", text):
         assert (tmp_path / line).stat().st_size > 5000
     assert text.count("![") == 5
+
+
+def test_cells_of_the_paper(designs, tmp_path):
+    """Each beside the cell here, its overhead over the paper's own baseline in brackets."""
+    text = written(designs, tmp_path)
+    assert "| baseline | here | 40 000 | 20 000 | 12 | 0 | 180 |" in text
+    assert "|  | paper | 472 004 | 31 402 | 1 327 | 514 | 166 |" in text
+    last = "| 494 080 (+4.7 %) | 37 452 (+19.3 %) | 2 407 (+81.4 %) | 514 (=) | 246 (+48.2 %) |"
+    assert last in text and "adds 1080 RAMB36" in text
+    assert "| baseline | 0.046 | 0.420 | 0.842 | 0.244 | 0.009 | 2.032 | 3.712 |" in text
+    assert "add up to about 0.12 W less" in text
+    assert "| max | here | 1.050 | 0.300 | 0.150 | not available | 1.500 (+50.0 %) |" in text
+    assert "|  | paper | 2.512 | – | 0.287 | 0.460 | 2.771 (+8.8 %) | 3.231 (+8.3 %) |" in text
+    assert "| max | 28.00 | 2.42 | 223.00 | 254.00 (+13.4 %) |" in text
+    assert "Leakage is 89 % of the power of its baseline, 25 % of that of the logic here" in text
+    for label, low, efficient, most in (
+        ("total area, Table 5", 1.8, 2.7, 8.3),
+        ("LUT, Table 4", 3.7, 4.5, 4.7),
+        ("power on the FPGA, Table 4", 0.9, 3.6, 3.9),
+    ):
+        assert f"| **paper**: {label} | +{low} % | +{efficient} % | +{most} % |" in text
+    assert "not at hand" not in text
+    # What is not compared, with the figures that show why.
+    assert (
+        "with 180 PEs the paper's baseline takes 472 004 LUT and 166 DSP48E1, the baseline here "
+        "40 000 and 180; what its `max` has beyond `efficient` is 909 LUT and 80 DSP48E1." in text
+    )
+    assert text.count("**Not compared**") == 3
+    designs["baseline"]["pes"] = 16
+    assert "with 16 PEs" not in written(designs, tmp_path)
+
+
+def test_date_is_that_of_the_measurement(designs, tmp_path):
+    """However often the document is written, and from whatever file."""
+    assert measurement_dates(designs)["asic"] == ["2026-01-02", "2026-01-02"]
+    text = written(designs, tmp_path)
+    assert "Measured from 2026-01-02 to 2026-01-03 by `python -m synth report`" in text
+    designs["low"]["asic"]["date"] = "2025-12-31"
+    text = written(designs, tmp_path)
+    assert "`asic` 2025-12-31 to 2026-01-02, `xc7` 2026-01-03" in text
+    for design in designs.values():
+        for flow in ("sram", "asic", "xc7", "ecp5"):
+            design[flow].pop("date", None)
+    assert "Measured by `python -m synth report`" in written(designs, tmp_path)
+
+
+def test_without_probes_and_place_and_route(designs, tmp_path):
+    for name in ("probe_main", "probe_predictor"):
+        del designs[name]
+    for design in designs.values():
+        del design["ecp5"]
+    text = written(designs, tmp_path)
+    assert "Not available: no design with more columns was measured" in text
+    assert "Not available: `max` or its smaller probe was not measured." in text
+    designs["baseline"]["ecp5"] = {"device": "LFE5U-45F", "fits": True, "not_routed": "no seeds"}
+    assert "No design was placed and routed, so there is no Fmax." in written(designs, tmp_path)
+
+
+def texts_of(draw, designs):
+    """All that a plot says, without line ends."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots()
+    try:
+        caption = draw(axes, designs, analyse(designs))
+        legend = axes.get_legend()
+        texts = [text.get_text() for text in legend.get_texts()] if legend else []
+        ticks = [tick.get_text() for tick in axes.get_xticklabels()]
+        return " | ".join([caption, axes.get_title(), *texts, *ticks]).replace("\n", " ")
+    finally:
+        pyplot.close(figure)
+
+
+def test_plot_of_power_names_workload_and_technology(designs):
+    text = texts_of(plots._power, document.variants_of(designs))
+    caption, title, *rest = text.split(" | ")
+    for part in (caption, title):
+        assert "a made-up run" in part and "made-up cells" in part and "100 MHz" in part, part
+    assert "45 nm" in title and "max 2 000 cycles" in rest
+
+
+def test_legend_says_why_efficient_is_above_max(designs):
+    for variant, width in (("efficient", 192), ("max", 128)):
+        memory = {"purpose": "predictor memory", "bits": 4 * 8192 * width}
+        designs[variant]["sram"]["memories"].append(memory)
+        designs[variant]["sram"]["area_by_purpose_um2"]["predictor memory"] = 1e4 * width
+    text = texts_of(plots._asic_area, document.variants_of(designs))
+    assert "efficient: 768 KiB, 12 operands a word" in text
+    assert "max: 512 KiB, 8 operands a word" in text
+    assert "one for each row of the array    that the predictor runs on" in text
 
 
 def test_every_table_is_whole(designs, tmp_path):
@@ -295,7 +394,7 @@ def test_from_a_file(designs, tmp_path, capsys):
     assert json.loads(source.read_text())["analysis"] == analyse(designs)
     source.write_text("{}")
     assert main(["report", "--from", str(source)]) == 2
-    assert "is no report.json: lacks command, date" in capsys.readouterr().err
+    assert "is no report.json: lacks command, designs" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     with pytest.raises(ToolError, match="Report cannot be written"):
         document_command.write_report({"designs": designs}, tmp_path / "file")
@@ -303,7 +402,7 @@ def test_from_a_file(designs, tmp_path, capsys):
 
 def test_probes_differ_in_columns_only():
     for preset, columns, predictor in (("paper", 18, 8), ("tiny", 8, 8)):
-        configs = collect.configurations(preset)
+        configs = report_collect.configurations(preset)
         main_probe, predictor_probe = configs["probe_main"], configs["probe_predictor"]
         assert main_probe.columns == columns
         assert main_probe.cores[0].post_lanes == configs["baseline"].cores[0].post_lanes
@@ -311,6 +410,7 @@ def test_probes_differ_in_columns_only():
         old, new = configs["max"].cores[1], predictor_probe.cores[1]
         assert (new.post_lanes, new.rows) == (old.post_lanes, old.rows)
     assert configs["low"] == make_config(variant="low", preset="tiny")
+    assert list(report_collect.configurations("tiny", probes=False)) == list(VARIANTS)
 
 
 def test_collect_measures_each_once(monkeypatch, capsys):
@@ -322,10 +422,10 @@ def test_collect_measures_each_once(monkeypatch, capsys):
         assert (workload is None) == (config.predictor_columns == 8)
         return {"flow": flow}
 
-    monkeypatch.setattr(collect, "_measure", measure)
-    configs = collect.configurations("tiny")
+    monkeypatch.setattr(report_collect, "_measure", measure)
+    configs = report_collect.configurations("tiny")
     options = {"device": "LFE5U-25F", "seeds": (1,)}
-    designs = collect.collect(configs, flows=("ecp5", "xc7"), jobs=2, **options)
+    designs = report_collect.collect(configs, flows=("ecp5", "xc7"), jobs=2, **options)
     assert len(calls) == len(set(calls)) == 6 + 4
     assert designs["max"]["ecp5"] == {"flow": "ecp5"} and "ecp5" not in designs["probe_main"]
     assert "[10/10]" in capsys.readouterr().err
@@ -333,9 +433,35 @@ def test_collect_measures_each_once(monkeypatch, capsys):
     def fail(*_arguments, **_options):
         raise ToolError("no tool")
 
-    monkeypatch.setattr(collect, "_measure", fail)
+    monkeypatch.setattr(report_collect, "_measure", fail)
     with pytest.raises(ToolError, match="no tool"):
-        collect.collect(configs, flows=("xc7",), **options)
+        report_collect.collect(configs, flows=("xc7",), **options)
+
+
+def test_quick_measures_less(monkeypatch, tmp_path, designs):
+    asked = {}
+
+    def collect(configs, **options):
+        asked.update(options, names=list(configs), columns=configs["max"].columns)
+        return designs
+
+    monkeypatch.setattr(document_command, "collect", collect)
+    assert main(["report", "--quick", "--output-dir", str(tmp_path)]) == 0
+    assert asked["names"] == list(VARIANTS) and asked["columns"] == 4
+    assert asked["placed"] == ("baseline",) and asked["seeds"] == (1,)
+    assert "**not the paper's size**" in (tmp_path / "report.md").read_text()
+    assert main(["report", "--output-dir", str(tmp_path)]) == 0
+    assert asked["names"] == [*VARIANTS, "probe_main", "probe_predictor"]
+    assert asked["placed"] == tuple(VARIANTS) and asked["seeds"] == ()
+
+
+def test_only_what_is_placed_is_mapped_to_the_device(monkeypatch):
+    monkeypatch.setattr(report_collect, "_measure", lambda flow, config, **options: {"of": flow})
+    configs = report_collect.configurations("tiny", probes=False)
+    options = {"device": "LFE5U-25F", "seeds": (1,), "placed": ("baseline",)}
+    found = report_collect.collect(configs, flows=("ecp5", "xc7"), **options)
+    assert [name for name in found if "ecp5" in found[name]] == ["baseline"]
+    assert all("xc7" in design for design in found.values())
 
 
 @pytest.mark.parametrize(("excess", "rows"), [(0, 0), (1, 1), (5, 2), (99, 4)])
@@ -347,10 +473,10 @@ def test_multipliers_that_do_not_fit_become_look_up_tables(monkeypatch, excess, 
         calls.append((config.lut_multiplier_rows, seeds))
         return {"over": {"MULT18X18D": excess} if excess and not seeds else {}}
 
-    monkeypatch.setattr(collect.fpga, "measure", measure)
+    monkeypatch.setattr(report_collect.fpga, "measure", measure)
     options = {"device": "LFE5U-25F", "refresh": False, "progress": print}
     config = make_config(variant="low", preset="tiny")
-    collect._ecp5(config, seeds=(7,), **options)
+    report_collect._ecp5(config, seeds=(7,), **options)
     assert calls == [(0, ()), (rows, (7,))]
 
 
