@@ -58,17 +58,35 @@ class ColumnReport:
         once = self.standalone.lut4eq - self.bare.lut4eq
         return (self.bare.lut4eq + once / self.columns) / self.lanes
 
+    def fmax_summary_mhz(self) -> dict[str, float]:
+        """``min``, ``median`` and ``max`` over the seeds; empty where there are none."""
+        values = list(self.fmax_mhz.values())
+        if not values:
+            return {}
+        return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+
     def as_json(self) -> dict:
+        """``area`` has a key for each row of the printed table, ``fmax_mhz`` one for each seed."""
+
+        def cells(counts):
+            per_mac = counts.lut4eq / self.lanes
+            return {**asdict(counts), "lut4eq": counts.lut4eq, "lut4eq_per_mac": per_mac}
+
         return {
             "format": self.format,
             "lanes": self.lanes,
             "columns": self.columns,
             "technology": self.technology,
-            "bare": {**asdict(self.bare), "lut4eq": self.bare.lut4eq},
-            "standalone": {**asdict(self.standalone), "lut4eq": self.standalone.lut4eq},
-            "lut4eq_per_mac_standalone": self.standalone_per_mac,
-            "lut4eq_per_mac_in_array": self.shared_per_mac,
+            "area": {
+                "alone": cells(self.bare),
+                "standalone": cells(self.standalone),
+                "in_array": {
+                    "lut4eq": self.shared_per_mac * self.lanes,
+                    "lut4eq_per_mac": self.shared_per_mac,
+                },
+            },
             "fmax_mhz": {str(seed): value for seed, value in self.fmax_mhz.items()},
+            "fmax_summary_mhz": self.fmax_summary_mhz(),
             "latency_cycles": self.latency,
             "psum_latency_cycles": self.psum_latency,
         }
@@ -144,14 +162,14 @@ def print_report(report: ColumnReport, console: Console) -> None:
     )
     console.print(table)
     if report.fmax_mhz:
-        values = list(report.fmax_mhz.values())
         table = Table(title="Fmax, nextpnr-ecp5 LFE5U-85F, speed grade 6, column alone")
         for seed in report.fmax_mhz:
             table.add_column(f"seed {seed}", justify="right")
-        for heading in ("min", "median", "max"):
+        summary = report.fmax_summary_mhz()
+        for heading in summary:
             table.add_column(heading, justify="right")
-        summary = (min(values), statistics.median(values), max(values))
-        table.add_row(*(f"{value:.1f} MHz" for value in (*values, *summary)))
+        values = (*report.fmax_mhz.values(), *summary.values())
+        table.add_row(*(f"{value:.1f} MHz" for value in values))
         console.print(table)
     console.print(
         f"latency {report.latency} cycles from operand, {report.psum_latency} from partial sum; "

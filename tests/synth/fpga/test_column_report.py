@@ -6,12 +6,13 @@ Covers: synth/fpga/column.py, synth/common/yosys.py, synth/fpga/nextpnr.py, synt
 import json
 
 import pytest
+from rich.console import Console
 
 from synth.__main__ import main
 from synth.common.errors import ToolError
 from synth.common.yosys import CellCounts, synthesize_ecp5
 from synth.fpga import nextpnr
-from synth.fpga.column import ColumnReport
+from synth.fpga.column import ColumnReport, print_report
 
 
 def test_small_column(tmp_path, capsys):
@@ -21,12 +22,14 @@ def test_small_column(tmp_path, capsys):
     command = ["column", "--format", "int8", "--lanes", "2", "--columns", "4", "--seeds", ""]
     assert main([*command, "--json", str(out), "--keep", str(tmp_path / "kept")]) == 0
     figures = json.loads(out.read_text())
-    bare, standalone = figures["bare"], figures["standalone"]
+    bare, standalone = figures["area"]["alone"], figures["area"]["standalone"]
     assert bare["mult18"] == standalone["mult18"] == 2
     assert bare["lut4eq"] == bare["lut4"] + 2 * bare["ccu2c"] > 32
-    assert figures["lut4eq_per_mac_standalone"] == standalone["lut4eq"] / 2
+    assert standalone["lut4eq_per_mac"] == standalone["lut4eq"] / 2
     once = standalone["lut4eq"] - bare["lut4eq"]
-    assert figures["lut4eq_per_mac_in_array"] == pytest.approx((bare["lut4eq"] + once / 4) / 2)
+    shared = figures["area"]["in_array"]
+    assert shared["lut4eq_per_mac"] == pytest.approx((bare["lut4eq"] + once / 4) / 2)
+    assert (figures["fmax_mhz"], figures["fmax_summary_mhz"]) == ({}, {})
     assert (tmp_path / "kept" / "column.json").exists()
     assert "2 lanes of int8" in capsys.readouterr().out
 
@@ -60,6 +63,31 @@ def test_decoders_are_shared():
         psum_latency=1,
     )
     assert (report.standalone_per_mac, report.shared_per_mac) == (150, 110)
+
+
+def test_keys_of_the_figures(capsys):
+    """Area and Fmax are neighbours at the top; each has the rows and seeds that are printed."""
+    report = ColumnReport(
+        format="bf16",
+        lanes=10,
+        columns=5,
+        technology="ecp5",
+        bare=CellCounts(lut4=1000, ccu2c=0, mult18=10, ff=0),
+        standalone=CellCounts(lut4=1500, ccu2c=0, mult18=10, ff=0),
+        fmax_mhz={3: 90.0, 1: 80.0, 2: 100.0},
+        latency=1,
+        psum_latency=1,
+    )
+    figures = report.as_json()
+    keys = list(figures)
+    assert keys[keys.index("area") + 1] == "fmax_mhz"
+    per_mac = {row: cells["lut4eq_per_mac"] for row, cells in figures["area"].items()}
+    assert per_mac == {"alone": 100.0, "standalone": 150.0, "in_array": 110.0}
+    assert figures["fmax_mhz"] == {"3": 90.0, "1": 80.0, "2": 100.0}
+    assert figures["fmax_summary_mhz"] == {"min": 80.0, "median": 90.0, "max": 100.0}
+    print_report(report, Console(width=120))
+    printed = capsys.readouterr().out
+    assert "90.0 MHz" in printed and "in an array of 5" in printed
 
 
 def test_last_frequency_counts():
