@@ -31,8 +31,10 @@ REPORTS = {
 
 
 def main(arguments=None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m synth", description=__doc__.splitlines()[0])
-    reports = parser.add_subparsers(dest="report", required=True, metavar="report")
+    parser = argparse.ArgumentParser(
+        prog="python -m synth", description="Area, timing and power of the generated hardware."
+    )
+    reports = parser.add_subparsers(dest="report", required=True, metavar="command")
     for name, (module, text) in REPORTS.items():
         module.add_arguments(reports.add_parser(name, help=text, description=text))
     parsed = parser.parse_args(arguments)

@@ -289,7 +289,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--variant", help="which cores and memories (default: max)")
     add("--preset", help=f"named sizes (default: {DEFAULT_PRESET})")
-    add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
+    add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[],
+        help="one field; repeatable")  # fmt: skip
     add("--config", metavar="FILE", help="fields from a JSON or TOML file, or a manifest.json")
     add("--device", default="LFE5U-85F", help="see --list (LFE5U-85F)")
     add("--list", action="store_true", help="list the devices")

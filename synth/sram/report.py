@@ -136,10 +136,11 @@ def print_report(result: dict, console: Console) -> None:
         caption=" ".join(result["notes"]),
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        show_edge=False,
     )
-    table.add_column("memory", no_wrap=True)
-    table.add_column("words × bits", justify="right", no_wrap=True)
-    for heading in ("KiB", "mm²", "pJ", "leak mW", "ns"):
+    table.add_column("memory")  # the only one that a narrow terminal folds
+    headings = ("number ×\nwords×bits", "KiB", "mm²", "pJ read/\nwrite", "leakage\nmW", "ns")
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     marked = False
     for memory in result["memories"]:

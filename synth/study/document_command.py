@@ -42,8 +42,8 @@ _FULL = {
 }
 
 
-def write_report(report: dict, directory: Path) -> list[Path]:
-    """Write ``report.md``, ``report.json`` and the plots; returns their paths.
+def write_report(report: dict, directory: Path, *, figures: bool = True) -> list[Path]:
+    """Write ``report.md``, the plots and, with ``figures``, ``report.json``; returns their paths.
 
     ``report`` holds what :func:`~synth.study.document.document` asks for, without ``analysis``.
     Raises :class:`ToolError` when the directory cannot be written.
@@ -52,10 +52,9 @@ def write_report(report: dict, directory: Path) -> list[Path]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         plots = draw_plots(variants_of(report["designs"]), report["analysis"], directory)
-        files = {
-            "report.md": document(report, plots),
-            "report.json": json.dumps(report, indent=1) + "\n",
-        }
+        files = {"report.md": document(report, plots)}
+        if figures:
+            files["report.json"] = json.dumps(report, indent=1) + "\n"
         for name, text in files.items():
             write_whole(directory / name, text)
     except OSError as error:
@@ -97,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--from", dest="source", type=Path, metavar="FILE",
-        help="measure nothing: write the report of the figures in this report.json",
+        help="measure nothing: write document and plots of the figures in this report.json",
     )  # fmt: skip
 
 
@@ -147,7 +146,7 @@ def _measure(arguments) -> dict:
 
 def run(arguments: argparse.Namespace) -> None:
     report = _load(arguments.source) if arguments.source else _measure(arguments)
-    files = write_report(report, arguments.output_dir)
+    files = write_report(report, arguments.output_dir, figures=arguments.source is None)
     analysis = analyse(report["designs"])
     for name, label in (("asic_logic", "standard cells"), ("xc7_lut", "7-series LUT")):
         values = analysis["overhead_percent"][name]

@@ -259,6 +259,18 @@ def _power(designs):
     ]
     if designs.get("max", {}).get("asic", {}).get("power_mw"):
         lines += ["In `max` both cores work on it: the batch is split.", ""]
+    slow = [
+        variant
+        for variant, design in designs.items()
+        if (design.get("asic", {}).get("fmax_mhz") or first["clock_mhz"]) < first["clock_mhz"]
+    ]
+    if slow:
+        names = ", ".join(f"`{variant}`" for variant in slow)
+        lines += [
+            f"Clock not reached (see Fmax above): {names}; its power is stated at it all the same, "
+            "so that all designs are compared at one clock.",
+            "",
+        ]
     if "basis" in first:
         lines += [f"Basis: {first['basis']}.", ""]
     return lines + _paper_asic_power(first)

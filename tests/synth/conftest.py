@@ -1,5 +1,6 @@
 """A tiny standard-cell library, and netlists of it, whose numbers can be worked out by hand."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,21 @@ def cell(kind, **wires):
             for pin, bits in wires.items()
         },
     }
+
+
+@pytest.fixture
+def old_entries():
+    """Function that makes all entries of a result cache old, and says the day that they have."""
+
+    def change(directory):
+        paths = list(Path(directory).glob("*.json"))
+        assert paths, f"no entries in {directory}"
+        for path in paths:
+            entry = json.loads(path.read_text())
+            path.write_text(json.dumps(entry | {"date": "2001-02-03T04:05:06+00:00"}))
+        return "2001-02-03"
+
+    return change
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,11 @@ import pytest
 from hw.config import make_config
 from synth.__main__ import main
 from synth.common.errors import ToolError
+from synth.common.memories import Memory
 from synth.common.reproduce import options_of
 from synth.common.wheels import ENVIRONMENT, WHEELS, wheel_directory
 from synth.sram import cacti
+from synth.sram import report as sram
 from synth.sram.cacti import Technology, sram_macro
 
 
@@ -61,10 +63,18 @@ def test_too_small_and_ragged_are_marked(program):
     assert 4 < tiny["modelled"]["words"] <= 64
 
 
-def test_second_call_needs_no_program(program, monkeypatch):
+def test_second_call_needs_no_program(program, cache, old_entries, monkeypatch):
+    """It has the figures of the first call, and its day."""
     first = sram_macro(words=64, width=8, technology=LOW)
     monkeypatch.setattr(cacti, "_run", None)
     assert sram_macro(words=64, width=8, technology=LOW) == first
+    first["date"] = old_entries(cache)
+    assert sram_macro(words=64, width=8, technology=LOW) == first
+    memory = Memory(
+        purpose="a test", core=0, words=64, width=8, granularity=8, macro=True, instances=("a", "b")
+    )
+    monkeypatch.setattr(sram, "memories_of", lambda config, verilog: [memory])
+    assert sram.measure(make_config(variant="low"), verilog="")["date"] == first["date"]
 
 
 def test_command_line(program, tmp_path, capsys):
@@ -82,6 +92,12 @@ def test_command_line(program, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "predictor memory" in printed and "larger than asked for" in printed
     result = json.loads(out.read_text())
+    # On a terminal of 80 columns every figure is whole.
+    assert "…" not in printed
+    for memory in result["memories"]:
+        each = memory["each"]
+        row = f"{each['read_energy_pj']:.1f}/{each['write_energy_pj']:.1f} "
+        assert row in printed and f" {each['access_time_ns']:.2f} " in printed
     memories = result["memories"]
     assert result["area_um2"] == pytest.approx(
         sum(memory["each"]["area_um2"] * memory["count"] for memory in memories)

@@ -6,6 +6,7 @@ Covers: synth/study.
 import itertools
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -269,6 +270,7 @@ def test_document(designs, tmp_path):
     assert "At 100 MHz while this runs: a made-up run." in text
     # 116 mW for 2000 cycles of 10 ns.
     assert "| baseline | 50.00 | 25.00 | 25.00 | 100.00 | 5.00 | 11.00 | 2 000 | 2.32 |" in text
+    assert "not reached" not in text
     assert "with 12 × 18 PEs" in text and "from an array of 8 columns" in text
     assert "probe" not in text.split("## Where the figures come from")[0]
     assert "None" not in text and "nan" not in text.lower().split()
@@ -305,6 +307,13 @@ def test_cells_of_the_paper(designs, tmp_path):
     assert text.count("**Not compared**") == 3
     designs["baseline"]["pes"] = 16
     assert "with 16 PEs" not in written(designs, tmp_path)
+
+
+def test_clock_of_the_power_that_is_not_reached(designs, tmp_path):
+    designs["efficient"]["asic"]["fmax_mhz"] = 99.4
+    designs["max"]["asic"]["fmax_mhz"] = 100.0
+    text = written(designs, tmp_path)
+    assert "Clock not reached (see Fmax above): `efficient`; its power is stated" in text
 
 
 def test_date_is_that_of_the_measurement(designs, tmp_path):
@@ -390,6 +399,7 @@ def test_from_a_file(designs, tmp_path, capsys):
     source = tmp_path / "first" / "report.json"
     assert main(["report", "--from", str(source), "--output-dir", str(tmp_path / "second")]) == 0
     assert (tmp_path / "second" / "report.md").read_text() == first
+    assert not (tmp_path / "second" / "report.json").exists()
     assert "standard cells: low +1.0 %, efficient +2.0 %, max +50.0 %" in capsys.readouterr().out
     assert json.loads(source.read_text())["analysis"] == analyse(designs)
     source.write_text("{}")
@@ -398,6 +408,33 @@ def test_from_a_file(designs, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(ToolError, match="Report cannot be written"):
         document_command.write_report({"designs": designs}, tmp_path / "file")
+
+
+ROOT = next(p for p in Path(__file__).resolve().parents if (p / "pyproject.toml").is_file())
+
+
+def test_committed_document_is_that_of_the_committed_figures(tmp_path):
+    """`python -m synth report --from synth/results/report-paper.json --output-dir
+    docs/synthesis_results` writes what is there."""
+    figures = json.loads((ROOT / "synth" / "results" / "report-paper.json").read_text())
+    document_command.write_report(figures, tmp_path, figures=False)
+    committed = ROOT / "docs" / "synthesis_results"
+    assert (committed / "report.md").read_text() == (tmp_path / "report.md").read_text()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {path.name for path in committed.iterdir()} == names
+
+
+def test_figures_on_the_page_are_the_committed_ones():
+    figures = json.loads((ROOT / "synth" / "results" / "report-paper.json").read_text())
+    text = (ROOT / "docs" / "synthesis_report.md").read_text()
+    for label, name in (
+        ("standard cells, logic", "asic_logic"),
+        ("7-series LUT", "xc7_lut"),
+        ("power of the logic, a convolution", "asic_power"),
+        ("SRAM", "asic_memory"),
+    ):
+        values = overhead_percent(figures["designs"], name).values()
+        assert f"| {label} | {' | '.join(map(percent, values))} |" in text
 
 
 def test_probes_differ_in_columns_only():
