@@ -88,9 +88,9 @@ def overheads(analysis: dict) -> list[str]:
     if verdicts:
         lines += [
             f"Logic in standard cells: {'; '.join(verdicts)}. The paper's designs predict "
-            "gradients with circuits, these with programs (see Scope): like is not compared with "
-            "like. In the rows above, area and power of the paper's cells are to be read beside "
-            "the standard cells here, its LUT beside the 7-series LUT.",
+            "gradients with circuits, those here with programs (see Scope): these overheads are "
+            "not those of the same thing. Area and power of the paper's cells are to be read "
+            "beside those of the standard cells here, its LUT beside the 7-series LUT.",
             "",
         ]
     names = {"asic": "standard cells", "xc7": "7-series look-up tables"}

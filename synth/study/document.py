@@ -20,7 +20,7 @@ from .sections import blocks, ecp5, memories, standard_cells, xilinx
 
 __all__ = ["analyse", "document", "variants_of"]
 
-#: What the measured hardware does not do yet: overheads read without this would flatter it.
+#: What the variants differ in: overheads read without this would flatter the hardware.
 SCOPE = (
     "Gradient prediction adds no circuit to the accelerators measured here: reorganised maps, the "
     "predictor's layers, its updates and the confidence gate are commands for the engines that "
