@@ -21,21 +21,17 @@ from .tables import percent
 
 __all__ = ["add_arguments", "run", "write_report"]
 
-#: What takes least: equal baselines and the predictor array's split need probes, ECP5 takes a
-#: third of the time if all variants are mapped to it.
+#: What takes least. Probes are what baselines of equal cost and the predictor's split are made of.
 _QUICK = {
     "preset": "tiny",
     "probes": False,
-    "seeds": (1,),
     "device": "LFE5U-45F",
     "placed": ("baseline",),
     "workload": "tiny",
 }
-#: No seeds: one of these designs takes an hour to place and route, once.
 _FULL = {
     "preset": DEFAULT_PRESET,
     "probes": True,
-    "seeds": (),
     "device": "LFE5U-85F",
     "placed": tuple(VARIANTS),
     "workload": "conv",
@@ -82,11 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--quick",
         action="store_true",
-        help="the smallest preset and a small workload; ECP5 for `baseline` alone, with one seed; "
-        "no probes, so no baselines of equal cost and no split of the predictor array",
+        help="the smallest preset and a small workload, ECP5 for `baseline` alone; no probes, so "
+        "no baselines of equal cost and no split of the predictor array",
     )
-    add("--seeds", type=seed_list, help="place and route with these, 1,2,3 say (none; quick: 1)")
-    add("--device", help="ECP5 to place on (LFE5U-85F; quick: LFE5U-45F)")
+    # None by default: one design of the paper's size takes an hour to place and route, once.
+    add("--seeds", type=seed_list, default=(), help="place and route with these, 1,2,3 say (none)")
+    add("--device", help="ECP5 to map to (LFE5U-85F; quick: LFE5U-45F)")
     add("--flows", type=_flows, default=tuple(FLOWS), help=f"of {', '.join(FLOWS)} (all)")
     add("--jobs", type=_jobs, default=2, help="measurements at a time (2)")
     add("--refresh", action="store_true", help="measure again what is in the cache")
@@ -114,13 +111,12 @@ def _load(path: Path) -> dict:
 def _measure(arguments) -> dict:
     defaults = _QUICK if arguments.quick else _FULL
     preset = arguments.preset or defaults["preset"]
-    seeds = defaults["seeds"] if arguments.seeds is None else arguments.seeds
     started = time.monotonic()
     designs = collect(
         configurations(preset, probes=defaults["probes"]),
         flows=arguments.flows,
         device=arguments.device or defaults["device"],
-        seeds=seeds,
+        seeds=arguments.seeds,
         placed=defaults["placed"],
         workload=defaults["workload"],
         refresh=arguments.refresh,
@@ -130,7 +126,7 @@ def _measure(arguments) -> dict:
     for option, value in (
         ("--preset", arguments.preset),
         ("--device", arguments.device),
-        ("--seeds", arguments.seeds and ",".join(map(str, arguments.seeds))),
+        ("--seeds", ",".join(map(str, arguments.seeds))),
         ("--flows", arguments.flows != tuple(FLOWS) and ",".join(arguments.flows)),
     ):
         command += f" {option} {value}" if value else ""

@@ -223,8 +223,11 @@ def test_quick_measures_less(monkeypatch, tmp_path, designs):
     monkeypatch.setattr(document_command, "collect", collect)
     assert main(["report", "--quick", "--output-dir", str(tmp_path)]) == 0
     assert asked["names"] == list(VARIANTS) and asked["columns"] == 4
-    assert asked["placed"] == ("baseline",) and asked["seeds"] == (1,)
+    assert asked["placed"] == ("baseline",) and asked["seeds"] == ()
     assert "**not the paper's size**" in (tmp_path / "report.md").read_text()
+    assert main(["report", "--quick", "--seeds", "2,3", "--output-dir", str(tmp_path)]) == 0
+    assert asked["seeds"] == (2, 3)
+    assert "`python -m synth report --quick --seeds 2,3`" in (tmp_path / "report.md").read_text()
     assert main(["report", "--output-dir", str(tmp_path)]) == 0
     assert asked["names"] == [*VARIANTS, "probe_main", "probe_predictor"]
     assert asked["placed"] == tuple(VARIANTS) and asked["seeds"] == ()
