@@ -49,7 +49,7 @@ def xilinx(designs: dict) -> list[str]:
         f"the paper (`efficient`, `max`) adds {paper_figures.PREDICTOR_MEMORY_RAMB36} RAMB36.",
         "",
         "**Compared** is how much a variant takes beyond the baseline of its own source. **Not "
-        "compared** are the cells of one source with the cells of the other: "
+        "compared** are the cells of one source with the cells of the other. "
         + _different_baselines(base)
         + "The table of the paper does not say how a PE is built (number format, multipliers in "
         "look-up tables or in DSP48E1), nor what it counts besides the PEs. The figures here are "
@@ -73,7 +73,7 @@ def _different_baselines(base):
     most, fewer = paper_figures.FPGA_RESOURCES["max"], paper_figures.FPGA_RESOURCES["efficient"]
     beyond = {column: most[column] - fewer[column] for column in most}
     return (
-        f"with {base['pes']} PEs the paper's baseline takes {count(theirs['CLB LUTs'])} LUT and "
+        f"With {base['pes']} PEs the paper's baseline takes {count(theirs['CLB LUTs'])} LUT and "
         f"{theirs['DSP48E1']} DSP48E1, the baseline here {count(luts)} and {dsps}; what its `max` "
         f"has beyond `efficient` is {beyond['CLB LUTs']} LUT and {beyond['DSP48E1']} DSP48E1. They "
         "are different designs. "

@@ -77,12 +77,12 @@ def test_cells_of_the_paper(designs, tmp_path):
     assert "not at hand" not in text
     # What is not compared, with the figures that show why.
     assert (
-        "with 180 PEs the paper's baseline takes 472 004 LUT and 166 DSP48E1, the baseline here "
+        "With 180 PEs the paper's baseline takes 472 004 LUT and 166 DSP48E1, the baseline here "
         "40 000 and 180; what its `max` has beyond `efficient` is 909 LUT and 80 DSP48E1." in text
     )
     assert text.count("**Not compared**") == 3
     designs["baseline"]["pes"] = 16
-    assert "with 16 PEs" not in written(designs, tmp_path)
+    assert "With 1" not in written(designs, tmp_path)
 
 
 def test_clock_of_the_power_that_is_not_reached(designs, tmp_path):
