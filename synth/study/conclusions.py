@@ -142,9 +142,10 @@ def equal_baselines(analysis: dict) -> list[str]:
         basis,
         "",
         "The baselines of equal cost that the paper uses have "
-        f"{paper_figures.EQUAL_COST_PES_PERCENT['asic_area']} % more PEs for the area of the cells
-        and " f"{paper_figures.EQUAL_COST_PES_PERCENT['fpga_power']} % more for the power on the
-        FPGA.", "",
+        f"{paper_figures.EQUAL_COST_PES_PERCENT['asic_area']} % more PEs for the area of the cells "
+        f"and {paper_figures.EQUAL_COST_PES_PERCENT['fpga_power']} % more for the power on the "
+        "FPGA.",
+        "",
     ]
 
 

@@ -84,13 +84,27 @@ def document(report: dict, plots: list[tuple[str, str]]) -> str:
         "",
         "Every figure here was measured by the tools named below, or follows from such figures by "
         "the arithmetic stated beside it. What the tools cannot give is called not available. "
-        f"Figures of the paper ({paper_figures.SOURCE}) are marked as such; each section says what
-        of them " "is compared and what is not.", "", f"**Scope.** {SCOPE}", "",
-        *at_a_glance(designs, analysis), *overheads(analysis), *_plot(plots, "overhead.png"),
-        *xilinx(designs), *_plot(plots, "area_xc7.png"), *ecp5(designs), *_plot(plots, "fmax.png"),
-        *per_mac(designs, analysis), *standard_cells(designs), *_plot(plots, "power.png"),
-        *memories(designs), *blocks(designs), *_plot(plots, "area_asic.png"),
-        *equal_baselines(analysis), *predictor_array(analysis), *_origin(report),
+        f"Figures of the paper ({paper_figures.SOURCE}) are marked as such; each section says what "
+        "of them is compared and what is not.",
+        "",
+        f"**Scope.** {SCOPE}",
+        "",
+        *at_a_glance(designs, analysis),
+        *overheads(analysis),
+        *_plot(plots, "overhead.png"),
+        *xilinx(designs),
+        *_plot(plots, "area_xc7.png"),
+        *ecp5(designs),
+        *_plot(plots, "fmax.png"),
+        *per_mac(designs, analysis),
+        *standard_cells(designs),
+        *_plot(plots, "power.png"),
+        *memories(designs),
+        *blocks(designs),
+        *_plot(plots, "area_asic.png"),
+        *equal_baselines(analysis),
+        *predictor_array(analysis),
+        *_origin(report),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
