@@ -2,11 +2,11 @@
 
 import sys
 
-from algorithms.common.interrupt import end_on_interrupt
+from cli.interrupt import end_on_signals
 
 if __name__ == "__main__":
     # Before imports that take seconds.
-    end_on_interrupt("golden", "; the same command goes on" * (sys.argv[1:2] == ["train"]))
+    end_on_signals("algorithms", "; the same command goes on" * (sys.argv[1:2] == ["train"]))
 
 import argparse
 import json

@@ -1,9 +1,9 @@
 """``python -m compiler``: look into programs, and into the training step of a network."""
 
-from .interrupt import end_on_interrupt
+from cli.interrupt import end_on_signals
 
 if __name__ == "__main__":
-    end_on_interrupt("compiler")  # before imports that take a second
+    end_on_signals("compiler")  # before imports that take a second
 
 import argparse
 import importlib

@@ -1,6 +1,6 @@
 """Command line of the generator: ``python -m rtl_gen``."""
 
-from .interrupt import end_on_signals
+from cli.interrupt import end_on_signals
 
 if __name__ == "__main__":
     end_on_signals("rtl_gen")  # before imports that take a second

@@ -1,6 +1,6 @@
 """Command line of the synthesis reports: ``python -m synth <report>``."""
 
-from rtl_gen.interrupt import end_on_signals
+from cli.interrupt import end_on_signals
 
 if __name__ == "__main__":
     end_on_signals("synth", "; what was measured is kept")  # before imports that take seconds

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rtl_gen.interrupt import descendants
+from cli.interrupt import descendants
 
 DEFAULT_SEED = 1
 #: How long a program may take until it is sent a signal, and then to end.

@@ -23,6 +23,7 @@ PACKAGES = (
     "verif",
     "synth",
     "paper",
+    "cli",
 )
 
 # Third-party packages a package is restricted to; the others may use any.

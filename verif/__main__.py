@@ -1,6 +1,6 @@
 """Command line of the verification: ``python -m verif``."""
 
-from rtl_gen.interrupt import end_on_signals
+from cli.interrupt import end_on_signals
 
 if __name__ == "__main__":
     end_on_signals("verif")  # before imports that take seconds

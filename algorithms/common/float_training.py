@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .atomic_files import replacing
+from cli.atomic_files import replacing
 
 __all__ = [
     "CACHE_DIRECTORY",
@@ -148,6 +148,7 @@ def default_path(name, recipe):
 def write_weights(path, model, record):
     """Write a module's weights and ``record`` (plain JSON values) to an .npz file, atomically."""
     arrays = {key: value.detach().numpy() for key, value in model.state_dict().items()}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         np.savez(file, record=json.dumps(record, sort_keys=True), **arrays)
 

@@ -21,10 +21,10 @@ from tqdm import tqdm
 
 from algorithms.adagp.layers import LayerResult
 from algorithms.adagp.trainer import AdaGPTrainer
-from algorithms.common.atomic_files import replacing
 from algorithms.common.float_training import CACHE_DIRECTORY, one_thread
 from algorithms.data.datasets import load_images
 from algorithms.networks.registry import MODELS
+from cli.atomic_files import replacing
 from golden.prediction.schedule import ScheduleConfig
 
 from .methods import METHODS
@@ -160,6 +160,7 @@ def run(experiment: Experiment, *, directory=RESULTS, report=None, stop_after=No
             if report:
                 report(f"{name}: {session.line()}")
     text = json.dumps(session.record, indent=1, allow_nan=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(text.encode())
     checkpoint.unlink()
@@ -290,6 +291,7 @@ class _Session:
         }
         if self.experiment.device == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state()
+        path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             torch.save(state, file)
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from algorithms.common.atomic_files import replacing
+from cli.atomic_files import replacing
 
 from .methods import METHODS
 
@@ -169,6 +169,7 @@ def write_report(directory, *, plots: bool = True) -> tuple[str, list[Path]]:
     )
     text = "\n".join(parts)
     report = directory / "report.md"
+    report.parent.mkdir(parents=True, exist_ok=True)
     with replacing(report) as file:
         file.write(text.encode())
     return text, [report, *files]

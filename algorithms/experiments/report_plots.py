@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.ticker import MaxNLocator
 
-from algorithms.common.atomic_files import replacing
+from cli.atomic_files import replacing
 
 __all__ = ["evenly", "phase_spans", "plot_accuracy", "plot_predictions"]
 
@@ -107,6 +107,7 @@ def plot_predictions(runs, title, path) -> Path:
 
 
 def _save(figure, path):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         figure.savefig(file, dpi=110, format="png")
     pyplot.close(figure)

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import io
 import json
-import os
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cli.atomic_files import replacing
 from hw.config import AdaGPConfig, ConfigError
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "read",
     "rebuild",
     "reading",
-    "replacing",
     "write",
 ]
 
@@ -129,27 +128,6 @@ def read(path, kind=None, config=None) -> SavedProgram:
             fields=meta["program"],
             arrays={name: array.tobytes() for name, array in arrays.items()},
         )
-
-
-@contextlib.contextmanager
-def replacing(path) -> Iterator[typing.BinaryIO]:
-    """A binary file to write; it takes the place of ``path`` when all has gone well."""
-    path = Path(path)
-    if path.exists() and not path.is_file():  # /dev/stdout
-        with open(path, "wb") as file:
-            yield file
-        return
-    real = path.resolve()
-    temporary = real.with_name(f".{real.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-        os.replace(temporary, real)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(temporary):
-            error.filename, error.filename2 = str(path), None
-        raise
 
 
 @contextlib.contextmanager

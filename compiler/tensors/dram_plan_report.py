@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from compiler.codegen.program_file import replacing
+from cli.atomic_files import replacing
 
 __all__ = ["draw_plan", "plan_table", "print_plan", "print_steps", "summary"]
 

@@ -7,8 +7,8 @@ import json
 import tempfile
 from pathlib import Path
 
+from cli.atomic_files import write_whole
 from hw.config import ConfigError
-from rtl_gen.atomic import write_whole
 from rtl_gen.selection import select_config
 
 from .errors import ToolError

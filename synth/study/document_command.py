@@ -6,8 +6,8 @@ import re
 import time
 from pathlib import Path
 
+from cli.atomic_files import write_whole
 from hw.config import PRESETS, VARIANTS
-from rtl_gen.atomic import write_whole
 from rtl_gen.selection import DEFAULT_PRESET
 from synth.common.cache import tool_versions
 from synth.common.command_line import seed_list

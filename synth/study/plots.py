@@ -3,7 +3,7 @@
 import textwrap
 from pathlib import Path
 
-from rtl_gen.atomic import replacing
+from cli.atomic_files import replacing
 from synth.fpga.tables import fmax_summary
 
 from .analysis import area_by_block

@@ -1,4 +1,7 @@
-"""Ctrl-C in the compiler's command line."""
+"""Ctrl-C in the compiler's command line.
+
+Covers: compiler/__main__.py.
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""The figures of the paper: tables that are whole and agree with its text, and their reader."""
+"""The figures of the paper: tables that are whole and agree with its text, and their reader.
+
+Covers: paper/__init__.py.
+"""
 
 import pytest
 

@@ -1,97 +1,16 @@
-"""What is stopped takes along what it started, and says so in one line."""
+"""Ctrl-C while hardware is generated and written.
+
+Covers: rtl_gen/__main__.py, rtl_gen/output.py.
+"""
 
 import os
-import signal
-import subprocess
 import sys
-import textwrap
 
 import pytest
 
+from cli.interrupt import descendants
 from rtl_gen import output
-from rtl_gen.interrupt import descendants
 from rtl_gen.manifest import GENERATOR
-
-#: A measurement in a thread: a program that starts another one, then the next program.
-MEASUREMENT = """
-    import concurrent.futures, subprocess
-    from rtl_gen.interrupt import end_on_signals
-
-    end_on_signals("measure", "; some is kept")
-
-    def measure():
-        for _ in range(5):
-            subprocess.run(["sh", "-c", "sleep 60 & wait"])
-
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        future = pool.submit(measure)
-        print("begun", flush=True)
-        future.result()
-"""
-
-
-@pytest.mark.parametrize(
-    ("number", "word"), [(signal.SIGTERM, "stopped"), (signal.SIGINT, "interrupted")]
-)
-def test_programs_end(number, word, interrupted):
-    done = interrupted(
-        [sys.executable, "-c", textwrap.dedent(MEASUREMENT)],
-        when=lambda process: len(descendants(process)) == 2,
-        number=number,
-    )
-    assert done.status == 128 + number
-    assert done.errors == f"measure: {word}; some is kept\n"
-
-
-def test_a_signal_that_is_ignored_stays_ignored():
-    """As in what a shell starts in the background."""
-    script = (
-        "import os, signal; from rtl_gen.interrupt import end_on_signals\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN); end_on_signals('x')\n"
-        "os.kill(os.getpid(), signal.SIGINT); print('goes on')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
-
-
-def test_a_second_signal_ends_what_does_not_end():
-    """Someone presses Ctrl-C again while files are being removed."""
-    script = (
-        "import os, signal, time; from rtl_gen.interrupt import end_on_signals\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler); end_on_signals('x')\n"
-        "try:\n    os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
-        "finally:\n    os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30
-    )
-    assert done.returncode == 130
-
-
-def test_hardware_that_is_only_half_made_is_not_talked_about():
-    """Amaranth warns of every component that was created but never used."""
-    script = (
-        "import os, signal, time; from rtl_gen.interrupt import end_on_signals\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler); end_on_signals('x')\n"
-        "from amaranth.hdl import Elaboratable, Fragment\n"
-        "class Top(Elaboratable):\n"
-        "    def elaborate(self, platform):\n"
-        "        part = Top()\n"
-        "        os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
-        "Fragment.get(Top(), None)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30
-    )
-    assert (done.returncode, done.stderr) == (130, "x: interrupted\n")
-
-
-def test_descendants_of_this_process():
-    with subprocess.Popen(["sleep", "60"]) as process:
-        assert process.pid in descendants(os.getpid())
-        process.kill()
 
 
 def test_generating_is_interrupted(interrupted, tmp_path):

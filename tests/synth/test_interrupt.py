@@ -1,8 +1,11 @@
-"""Ctrl-C in the command line of the synthesis reports."""
+"""Ctrl-C in the command line of the synthesis reports.
+
+Covers: synth/__main__.py.
+"""
 
 import sys
 
-from rtl_gen.interrupt import descendants
+from cli.interrupt import descendants
 
 
 def test_a_measurement_is_interrupted(interrupted, tmp_path):

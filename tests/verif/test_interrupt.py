@@ -1,10 +1,13 @@
-"""Ctrl-C in the command lines of the verification: one line, and no program goes on."""
+"""Ctrl-C in the command lines of the verification: one line, and no program goes on.
+
+Covers: verif/__main__.py, verif/sim/runner.py.
+"""
 
 import sys
 
 import pytest
 
-from rtl_gen.interrupt import descendants
+from cli.interrupt import descendants
 
 VERIF = [sys.executable, "-m", "verif"]
 
@@ -33,7 +36,7 @@ def test_what_a_build_or_a_run_has_started(program, interrupted, tmp_path):
     """Verilator, make with the compilers below it, and a simulation; directories go."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from rtl_gen.interrupt import end_on_signals\n"
+        "from cli.interrupt import end_on_signals\n"
         "end_on_signals('toy')\n"
         "from verif import runner\n"
         "text = 'module toy(input clk); endmodule'\n"

@@ -11,8 +11,8 @@ from rich import box
 from rich.table import Table
 from torch import nn
 
+from cli.atomic_files import write_whole
 from hw.config import make_config
-from rtl_gen.atomic import write_whole
 from verif.networks.execute import execute
 from verif.networks.workload import prepare
 from verif.sim import environment

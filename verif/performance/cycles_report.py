@@ -6,8 +6,8 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
+from cli.atomic_files import replacing, write_whole
 from hw.config import VARIANTS, make_config
-from rtl_gen.atomic import replacing, write_whole
 
 from .cycles import (
     BatchCycles,

@@ -11,12 +11,12 @@ from rich import box
 from rich.table import Table
 from torch import nn
 
+from cli.atomic_files import write_whole
 from compiler.codegen.cost import post_cycles
 from compiler.training.program import compile_training
 from golden.layers.optimizer import SGD
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.vector import VECTOR_LOOPS, Source
-from rtl_gen.atomic import write_whole
 from verif.networks.training_result import Batch
 from verif.networks.training_run import TrainingRun
 from verif.system import accelerator

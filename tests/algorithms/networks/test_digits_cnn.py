@@ -1,6 +1,6 @@
 """The digits task: data, training, its cache, accuracy in float32 and on bit patterns.
 
-Covers: algorithms/common/float_training.py, algorithms/common/atomic_files.py.
+Covers: algorithms/common/float_training.py.
 """
 
 import numpy as np

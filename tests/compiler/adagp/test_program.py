@@ -1,6 +1,7 @@
 """Programs of gradient prediction: parts, tensors, messages. What they compute: tests/verif.
 
-Covers: compiler/adagp/predictor.py, compiler/adagp/steps.py, compiler/adagp/tensors.py.
+Covers: compiler/adagp/predictor.py, compiler/adagp/steps.py, compiler/adagp/tensors.py,
+compiler/adagp/saved_program.py.
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
 """Compiled training steps: plans, messages, the command line. Results are tested in tests/verif.
 
-Covers: compiler/training/steps.py, compiler/frontend/example.py.
+Covers: compiler/training/steps.py, compiler/training/saved_program.py,
+compiler/frontend/example.py.
 """
 
 import pytest

@@ -1,4 +1,7 @@
-"""The report on made-up measurements: a document that says what they say, plots, the command."""
+"""The report on made-up measurements: a document that says what they say, plots, the command.
+
+Covers: synth/study.
+"""
 
 import itertools
 import json

@@ -1,19 +1,13 @@
-"""Files that appear whole or not at all; in rtl_gen, and the compiler's own."""
+"""Files that appear whole or not at all."""
 
 import os
 
 import pytest
 
-from compiler.codegen import program_file
-from rtl_gen import atomic
+from cli.atomic_files import replacing, write_whole
 
 
-@pytest.fixture(params=[atomic.replacing, program_file.replacing], ids=["rtl_gen", "compiler"])
-def replacing(request):
-    return request.param
-
-
-def test_a_file_is_replaced(replacing, tmp_path):
+def test_a_file_is_replaced(tmp_path):
     path, link = tmp_path / "file", tmp_path / "link"
     path.write_text("before")
     link.symlink_to(path)
@@ -25,7 +19,7 @@ def test_a_file_is_replaced(replacing, tmp_path):
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
-def test_what_breaks_off_changes_nothing(replacing, error, tmp_path):
+def test_what_breaks_off_changes_nothing(error, tmp_path):
     path = tmp_path / "file"
     path.write_text("before")
     with pytest.raises(error), replacing(path) as file:  # noqa: PT012
@@ -35,19 +29,19 @@ def test_what_breaks_off_changes_nothing(replacing, error, tmp_path):
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_the_error_names_the_file(replacing, tmp_path):
+def test_the_error_names_the_file(tmp_path):
     path = tmp_path / "nowhere" / "file"
     with pytest.raises(FileNotFoundError) as caught, replacing(path):
         pass
     assert caught.value.filename == str(path)
 
 
-def test_a_device_is_written_to(replacing):
+def test_a_device_is_written_to():
     with replacing("/dev/null") as file:
         file.write(b"nothing")
     assert not os.path.isfile("/dev/null")
 
 
 def test_text(tmp_path):
-    atomic.write_whole(tmp_path / "text", "12 × 15\n")
+    write_whole(tmp_path / "text", "12 × 15\n")
     assert (tmp_path / "text").read_bytes() == "12 × 15\n".encode()

@@ -15,6 +15,8 @@ __all__ = ["descendants", "end_on_signals"]
 
 #: How long threads that are not waiting for a program may take to end.
 _GRACE_SECONDS = 10
+#: How often it is looked whether an import has ended.
+_IMPORT_SECONDS = 0.02
 
 
 def end_on_signals(program, note="") -> None:
@@ -26,9 +28,9 @@ def end_on_signals(program, note="") -> None:
     Where a signal is ignored that stays so.
     """
 
-    def stop(number, _frame):
+    def stop(number, frame):
         word = "interrupted" if number == signal.SIGINT else "stopped"
-        _stop(number, f"{program}: {word}{note}")
+        _stop_outside_imports(number, f"{program}: {word}{note}", frame)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -60,6 +62,18 @@ def _processes():
             fields = path.read_text(errors="replace").rpartition(")")[2].split()
             pairs.append((int(path.parent.name), int(fields[1])))
     return pairs
+
+
+def _stop_outside_imports(number, line, frame):
+    """:func:`_stop`, after any import under way: extension modules clear exceptions that they do
+    not expect."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            signal.signal(signal.SIGALRM, lambda _, now: _stop_outside_imports(number, line, now))
+            signal.setitimer(signal.ITIMER_REAL, _IMPORT_SECONDS)
+            return
+        frame = frame.f_back
+    _stop(number, line)
 
 
 def _stop(number, line):
