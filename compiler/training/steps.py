@@ -178,6 +178,12 @@ class TrainingSteps:
 
     # Forward ---------------------------------------------------------------------------------
 
+    def _precision(self, layer):
+        """Kind and pitch of a product's map: the last layer's stays float32."""
+        if layer.name != self._last:
+            return {}
+        return {"kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config)}
+
     def _forward(self, layer):
         sources = [self.maps[name] for name in layer.inputs]
         if layer.kind == "input":
@@ -210,9 +216,7 @@ class TrainingSteps:
         )
 
     def _forward_convolution(self, layer, sources):
-        wide = layer.name == self._last
-        pitch = channel_pitch(layer.shape[0], self.config) if wide else None
-        output, relu = self._output(layer, kind="float32" if wide else None, pitch=pitch)
+        output, relu = self._output(layer, **self._precision(layer))
         self.maps[layer.name] = output
         product = self._product(layer)
         reads = (product.x, product.weights, product.bias)
@@ -221,7 +225,7 @@ class TrainingSteps:
     _forward_linear = _forward_convolution
 
     def _forward_depthwise(self, layer, sources):
-        self.maps[layer.name] = self._map(layer)
+        self.maps[layer.name] = self._map(layer, **self._precision(layer))
         product = self._product(layer)
         reads = (product.x, product.weights, product.bias)
         self._add(layer.name, "forward", depthwise, product, reads=reads,

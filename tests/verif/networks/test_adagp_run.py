@@ -79,12 +79,15 @@ def check_same(actual, wanted, where=""):
         np.testing.assert_array_equal(actual[name], values, err_msg=f"{where} {name}")
 
 
-def test_a_last_convolution(rng, seed):
-    """Its map is float32, and it is predicted itself."""
+@pytest.mark.parametrize("groups", [1, CLASSES])
+def test_a_last_convolution(groups, rng, seed):
+    """Its map is float32, and it is predicted itself; a depthwise one, too."""
 
     def network():
+        channels = 5 if groups == 1 else CLASSES
         return nn.Sequential(
-            nn.Conv2d(2, 5, 3, stride=2), nn.ReLU(), nn.Conv2d(5, CLASSES, (3, 2))
+            nn.Conv2d(2, channels, 3, stride=2), nn.ReLU(),
+            nn.Conv2d(channels, CLASSES, (3, 2), groups=groups),
         )  # fmt: skip
 
     run = predicted_run(

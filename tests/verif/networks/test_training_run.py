@@ -12,7 +12,7 @@ from torch import nn
 from compiler.frontend.example import ResidualCNN
 from golden.layers.optimizer import SGD
 from hw.config import make_config
-from verif.networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run
+from verif.networks.random_networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run, random_model
 from verif.networks.training_result import Batch
 from verif.networks.training_run import TrainingRun
 
@@ -101,19 +101,48 @@ def test_squared_error(rng, seed):
     assert result.losses[1] < result.losses[0]
 
 
-@pytest.mark.parametrize("flat", [False, True])
-def test_targets_of_maps(flat, rng, seed):
-    """One layout in golden and in the program: (N, H, W, C), flattened as torch's vectors."""
-    layers = [nn.Conv2d(2, 3, (3, 2)), *([nn.Flatten()] if flat else [])]
-    model = nn.Sequential(*layers)
-    batch = Batch(
-        images=rng.standard_normal((2, 6, 5, 2)),
-        targets=rng.standard_normal((2, 48) if flat else (2, 4, 4, 3)),
-        optimizer=SGD(learning_rate=0.1),
-    )
-    config = make_config(variant="baseline", preset="tiny")
-    run = TrainingRun(model, config, (2, 6, 5), [batch] * 2, loss="mean_squared_error")
+def one_tap():
+    """A depthwise convolution whose product 1.0157 is no bf16 number."""
+    model = nn.Sequential(nn.Conv2d(2, 2, 1, groups=2, bias=False))
+    nn.init.constant_(model[0].weight, 1 + 2**-7)
+    return model
+
+
+def last_depthwise(model, config, images, targets):
+    """Training whose last layer is depthwise."""
+    optimizer = SGD(learning_rate=0.1, momentum=0.9)
+    batch = Batch(images=images, targets=targets, optimizer=optimizer)
+    shape = (images.shape[3], *images.shape[1:3])
+    return TrainingRun(model, config, shape, [batch] * 2, loss="mean_squared_error", reuse=False)
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+def test_a_last_depthwise_convolution_stays_float32(array, rng, seed):
+    config = make_config(variant="baseline", preset="tiny", **ARRAYS[array])
+    images = np.full((2, 1, 1, 2), 1 + 2**-7)
+    run = last_depthwise(one_tap(), config, images, np.zeros((2, 2, 1, 1), np.float32))
+    result = run.interpret(seed)
+    check(result)
+    output = run.program.tensors[run.program.maps["0"]]
+    assert output.kind == "float32"
+    first = run.expected[0]["map 0"].view(np.float32)
+    np.testing.assert_array_equal(first, np.full((2, 1, 1, 2), (1 + 2**-7) ** 2, np.float32))
+
+
+def test_a_last_depthwise_convolution_on_the_accelerator(rng, seed):
+    """With a bias, strides and padding, after another layer."""
+    config = make_config(variant="baseline", preset="tiny", **ARRAYS["5x3"])
+
+    def network():
+        return nn.Sequential(
+            nn.Conv2d(2, 7, 1), nn.ReLU(), nn.Conv2d(7, 7, 3, stride=2, padding=1, groups=7)
+        )
+
+    images = rng.standard_normal((2, 4, 5, 2))
+    targets = np.full((2, 7, 2, 3), 0.5, np.float32)
+    run = last_depthwise(random_model(network, rng), config, images, targets)
     check(run.interpret(seed))
+    check(run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=3_000_000))
 
 
 def test_example_network(rng, seed):
