@@ -13,7 +13,7 @@ from golden.arithmetic.dot_product import decode
 from golden.arithmetic.float32_unit import VectorUnit, constant
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
-__all__ = ["SGD", "Adam", "UpdateResult", "update"]
+__all__ = ["SGD", "Adam", "UpdateResult", "require_optimizer", "update"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +72,15 @@ class Adam:
         return unit.subtract(weights, step), (first, second)
 
 
+def require_optimizer(optimizer, allowed=(SGD, Adam)) -> None:
+    """Raise a ValueError that names both unless ``optimizer`` is one of ``allowed``, classes of
+    this module."""
+    if not isinstance(optimizer, allowed):
+        kind = optimizer if isinstance(optimizer, type) else type(optimizer)
+        names = " or ".join(f"{one.__module__}.{one.__name__}(...)" for one in allowed)
+        raise ValueError(f"optimizer must be {names}, not {kind.__module__}.{kind.__qualname__}")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UpdateResult:
     """What an update leaves.
@@ -112,6 +121,7 @@ def update(
     guard : leave weights and slots of a tile as they are if its gradient holds NaN or infinity
     tile : entries along the first axis that the guard judges together; None for all
     """
+    require_optimizer(optimizer)
     weights, gradient = np.asarray(weights, np.uint32), np.asarray(gradient, np.uint32)
     slots = [np.array(slot, np.uint32) for slot in slots]
     if {gradient.shape, *(slot.shape for slot in slots)} != {weights.shape}:

@@ -126,12 +126,14 @@ class PredictedTraining(Training):
     predictor : :class:`golden.prediction.config.PredictorConfig`, of which channels, map_size,
         running, seed, learning_rate and momentum may be chosen
     predictor_rows : rows of the core that runs the predictor; None for ``rows``
-    predict : names of the layers to predict; None for all that can be. Others hold in Phase GP.
+    predict : names of the layers to predict; None for all that can be, which are those whose
+        weight is trainable. Others hold in Phase GP.
 
     Members
     -------
     layers : :class:`PredictedLayer` by name, in order of execution
-    head : the last node if it is linear: it gets its exact gradient in Phase GP; else None
+    head : the last node if it is linear and has a trainable parameter: it gets its exact gradient
+        in Phase GP; else None
     predictor : :class:`golden.prediction.predictor.PredictorNetwork`
     predictor_rate, predictor_momentum : real numbers, rounded to float32; may be changed between
         batches
@@ -160,7 +162,7 @@ class PredictedTraining(Training):
         _check_config(predictor)
         self.predictor_rows = rows if predictor_rows is None else predictor_rows
         last = self.nodes[-1]
-        self.head = last if last.kind == "linear" else None
+        self.head = last if last.kind == "linear" and last.trainable else None
         self.layers = self._choose(predict)
         self.predictor_running = predictor.running
         self.predictor_rate = predictor.learning_rate
@@ -347,7 +349,9 @@ class PredictedTraining(Training):
 
 
 def _predictable(node):
-    """Dense and depthwise convolutions, linear layers."""
+    """Dense and depthwise convolutions, linear layers, with a weight that is trainable."""
+    if f"{node.name}.weight" not in node.trainable:
+        return False
     if node.kind == "convolution":
         return node.options["groups"] == 1
     return node.kind in ("depthwise", "linear")

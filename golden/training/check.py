@@ -69,7 +69,11 @@ def complaints(training, before, result):
             same = node.kind in ("flatten", "add", "relu")
             pending.setdefault(name, []).append(part if same else part.round(fmt))
         for short, dw in zip(parameters, found[len(node.inputs) :], strict=True):
-            actual = decode(FLOAT32, result.parameter_gradients[f"{node.name}.{short}"])
+            if (name := f"{node.name}.{short}") not in node.trainable:
+                if name in result.parameter_gradients:
+                    wrong.append(f"{name} is frozen but has a gradient")
+                continue
+            actual = decode(FLOAT32, result.parameter_gradients[name])
             compare(f"d{node.name}.{short}", actual, dw.numpy(), parameter_errors[short])
     return wrong
 

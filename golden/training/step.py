@@ -23,10 +23,10 @@ from golden.layers.batch_norm import (
     update_running,
 )
 from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
-from golden.layers.optimizer import update
+from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
-from .torch_graph import Node, trace
+from .torch_graph import Node, learning, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
 
@@ -61,8 +61,8 @@ class StepResult:
     forward : :class:`ForwardPass`
     loss : :class:`golden.layers.loss.LossResult`
     gradients : (N, H, W, C) operand codes, gradients of the outputs of all nodes that depend on a
-        parameter
-    parameter_gradients : float32 bits by parameter, in torch's shapes
+        trainable parameter
+    parameter_gradients : float32 bits by trainable parameter, in torch's shapes
     skipped : tiles that the guard left as they were, by parameter
     flags : union of :class:`golden.arithmetic.dot_product.Flags`, backward by node and update by
         parameter
@@ -78,6 +78,9 @@ class StepResult:
 
 class Training:
     """A network in training.
+
+    A parameter that requires no gradient (``requires_grad_(False)``) keeps its value: it has no
+    gradient, no slots, no update, no weight decay. Running statistics follow every forward pass.
 
     Parameters
     ----------
@@ -95,14 +98,15 @@ class Training:
     nodes : list of :class:`golden.training.torch_graph.Node`
     weights : float32 bits by parameter, in torch's names and shapes: the master copy
     operands : operand codes of the weights of products
-    slots : the optimizer's numbers by parameter
+    slots : the optimizer's numbers by trainable parameter
     running : float32 bits by torch's buffer name
     count : steps done
 
     Raises
     ------
     ValueError
-        for an unsupported layer, naming it, and for a format that is no float format.
+        for an unsupported layer, naming it, for a format that is no float format, for another
+        optimizer, and if the output depends on no trainable parameter.
     """
 
     def __init__(
@@ -128,10 +132,8 @@ class Training:
         self.loss, self.guard, self.guard_tile = loss, guard, guard_tile
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
         self.count = 0
-        self._learning = set()  # nodes that depend on a parameter
+        self._learning = learning(self.nodes)
         for node in self.nodes:
-            if node.module is not None or self._learning & set(node.inputs):
-                self._learning.add(node.name)
             if node.module is None:
                 continue
             for name, values in node.module.named_parameters():
@@ -142,8 +144,19 @@ class Training:
             if node.kind in PRODUCTS:
                 name = f"{node.name}.weight"
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
-        for name, values in self.weights.items():
-            self.slots[name] = tuple(np.zeros_like(values) for _ in optimizer.slots)
+            for name in node.trainable:
+                zeros = np.zeros_like(self.weights[name])
+                self.slots[name] = tuple(zeros.copy() for _ in optimizer.slots)
+
+    @property
+    def optimizer(self):
+        """What updates the parameters."""
+        return self._optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer):
+        require_optimizer(optimizer)
+        self._optimizer = optimizer
 
     def state(self) -> dict:
         """Everything that a later step depends on; arrays are copied."""
@@ -297,6 +310,7 @@ class Training:
             x = outputs[node.inputs[0]]
             result = normalize_backward(fmt, x, dy, mean=mean, inverse=inverse, a=a)
             new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
+            new = {name: values for name, values in new.items() if name in node.trainable}
             return [result.input], new, result.flags
         if node.kind == "relu":
             mask = elementwise_pool.relu_mask(fmt, outputs[node.name])
@@ -321,12 +335,17 @@ class Training:
         return [dx], new, flags | more | last
 
     def _parameter_gradients(self, node, dy, x):
-        """Gradients of the weights and the bias of a product, and flags."""
-        product, name = self._product(node), node.name
-        dw, flags = product.weight_gradient(x, dy, self._kernel(node, x))
-        new = {f"{name}.weight": dw.reshape(self.weights[f"{name}.weight"].shape)}
-        if f"{name}.bias" in self.weights:
-            new[f"{name}.bias"], more = product.bias_gradient(dy)
+        """Gradients of the weights and the bias of a product, of those that learn, and flags."""
+        product, (weight, bias) = (
+            self._product(node),
+            (f"{node.name}.{n}" for n in ("weight", "bias")),
+        )
+        new, flags = {}, 0
+        if weight in node.trainable:
+            dw, flags = product.weight_gradient(x, dy, self._kernel(node, x))
+            new[weight] = dw.reshape(self.weights[weight].shape)
+        if bias in node.trainable:
+            new[bias], more = product.bias_gradient(dy)
             flags |= more
         return new, flags
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from golden.layers.conv2d import pair
 from golden.layers.conv_general import output_map
 
-__all__ = ["Node", "trace"]
+__all__ = ["Node", "learning", "trace"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,7 @@ class Node:
     shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
     flat : torch sees vectors
     module : the torch module that holds its parameters, or None
+    trainable : those of :attr:`parameters` that required a gradient when the network was traced
     options : arguments of the golden function: stride, padding, dilation, groups, kernel
     """
 
@@ -40,6 +41,7 @@ class Node:
     shape: tuple[int, int, int]
     flat: bool = False
     module: nn.Module | None = None
+    trainable: tuple[str, ...] = ()
     options: Mapping = field(default_factory=dict)
 
     @property
@@ -73,6 +75,27 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
     for step in graph.nodes:
         tracing.add(step, shape)
     return tracing.result
+
+
+def learning(nodes) -> frozenset[str]:
+    """Names of the nodes whose output depends on a trainable parameter.
+
+    Raises
+    ------
+    ValueError
+        if the last node is not among them.
+    """
+    found = set()
+    for node in nodes:
+        if node.trainable or found & set(node.inputs):
+            found.add(node.name)
+    if nodes[-1].name not in found:
+        names = [name for node in nodes for name in node.parameters]
+        raise ValueError(
+            f"The network has nothing to train: its output {nodes[-1].name} must depend on a "
+            f"parameter with requires_grad; its parameters are {', '.join(names) or 'none'}"
+        )
+    return frozenset(found)
 
 
 class _Tracing:
@@ -130,6 +153,7 @@ class _Tracing:
             flat=source.flat if flat is None else flat,
             options=options or {},
             module=module,
+            trainable=() if module is None else _trainable(name, module),
         )
         self._append(step, node)
 
@@ -258,6 +282,11 @@ class _Tracing:
         if limits[0] != 1 or limits[1] not in (-1, 3):
             _refuse(name, f"it must flatten everything but the batch, not dimensions {limits}")
         self._simple(step, name, "flatten", flat=True)
+
+
+def _trainable(name, module):
+    parameters = module.named_parameters()
+    return tuple(f"{name}.{short}" for short, values in parameters if values.requires_grad)
 
 
 def _refuse(name, reason):
