@@ -10,7 +10,8 @@ from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import SemaphoreNames, encode_commands
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import trace
+from compiler.frontend.torch_graph import require_trainable, trace
+from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.intervals import round_up
 from compiler.training.program import plan_memory
 from compiler.training.saved_program import LayerInfo, StepInfo, TrainingProgram
@@ -58,6 +59,7 @@ def compile_adagp(
     if images < 1:
         raise CompileError(f"a batch must have at least 1 image, not {images}")
     layers = trace(model, input_shape)
+    require_trainable(layers)
     graphs = {
         part: PredictionSteps(
             layers, config, images=images, loss=loss, core=config.cores[-1], shape=shape,

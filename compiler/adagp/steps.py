@@ -31,8 +31,8 @@ PREDICTABLE = ("convolution", "depthwise", "linear")
 def predicted_layers(layers, wanted=None):
     """(names of the predicted layers in order, name of the head or None).
 
-    The head is a linear layer at the end: its gradient is exact and cheap. Grouped convolutions are
-    not predicted.
+    The head is a linear layer at the end of which a parameter learns: its gradient is exact and
+    cheap. Grouped convolutions and frozen weights are not predicted.
 
     Raises
     ------
@@ -40,12 +40,13 @@ def predicted_layers(layers, wanted=None):
         for a name in ``wanted`` that cannot be predicted, and if no layer is left.
     """
     last = layers[-1]
-    head = last.name if last.kind == "linear" else None
+    head = last.name if last.kind == "linear" and last.trainable else None
     able = [
         layer.name
         for layer in layers
         if layer.kind in PREDICTABLE
         and layer.name != head
+        and f"{layer.name}.weight" in layer.trainable
         and (layer.kind != "convolution" or layer.options["groups"] == 1)
     ]
     if wanted is not None:
@@ -330,12 +331,11 @@ class PredictionSteps(TrainingSteps):
         """Gradient and update of the last layer from the loss alone."""
         product, gradients = self._product(layer), self._gradients(layer)
         dy = self.gradients[layer.name] = f"{layer.name}.gradient"
-        self._add(layer.name, "weight gradient", weight_gradient, product, dy, *gradients,
-                  reads=[product.x, dy], writes=gradients)  # fmt: skip
+        self._add_weight_gradient(layer, weight_gradient, product, dy, gradients)
         super()._updates(layer)
 
-    def _updates(self, layer, parameters=None):
-        super()._updates(layer, parameters)
+    def _updates(self, layer):
+        super()._updates(layer)
         if layer.name in self._predicted:
             self._learn(layer, self.predictor.layers[layer.name])
 

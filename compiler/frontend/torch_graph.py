@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from compiler.errors import CompileError
 
-__all__ = ["Layer", "backward_order", "learning", "readers", "trace"]
+__all__ = ["Layer", "backward_order", "learning", "readers", "require_trainable", "trace"]
 
 _ALLOWED = (
     "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
@@ -44,6 +44,7 @@ class Layer:
     shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
     flat : torch sees vectors
     module : the torch module that holds its parameters, or None
+    trainable : those of :attr:`parameters` that required a gradient when the network was traced
     options : pairs (vertical, horizontal) of what the kind has: stride, padding, dilation, kernel;
         and groups, a number
     """
@@ -54,6 +55,7 @@ class Layer:
     shape: tuple[int, int, int]
     flat: bool = False
     module: nn.Module | None = None
+    trainable: tuple[str, ...] = ()
     options: Mapping = field(default_factory=dict)
 
     @property
@@ -104,12 +106,22 @@ def trace(model: nn.Module, input_shape) -> list[Layer]:
 
 
 def learning(layers) -> frozenset[str]:
-    """Names of the layers whose output depends on a parameter."""
+    """Names of the layers whose output depends on a trainable parameter."""
     found = set()
     for layer in layers:
-        if layer.parameters or found & set(layer.inputs):
+        if layer.trainable or found & set(layer.inputs):
             found.add(layer.name)
     return frozenset(found)
+
+
+def require_trainable(layers) -> None:
+    """Raise a :class:`CompileError` unless the output depends on a trainable parameter."""
+    if layers[-1].name not in learning(layers):
+        names = [name for layer in layers for name in layer.parameters]
+        raise CompileError(
+            f"the network has nothing to train: its output {layers[-1].name} must depend on a "
+            f"parameter with requires_grad; its parameters are {', '.join(names) or 'none'}"
+        )
 
 
 def readers(layers) -> dict[str, tuple[str, ...]]:
@@ -128,8 +140,8 @@ def readers(layers) -> dict[str, tuple[str, ...]]:
 def backward_order(layers) -> tuple[str, ...]:
     """Names of the layers whose output needs a gradient, the output of the network first.
 
-    These are the layers that depend on a parameter and that the output depends on, and always the
-    output itself.
+    These are the layers that depend on a trainable parameter and that the output depends on, and
+    always the output itself.
     """
     depends, wanted, order = learning(layers), {layers[-1].name}, []
     for layer in reversed(layers):
@@ -189,13 +201,16 @@ class _Tracing(fx.Interpreter):
         if len(size) != 3 or min(size) < 1:
             _refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
         self.names[step] = name
+        module = module if kind in _LEARNING else None
+        parameters = () if module is None else module.named_parameters()
         self.layers[name] = Layer(
             name=name,
             kind=kind,
             inputs=tuple(source.name for source in sources),
             shape=size,
             flat=flat,
-            module=module if kind in _LEARNING else None,
+            module=module,
+            trainable=tuple(f"{name}.{short}" for short, p in parameters if p.requires_grad),
             options=options,
         )
 

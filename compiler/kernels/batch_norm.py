@@ -39,7 +39,8 @@ def batch_norm(
     Parameters
     ----------
     x, y : (N, H, W, C) operands
-    gamma to a : (1, 1, 1, C) float32
+    gamma to a : (1, 1, 1, C) float32; ``mean``, ``inverse`` and ``a`` are None without a backward
+        pass
 
     Raises
     ------
@@ -57,12 +58,12 @@ def batch_norm(
 def batch_norm_backward(
     program: CoreProgram, x, dy, dx, mean, inverse, a, dgamma, dbeta, *, y=None
 ):
-    """Commands that write ``dx`` (or not, if it is None) and the parameters' gradients.
+    """Commands that write ``dx`` and the parameters' gradients, or some of these.
 
     Parameters
     ----------
     x, dy, dx : (N, H, W, C) operands
-    mean to dbeta : (1, 1, 1, C) float32
+    mean to dbeta : (1, 1, 1, C) float32; gradients that nobody wants are None, but not all of them
     y : stored output of a ReLU behind, of which ``dy`` is the gradient, or None
 
     Raises
@@ -85,13 +86,16 @@ class _Pass:
     def __init__(self, program, tensors):
         self.program, self.vector = program, program.vector
         self.tensors = SimpleNamespace(**tensors)
+        #: One of the float32 vectors of the channels; all have its pitch.
+        self.like = next(tensors[name] for name in ("gamma", "dgamma", "dbeta", "mean")
+                         if tensors.get(name) is not None)  # fmt: skip
         self.images, self.height, self.width, _ = self.tensors.x.shape
         self.pixels = self.images * self.height * self.width
         self.chunks = program.core.chunks_per_wide
 
     def write(self):
         program = self.program
-        x, vector = self.tensors.x, self.tensors.mean
+        x, vector = self.tensors.x, self.like
         extra = program.words(vector) - self.chunks * program.words(x)
 
         def fixed(words):
@@ -119,7 +123,7 @@ class _Pass:
         return len(self.names) + len(self.sums) * self.images
 
     def state(self, channels):
-        words = self.program.words(self.tensors.mean, channels)
+        words = self.program.words(self.like, channels)
         return Need((self, channels), self.rows * words)
 
     def box(self, images, channels):
@@ -132,10 +136,10 @@ class _Pass:
 
     def vectors(self, block, channels):
         """The state's vectors by name; those for each image as maps of N images."""
-        end = self.tensors.mean.pitch if channels is None else channels[1]
+        end = self.like.pitch if channels is None else channels[1]
         begin = 0 if channels is None else channels[0]
-        words = self.program.words(self.tensors.mean, channels) // self.chunks
-        size = min(end, self.tensors.mean.shape[3]) - begin
+        words = self.program.words(self.like, channels) // self.chunks
+        size = min(end, self.like.shape[3]) - begin
         view = View.dense(block, (self.rows, 1, 1, size), words, chunks=self.chunks)
         count = len(self.names)
         found = {name: view.pixel(row, 0, 0) for row, name in enumerate(self.names)}
@@ -155,6 +159,9 @@ class _Pass:
         return self.program.view(block, tensor, *_VECTOR, channels)
 
     def store(self, view, tensor, channels):
+        """Store a vector, if there is a ``tensor`` for it."""
+        if tensor is None:
+            return
         box = (*_VECTOR, channels or (0, tensor.pitch))
         self.program.store(tensor, box, view.block, view.first)
 
@@ -269,7 +276,11 @@ class _Backward(_Pass):
 
     def __init__(self, program, tensors):
         super().__init__(program, tensors)
-        self.maps = 2 if self.tensors.y is None else 3
+        t = self.tensors
+        #: Whether the sums of dy, and those of products with x, are needed.
+        self.plain = t.dx is not None or t.dbeta is not None
+        self.products = t.dx is not None or t.dgamma is not None
+        self.maps = 1 + self.products + (t.y is not None)
         self.cost = 1 + self.chunks
         self.masked = Derived(program)
 
@@ -279,16 +290,17 @@ class _Backward(_Pass):
 
     def jobs(self, channels, pieces):
         program, state = self.program, self.state(channels)
-        mean, inverse, a = (
-            self.need(tensor, channels)
-            for tensor in (self.tensors.mean, self.tensors.inverse, self.tensors.a)
-        )
+        # Of mean, inverse and a what is read; the mean by all sums of products.
+        factors = (self.tensors.mean, self.tensors.inverse) if self.products else ()
+        factors = [self.need(tensor, channels) for tensor in factors]
+        a = [] if self.tensors.dx is None else [self.need(self.tensors.a, channels)]
 
         def maps(images, *, again=False):
             box, t = self.box(images, channels), self.tensors
+            needs = [program.need(t.x, *box)] if self.products else []
             if t.y is None:
-                return [program.need(tensor, *box) for tensor in (t.x, t.dy)]
-            needs = [program.need(t.x, *box), self.masked.need(t.dy, *box)]
+                return [*needs, program.need(t.dy, *box)]
+            needs.append(self.masked.need(t.dy, *box))
             # The mask is needed once if its result stays.
             return needs if again and len(pieces) == 1 else [*needs, program.need(t.y, *box)]
 
@@ -296,58 +308,66 @@ class _Backward(_Pass):
         for images in pieces:
             last, needs = images == pieces[-1], maps(images)
             run = partial(self._sums, channels, images, last, len(needs))
-            more = (mean, inverse, a) if last else (mean,)
+            more = (*factors, *a) if last else factors[:1]
             jobs.append(state_job(state, needs, more, run, first=not jobs))
         if self.tensors.dx is None:
             return jobs
         again = partial(maps, again=True)
         run = partial(self._apply, channels)
-        return jobs + self.last_jobs(
-            pieces[::-1], channels, state, again, (a,), run, self.tensors.dx
-        )
+        return jobs + self.last_jobs(pieces[::-1], channels, state, again, a, run, self.tensors.dx)
 
-    def _views(self, channels, images, x, dy, y=None):
-        """x and dy, the latter with +0 where a ReLU lets nothing through."""
+    def _views(self, channels, images, *blocks):
+        """x, if it is there, and dy, the latter with +0 where a ReLU lets nothing through."""
+        blocks = iter(blocks)
+        x = self.whole(next(blocks), "x", images, channels) if self.products else None
+        dy, y = next(blocks), next(blocks, None)
         gradient = self.whole(dy, "dy", images, channels)
         if self.tensors.y is not None:
             self.masked.make(
                 dy,
                 lambda: self.vector.mask(gradient, gradient, self.whole(y, "y", images, channels)),
             )
-        return self.whole(x, "x", images, channels), gradient
+        return x, gradient
 
     def _sums(self, channels, images, last, count, state, *blocks):
-        maps, (mean, *parameters) = blocks[:count], blocks[count:]
-        v, mean = self.vectors(state, channels), self.view(mean, self.tensors.mean, channels)
+        maps, t = blocks[:count], self.tensors
+        v = self.vectors(state, channels)
+        factors = [
+            self.view(block, tensor, channels)
+            for block, tensor in zip(blocks[count:], (t.mean, t.inverse, t.a), strict=False)
+        ]
         x, dy = self._views(channels, images, *maps)
         for number, n in enumerate(range(*images)):
             image = slice(number, number + 1)
-            self.vector.sum(v["sums of dy"][n : n + 1], dy[image])
-            self.vector.sum(
-                v["sums of products"][n : n + 1], x[image], y=mean, z=dy[image],
-                term=Term.SUBTRACT, factor=Factor.Z,
-            )  # fmt: skip
+            if self.plain:
+                self.vector.sum(v["sums of dy"][n : n + 1], dy[image])
+            if self.products:
+                self.vector.sum(
+                    v["sums of products"][n : n + 1], x[image], y=factors[0], z=dy[image],
+                    term=Term.SUBTRACT, factor=Factor.Z,
+                )  # fmt: skip
         if last:
-            self._factors(channels, v, mean, *parameters)
+            self._gradients(channels, v, *factors)
 
-    def _factors(self, channels, v, mean, inverse, a):
-        vector = self.vector
-        inverse, a = (
-            self.view(inverse, self.tensors.inverse, channels),
-            self.view(a, self.tensors.a, channels),
-        )
-        reciprocal = 1.0 / self.pixels
-        dbeta = self.total(v["dbeta"], v["sums of dy"])
-        total = self.total(v["dgamma"], v["sums of products"])
-        vector.scale(v["dgamma"], total, inverse)
-        vector.scale(v["share"], v["dgamma"], reciprocal)
-        vector.scale(v["c1"], a, inverse)
-        vector.scale(v["c1"], v["c1"], v["share"], negate_product=1)
-        vector.scale(v["share"], dbeta, reciprocal)
-        vector.scale(v["share"], v["share"], a)
-        vector.scale_add(v["negative_c0"], mean, v["c1"], v["share"])
-        self.store(dbeta, self.tensors.dbeta, channels)
-        self.store(v["dgamma"], self.tensors.dgamma, channels)
+    def _gradients(self, channels, v, mean=None, inverse=None, a=None):
+        """What all sums together make; of the factors those that are needed are there."""
+        vector, tensors = self.vector, self.tensors
+        if self.plain:
+            dbeta = self.total(v["dbeta"], v["sums of dy"])
+        if self.products:
+            total = self.total(v["dgamma"], v["sums of products"])
+            vector.scale(v["dgamma"], total, inverse)
+        if tensors.dx is not None:
+            reciprocal = 1.0 / self.pixels
+            vector.scale(v["share"], v["dgamma"], reciprocal)
+            vector.scale(v["c1"], a, inverse)
+            vector.scale(v["c1"], v["c1"], v["share"], negate_product=1)
+            vector.scale(v["share"], dbeta, reciprocal)
+            vector.scale(v["share"], v["share"], a)
+            vector.scale_add(v["negative_c0"], mean, v["c1"], v["share"])
+        if tensors.dbeta is not None:
+            self.store(dbeta, tensors.dbeta, channels)
+        self.store(v["dgamma"], tensors.dgamma, channels)
 
     def _apply(self, channels, box, images, state, *blocks):
         *maps, a, out, between = blocks

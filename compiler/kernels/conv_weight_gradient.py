@@ -16,13 +16,20 @@ __all__ = ["weight_gradient"]
 def weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, db=None, *, relu=False):
     """Commands that read ``layer.x`` and ``dy`` (like ``layer.y``) and write ``dw`` (like the
     weights), float32 or rounded to operands, perhaps behind a ReLU, and float32 ``db`` (like the
-    bias).
+    bias), or the one of them that is not None.
 
     Accumulators hold the taps and input channels of a *range* for some column tiles; pixels go
     through them in pieces of whole K tiles. Where both maps fit into the buffer they are loaded
     once, piece by piece, while the first column tiles are computed; the others take all pixels in
     one command. Results of all column tiles but the last are stored while that one is computed.
+
+    Without ``dw`` the map beside dY is dY itself, of which one word per pixel is multiplied: the
+    sums of dY come from vectors of ones, and the array takes no less time for a K tile.
     """
+    if dw is None:
+        kernel = replace(layer.weights, shape=(1, 1, *layer.weights.shape[2:]))
+        layer = Convolution(name=layer.name, x=dy, y=layer.y, weights=kernel, bias=layer.bias,
+                            groups=layer.groups)  # fmt: skip
     _WeightGradient(program, layer, dy, dw, db, relu).write()
 
 
@@ -187,10 +194,8 @@ class _WeightGradient:
             if layer.images == 1:
                 end = height if rows[1] == layer.output_map[0] else layer.lines(0, *rows)[1]
                 lines, done = (done, max(done, end)), max(done, end)
-            for tensor, place, part, size in (
-                (layer.x, x, lines, width),
-                (self.dy, dy, rows, columns),
-            ):
+            maps = ((layer.x, x, lines, width), (self.dy, dy, rows, columns))
+            for tensor, place, part, size in maps[self.dw is None :]:
                 if tensor in absent and part[1] > part[0]:
                     block = place.part(images, part, size)
                     box = images, part, (0, size), (0, tensor.pitch)

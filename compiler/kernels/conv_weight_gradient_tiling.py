@@ -47,7 +47,7 @@ class WeightGradientPlan:
     layer, dy : as one image of all lines where no kernel reaches from line to line
     tiles : ColumnTiles of the output channels
     channels : [(begin, end)] of output channels that are stored together: those that fill whole
-        words before the last column tile comes, and the rest
+        words before the last column tile comes, and the rest; none without ``dw``
     ranges : list of :class:`Range`
     pieces : [(images, output rows)], all but the last whole K tiles
     whole : whether both maps stay in the memory
@@ -64,6 +64,8 @@ class WeightGradientPlan:
         self.pieces, self.whole = self._cut()
 
     def _output_channels(self):
+        if self.dw is None:
+            return []
         edges = [self.tiles.range(tile)[0] for tile in range(1, self.tiles.count)]
         item = self.dw.dtype.itemsize
         edges = [edge for edge in edges if not edge * item % self.core.word_bytes]
@@ -73,6 +75,8 @@ class WeightGradientPlan:
 
     def _ranges(self):
         """As much as the accumulators hold, and a quarter of the buffer the results."""
+        if self.dw is None:
+            return [Range((0, 1), (0, 1))]
         layer, core = self.layer, self.core
         kernel, width = layer.kernel
         line = width * core.rows  # entries of a kernel row and block

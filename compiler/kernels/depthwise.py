@@ -79,7 +79,8 @@ def depthwise_input_gradient(program: CoreProgram, layer: Convolution, dy, dx):
 
 
 def depthwise_weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, db=None):
-    """Commands that write float32 ``dw`` (like the weights) and ``db`` (like the bias).
+    """Commands that write float32 ``dw`` (like the weights) and ``db`` (like the bias), or the one
+    of them that is not None.
 
     Raises
     ------
@@ -93,28 +94,32 @@ class _WeightGradient:
     def __init__(self, program, layer, dy, dw, db):
         self.program, self.layer, self.dy, self.dw, self.db = program, layer, dy, dw, db
         self.windows, self.images = _windows(layer), layer.images
-        self.rows = self.windows.count + (db is not None)
+        self.taps = 0 if dw is None else self.windows.count
+        self.rows = self.taps + (db is not None)
+        #: A gradient; both have its pitch.
+        self.like = db if dw is None else dw
+        self.maps = (dy,) if dw is None else (layer.x, dy)
         #: Results of every image, and the sums of them.
         self.blocks = self.images + (self.images > 1)
 
     def write(self):
         program, layer = self.program, self.layer
-        pixels = sum(t.shape[1] * t.shape[2] for t in (layer.x, self.dy))
-        more = program.words(self.dw) - program.words(layer.x) * program.core.chunks_per_wide
+        pixels = sum(t.shape[1] * t.shape[2] for t in self.maps)
+        more = program.words(self.like) - program.words(self.dy) * program.core.chunks_per_wide
 
         def fixed(words):
             return self.blocks * self.rows * (words * program.core.chunks_per_wide + more)
 
         # An image is added up while the next one is loaded; more of them need not be there.
         channels, _ = image_parts(
-            program, layer.name, min(self.images, 2), [layer.x, self.dw],
+            program, layer.name, min(self.images, 2), [self.dy, self.like],
             size=lambda words: pixels * words, fixed=fixed,
         )  # fmt: skip
         jobs = []
         for part in channels:
-            state = Need(object(), self.blocks * self.rows * program.words(self.dw, part))
+            state = Need(object(), self.blocks * self.rows * program.words(self.like, part))
             for n in range(self.images):
-                maps = [program.need(t, *self._box(t, n, part)) for t in (layer.x, self.dy)]
+                maps = [program.need(t, *self._box(t, n, part)) for t in self.maps]
                 run = partial(self._image, part, n)
                 jobs.append(state_job(state, maps, (), run, first=n == 0))
         program.run(jobs)
@@ -122,24 +127,26 @@ class _WeightGradient:
     def _box(self, tensor, n, channels):
         return (n, n + 1), (0, tensor.shape[1]), (0, tensor.shape[2]), channels
 
-    def _image(self, channels, n, state, x, dy):
+    def _image(self, channels, n, state, *blocks):
         program, vector = self.program, self.program.vector
-        x, dy = (
+        *x, dy = (
             program.view(block, tensor, *self._box(tensor, n, channels))
-            for block, tensor in ((x, self.layer.x), (dy, self.dy))
+            for block, tensor in zip(blocks, self.maps, strict=True)
         )
         chunks = program.core.chunks_per_wide
-        words = program.words(self.dw, channels) // chunks
+        words = program.words(self.like, channels) // chunks
         # (images and their sum, taps and bias, 1, channels)
-        shape = (self.blocks, self.rows, 1, x.shape[3])
+        shape = (self.blocks, self.rows, 1, dy.shape[3])
         results = View.dense(state, shape, words, chunks=chunks)
-        inside = {place: parts for place, *parts in self.windows.places()}
+        inside = {place: parts for place, *parts in self.windows.places()} if x else {}
         for place, (outputs, lines) in inside.items():
-            vector.sum(results.pixel(n, place, 0), x[:, *lines], y=dy[:, *outputs], factor=Factor.Y)
+            vector.sum(
+                results.pixel(n, place, 0), x[0][:, *lines], y=dy[:, *outputs], factor=Factor.Y
+            )
         if self.db is not None:
-            vector.sum(results.pixel(n, self.windows.count, 0), dy)
+            vector.sum(results.pixel(n, self.taps, 0), dy)
         if n == self.images - 1:
-            for place in set(range(self.windows.count)) - set(inside):
+            for place in set(range(self.taps)) - set(inside):
                 vector.fill(results[: self.images, place : place + 1], 0.0)
             self._results(channels, state, words, chunks)
 
@@ -152,11 +159,12 @@ class _WeightGradient:
             program.vector.sum(flat[self.images :], flat[: self.images])
         first = (self.blocks - 1) * self.rows * row
         kh, kw = self.windows.kernel
-        box = ((0, kh), (0, kw), (0, 1), channels or (0, self.dw.pitch))
-        program.store(self.dw, box, state, first)
+        if self.dw is not None:
+            box = ((0, kh), (0, kw), (0, 1), channels or (0, self.dw.pitch))
+            program.store(self.dw, box, state, first)
         if self.db is not None:
             box = ((0, 1), (0, 1), (0, 1), channels or (0, self.db.pitch))
-            program.store(self.db, box, state, first + self.windows.count * row)
+            program.store(self.db, box, state, first + self.taps * row)
         program.scratch.drop([state])
 
 

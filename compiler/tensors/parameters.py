@@ -61,13 +61,13 @@ class StoredParameter:
         +0 behind them
     groups : 1, or the number of blocks on the diagonal of (CI, CO); outside them are zeros
     tensors : by role, all with one pitch, named ``name`` or ``name.role``. A running statistic has
-        a ``master`` only.
+        a ``master`` only, a frozen parameter ``master`` and ``operands`` only.
 
         ========== ======== =====================================================
-        master     float32  what is learned
+        master     float32  what is learned, or frozen
         gradient   float32  of ``shape``; outside the groups it may hold anything
         (slots)    float32  the optimizer's numbers, such as ``velocity``
-        operands   operand  products only: the master, rounded once
+        operands   operand  weights of products only: the master, rounded once
         mask       operand  grouped only: (1, 1, CI, CO), 1 in the groups, +0 elsewhere
         ========== ======== =====================================================
     """
@@ -177,9 +177,10 @@ def stored_parameters(layers, config, *, slots=("velocity",)) -> dict[str, Store
             continue
         for name, values in layer.module.named_parameters():
             shape, groups, width = _shape(layer, values, maps, config.cores[0])
-            roles = ["master", *slots, "gradient"]
+            trainable = f"{layer.name}.{name}" in layer.trainable
+            roles = ["master", *slots, "gradient"] if trainable else ["master"]
             if values.dim() > 1:
-                roles += ["operands", "mask"] if groups > 1 else ["operands"]
+                roles += ["operands", "mask"] if groups > 1 and trainable else ["operands"]
             _add(found, layer, name, values, shape, width, groups, roles, config)
         for name, values in layer.module.named_buffers():
             if name.startswith("running"):

@@ -104,6 +104,7 @@ class TrainingSteps:
         }
         self.steps, self.maps, self.gradients = [], {}, {}
         self._readers = readers(layers)
+        self._backward_order = backward_order(layers)
         self._fused = {}  # ReLU -> the layer that computes it, too
         self._last = layers[-1].name
         self._build(layers)
@@ -169,11 +170,11 @@ class TrainingSteps:
 
     def _role(self, name, role):
         """Name of a parameter's tensor; None where it does not exist."""
-        parameter = self.parameters.get(name)
-        return parameter and parameter.tensors[role].name
+        found = name in self.parameters and self.parameters[name].tensors.get(role)
+        return found.name if found else None
 
     def _gradients(self, layer):
-        """Names of the gradients of weight and bias."""
+        """Names of the gradients of weight and bias; None for what is frozen or missing."""
         return [self._role(f"{layer.name}.{name}", "gradient") for name in ("weight", "bias")]
 
     # Forward ---------------------------------------------------------------------------------
@@ -235,12 +236,13 @@ class TrainingSteps:
         output, relu = self._output(layer)
         self.maps[layer.name] = output
         pitch = channel_pitch(layer.shape[0], self.config)
-        for name in _SAVED:
-            self._tensor(f"{layer.name}.{name}", (1, 1, 1, layer.shape[0]), kind="float32",
-                         pitch=pitch)  # fmt: skip
+        saved = [None] * len(_SAVED)
+        if layer.name in self._backward_order:
+            size = (1, 1, 1, layer.shape[0])
+            saved = [self._tensor(f"{layer.name}.{name}", size, kind="float32", pitch=pitch)
+                     for name in _SAVED]  # fmt: skip
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
         parameters = [self._role(name, "master") for name in names]
-        saved = [f"{layer.name}.{name}" for name in _SAVED]
         self._add(
             layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
             reads=[sources[0], *parameters], writes=[output, *parameters[2:], *saved],
@@ -257,8 +259,9 @@ class TrainingSteps:
         self._simple(layer, sources, average_pool, **layer.options)
 
     def _forward_max_pool(self, layer, sources):
-        places = self._map(layer, f"{layer.name}.places")
-        self._simple(layer, sources, max_pool, places, **layer.options)
+        backward = layer.name in self._backward_order
+        places = [self._map(layer, f"{layer.name}.places")] if backward else []
+        self._simple(layer, sources, max_pool, *places, **layer.options)
 
     def _simple(self, layer, sources, function, *more, **options):
         output = self.maps[layer.name] = self._map(layer)
@@ -281,7 +284,7 @@ class TrainingSteps:
                   reads=[x, "targets"], writes=[gradient, "loss"], kind=self.loss)  # fmt: skip
 
     def _backward(self, layers):
-        order, depends = backward_order(layers), learning(layers)
+        order, depends = self._backward_order, learning(layers)
         arriving = {self._last: [f"{self._last}.gradient"]}
         givers = {}
         for name in order:
@@ -332,9 +335,14 @@ class TrainingSteps:
         if self._gradient_map(layer, goal):
             self._add(layer.name, "input gradient", to_input, product, dy, goal,
                       reads=[dy, product.weights], writes=[goal])  # fmt: skip
-        self._add(layer.name, "weight gradient", to_weights, product, dy, *gradients,
-                  reads=[product.x, dy], writes=gradients)  # fmt: skip
+        self._add_weight_gradient(layer, to_weights, product, dy, gradients)
         self._updates(layer)
+
+    def _add_weight_gradient(self, layer, function, product, dy, gradients):
+        weights, _ = gradients
+        if any(gradients):
+            self._add(layer.name, "weight gradient", function, product, dy, *gradients,
+                      reads=[product.x if weights else None, dy], writes=gradients)  # fmt: skip
 
     _backward_linear = _backward_convolution
 
@@ -343,8 +351,8 @@ class TrainingSteps:
             layer, dy, goal, depthwise_input_gradient, depthwise_weight_gradient
         )
 
-    def _updates(self, layer, parameters=None):
-        for name in layer.parameters if parameters is None else parameters:
+    def _updates(self, layer):
+        for name in layer.trainable:
             tensors = self.parameters[name].tensors
             names = [tensor.name for tensor in tensors.values()]
             changed = [tensor.name for role, tensor in tensors.items()

@@ -152,7 +152,7 @@ class TrainingRun:
         """What it keeps."""
         found = {}
         for name, parameter in program.parameters.items():
-            statistic = "velocity" not in parameter.tensors
+            statistic = name in self.golden.running
             names = {"master": "statistics" if statistic else "weights",
                      "velocity": "velocities", "operands": "operands"}  # fmt: skip
             for role, what in names.items():

@@ -17,52 +17,19 @@ from golden.prediction.schedule import Phase
 from golden.prediction.step import PredictedTraining
 from golden.training.check import complaints
 from golden.training.step import Training
+from tests.freezing import CLASSES, FROZEN, SHAPE, network
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SHAPE, CLASSES, IMAGES = (2, 7, 6), 3, 4
-
-
-class Everything(nn.Module):
-    """Every kind of layer with parameters, an addition, both kinds of pooling."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Conv2d(2, 6, 3, padding=1)
-        self.norm = nn.BatchNorm2d(6)
-        self.pool = nn.MaxPool2d(2, 1)
-        self.depthwise = nn.Conv2d(6, 6, 3, padding=1, groups=6)
-        self.depthwise_norm = nn.BatchNorm2d(6)
-        self.grouped = nn.Conv2d(6, 6, 1, groups=2)
-        self.average = nn.AvgPool2d(2)
-        self.head = nn.Linear(6 * 3 * 2, CLASSES)
-
-    def forward(self, x):
-        x = self.pool(torch.relu(self.norm(self.first(x))))
-        y = torch.relu(self.depthwise_norm(self.depthwise(x)))
-        x = torch.relu(x + self.grouped(y))
-        return self.head(torch.flatten(self.average(x), 1))
-
-
-#: What is frozen: a function of the name of a parameter.
-FROZEN = {
-    "nothing": lambda name: False,
-    "the first layers": lambda name: name.startswith(("first", "norm")),
-    "all but the head": lambda name: not name.startswith("head"),
-    "the head": lambda name: name.startswith("head"),
-    "a branch": lambda name: name.startswith(("depthwise", "grouped")),
-    "weights": lambda name: name.endswith(".weight"),
-    "biases": lambda name: name.endswith(".bias"),
-    "a scale and a shift": lambda name: name in ("norm.weight", "depthwise_norm.bias"),
+IMAGES = 4
+#: The lowest layer that learns, where it is not the first.
+LOWEST = {
+    "all but the head": "head",
+    "all but a scale": "norm",
+    "all but a shift": "norm",
+    "all but a bias": "grouped",
+    "the first layers": "depthwise",
 }
-
-
-def network(seed, frozen):
-    torch.manual_seed(seed)
-    model = Everything()
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not FROZEN[frozen](name))
-    return model.train()
 
 
 def training_of(model, kind=Training, **options):
@@ -115,7 +82,7 @@ def test_what_learns_learns_as_without(frozen, seed, rng):
         np.testing.assert_array_equal(bits, whole.parameter_gradients[name], err_msg=name)
     for name, codes in part.gradients.items():
         np.testing.assert_array_equal(codes, whole.gradients[name], err_msg=name)
-    lowest = {"all but the head": "head", "the first layers": "depthwise"}.get(frozen, "first")
+    lowest = LOWEST.get(frozen, "first")
     names = [name for name in whole.gradients if name in part.gradients]
     assert names[-1] == lowest and list(part.gradients) == names
 
