@@ -66,18 +66,20 @@ def find_layers(model: nn.Module, *, names, running: float, separate_head: bool)
     names : the layers to predict, the head among them; None for every Conv2d and Linear whose
         weight requires a gradient
     running : of the gates
-    separate_head : leave the last linear layer out and return it as head
+    separate_head : leave the last linear layer out and return it as head, if a parameter of it
+        requires a gradient
 
     Raises
     ------
     ValueError
         for a name that is none of these layers, a shared weight, and if no layer is left.
     """
-    found = {
+    modules = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, nn.Conv2d | nn.Linear) and module.weight.requires_grad
+        if isinstance(module, nn.Conv2d | nn.Linear)
     }
+    found = {name: module for name, module in modules.items() if module.weight.requires_grad}
     if names is not None:
         if unknown := sorted(set(names) - set(found)):
             raise ValueError(
@@ -91,9 +93,13 @@ def find_layers(model: nn.Module, *, names, running: float, separate_head: bool)
             raise ValueError(f"layers: {other} and {name} share a weight; leave both out")
     head = None
     if separate_head:
-        linear = [name for name, module in found.items() if isinstance(module, nn.Linear)]
+        able = modules if names is None else found
+        linear = [name for name, module in able.items() if isinstance(module, nn.Linear)]
         if linear:
-            head = linear[-1], found.pop(linear[-1])
+            found.pop(linear[-1], None)
+            module = modules[linear[-1]]
+            if any(parameter.requires_grad for parameter in module.parameters()):
+                head = linear[-1], module
     if not found:
         raise ValueError("layers: the model has no Conv2d or Linear to predict besides its head")
     layers = [

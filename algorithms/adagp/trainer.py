@@ -199,8 +199,9 @@ class AdaGPTrainer:
             leaf = outputs.detach().requires_grad_()
             (delta,) = torch.autograd.grad(self.loss(leaf, targets), leaf)
         delta = delta.reshape(-1, head.out_features)
-        head.weight.grad = delta.T @ features.reshape(-1, head.in_features)
-        if head.bias is not None:
+        if head.weight.requires_grad:
+            head.weight.grad = delta.T @ features.reshape(-1, head.in_features)
+        if head.bias is not None and head.bias.requires_grad:
             head.bias.grad = delta.sum(0)
 
     @contextmanager

@@ -35,6 +35,12 @@ def test_found_layers():
     assert find(model[:3]) == ({"0": (4, 6), "2": (6, 2)}, None)
     model[0].weight.requires_grad_(False)
     assert find(model) == ({"2": (6, 2), "4": (5, 6)}, "5")
+    # A head of which a parameter is frozen is a head; one that is frozen is nothing.
+    model[5].weight.requires_grad_(False)
+    assert find(model) == ({"2": (6, 2), "4": (5, 6)}, "5")
+    model[5].bias.requires_grad_(False)
+    assert find(model) == ({"2": (6, 2), "4": (5, 6)}, None)
+    assert find(model, names=("4",), separate_head=False) == ({"4": (5, 6)}, None)
 
 
 def test_maps():

@@ -262,6 +262,17 @@ def test_head(rng, seed, head):
     assert {key for key in moved if key.startswith("head")} == expected
 
 
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+def test_a_frozen_parameter_of_the_head_stays(rng, seed, frozen):
+    model, trainer = make(seed, schedule=ALWAYS_GP)
+    getattr(model.head, frozen).requires_grad_(False)
+    before = snapshot(model)
+    for images, labels in batches(rng, 4):
+        trainer.step(images, labels)
+    for name, values in model.head.named_parameters():
+        assert torch.equal(values, before[f"head.{name}"]) == (name == frozen), name
+
+
 def test_without_a_predictor_phase_gp_is_skipped(rng, seed):
     model, trainer = make(seed, predictor=None, schedule=ALWAYS_GP)
     before = snapshot(model)
