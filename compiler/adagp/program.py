@@ -10,11 +10,10 @@ from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import SemaphoreNames, encode_commands
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import require_trainable, trace
 from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.intervals import round_up
-from compiler.training.program import plan_memory
-from compiler.training.saved_program import LayerInfo, StepInfo, TrainingProgram
+from compiler.tensors.tensor import Tensor
+from compiler.training.program.program import StepInfo, TrainingProgram, plan_memory, training_layers
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 
@@ -54,12 +53,11 @@ def compile_adagp(
     CompileError
         naming the layer, why it cannot be compiled and what can.
     """
-    if not config.training:
-        raise CompileError("this configuration has no engines for training (field training)")
-    if images < 1:
-        raise CompileError(f"a batch must have at least 1 image, not {images}")
-    layers = trace(model, input_shape)
-    require_trainable(layers)
+    layers = training_layers(model, config, input_shape, images)
+    if not isinstance(shape, PredictorShape):
+        raise CompileError(f"shape must be a PredictorShape, not {shape!r}")
+    if isinstance(predict, str):
+        raise CompileError(f"predict must be a list of names of layers, not {predict!r}")
     graphs = {
         part: PredictionSteps(
             layers, config, images=images, loss=loss, core=config.cores[-1], shape=shape,

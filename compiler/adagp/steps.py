@@ -53,11 +53,16 @@ def predicted_layers(layers, wanted=None):
         for name in wanted:
             if name not in able:
                 raise CompileError(
-                    f"layer {name} cannot be predicted; layers that can are {', '.join(able)}"
+                    f"layer {name} cannot be predicted; layers that can are "
+                    f"{', '.join(able) or 'none'}"
                 )
         able = [name for name in able if name in set(wanted)]
     if not able:
-        raise CompileError("the network has no layer whose gradient could be predicted")
+        raise CompileError(
+            f"the network has no layer whose gradient could be predicted; besides the head, "
+            f"{head or 'a last linear layer'}, it must have an ungrouped or depthwise Conv2d or a "
+            "Linear whose weight is trainable"
+        )
     return able, head
 
 

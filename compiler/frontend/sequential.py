@@ -159,7 +159,8 @@ class _Builder:
                 ),
                 (
                     max(*_pair(layer.stride), *_pair(layer.dilation)) <= 255,
-                    "stride and dilation must be at most 255",
+                    f"stride and dilation must be at most 255, not {layer.stride} and "
+                    f"{layer.dilation}",
                 ),
             ],
         )
@@ -219,7 +220,7 @@ class _Builder:
             [
                 (not self.flat, "a pooling layer cannot follow Flatten or a linear layer"),
                 (_pair(layer.padding) == (0, 0), f"padding must be 0, not {layer.padding}"),
-                (not layer.ceil_mode, "ceil_mode must be False"),
+                (not layer.ceil_mode, f"ceil_mode must be False, not {layer.ceil_mode}"),
                 (
                     average or _pair(layer.dilation) == (1, 1),
                     f"dilation must be 1, not {getattr(layer, 'dilation', 1)}",
@@ -227,7 +228,7 @@ class _Builder:
                 (not getattr(layer, "return_indices", False), "return_indices must be False"),
                 (
                     getattr(layer, "divisor_override", None) is None,
-                    "divisor_override must be None",
+                    f"divisor_override must be None, not {getattr(layer, 'divisor_override', 0)}",
                 ),
                 (
                     kernel[0] <= h and kernel[1] <= w,
@@ -301,8 +302,13 @@ def stages_of(model, input_shape, config, parameters=None):
     """
     if not isinstance(model, nn.Sequential):
         raise CompileError(f"the model must be a torch.nn.Sequential, not {type(model).__name__}")
-    if len(input_shape) not in (2, 4) or min(input_shape) < 1:
-        raise CompileError(f"input_shape must be (N, C, H, W) or (N, F), not {input_shape}")
+    try:
+        sizes = tuple(int(size) for size in input_shape)
+    except (TypeError, ValueError):
+        sizes = ()
+    if len(sizes) not in (2, 4) or min(sizes) < 1:
+        raise CompileError(f"input_shape must be (N, C, H, W) or (N, F), not {input_shape!r}")
+    input_shape = sizes
     flat = len(input_shape) == 2
     n, c, h, w = (*input_shape, 1, 1) if flat else input_shape
     builder = _Builder((n, h, w, c), flat)
@@ -317,12 +323,15 @@ def stages_of(model, input_shape, config, parameters=None):
             builder.pool(label, layer)
         elif isinstance(layer, nn.Flatten):
             if layer.start_dim != 1 or layer.end_dim not in (-1, 3):
-                raise CompileError(f"layer {label}: Flatten must keep only dimension 0")
+                raise CompileError(
+                    f"layer {label}: it must flatten everything but the batch, start_dim=1 and "
+                    f"end_dim=-1 or 3, not start_dim={layer.start_dim} and end_dim={layer.end_dim}"
+                )
             builder.flat = True
         else:
             raise CompileError(f"layer {label}: not supported; allowed are {ALLOWED}")
     if not builder.stages:
-        raise CompileError("the model has no layer that computes")
+        raise CompileError(f"the model has no layer that computes; allowed are {ALLOWED}")
     return _finish(builder.stages, config, parameters)
 
 

@@ -16,12 +16,10 @@ from torch.nn import functional
 
 from compiler.errors import CompileError
 
+from .supported_layers import ALLOWED, CHECKS, called, flatten, label_of, refuse, require_module
+
 __all__ = ["Layer", "backward_order", "learning", "readers", "require_trainable", "trace"]
 
-_ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
-    "Flatten, Identity, relu, flatten and +"
-)
 _ADD = (operator.add, operator.iadd, torch.add, "add", "add_")
 _RELU = (functional.relu, torch.relu, "relu", "relu_")
 _FLATTEN = (torch.flatten, "flatten")
@@ -87,11 +85,13 @@ def trace(model: nn.Module, input_shape) -> list[Layer]:
         shape = ()
     if len(shape) not in (1, 3) or min(shape) < 1:
         raise CompileError(f"input_shape must be (C, H, W) or (features,), not {input_shape!r}")
+    require_module(model)
     try:
         graph = fx.Tracer().trace(model)
     except fx.proxy.TraceError as error:
         raise CompileError(
-            f"the model cannot be traced, its forward must not depend on data: {error}"
+            f"the model {type(model).__name__} cannot be traced by torch.fx, its forward must not "
+            f"depend on data: {error}"
         ) from error
     without_data = {
         id(tensor): tensor.detach().to("meta") for tensor in [*model.parameters(), *model.buffers()]
@@ -168,20 +168,25 @@ class _Tracing(fx.Interpreter):
             return super().run_node(step)
         if step.op == "placeholder":
             if self.layers:
-                _refuse(step.name, "a network has one input")
-            name, kind, options, module = step.name, "input", {}, None
+                refuse(step.name, f"a network has one input, not {step.name} besides")
+            name, kind, options, module, label = step.name, "input", {}, None, step.name
         elif step.op == "call_module":
             module = self.modules[step.target]
-            name, kind, options = step.target, *self._module(step, module)
+            name, label = step.target, label_of(step, module)
+            kind, options = self._module(step, module)
         elif step.op in ("call_function", "call_method"):
-            name, module = step.name, None
+            name, module, label = step.name, None, label_of(step)
             kind, options = self._function(step)
         else:
-            _refuse(step.name, f"a module's own tensor or constant ({step.op}) cannot be used")
+            refuse(
+                label_of(step),
+                f"a module's own tensor or constant, {step.target}, cannot be used; allowed are "
+                f"the parameters of {ALLOWED}",
+            )
         try:
             result = super().run_node(step)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            _refuse(name, str(error).strip().splitlines()[0])
+            refuse(label, str(error).strip().splitlines()[0])
         if kind == "identity":
             self.names[step] = self._sources(step)[0].name
         else:
@@ -192,14 +197,14 @@ class _Tracing(fx.Interpreter):
 
     def _append(self, step, name, kind, options, module, result):
         if name in self.layers:
-            _refuse(name, "another layer has this name")
+            refuse(name, "another layer has this name")
         sources = [] if kind == "input" else self._sources(step)
         size, flat = tuple(result.shape[1:]), result.dim() == 2
         if flat:
             keeps = sources and kind != "linear" and prod(sources[0].shape) == size[0]
             size = sources[0].shape if keeps else (*size, 1, 1)
         if len(size) != 3 or min(size) < 1:
-            _refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
+            refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
         self.names[step] = name
         module = module if kind in _LEARNING else None
         parameters = () if module is None else module.named_parameters()
@@ -216,49 +221,52 @@ class _Tracing(fx.Interpreter):
 
     def _sources(self, step):
         """Layers of the maps that a step reads."""
-        wanted = step.args[: 2 if step.target in _ADD else 1]
-        if not wanted or not all(isinstance(argument, fx.Node) for argument in wanted):
-            _refuse(step.name, "its operands must be maps")
+        count = 2 if step.target in _ADD else 1
+        wanted = step.args[:count]
+        if len(wanted) < count or not all(isinstance(value, fx.Node) for value in wanted):
+            given = ", ".join(map(str, [*step.args, *step.kwargs.items()])) or "nothing"
+            refuse(
+                label_of(step),
+                f"its operands must be {'two maps' if count == 2 else 'one map'}, given by "
+                f"position, not {given}",
+            )
         return [self.layers[self.names[argument]] for argument in wanted]
 
     def _finish(self, output):
         if not isinstance(output, fx.Node):
-            _refuse("output", "a network has one output, one map")
+            refuse("output", f"a network has one output, one map, not {output!r}")
         last = self.names[output]
         if last != list(self.layers)[-1] or readers(self.layers.values())[last]:
-            _refuse(last, "the output must be the last layer and nothing else may read it")
+            refuse(last, "the output must be the last layer and nothing else may read it")
         if self.layers[last].kind == "input":
-            _refuse(last, "the network has no layer")
+            refuse(last, "the network has no layer")
 
     def _module(self, step, module):
-        name, source = step.target, self._sources(step)[0]
+        name, source = label_of(step, module), self._sources(step)[0]
         for parameter in module.parameters():
             if self.users.setdefault(id(parameter), step) is not step:
-                _refuse(name, "its parameters are used twice; each layer must have its own")
-        check = {
-            nn.Conv2d: _convolution,
-            nn.Linear: _linear,
-            nn.BatchNorm2d: _batch_norm,
-            nn.BatchNorm1d: _batch_norm,
-            nn.MaxPool2d: _max_pool,
-            nn.AvgPool2d: _average_pool,
-            nn.AdaptiveAvgPool2d: _adaptive_pool,
-            nn.ReLU: lambda *_: ("relu", {}),
-            nn.Flatten: lambda name, layer, _: _flatten(name, layer.start_dim, layer.end_dim),
-            nn.Identity: lambda *_: ("identity", {}),
-        }.get(type(module))
+                other = self.users[id(parameter)].target
+                refuse(
+                    name,
+                    f"its parameters are used twice, by {other} as well; each layer must have its "
+                    "own",
+                )
+        check = CHECKS.get(type(module))
         if check is None:
-            _refuse(name, f"{type(module).__name__} is not supported; allowed are {_ALLOWED}")
+            refuse(name, f"{type(module).__name__} is not supported; allowed are {ALLOWED}")
         return check(name, module, source)
 
     def _function(self, step):
-        name, target = step.name, step.target
+        name, target = label_of(step), step.target
+        if target not in (*_ADD, *_RELU, *_FLATTEN):
+            refuse(name, f"{called(step)} is not supported; allowed are {ALLOWED}")
         if target in _ADD:
-            if step.kwargs or len(step.args) != 2:
-                _refuse(name, "an addition takes two maps and nothing else")
+            if step.kwargs or len(step.args) > 2:
+                more = [*map(str, step.args[2:]), *(f"{k}={v}" for k, v in step.kwargs.items())]
+                refuse(name, f"an addition takes two maps and nothing else, not {', '.join(more)}")
             first, second = self._sources(step)
             if (first.shape, first.flat) != (second.shape, second.flat):
-                _refuse(
+                refuse(
                     name,
                     f"it adds maps of {first.shape} and {second.shape}; they must have one shape",
                 )
@@ -266,90 +274,5 @@ class _Tracing(fx.Interpreter):
         self._sources(step)
         if target in _RELU:
             return "relu", {}
-        if target in _FLATTEN:
-            limits = dict(zip(("start_dim", "end_dim"), step.args[1:]), **step.kwargs)
-            return _flatten(name, limits.get("start_dim", 0), limits.get("end_dim", -1))
-        unknown = getattr(target, "__name__", target)
-        _refuse(name, f"{unknown} is not supported; allowed are {_ALLOWED}")
-
-
-# What a layer must be: each returns its kind and options.
-
-
-def _convolution(name, layer, source):
-    _require_map(name, source)
-    if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
-        _refuse(name, "padding must be zeros, given in numbers")
-    if layer.in_channels != source.shape[0]:
-        _refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
-    options = {key: _pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")}
-    if layer.groups == layer.in_channels == layer.out_channels != 1:
-        return "depthwise", options
-    return "convolution", options | {"groups": layer.groups}
-
-
-def _linear(name, layer, source):
-    if not source.flat:
-        _refuse(name, "a Flatten layer must come before it")
-    if layer.in_features != prod(source.shape):
-        _refuse(name, f"it takes {layer.in_features} features but gets {prod(source.shape)}")
-    return "linear", {}
-
-
-def _batch_norm(name, layer, source):
-    if source.flat != isinstance(layer, nn.BatchNorm1d) or (
-        source.flat and source.shape[1:] != (1, 1)
-    ):
-        _refuse(name, "BatchNorm2d takes maps, BatchNorm1d vectors of a linear layer")
-    if not layer.affine or not layer.track_running_stats or layer.momentum is None:
-        _refuse(name, "it needs affine, track_running_stats and a momentum")
-    if layer.num_features != source.shape[0]:
-        _refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
-    return "batch_norm", {}
-
-
-def _max_pool(name, layer, source):
-    _require_map(name, source)
-    if layer.ceil_mode:
-        _refuse(name, "ceil_mode must be False")
-    if _pair(layer.dilation) != (1, 1) or layer.return_indices:
-        _refuse(name, "dilation must be 1 and return_indices False")
-    keys = {"kernel": layer.kernel_size, "stride": layer.stride, "padding": layer.padding}
-    return "max_pool", {key: _pair(value) for key, value in keys.items()}
-
-
-def _average_pool(name, layer, source):
-    _require_map(name, source)
-    if layer.ceil_mode:
-        _refuse(name, "ceil_mode must be False")
-    if _pair(layer.padding) != (0, 0) or layer.divisor_override is not None:
-        _refuse(name, "padding must be 0 and divisor_override None")
-    keys = {"kernel": layer.kernel_size, "stride": layer.stride}
-    return "average_pool", {key: _pair(value) for key, value in keys.items()}
-
-
-def _adaptive_pool(name, layer, source):
-    _require_map(name, source)
-    if _pair(layer.output_size) != (1, 1):
-        _refuse(name, f"output_size must be 1, not {layer.output_size}")
-    return "average_pool", {"kernel": source.shape[1:], "stride": source.shape[1:]}
-
-
-def _flatten(name, start, end):
-    if start != 1 or end not in (-1, 3):
-        _refuse(name, f"it must flatten everything but the batch, not dimensions {(start, end)}")
-    return "flatten", {}
-
-
-def _require_map(name, source):
-    if source.flat:
-        _refuse(name, "its input has been flattened to vectors; it takes maps")
-
-
-def _pair(value):
-    """``value`` as (vertical, horizontal), from a number or a pair."""
-    return tuple(value) if isinstance(value, tuple | list) else (value, value)
-
-
-def _refuse(name, reason):
-    raise CompileError(f"layer {name}: {reason}")
+        limits = dict(zip(("start_dim", "end_dim"), step.args[1:]), **step.kwargs)
+        return flatten(name, limits.get("start_dim", 0), limits.get("end_dim", -1))

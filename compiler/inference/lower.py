@@ -4,14 +4,8 @@ from dataclasses import replace
 from math import lcm
 
 from compiler.codegen.cost import Command, Timeline, matmul_shape
-from compiler.codegen.program import (
-    CompiledProgram,
-    Semaphore,
-    SemaphoreNames,
-    StageInfo,
-    encode_commands,
-)
-from compiler.errors import CompileError
+from compiler.codegen.program import CompiledProgram, StageInfo, encode_commands
+from compiler.errors import CompileError, require_config
 from compiler.frontend.sequential import stages_of
 from compiler.tensors.encoding import dense_weights, tiled_biases
 from compiler.tensors.intervals import round_up
@@ -35,7 +29,8 @@ def compile_network(
     model, config, input_shape, *, placement=None, parameters=None, predictor_memory=None
 ):
     """See :func:`compiler.compile`."""
-    stages = stages_of(model, tuple(input_shape), config, parameters)
+    require_config(config)
+    stages = stages_of(model, input_shape, config, parameters)
     placed = place(stages, config, placement)
     in_predictor = _predictor_stages(stages, config, predictor_memory)
     sizes, offsets = _layout(stages, config, placed)

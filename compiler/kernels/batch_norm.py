@@ -193,7 +193,7 @@ class _Forward(_Pass):
         if self.pixels == 1:
             raise CompileError(
                 f"layer of {self.tensors.y.name}: batch normalisation needs more than one pixel "
-                "per channel"
+                f"per channel, but the batch is {self.images} image of {self.height} x {self.width}"
             )
 
     def jobs(self, channels, pieces):

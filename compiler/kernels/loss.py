@@ -106,8 +106,8 @@ def _parts(program, x, targets, gradient, value):
     most = (program.scratch.words // 2 - program.words(value)) // each
     if not most:
         raise CompileError(
-            f"the loss of one image takes {each} words, more than half of the buffer "
-            f"({program.scratch.words} words)"
+            f"layer {x.name}: the loss of one image takes {each} words, more than half of the "
+            f"buffer ({program.scratch.words} words)"
         )
     rows = 0xFFFF // pixels
     return even_parts(0, x.shape[0], min(most, rows))

@@ -198,8 +198,27 @@ def pack_state(parameters, state, slots=None) -> dict[str, bytes]:
     state : real numbers by torch's name, such as a ``state_dict``; others than ``parameters`` are
         left out
     slots : the optimizer's numbers by role and torch's name; zero where missing
+
+    Raises
+    ------
+    ValueError
+        naming what is missing, has another shape, or is no role.
     """
     slots = slots or {}
+    if not isinstance(state, Mapping):
+        raise ValueError(
+            f"the state must map names to numbers, as state_dict() does, not {type(state).__name__}"
+        )
+    if missing := [name for name in parameters if name not in state]:
+        raise ValueError(
+            f"the state has no {', '.join(missing)}; it must have all of {', '.join(parameters)}"
+        )
+    roles = {role for parameter in parameters.values() for role in parameter.tensors}
+    roles -= {"master", "gradient", "operands", "mask"}
+    if unknown := sorted(set(slots) - roles):
+        raise ValueError(
+            f"the optimizer keeps no {', '.join(unknown)}; slots may be {', '.join(sorted(roles))}"
+        )
     contents = {}
     for name, parameter in parameters.items():
         master = codes_of(FLOAT32, _real(state[name]))

@@ -1,13 +1,14 @@
 """A whole training step of a ``torch.nn.Module`` as one program."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from numbers import Integral
 
 import torch
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
-from compiler.codegen.program import SemaphoreNames, encode_commands
-from compiler.errors import CompileError
+from compiler.codegen.program import decode_commands, encode_commands
+from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import require_trainable, trace
 from compiler.tensors.dram_planner import Arena, MemoryPlan
 from compiler.tensors.intervals import round_up
@@ -16,7 +17,14 @@ from hw.config import AdaGPConfig
 from .saved_program import LayerInfo, StepInfo, TrainingProgram
 from .steps import COEFFICIENTS, TrainingSteps
 
-__all__ = ["COEFFICIENTS", "StepInfo", "TrainingProgram", "compile_training", "plan_memory"]
+__all__ = [
+    "COEFFICIENTS",
+    "StepInfo",
+    "TrainingProgram",
+    "compile_training",
+    "plan_memory",
+    "training_layers",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,12 +182,7 @@ def compile_training(
     CompileError
         naming the layer, why it cannot be compiled and what can.
     """
-    if not config.training:
-        raise CompileError("this configuration has no engines for training (field training)")
-    if images < 1:
-        raise CompileError(f"a batch must have at least 1 image, not {images}")
-    layers = trace(model, input_shape)
-    require_trainable(layers)
+    layers = training_layers(model, config, input_shape, images)
     graph = TrainingSteps(layers, config, images=images, loss=loss)
     plan = plan_memory({"": graph}, reuse=reuse)
     tensors = {
@@ -219,6 +222,27 @@ def compile_training(
         program=plan.size,
         memory_size=round_up(plan.size + len(commands), 4096),
     )
+
+
+def training_layers(model, config, input_shape, images) -> list:
+    """Layers of a network in training, of :func:`compiler.frontend.torch_graph.trace`.
+
+    Raises
+    ------
+    CompileError
+        as :func:`compile_training`.
+    """
+    require_config(config)
+    if not config.training:
+        raise CompileError(
+            f"this configuration has no engines for training: field training must be True, not "
+            f"{config.training}"
+        )
+    if isinstance(images, bool) or not isinstance(images, Integral) or images < 1:
+        raise CompileError(f"images: a batch must have at least 1 image, not {images!r}")
+    layers = trace(model, input_shape)
+    require_trainable(layers)
+    return layers
 
 
 def plan_memory(graphs, *, reuse=True, twice=()):

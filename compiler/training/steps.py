@@ -236,9 +236,8 @@ class TrainingSteps:
         output, relu = self._output(layer)
         self.maps[layer.name] = output
         pitch = channel_pitch(layer.shape[0], self.config)
-        saved = [None] * len(_SAVED)
+        saved, size = [None] * len(_SAVED), (1, 1, 1, layer.shape[0])
         if layer.name in self._backward_order:
-            size = (1, 1, 1, layer.shape[0])
             saved = [self._tensor(f"{layer.name}.{name}", size, kind="float32", pitch=pitch)
                      for name in _SAVED]  # fmt: skip
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
@@ -274,7 +273,8 @@ class TrainingSteps:
         last = self.layers[self._last]
         if self.loss == "cross_entropy":
             if last.shape[1:] != (1, 1):
-                raise CompileError("cross-entropy needs a network whose output is a vector")
+                what = f"layer {last.name}: cross-entropy needs a network whose output is a vector"
+                raise CompileError(f"{what}, not a map {last.shape}")
             self._tensor("targets", (self.images, 1, 1, 1), kind="int32")
         else:
             self._map(last, "targets", kind="float32")
@@ -339,10 +339,10 @@ class TrainingSteps:
         self._updates(layer)
 
     def _add_weight_gradient(self, layer, function, product, dy, gradients):
-        weights, _ = gradients
         if any(gradients):
+            x = product.x if gradients[0] else None
             self._add(layer.name, "weight gradient", function, product, dy, *gradients,
-                      reads=[product.x if weights else None, dy], writes=gradients)  # fmt: skip
+                      reads=[x, dy], writes=gradients)  # fmt: skip
 
     _backward_linear = _backward_convolution
 

@@ -26,6 +26,7 @@ from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
+from .arguments import require_names
 from .torch_graph import Node, learning, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
@@ -168,7 +169,10 @@ class Training:
         }
 
     def restore(self, state: dict) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Go on from what :meth:`state` returned; a ValueError names what of it is missing."""
+        require_names("The state", state, own := self.state())
+        for part in ("weights", "slots", "running"):
+            require_names(f"The state's {part}", state[part], own[part])
         self.count = state["count"]
         self.weights, self.slots = dict(state["weights"]), dict(state["slots"])
         self.running = dict(state["running"])

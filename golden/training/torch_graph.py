@@ -18,6 +18,12 @@ from golden.layers.conv_general import output_map
 __all__ = ["Node", "learning", "trace"]
 
 
+_ALLOWED = (
+    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
+    "Flatten, Identity, relu, flatten and +"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """One layer.
@@ -70,7 +76,14 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
     shape = tuple(int(size) for size in input_shape)
     if len(shape) not in (1, 3) or min(shape) < 1:
         raise ValueError(f"input_shape must be (C, H, W) or (features,), not {input_shape!r}")
-    graph = fx.Tracer().trace(model)
+    _require_module(model)
+    try:
+        graph = fx.Tracer().trace(model)
+    except fx.proxy.TraceError as error:
+        raise ValueError(
+            f"The model {type(model).__name__} cannot be traced by torch.fx, its forward must not "
+            f"depend on data: {error}"
+        ) from error
     tracing = _Tracing(dict(model.named_modules()))
     for step in graph.nodes:
         tracing.add(step, shape)
@@ -106,9 +119,23 @@ class _Tracing:
         self.result = None
 
     def add(self, step, input_shape):
+        try:
+            self._add(step, input_shape)
+        except _Refused as error:
+            name, reason = error.args
+            raise ValueError(f"Layer {name}{self._kind(step)} is not supported: {reason}") from None
+
+    def _kind(self, step):
+        """What a step calls, in brackets."""
+        if step.op == "call_module":
+            return f" ({type(self.modules[step.target]).__name__})"
+        called = getattr(step.target, "__name__", step.target)
+        return f" ({called})" if step.op in ("call_function", "call_method") else ""
+
+    def _add(self, step, input_shape):
         if step.op == "placeholder":
             if self.nodes:
-                _refuse(step.name, "a network has one input")
+                _refuse(step.name, f"a network has one input, not {step.name} besides")
             flat = len(input_shape) == 1
             shape = (*input_shape, 1, 1) if flat else input_shape
             self._append(
@@ -121,11 +148,11 @@ class _Tracing:
         elif step.op in ("call_function", "call_method"):
             self._function(step)
         else:
-            _refuse(step.name, f"torch.fx calls it {step.op}")
+            _refuse(step.name, f"a module's own tensor or constant, {step.target}, is not allowed")
 
     def _finish(self, output):
         if not isinstance(output, fx.Node):
-            _refuse("output", "a network has one output")
+            _refuse("output", f"a network has one output, not {output!r}")
         last = self.names[output]
         if last != list(self.nodes)[-1] or any(last in node.inputs for node in self.nodes.values()):
             _refuse(last, "the output must be the last layer and nothing else may read it")
@@ -140,7 +167,8 @@ class _Tracing:
     def _source(self, step, position=0):
         argument = step.args[position] if position < len(step.args) else None
         if not isinstance(argument, fx.Node):
-            _refuse(step.name, "its operands must be maps")
+            given = ", ".join(map(str, [*step.args, *step.kwargs.items()])) or "nothing"
+            _refuse(step.name, f"its operands must be maps, given by position, not {given}")
         return self.nodes[self.names[argument]]
 
     def _simple(self, step, name, kind, shape=None, *, flat=None, options=None, module=None):
@@ -167,8 +195,10 @@ class _Tracing:
             nn.AvgPool2d: self._pool,
             nn.AdaptiveAvgPool2d: self._adaptive,
         }.get(type(layer))
-        if any(node.module is layer for node in self.nodes.values()):
-            _refuse(name, "its parameters are used twice")
+        mine = {id(parameter) for parameter in layer.parameters()}
+        for node in self.nodes.values():
+            if node.module and mine & {id(other) for other in node.module.parameters()}:
+                _refuse(name, f"its parameters are used twice, by {node.name} as well")
         if add is not None:
             add(step, name, layer)
         elif type(layer) is nn.ReLU:
@@ -178,13 +208,13 @@ class _Tracing:
         elif type(layer) is nn.Identity:
             self.names[step] = self._source(step).name
         else:
-            _refuse(name, f"{type(layer).__name__} is unknown")
+            _refuse(name, f"{type(layer).__name__} is unknown; supported are {_ALLOWED}")
 
     def _function(self, step):
         target = step.target
         if target in (operator.add, operator.iadd, torch.add, "add", "add_"):
             if step.kwargs:
-                _refuse(step.name, "an addition takes two maps and nothing else")
+                _refuse(step.name, f"an addition takes two maps and nothing else: {step.kwargs}")
             first, second = self._source(step), self._source(step, 1)
             if (first.shape, first.flat) != (second.shape, second.flat):
                 _refuse(step.name, f"it adds maps of {first.shape} and {second.shape}")
@@ -205,14 +235,17 @@ class _Tracing:
             limits = arguments.get("start_dim", 0), arguments.get("end_dim", -1)
             self._flatten(step, step.name, limits)
         else:
-            _refuse(step.name, f"{getattr(target, '__name__', target)} is unknown")
+            unknown = getattr(target, "__name__", target)
+            _refuse(step.name, f"{unknown} is unknown; supported are {_ALLOWED}")
 
     def _convolution(self, step, name, layer):
         source = self._source(step)
         if source.flat:
             _refuse(name, "its input has been flattened to vectors")
-        if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
-            _refuse(name, "padding must be zeros, given in numbers")
+        if layer.padding_mode != "zeros":
+            _refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
+        if isinstance(layer.padding, str):
+            _refuse(name, f"padding must be given in numbers, not as {layer.padding!r}")
         if layer.in_channels != source.shape[0]:
             _refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
         options = {key: pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")}
@@ -241,9 +274,13 @@ class _Tracing:
         if source.flat != isinstance(layer, nn.BatchNorm1d) or (
             source.flat and source.shape[1:] != (1, 1)
         ):
-            _refuse(name, "BatchNorm2d takes maps, BatchNorm1d vectors of a linear layer")
-        if not layer.affine or not layer.track_running_stats or layer.momentum is None:
-            _refuse(name, "it needs affine, track_running_stats and a momentum")
+            given = f"{'vectors of a map' if source.flat else 'a map'} {source.shape}"
+            _refuse(name, f"BatchNorm2d takes maps, BatchNorm1d vectors of a linear layer: {given}")
+        for key in ("affine", "track_running_stats"):
+            if not getattr(layer, key):
+                _refuse(name, f"{key} must be True, not {getattr(layer, key)}")
+        if layer.momentum is None:
+            _refuse(name, "momentum must be a number, not None")
         if layer.num_features != source.shape[0]:
             _refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
         self._simple(step, name, "batch_norm", module=layer)
@@ -251,11 +288,15 @@ class _Tracing:
     def _pool(self, step, name, layer):
         maximum = isinstance(layer, nn.MaxPool2d)
         if layer.ceil_mode:
-            _refuse(name, "ceil_mode must be False")
-        if maximum and (pair(layer.dilation) != (1, 1) or layer.return_indices):
-            _refuse(name, "dilation must be 1 and return_indices False")
-        if not maximum and (pair(layer.padding) != (0, 0) or layer.divisor_override is not None):
-            _refuse(name, "padding must be 0 and divisor_override None")
+            _refuse(name, f"ceil_mode must be False, not {layer.ceil_mode}")
+        if maximum and pair(layer.dilation) != (1, 1):
+            _refuse(name, f"dilation must be 1, not {layer.dilation}")
+        if maximum and layer.return_indices:
+            _refuse(name, f"return_indices must be False, not {layer.return_indices}")
+        if not maximum and pair(layer.padding) != (0, 0):
+            _refuse(name, f"padding must be 0, not {layer.padding}")
+        if not maximum and layer.divisor_override is not None:
+            _refuse(name, f"divisor_override must be None, not {layer.divisor_override}")
         kernel, padding = pair(layer.kernel_size), pair(layer.padding)
         options = {"kernel": kernel, "stride": pair(layer.stride)}
         if maximum:
@@ -280,7 +321,11 @@ class _Tracing:
 
     def _flatten(self, step, name, limits):
         if limits[0] != 1 or limits[1] not in (-1, 3):
-            _refuse(name, f"it must flatten everything but the batch, not dimensions {limits}")
+            _refuse(
+                name,
+                "it must flatten everything but the batch, start_dim=1 and end_dim=-1 or 3, not "
+                f"start_dim={limits[0]} and end_dim={limits[1]}",
+            )
         self._simple(step, name, "flatten", flat=True)
 
 
@@ -289,5 +334,21 @@ def _trainable(name, module):
     return tuple(f"{name}.{short}" for short, values in parameters if values.requires_grad)
 
 
+def _require_module(model):
+    """A module that torch.fx can look into."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"The model must be a torch.nn.Module, not {type(model).__name__}")
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(
+                f"{f'Layer {name}' if name else 'The model'} is scripted or traced "
+                f"({type(module).__name__}); torch.fx needs the torch.nn.Module it was made of"
+            )
+
+
+class _Refused(ValueError):
+    """Name of a layer, and why it is not supported."""
+
+
 def _refuse(name, reason):
-    raise ValueError(f"Layer {name} is not supported: {reason}")
+    raise _Refused(name, reason)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden.layers.optimizer import SGD
+from golden.layers.optimizer import SGD, require_optimizer
 from golden.prediction.schedule import Phase
 
 __all__ = ["Batch", "Difference", "TrainingResult", "compare_arrays", "in_phases"]
@@ -19,6 +19,9 @@ class Batch:
     targets: np.ndarray
     optimizer: SGD
     phase: Phase = Phase.BP
+
+    def __post_init__(self):
+        require_optimizer(self.optimizer, (SGD,))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,14 +64,15 @@ def test_same_stages_as_golden(layers):
         ([nn.Flatten(), nn.Linear(8, 2)], "expects 8 features but gets 192"),
         ([nn.Flatten(), nn.Conv2d(3, 1, 1)], "layer 1 Conv2d: a convolution cannot follow Flatten"),
         ([nn.Flatten(), nn.MaxPool2d(2)], "layer 1 MaxPool2d: a pooling layer cannot follow"),
-        ([nn.Flatten(2)], "layer 0 Flatten: Flatten must keep only dimension 0"),
+        ([nn.Flatten(2)], "layer 0 Flatten: .* not start_dim=2 and end_dim=-1"),
         ([nn.MaxPool2d(3, padding=1)], "layer 0 MaxPool2d: padding must be 0, not 1"),
         ([nn.MaxPool2d(2, dilation=2)], "dilation must be 1, not 2"),
-        ([nn.MaxPool2d(2, ceil_mode=True)], "ceil_mode must be False"),
+        ([nn.MaxPool2d(2, ceil_mode=True)], "ceil_mode must be False, not True"),
         ([nn.MaxPool2d(2, return_indices=True)], "return_indices must be False"),
-        ([nn.AvgPool2d(2, divisor_override=3)], "divisor_override must be None"),
+        ([nn.AvgPool2d(2, divisor_override=3)], "divisor_override must be None, not 3"),
         ([nn.AvgPool2d(9)], r"window \(9, 9\) is larger than its 8 x 8 input"),
-        ([nn.Flatten()], "the model has no layer that computes"),
+        ([nn.Conv2d(3, 1, 1, stride=300)], r"must be at most 255, not \(300, 300\) and \(1, 1\)"),
+        ([nn.Flatten()], "the model has no layer that computes; allowed are Conv2d"),
     ],
 )
 def test_refused_layers(layers, message):
@@ -85,6 +86,13 @@ def test_other_errors():
         compiler.compile(nn.Conv2d(3, 4, 1), CONFIG, (2, 3, 8, 8))
     with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\)"):
         compiler.compile(model, CONFIG, (3, 8, 8))
+    with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\) .* not 3"):
+        compiler.compile(model, CONFIG, 3)
+    with pytest.raises(compiler.CompileError, match="config must be an AdaGPConfig, .*, not None"):
+        compiler.compile(model, None, (2, 3, 8, 8))
+    scripted = torch.jit.script(model)
+    with pytest.raises(compiler.CompileError, match="Sequential, not RecursiveScriptModule"):
+        compiler.compile(scripted, CONFIG, (2, 3, 8, 8))
     with pytest.raises(compiler.CompileError, match="placement 'split' needs two cores"):
         compiler.compile(model, CONFIG, (2, 3, 8, 8), placement="split")
     with pytest.raises(compiler.CompileError, match="placement must list a core from 0 to 0"):

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from compiler.__main__ import main
+from compiler.adagp.program import compile_adagp
 from compiler.errors import CompileError
 from compiler.frontend.example import ResidualCNN
 from compiler.training.program import compile_training
@@ -67,6 +68,8 @@ def test_separate_steps_are_programs():
     ("options", "message"),
     [
         ({"images": 0}, "a batch must have at least 1 image, not 0"),
+        ({"images": 2.5}, "images: a batch must have at least 1 image, not 2.5"),
+        ({"images": "2"}, "images: a batch must have at least 1 image, not '2'"),
         ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, not 'hinge'"),
     ],
 )
@@ -81,8 +84,52 @@ def test_no_engines():
         compile_training(nn.Sequential(nn.Linear(4, 3)), config, (4,), images=2)
 
 
+def test_what_the_compilers_are_given():
+    """Something else than a module, a configuration or a predictor's shape."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3))
+    for compile in (compile_training, compile_adagp):
+        with pytest.raises(CompileError, match="config must be an AdaGPConfig, .*, not 'tiny'"):
+            compile(model, "tiny", (4,), images=2)
+        with pytest.raises(CompileError, match="the model must be a torch.nn.Module, not dict"):
+            compile({}, CONFIG, (4,), images=2)
+        with pytest.raises(CompileError, match="the model is scripted or traced"):
+            compile(torch.jit.script(model), CONFIG, (4,), images=2)
+    with pytest.raises(CompileError, match="shape must be a PredictorShape, not 4"):
+        compile_adagp(model, CONFIG, (4,), images=2, shape=4)
+    with pytest.raises(CompileError, match="predict must be a list of names of layers, not '0'"):
+        compile_adagp(model, CONFIG, (4,), images=2, predict="0")
+
+
+def test_states_that_lack_something():
+    """Of both kinds of program; a state of too few numbers is named, too."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3))
+    for compile in (compile_training, compile_adagp):
+        program = compile(model, CONFIG, (4,), images=2)
+        message = (
+            "the state has no 0.weight, 0.bias, 2.weight, 2.bias; it must have all of 0.weight"
+        )
+        with pytest.raises(ValueError, match=message):
+            program.memory({})
+        with pytest.raises(
+            ValueError, match="must map names .* as state_dict.* does, not Sequential"
+        ):
+            program.memory(model)
+        state = model.state_dict()
+        with pytest.raises(ValueError, match="keeps no momentum; slots may be velocity"):
+            program.memory(state, {"momentum": {}})
+        with pytest.raises(ValueError, match=r"2.bias has shape \(3,\), not \(4,\)"):
+            program.memory(state | {"2.bias": torch.zeros(4)})
+
+
+def test_one_pixel_per_channel():
+    model = nn.Sequential(nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 2))
+    with pytest.raises(CompileError, match="layer of 0: .* but the batch is 1 image of 1 x 1"):
+        compile_training(model, CONFIG, (2, 1, 1), images=1)
+
+
 def test_cross_entropy_needs_vectors():
-    with pytest.raises(CompileError, match="cross-entropy needs .* a vector"):
+    message = r"layer 0: cross-entropy needs .* a vector, not a map \(3, 3, 3\)"
+    with pytest.raises(CompileError, match=message):
         compile_training(nn.Sequential(nn.Conv2d(1, 3, 3)), CONFIG, (1, 5, 5), images=2)
 
 

@@ -306,14 +306,31 @@ def test_trace():
 @pytest.mark.parametrize(
     ("model", "shape", "message"),
     [
-        (nn.Sequential(nn.Conv2d(2, 3, 3)), (2, 2, 2), "Layer 0 .* does not fit a map"),
+        (nn.Sequential(nn.Conv2d(2, 3, 3)), (2, 2, 2), r"Layer 0 \(Conv2d\) .* does not fit a map"),
         (nn.Sequential(nn.Conv2d(2, 3, 3)), (3, 4, 4), "takes 2 channels but gets 3"),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.Linear(3, 1)), (2, 3, 3), "Layer 1 .* Flatten"),
-        (nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()), (4,), "Layer 1 .* Sigmoid is unknown"),
-        (nn.Sequential(nn.BatchNorm2d(2, affine=False)), (2, 3, 3), "needs affine"),
-        (nn.Sequential(nn.AvgPool2d(2, padding=1)), (2, 3, 3), "padding must be 0"),
+        (
+            nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()),
+            (4,),
+            "Layer 1 .* Sigmoid is unknown; supported are Conv2d",
+        ),
+        (
+            nn.Sequential(nn.BatchNorm2d(2, affine=False)),
+            (2, 3, 3),
+            r"Layer 0 \(BatchNorm2d\) .* affine must be True, not False",
+        ),
+        (
+            nn.Sequential(nn.AvgPool2d(2, padding=1)),
+            (2, 3, 3),
+            r"Layer 0 \(AvgPool2d\) .* padding must be 0, not 1",
+        ),
         (nn.Sequential(*[nn.Linear(3, 3)] * 2), (3,), "parameters are used twice"),
         (nn.Sequential(), (3,), "has no layer"),
+        (nn.Sequential(nn.AvgPool2d(2, divisor_override=3)), (2, 3, 3), "must be None, not 3"),
+        (nn.Sequential(nn.Flatten(2)), (2, 3, 3), "not start_dim=2 and end_dim=-1"),
+        (torch.jit.script(nn.Sequential(nn.ReLU())), (3,), "The model is scripted or traced"),
+        (nn.Sequential(torch.jit.script(nn.ReLU())), (3,), "Layer 0 is scripted or traced"),
+        (3, (3,), "The model must be a torch.nn.Module, not int"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -322,44 +339,28 @@ def test_messages(model, shape, message):
         trace(model, shape)
 
 
-@pytest.mark.parametrize("flat", [False, True])
-def test_squared_error_against_torch(flat, rng, seed):
-    """Targets lie as images do, (N, H, W, C); those of flattened maps as torch's vectors."""
-    torch.manual_seed(seed)
-    model = nn.Sequential(nn.Conv2d(2, 3, 1), *([nn.Flatten()] if flat else []))
-    training = Training(
-        model, input_shape=(2, 4, 5), optimizer=SGD(learning_rate=0.0), rows=4, columns=4,
-        loss="mean_squared_error",
-    )  # fmt: skip
-    images = rng.integers(-4, 5, (2, 4, 5, 2)) / 4
-    targets = rng.integers(-8, 9, (2, 3, 4, 5)) / 4
-    wanted = torch.nn.functional.mse_loss(
-        model(torch_map(images).float()),
-        torch.from_numpy(targets.reshape(2, 60) if flat else targets),
+def test_optimizers_are_goldens(seed):
+    """Torch's own are refused, where training begins and later."""
+    torch_sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    message = (
+        r"optimizer must be golden\S*.SGD\(...\) or golden\S*.Adam\(...\), not torch.optim\S*.SGD"
     )
-    given = targets.reshape(2, 60) if flat else np.moveaxis(targets, 1, 3)
-    loss = float(decode(FLOAT32, training.step(images, given).loss.value))
-    # Weights and the output are rounded to bf16 once each; a scrambled target is far away.
-    assert loss == pytest.approx(wanted.item(), rel=0.03)
-
-
-@pytest.mark.parametrize(
-    ("loss", "shape", "message"),
-    [
-        (
-            "mean_squared_error",
-            (2, 3, 4, 5),
-            r"Targets must have shape \(2, 4, 5, 3\), not \(2, 3, 4",
-        ),
-        ("mean_squared_error", (2, 60), r"Targets must have shape \(2, 4, 5, 3\), not \(2, 60\)"),
-        ("cross_entropy", (2,), "Labels must be integers, not float64"),
-    ],
-)
-def test_targets_are_checked(loss, shape, message):
-    layers = [nn.Conv2d(2, 3, 1)] if loss != "cross_entropy" else [nn.Flatten(), nn.Linear(40, 3)]
-    training = Training(
-        nn.Sequential(*layers), input_shape=(2, 4, 5), optimizer=SGD(learning_rate=0.1), rows=4,
-        columns=4, loss=loss,
-    )  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        training.step(np.zeros((2, 4, 5, 2)), np.zeros(shape))
+        make("vectors", seed, optimizer=torch_sgd)
+    training, _, _ = make("vectors", seed)
+    with pytest.raises(ValueError, match=message):
+        training.optimizer = torch_sgd
+    with pytest.raises(ValueError, match=r"not golden\S*.SGD"):
+        training.optimizer = SGD  # the class
+
+
+def test_states_that_lack_something(seed):
+    training, _, _ = make("vectors", seed)
+    with pytest.raises(
+        ValueError, match="The state has no count, weights, slots, running; it must"
+    ):
+        training.restore({})
+    state = training.state()
+    del state["weights"]["0.bias"]
+    with pytest.raises(ValueError, match="The state's weights has no 0.bias; it must have all of"):
+        training.restore(state)

@@ -7,10 +7,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from compiler.frontend.example import ResidualCNN
-from golden.layers.optimizer import SGD
+from golden.layers.optimizer import SGD, Adam
 from hw.config import make_config
 from verif.networks.random_networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run, random_model
 from verif.networks.training_result import Batch
@@ -149,6 +150,15 @@ def test_example_network(rng, seed):
     config = make_config(variant="efficient", preset="tiny")
     shape = ResidualCNN.INPUT_SHAPE
     check(block_run(ResidualCNN, config, rng, batches=1, shape=shape, classes=10).interpret(seed))
+
+
+def test_other_optimizers_are_refused():
+    """Programs update by SGD: Adam is golden's alone."""
+    images, targets = np.zeros((1, 6, 5, 3)), np.zeros(1, int)
+    for optimizer in (Adam(), torch.optim.SGD([torch.zeros(1)], lr=0.1)):
+        message = r"optimizer must be golden\S*.SGD\(...\), not (golden|torch)\S*(Adam|SGD)$"
+        with pytest.raises(ValueError, match=message):
+            Batch(images=images, targets=targets, optimizer=optimizer)
 
 
 def test_the_comparison_can_fail(rng, seed):
