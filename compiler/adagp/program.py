@@ -10,10 +10,9 @@ from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import SemaphoreNames, encode_commands
 from compiler.errors import CompileError
-from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.intervals import round_up
-from compiler.tensors.tensor import Tensor
-from compiler.training.program.program import StepInfo, TrainingProgram, plan_memory, training_layers
+from compiler.training.program import plan_memory, training_layers
+from compiler.training.saved_program import LayerInfo, StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 

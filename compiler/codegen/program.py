@@ -1,6 +1,5 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
-import enum
 from dataclasses import dataclass
 
 from compiler.tensors.tensor import Tensor
@@ -13,7 +12,6 @@ from .program_file import ProgramError, SavedProgram
 __all__ = [
     "CompiledProgram",
     "ProgramError",
-    "Semaphore",
     "SemaphoreNames",
     "StageInfo",
     "decode_commands",
@@ -171,19 +169,3 @@ def encode_commands(commands):
     return b"".join(
         encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields) for c in commands
     )
-
-
-class Semaphore(enum.IntEnum):
-    """Semaphores of one core, counted from its first."""
-
-    X_FULL = 0
-    X_FREE = 1
-    W_FULL = 2
-    W_FREE = 3
-    ACC_FULL = 4
-    ACC_FREE = 5
-    OUT_FULL = 6
-    OUT_FREE = 7
-    DONE = 8
-    #: Counted at the core that waits: the other core has stored an input.
-    INPUT = 9

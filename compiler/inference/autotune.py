@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from compiler.codegen.cost import estimate
-from compiler.codegen.program import Semaphore
 from compiler.errors import CompileError
 
-from .run import Plan, group_unit
+from .run import Plan, Semaphore, group_unit
 from .schedule import RunScheduler
 from .tiling import Geometry, k_boxes, split_tile, tile_grid
 

@@ -4,7 +4,12 @@ from dataclasses import replace
 from math import lcm
 
 from compiler.codegen.cost import Command, Timeline, matmul_shape
-from compiler.codegen.program import CompiledProgram, StageInfo, encode_commands
+from compiler.codegen.program import (
+    CompiledProgram,
+    SemaphoreNames,
+    StageInfo,
+    encode_commands,
+)
 from compiler.errors import CompileError, require_config
 from compiler.frontend.sequential import stages_of
 from compiler.tensors.encoding import dense_weights, tiled_biases
@@ -14,7 +19,7 @@ from hw.isa.encoding import Opcode
 
 from .autotune import plan_run
 from .placement import place
-from .run import Run
+from .run import Run, Semaphore
 from .schedule import RunScheduler
 
 __all__ = ["compile_network"]

@@ -1,5 +1,6 @@
 """What a core does at a stretch: a stage over some images, how it is cut, what orders it."""
 
+import enum
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
@@ -9,7 +10,23 @@ from compiler.tensors.tensor import Tensor
 if TYPE_CHECKING:
     from compiler.frontend.sequential import Stage
 
-__all__ = ["Plan", "Run", "group_unit"]
+__all__ = ["Plan", "Run", "Semaphore", "group_unit"]
+
+
+class Semaphore(enum.IntEnum):
+    """Semaphores of one core, counted from its first."""
+
+    X_FULL = 0
+    X_FREE = 1
+    W_FULL = 2
+    W_FREE = 3
+    ACC_FULL = 4
+    ACC_FREE = 5
+    OUT_FULL = 6
+    OUT_FREE = 7
+    DONE = 8
+    #: Counted at the core that waits: the other core has stored an input.
+    INPUT = 9
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ of them fit and are streamed through a ring of slots otherwise. Streaming weight
 ``rows x columns`` operands for every K tile and output tile, streaming inputs would cost ``rows``
 for every vector: so the inputs stay. Biases always stay.
 
-Semaphores of a core: see :class:`~compiler.codegen.program.Semaphore`. All of them are back at zero
+Semaphores of a core: see :class:`~compiler.inference.run.Semaphore`. All of them are back at zero
 when a run has finished.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from compiler.codegen.core_builder import dma_fields
 from compiler.codegen.cost import Command
-from compiler.codegen.program import Semaphore
 from compiler.tensors.tensor import Pool, transfers
 from hw.isa.encoding import Opcode
 
 from .command_fields import matmul_fields, post_fields
+from .run import Semaphore
 from .tiling import Geometry
 from .weight_layout import WeightSlice
 

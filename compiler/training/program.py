@@ -1,16 +1,16 @@
 """A whole training step of a ``torch.nn.Module`` as one program."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 
 import torch
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
-from compiler.codegen.program import decode_commands, encode_commands
+from compiler.codegen.program import SemaphoreNames, encode_commands
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import require_trainable, trace
-from compiler.tensors.dram_planner import Arena, MemoryPlan
+from compiler.tensors.dram_planner import Arena
 from compiler.tensors.intervals import round_up
 from hw.config import AdaGPConfig
 
@@ -25,130 +25,6 @@ __all__ = [
     "plan_memory",
     "training_layers",
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepInfo:
-    """What is known of a step when its commands are written.
-
-    Members
-    -------
-    layer, direction, writes, predictor, background : as in
-        :class:`~compiler.training.program.steps.Step`
-    first, last : its commands, [first, last), where all are of one core; with a HALT of its own in
-        a program of separate steps
-    vectors : that enter a PE array
-    """
-
-    layer: str
-    direction: str
-    writes: tuple[str, ...]
-    predictor: bool
-    background: bool
-    first: int
-    last: int
-    vectors: int
-
-    @classmethod
-    def of(cls, step, program, first, before=0):
-        """``step``, written by ``program`` from its recorder's command ``first`` on; ``before`` are
-        commands of programs before."""
-        last = len(program.recorder)
-        vectors = sum(
-            matmul_vectors(command.fields, program.core)
-            for command in program.recorder.commands(first, last)
-            if command.opcode is Opcode.MATMUL
-        )
-        return cls(
-            layer=step.layer, direction=step.direction, writes=step.writes,
-            predictor=step.predictor, background=step.background, first=before + first,
-            last=before + last, vectors=vectors,
-        )  # fmt: skip
-
-    @property
-    def name(self):
-        return f"{self.layer} {self.direction}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingProgram:
-    """What a host needs to train a network, batch after batch.
-
-    A run of the program is one batch: forward, loss, backward, update. Before it the host writes
-    images and targets (:meth:`batch`) and, where they change, the coefficient registers in the
-    order of :data:`COEFFICIENTS`. Weights, velocities and running statistics stay in memory.
-
-    Members
-    -------
-    config : AdaGPConfig
-    layers : of :func:`compiler.frontend.torch_graph.trace`
-    images, loss : as given to :func:`compile_training`
-    commands : the command stream, at offset :attr:`program`
-    steps : list of :class:`StepInfo`, in order
-    tensors : name -> Tensor: maps by the name of their layer, "<layer>.gradient", "targets",
-        "loss" and parameters; those that are not permanent share memory
-    maps, gradients : layer -> name of the tensor that holds its map, the map's gradient
-    parameters : torch's name -> :class:`~compiler.tensors.parameters.StoredParameter`
-    plan : :class:`~compiler.tensors.dram_planner.MemoryPlan`
-    program, memory_size : offset of the command stream, bytes of the memory window
-    """
-
-    config: AdaGPConfig
-    layers: list
-    images: int
-    loss: str
-    commands: bytes
-    steps: list[StepInfo]
-    tensors: dict[str, Tensor]
-    maps: dict[str, str]
-    gradients: dict[str, str]
-    parameters: dict
-    plan: MemoryPlan
-    program: int
-    memory_size: int
-
-    def memory(self, state, slots=None) -> bytearray:
-        """The memory window with the program and everything that is learned.
-
-        ``state`` maps torch's names to numbers, as ``state_dict()`` does, ``slots`` role and
-        torch's name to the optimizer's; zero where missing.
-        """
-        memory = bytearray(self.memory_size)
-        memory[self.program : self.program + len(self.commands)] = self.commands
-        for name, data in pack_state(self.parameters, state, slots).items():
-            offset = self.tensors[name].offset
-            memory[offset : offset + len(data)] = data
-        return memory
-
-    def batch(self, images, targets) -> list[tuple[int, bytes]]:
-        """(offset, bytes) of operand codes or real images (N, H, W, C), and of targets: labels
-        (N,), or numbers (N, H, W, C)."""
-        first = self.tensors[self.maps[self.layers[0].name]]
-        wanted = self.tensors["targets"]
-        targets = np.asarray(targets)
-        if self.loss == "cross_entropy":
-            targets = targets.astype(np.uint32)
-        elif targets.dtype.kind != "u":
-            targets = targets.astype(np.float32)
-        return [
-            (tensor.offset, tensor.pack(values.reshape(tensor.shape)))
-            for tensor, values in ((first, np.asarray(images)), (wanted, targets))
-        ]
-
-    def loss_of(self, memory) -> tuple[float, int]:
-        """Value of the last batch, and how many of its images were classified correctly."""
-        value, correct = self.tensors["loss"].unpack(memory).view(np.float32).ravel()
-        return float(value), int(correct)
-
-    def state(self, memory, role="master") -> dict:
-        """Float32 arrays in torch's shapes by torch's names: weights and running statistics, or
-        the optimizer's numbers called ``role``, of parameters that are trainable."""
-        return unpack_state(self.parameters, memory, role)
-
-    @property
-    def command_list(self):
-        """Decoded commands, (opcode, fields) each."""
-        return decode_commands(self.commands)
 
 
 def compile_training(

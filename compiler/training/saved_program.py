@@ -171,7 +171,7 @@ class TrainingProgram:
 
     def state(self, memory, role="master") -> dict:
         """Float32 arrays in torch's shapes by torch's names: weights and running statistics, or
-        the optimizer's numbers called ``role``."""
+        the optimizer's numbers called ``role``, of parameters that are trainable."""
         return unpack_state(self.parameters, memory, role)
 
     @property

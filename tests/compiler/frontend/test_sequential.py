@@ -13,8 +13,8 @@ from torch import nn
 
 import compiler
 from compiler.codegen.core_builder import dma_fields
-from compiler.codegen.program import Semaphore
 from compiler.frontend.sequential import stages_of
+from compiler.inference.run import Semaphore
 from compiler.inference.tiling import Geometry, k_boxes
 from compiler.inference.weight_layout import WeightSlice
 from compiler.tensors.encoding import codes_of, dense_weights, tiled_biases

@@ -1,6 +1,6 @@
 """Traced layers: the same as golden's on many networks, and the message of every refusal.
 
-Covers: compiler/errors.py.
+Covers: compiler/frontend/supported_layers.py, compiler/errors.py.
 """
 
 import numpy as np

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from verif.networks.random_networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run, random_model
 
 from compiler.frontend.example import ResidualCNN
 from golden.layers.optimizer import SGD, Adam
 from hw.config import make_config
-from verif.networks.random_networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run, random_model
 from verif.networks.training_result import Batch
 from verif.networks.training_run import TrainingRun
 
