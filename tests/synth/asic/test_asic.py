@@ -98,7 +98,7 @@ def implemented(tiny, tmp_path_factory):
             VERILOG,
             top="adagp_baseline",
             library=tiny,
-            memory=lambda modules: {name: memory[name] for name in module_synthesis},
+            memory=lambda modules: {name: memory[name] for name in modules},
             directory=directory,
         )
     return netlist, graph, buffers, directory
