@@ -148,7 +148,8 @@ class PostLane(wiring.Component):
             requantizer.multiplier.eq(self.scale[:16]),
             requantizer.shift.eq(self.scale[16:22]),
         ]
-        converted = self._strobe(m, done, requantizer.LATENCY, name="converted")
+        # Wide results are out long before: their command may be over, and the next one a narrow one.
+        converted = self._strobe(m, done & ~self.wide, requantizer.LATENCY, name="converted")
         converted_active = delay(m, window_active, requantizer.LATENCY, name="converted_active")
         self._output(
             m,
