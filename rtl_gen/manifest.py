@@ -110,6 +110,7 @@ def _fields(opcode=None):
             "signed": field.signed,
             "minimum": field.range[0],
             "doc": field.doc,
+            **({} if field.default is None else {"default": int(field.default)}),
             **({"values": _enum(field.enum)} if field.enum else {}),
         }
         for field, lsb in command_fields(opcode)

@@ -9,7 +9,7 @@ from compiler.errors import CompileError
 from compiler.tensors.tensor import transfers
 from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.formats import FLOAT32
-from hw.isa.encoding import POST_OUTPUT_LOOPS, Init, Opcode, Pool
+from hw.isa.encoding import Opcode, with_defaults
 
 from .dependencies import Recorder, Region
 from .scratchpad import Block, NoRoom, Scratch
@@ -232,6 +232,7 @@ class CoreProgram:
 
     def _vector(self, fields, reads, writes):
         noted = Region(("noted", self.core.index), 0, 1)  # by a watching command for guarded ones
+        fields = with_defaults(Opcode.VECTOR, fields)
         if fields["guarded"]:
             reads = [*reads, noted]
         if fields["watch"]:
@@ -251,46 +252,32 @@ class CoreProgram:
 
     def weights(self, fields, *blocks):
         """WEIGHTS, reading ``blocks``."""
-        values = {
-            "kw_count": 1, "kh_count": 1, "cb_count": 1,
-            "kw_stride": 0, "kh_stride": 0, "cb_stride": 0,
-            "block_count": 1, "skip": 0, "bias": 0, "bias_address": 0,
-        }  # fmt: skip
         self.recorder.emit(
             Opcode.WEIGHTS,
-            values | fields,
+            fields,
             reads=[block.region() for block in blocks],
             core=self.core.index,
         )
 
     def matmul(self, fields, block):
         """MATMUL into ``accumulator_bank``, reading vectors from ``block``."""
-        values = {"init": Init.ZERO, "transpose": 0, "ones": 0, "accumulator_address": 0}
-        values |= fields
         # May lie before the block; sums of address and strides wrap at the field's width.
-        values["x_address"] %= 1 << BUFFER_ADDRESS_WIDTH
+        address = fields["x_address"] % (1 << BUFFER_ADDRESS_WIDTH)
         self.recorder.emit(
             Opcode.MATMUL,
-            values,
+            fields | {"x_address": address},
             reads=[block.region()],
-            writes=[self.sums(values["accumulator_bank"])],
+            writes=[self.sums(fields["accumulator_bank"])],
             core=self.core.index,
         )
 
     def post(self, fields, block):
-        """POST from ``accumulator_bank`` into ``block``; one output unless loops are given."""
-        values = {
-            "pool": Pool.MAX, "relu": 0, "wide": 0, "accumulator_address": 0,
-            "pw_count": 1, "ph_count": 1, "pw_stride": 0, "ph_stride": 0, "scale": FLOAT32.one,
-            **{f"{name}_count": 1 for name in POST_OUTPUT_LOOPS},
-            **{f"{name}_stride": 0 for name in POST_OUTPUT_LOOPS},
-            **{f"out_{name}_stride": 0 for name in POST_OUTPUT_LOOPS},
-        }  # fmt: skip
-        values |= fields
+        """POST from ``accumulator_bank`` into ``block``; one output unless loops are given, and the
+        sums as they are unless there is a ``scale``."""
         self.recorder.emit(
             Opcode.POST,
-            values,
-            reads=[self.sums(values["accumulator_bank"])],
+            {"scale": FLOAT32.one} | fields,
+            reads=[self.sums(fields["accumulator_bank"])],
             writes=[block.region()],
             core=self.core.index,
         )

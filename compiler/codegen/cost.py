@@ -6,7 +6,14 @@ rates, and nothing of conflicts between blocks. The hardware's own counters are 
 
 from dataclasses import dataclass, field
 
-from hw.isa.encoding import COMMAND_BYTES, MATMUL_LOOPS, POST_LOOPS, WEIGHTS_LOOPS, Opcode
+from hw.isa.encoding import (
+    COMMAND_BYTES,
+    MATMUL_LOOPS,
+    POST_LOOPS,
+    WEIGHTS_LOOPS,
+    Opcode,
+    with_defaults,
+)
 from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
@@ -35,13 +42,17 @@ START_CYCLES = 100
 
 @dataclass
 class Command:
-    """A command before it is encoded; ``wait`` and ``signal`` are masks, ``fields`` the rest."""
+    """A command before it is encoded; ``wait`` and ``signal`` are masks, ``fields`` the rest, those
+    with defaults included."""
 
     opcode: Opcode
     core: int = 0
     wait: int = 0
     signal: int = 0
     fields: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.fields = with_defaults(self.opcode, self.fields)
 
 
 def _product(fields, names):

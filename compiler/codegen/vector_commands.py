@@ -3,7 +3,6 @@
 from compiler.tensors.encoding import codes_of
 from hw.formats import FLOAT32
 from hw.isa.vector import (
-    VECTOR,
     VECTOR_LOOPS,
     VECTOR_STREAMS,
     Carry,
@@ -27,7 +26,8 @@ class VectorCommands:
     Parameters
     ----------
     core : CoreConfig
-    emit : function of (fields, reads, writes): all fields by name, and :class:`~.recorder.Region` s
+    emit : function of (fields, reads, writes): fields by name, those left out have their defaults,
+        and :class:`~.dependencies.Region` s
     """
 
     def __init__(self, core, emit):
@@ -44,7 +44,7 @@ class VectorCommands:
         Parameters
         ----------
         o : view of the results
-        fields : those of :data:`hw.isa.vector.VECTOR` that are not 0
+        fields : those of :data:`hw.isa.vector.VECTOR` that differ from their defaults
 
         Raises
         ------
@@ -58,8 +58,7 @@ class VectorCommands:
         channels = o.shape[3]
         if words * self.core.rows < channels:
             raise ValueError(f"{words} words do not hold {channels} channels")
-        values = {item.name: 0 for item in VECTOR}
-        values |= {f"{n}_count": c for n, c in zip(_LOOPS, loops.shape[2::-1], strict=True)}
+        values = {f"{n}_count": c for n, c in zip(_LOOPS, loops.shape[2::-1], strict=True)}
         values |= {"cb_count": words, "channels": channels, "wide": int(o.chunks > 1)}
         for name, view in views.items():
             values |= _walk(name, view, loops)

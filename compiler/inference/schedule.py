@@ -253,22 +253,21 @@ class RunScheduler:
         job = t * geometry.column_tiles + nt
         jobs = len(plan.tiles) * geometry.column_tiles
         first, last = box.first == 0, box.first + box.tiles == geometry.k_tiles
-        weights = Command(Opcode.WEIGHTS, self.core.index)
-        wait = signal = 0
+        wait = signal = weights_wait = weights_signal = 0
         if x.first_use == op:
             wait |= self._mask(Semaphore.X_FULL)
         if op in self.w_waits:
-            weights.wait = self._mask(Semaphore.W_FULL)
+            weights_wait = self._mask(Semaphore.W_FULL)
         if first and job >= 2:
             wait |= self._mask(Semaphore.ACC_FREE)
         if x.last_use == op and x.index + plan.x_slots < len(self.x_items):
             signal |= self._mask(Semaphore.X_FREE)
         if w.last_use == op and w.index + self.w_slots < len(self.w_items):
-            weights.signal = self._mask(Semaphore.W_FREE)
+            weights_signal = self._mask(Semaphore.W_FREE)
         if last:
             signal |= self._mask(Semaphore.ACC_FULL)
         bias = self.bias_base + nt * geometry.bias_words
-        weights.fields = self._w_slice(w.what).fields(
+        weights = self._w_slice(w.what).fields(
             nt, box, address=w.address, bias_address=bias if first and self.run.bias else None
         )
         fields = matmul_fields(
@@ -280,7 +279,10 @@ class RunScheduler:
             x_address=x.address,
             bank=job % 2,
         )
-        commands = [weights, Command(Opcode.MATMUL, self.core.index, wait, signal, fields)]
+        commands = [
+            Command(Opcode.WEIGHTS, self.core.index, weights_wait, weights_signal, weights),
+            Command(Opcode.MATMUL, self.core.index, wait, signal, fields),
+        ]
         if last:
             commands += self._drain(t, nt, job, jobs)
         return commands

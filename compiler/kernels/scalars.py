@@ -81,10 +81,7 @@ def channel_sum(program: CoreProgram, total: View, values: View, ones):
                 "cb_stride": 1,
                 "h_limit": 1,
                 "w_limit": 1,
-                **{f"{loop}_count": 1 for loop in ("wo", "ho", "n", "kw", "kh")},
-                **{f"{loop}_stride": 0 for loop in ("wo", "ho", "n", "kw", "kh")},
                 **{f"{axis}_origin": 0 for axis in "hw"},
-                **{f"{loop}_step": 1 for loop in ("wo", "ho", "kw", "kh")},
             },
             values.block,
         )

@@ -24,7 +24,6 @@ __all__ = [
     "Term",
     "VectorMachine",
     "Watch",
-    "defaults",
 ]
 
 Operation = enum.IntEnum("Operation", "CHAIN DIVIDE ROOT", start=0)
@@ -37,19 +36,6 @@ Watch = enum.IntEnum("Watch", "NONE FIRST MORE", start=0)
 
 _ONE = constant(1.0)
 _MINUS_ZERO = np.uint32(FLOAT32.sign_bit)
-
-
-def defaults() -> dict[str, int]:
-    """All fields: a copy of narrow X, one word, every channel a command can have."""
-    fields = {"operation": 0, "x_source": Source.NARROW, "y_source": Source.IMMEDIATE}
-    fields |= {"z_source": Source.IMMEDIATE, "channels": 0xFFFF}
-    names = "term factor negate_product carry add negate_carry condition keep reduce wide watch"
-    fields |= dict.fromkeys((*names.split(), "guarded", "coefficient", "immediate"), 0)
-    fields |= dict.fromkeys(("i0_count", "i1_count", "i2_count", "cb_count"), 1)
-    for stream in "xyzo":
-        fields |= {f"{stream}_address": 0}
-        fields |= {f"{stream}_i{loop}_stride": 0 for loop in range(3)}
-    return fields
 
 
 @dataclass(kw_only=True, eq=False)
@@ -85,7 +71,7 @@ class VectorMachine:
         return 32 // self.fmt.width
 
     def run(self, command: dict[str, int]) -> None:
-        """Execute one command: all fields by name, as :func:`defaults` lists them.
+        """Execute one command: all its fields by name, as docs/vector.md lists them.
 
         A command must not read a word that another of its steps writes.
 

@@ -39,6 +39,7 @@ __all__ = [
     "decode",
     "encode",
     "queue_opcodes",
+    "with_defaults",
 ]
 
 COMMAND_WIDTH = 512
@@ -113,17 +114,22 @@ _A = BUFFER_ADDRESS_WIDTH
 
 HEADER = (
     Field("opcode", 8, "command code", enum=Opcode),
-    Field("core", 1, "core whose queue takes the command (0 main, 1 predictor)"),
-    Field("wait", SEMAPHORE_MASK_WIDTH, "semaphores to take one from before starting"),
-    Field("signal", SEMAPHORE_MASK_WIDTH, "semaphores to add one to when finished"),
+    Field("core", 1, "core whose queue takes the command (0 main, 1 predictor)", default=0),
+    Field("wait", SEMAPHORE_MASK_WIDTH, "semaphores to take one from before starting", default=0),
+    Field("signal", SEMAPHORE_MASK_WIDTH, "semaphores to add one to when finished", default=0),
 )
 
 _DMA = (
     Field("buffer_address", _A, f"first word; words are consecutive; {BUFFER_ADDRESS_NOTE}"),
     Field("dram_address", 32, "byte offset in the memory window; multiple of the granule"),
     Field("run_bytes", 32, "contiguous bytes per run; multiple of row_bytes", minimum=1),
-    Field("run_count", 16, "number of runs", minimum=1),
-    Field("run_stride", 32, "bytes from one run's start to the next's; multiple of the granule"),
+    Field("run_count", 16, "number of runs", minimum=1, default=1),
+    Field(
+        "run_stride",
+        32,
+        "bytes from one run's start to the next's; multiple of the granule",
+        default=0,
+    ),
     Field(
         "row_bytes",
         32,
@@ -136,9 +142,14 @@ _DMA = (
 _WEIGHTS = (
     Field("address", _A, f"word at loop index 0 everywhere, modulo 2**24; {BUFFER_ADDRESS_NOTE}"),
     Field("row_stride", _A, "words from one row (transpose 0: column) to the next", signed=True),
-    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in WEIGHTS_LOOPS),
     *(
-        Field(f"{n}_stride", _A, f"words address moves per step of loop {n}", signed=True)
+        Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1, default=1)
+        for n in WEIGHTS_LOOPS
+    ),
+    *(
+        Field(
+            f"{n}_stride", _A, f"words address moves per step of loop {n}", signed=True, default=0
+        )
         for n in WEIGHTS_LOOPS
     ),
     Field(
@@ -148,24 +159,38 @@ _WEIGHTS = (
         "tile); others are zeros and not read",
     ),
     Field("transpose", 1, "1: a word holds a row of the tile, 0: a column"),
-    Field("block_count", 8, "transpose 1: words of a row that are read", minimum=1),
-    Field("skip", 10, "transpose 1: columns to drop before the first of the tile"),
-    Field("bias", 1, "bring biases, for the MATMUL with init BIAS that takes the first tile"),
+    Field("block_count", 8, "transpose 1: words of a row that are read", minimum=1, default=1),
+    Field("skip", 10, "transpose 1: columns to drop before the first of the tile", default=0),
     Field(
-        "bias_address", _A, f"first word of the biases, 32 bits per column; {BUFFER_ADDRESS_NOTE}"
+        "bias",
+        1,
+        "bring biases, for the MATMUL with init BIAS that takes the first tile",
+        default=0,
+    ),
+    Field(
+        "bias_address",
+        _A,
+        f"first word of the biases, 32 bits per column; {BUFFER_ADDRESS_NOTE}",
+        default=0,
     ),
 )
 
 _MATMUL = (
     Field("accumulator_bank", 1, "bank that collects the sums"),
-    Field("init", 2, "partial sums the first K tile starts from", enum=Init),
+    Field("init", 2, "partial sums the first K tile starts from", enum=Init, default=Init.ZERO),
     Field(
         "transpose",
         1,
         "1: K tiles run over `rows` steps of wo, ho, n in order, vectors over cb, kh, kw and the "
         "`rows` channels of a word",
+        default=0,
     ),
-    Field("ones", 1, "transpose 1: one more vector per K tile, of ones; its entry is the last"),
+    Field(
+        "ones",
+        1,
+        "transpose 1: one more vector per K tile, of ones; its entry is the last",
+        default=0,
+    ),
     Field("channels", 16, "valid columns; float flags of columns beyond are ignored", minimum=1),
     Field(
         "x_address",
@@ -173,31 +198,38 @@ _MATMUL = (
         "word at loop index 0 everywhere, modulo 2**24; never read where coordinates are outside "
         f"the limits; {BUFFER_ADDRESS_NOTE}",
     ),
-    Field("accumulator_address", 16, "entry of the first output vector; the rest follow"),
-    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in MATMUL_LOOPS),
+    Field(
+        "accumulator_address", 16, "entry of the first output vector; the rest follow", default=0
+    ),
     *(
-        Field(f"{n}_stride", _A, f"words x_address moves per step of loop {n}", signed=True)
+        Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1, default=1)
+        for n in MATMUL_LOOPS
+    ),
+    *(
+        Field(
+            f"{n}_stride", _A, f"words x_address moves per step of loop {n}", signed=True, default=0
+        )
         for n in MATMUL_LOOPS
     ),
     Field("h_origin", 16, "row coordinate at index 0 (minus the padding)", signed=True),
     Field("w_origin", 16, "column coordinate at index 0 (minus the padding)", signed=True),
     Field("h_limit", 16, "rows in the buffer; a row coordinate outside reads zeros"),
     Field("w_limit", 16, "columns in the buffer; a column coordinate outside reads zeros"),
-    Field("ho_step", 8, "row coordinate per step of ho (convolution stride)"),
-    Field("wo_step", 8, "column coordinate per step of wo"),
-    Field("kh_step", 8, "row coordinate per step of kh (dilation)"),
-    Field("kw_step", 8, "column coordinate per step of kw"),
+    Field("ho_step", 8, "row coordinate per step of ho (convolution stride)", default=0),
+    Field("wo_step", 8, "column coordinate per step of wo", default=0),
+    Field("kh_step", 8, "row coordinate per step of kh (dilation)", default=0),
+    Field("kw_step", 8, "column coordinate per step of kw", default=0),
 )
 
 _POST = (
     Field("accumulator_bank", 1, "bank to read"),
-    Field("pool", 1, "reduction over the pooling window", enum=Pool),
-    Field("relu", 1, "negative values become zero before pooling"),
-    Field("wide", 1, "store 32-bit values instead of operands"),
-    Field("accumulator_address", 16, "entry of index 0 everywhere"),
-    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1) for n in POST_LOOPS),
+    Field("pool", 1, "reduction over the pooling window", enum=Pool, default=Pool.MAX),
+    Field("relu", 1, "negative values become zero before pooling", default=0),
+    Field("wide", 1, "store 32-bit values instead of operands", default=0),
+    Field("accumulator_address", 16, "entry of index 0 everywhere", default=0),
+    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1, default=1) for n in POST_LOOPS),
     *(
-        Field(f"{n}_stride", 16, f"entries per step of loop {n}", signed=True)
+        Field(f"{n}_stride", 16, f"entries per step of loop {n}", signed=True, default=0)
         for n in POST_LOOPS
         if n != "group"
     ),
@@ -205,7 +237,13 @@ _POST = (
     Field("out_address", _A, f"word of the first output's first group; {BUFFER_ADDRESS_NOTE}"),
     Field("out_group", 8, "position of the first group inside that word, in groups"),
     *(
-        Field(f"out_{n}_stride", _A, f"words the output moves per step of loop {n}", signed=True)
+        Field(
+            f"out_{n}_stride",
+            _A,
+            f"words the output moves per step of loop {n}",
+            signed=True,
+            default=0,
+        )
         for n in POST_OUTPUT_LOOPS
     ),
     Field("scale", 32, "float32 factor; integers: multiplier in bits 0-15, shift in 16-21"),
@@ -254,10 +292,25 @@ for _opcode, _fields in COMMANDS.items():
         raise AssertionError(f"{_opcode.name} takes {_used} of {COMMAND_WIDTH} bits")
 
 
+def _defaults(fields):
+    return {field.name: int(field.default) for field in fields if field.default is not None}
+
+
+_HEADER_DEFAULTS = _defaults(HEADER)
+_DEFAULTS = {opcode: _defaults(fields) for opcode, fields in COMMANDS.items()}
+
+
+def with_defaults(opcode, values):
+    """``values``, fields of a command behind its header, and the defaults of those not given."""
+    return _DEFAULTS[opcode] | values
+
+
 def encode(opcode, **values):
     """Encode one command into :data:`COMMAND_BYTES` bytes.
 
-    Header fields default to 0; every field of the opcode must be given.
+    Fields that are not given take their defaults (:attr:`~hw.isa.field.Field.default`): a loop runs
+    once and moves nothing, what can be switched on is off. Addresses of results, and whatever has
+    no value that is right more often than others, must be given.
 
     Raises
     ------
@@ -266,10 +319,10 @@ def encode(opcode, **values):
     """
     opcode = Opcode(opcode)
     fields = (*HEADER, *COMMANDS[opcode])
-    values = {"core": 0, "wait": 0, "signal": 0, **values, "opcode": opcode}
+    values = {**_HEADER_DEFAULTS, **with_defaults(opcode, values), "opcode": opcode}
     for field in fields:
         if field.name not in values:
-            raise ValueError(f"{opcode.name} needs field {field.name}")
+            raise ValueError(f"{opcode.name} needs field {field.name}, which has no default")
         low, high = field.range
         if not low <= int(values[field.name]) <= high:
             raise ValueError(

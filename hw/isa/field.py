@@ -19,7 +19,9 @@ BUFFER_ADDRESS_NOTE = (
 class Field:
     """One field of a command: ``width`` bits, two's complement if ``signed``.
 
-    ``minimum`` is the least value the hardware accepts; ``enum`` names values.
+    ``minimum`` is the least value the hardware accepts; ``enum`` names values. ``default`` is what
+    :func:`~hw.isa.encoding.encode` takes for a field that is not given, None where it must be
+    given; the hardware has no defaults.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Field:
     signed: bool = False
     minimum: int | None = None
     enum: type | None = None
+    default: int | None = None
 
     @property
     def range(self):

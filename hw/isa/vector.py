@@ -96,37 +96,74 @@ _A = BUFFER_ADDRESS_WIDTH
 
 def _stream(name, what):
     return (
-        Field(f"{name}_address", _A, f"{what} at index 0 everywhere: {BUFFER_ADDRESS_NOTE}"),
+        Field(
+            f"{name}_address", _A, f"{what} at index 0 everywhere: {BUFFER_ADDRESS_NOTE}", default=0
+        ),
         *(
-            Field(f"{name}_{loop}_stride", 16, f"words per step of loop {loop}", signed=True)
+            Field(
+                f"{name}_{loop}_stride",
+                16,
+                f"words per step of loop {loop}",
+                signed=True,
+                default=0,
+            )
             for loop in VECTOR_LOOPS[:-1]
         ),
     )
 
 
-#: Fields behind the header, in order from the least significant bit.
+#: Fields behind the header, in order from the least significant bit. With all defaults: a copy of
+#: one word of operands.
 VECTOR = (
-    Field("operation", 2, "chain, or X / Y, or the square root of X", enum=Operation),
+    Field(
+        "operation",
+        2,
+        "chain, or X / Y, or the square root of X",
+        enum=Operation,
+        default=Operation.CHAIN,
+    ),
     *(
-        Field(f"{name}_source", 2, f"where {name.upper()} comes from", enum=Source)
+        Field(
+            f"{name}_source",
+            2,
+            f"where {name.upper()} comes from",
+            enum=Source,
+            default=Source.NARROW if name == "x" else Source.IMMEDIATE,
+        )
         for name in VECTOR_STREAMS[:-1]
     ),
-    Field("term", 2, "u = X, X + Y, X - Y or the immediate", enum=Term),
-    Field("factor", 2, "v = u times this", enum=Factor),
-    Field("negate_product", 1, "v with its sign turned"),
-    Field("carry", 1, "the number C that goes along", enum=Carry),
-    Field("add", 1, "w = v + C; otherwise w = v"),
-    Field("negate_carry", 1, "w = v - C"),
-    Field("condition", 2, "when the result is w", enum=Condition),
-    Field("keep", 1, "otherwise it is C, not +0"),
-    Field("reduce", 1, "the sum of w over i0, i1 and i2 is stored, one number per channel"),
-    Field("wide", 1, "store float32 numbers instead of operands"),
-    Field("watch", 2, "note whether active lanes of Y hold infinities or NaN", enum=Watch),
-    Field("guarded", 1, "do nothing if the guard is on and something was noted"),
-    Field("coefficient", 3, "which coefficient register is meant"),
-    Field("immediate", 32, "float32 number"),
-    Field("channels", 16, "valid channels over all cb; lanes beyond are stored as zero"),
-    *(Field(f"{loop}_count", 16, f"iterations of loop {loop}", minimum=1) for loop in VECTOR_LOOPS),
+    Field("term", 2, "u = X, X + Y, X - Y or the immediate", enum=Term, default=Term.X),
+    Field("factor", 2, "v = u times this", enum=Factor, default=Factor.ONE),
+    Field("negate_product", 1, "v with its sign turned", default=0),
+    Field("carry", 1, "the number C that goes along", enum=Carry, default=Carry.Y),
+    Field("add", 1, "w = v + C; otherwise w = v", default=0),
+    Field("negate_carry", 1, "w = v - C", default=0),
+    Field("condition", 2, "when the result is w", enum=Condition, default=Condition.ALWAYS),
+    Field("keep", 1, "otherwise it is C, not +0", default=0),
+    Field(
+        "reduce", 1, "the sum of w over i0, i1 and i2 is stored, one number per channel", default=0
+    ),
+    Field("wide", 1, "store float32 numbers instead of operands", default=0),
+    Field(
+        "watch",
+        2,
+        "note whether active lanes of Y hold infinities or NaN",
+        enum=Watch,
+        default=Watch.NONE,
+    ),
+    Field("guarded", 1, "do nothing if the guard is on and something was noted", default=0),
+    Field("coefficient", 3, "which coefficient register is meant", default=0),
+    Field("immediate", 32, "float32 number", default=0),
+    Field(
+        "channels",
+        16,
+        "valid channels over all cb; lanes beyond are stored as zero",
+        default=0xFFFF,
+    ),
+    *(
+        Field(f"{loop}_count", 16, f"iterations of loop {loop}", minimum=1, default=1)
+        for loop in VECTOR_LOOPS
+    ),
     *_stream("x", "first operand"),
     *_stream("y", "second operand"),
     *_stream("z", "third operand"),

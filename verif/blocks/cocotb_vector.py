@@ -8,8 +8,7 @@ import numpy as np
 
 from emulator.machine import Machine
 from golden.arithmetic.dot_product import encode
-from golden.commands.vector import defaults
-from hw.isa.encoding import Opcode
+from hw.isa.encoding import Opcode, with_defaults
 from hw.isa.error_codes import ErrorCode
 from hw.isa.vector import VECTOR_LOOPS, Carry, Condition, Factor, Operation, Source, Term, Watch
 from verif.programs.layer_cases import CASES
@@ -55,10 +54,10 @@ async def back_to_back(_):
 
 def map_command(core, machine, *, pixels, blocks, **fields):
     """Over maps of ``pixels`` in memory order, X and Z of operands and Y one vector."""
-    values = defaults() | {"i0_count": pixels, "cb_count": blocks}
+    values = {"i0_count": pixels, "cb_count": blocks}
     values |= {"channels": blocks * core.rows, "o_address": OPERANDS + NUMBERS}
     values |= {"x_i0_stride": blocks, "y_address": OPERANDS, "z_address": OPERANDS // 2}
-    return values | fields
+    return with_defaults(Opcode.VECTOR, values | fields)
 
 
 @cocotb.test()
@@ -153,9 +152,9 @@ async def watch_and_guard(_):
     for guard in (0, 1):
         bench.dut.guard.value, machine.guard = guard, bool(guard)
         for first, channels in ((30, core.rows), (36, core.rows), (36, core.rows - 1), (30, 1)):
-            watch = defaults() | {"i0_count": 6, "channels": channels, "watch": Watch.FIRST}
+            watch = with_defaults(Opcode.VECTOR, {"i0_count": 6, "channels": channels})
             watch |= {"y_source": Source.NARROW, "y_address": first, "y_i0_stride": 1}
-            watch |= {"o_address": OPERANDS + NUMBERS, "o_i0_stride": 1}
+            watch |= {"watch": Watch.FIRST, "o_address": OPERANDS + NUMBERS, "o_i0_stride": 1}
             guarded = watch | {"watch": Watch.NONE, "guarded": 1, "x_address": 7}
             guarded |= {"o_address": OPERANDS + NUMBERS + 10, "channels": core.rows}
             guarded |= {"x_source": Source.IMMEDIATE, "immediate": rng.getrandbits(30)}
@@ -229,7 +228,7 @@ async def errors(_):
     cases += [{"watch": Watch.FIRST, "operation": Operation.DIVIDE}]
     for fields in cases:
         reads, writes = sum(bench.reads.values()), len(bench.writes)
-        bench.dut.command__payload.value = bench.pack(defaults() | fields)
+        bench.dut.command__payload.value = bench.pack(with_defaults(Opcode.VECTOR, fields))
         bench.dut.command__valid.value = 1
         await bench.step()
         bench.dut.command__valid.value = 0

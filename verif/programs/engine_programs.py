@@ -13,7 +13,7 @@ import numpy as np
 from compiler.tensors.intervals import round_up
 from golden.arithmetic.dot_product import encode as encode_number
 from golden.arithmetic.formats import FLOAT32, format_by_name
-from golden.commands.vector import Carry, Factor, Source, VectorMachine, defaults
+from golden.commands.vector import Carry, Factor, Source, VectorMachine
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 from hw.isa.encoding import QUEUE_OPCODES, Opcode, decode, encode
 from verif.stimulus.loss import random_batch
@@ -226,14 +226,13 @@ def product_program(config, core, seed) -> EngineProgram:
                  group_count=sizes.groups_per_vector, out_address=sum_address, wo_stride=1,
                  out_wo_stride=wide, accumulator_bank=bank, wait=_ACC_FULL,
                  signal=_OUT_FULL | (_ACC_FREE if tile + 2 < _TILES else 0)),
-            encode(Opcode.VECTOR, core=core, wait=_OUT_FULL, signal=_DONE, **defaults() | {
-                "x_source": Source.WIDE, "x_address": sum_address, "x_i0_stride": wide,
-                "y_source": Source.COEFFICIENT, "coefficient": rng.randrange(8),
-                "z_source": Source.NARROW, "z_address": _place(sizes, z), "z_i0_stride": 1,
-                "factor": Factor.Y, "carry": Carry.Z, "add": 1,
-                "o_address": _place(sizes, output), "o_i0_stride": blocks,
-                "i0_count": _PIXELS, "cb_count": blocks, "channels": sizes.columns,
-            }),
+            encode(Opcode.VECTOR, core=core, wait=_OUT_FULL, signal=_DONE,
+                   x_source=Source.WIDE, x_address=sum_address, x_i0_stride=wide,
+                   y_source=Source.COEFFICIENT, coefficient=rng.randrange(8),
+                   z_source=Source.NARROW, z_address=_place(sizes, z), z_i0_stride=1,
+                   factor=Factor.Y, carry=Carry.Z, add=1,
+                   o_address=_place(sizes, output), o_i0_stride=blocks,
+                   i0_count=_PIXELS, cb_count=blocks, channels=sizes.columns),
             dma(Opcode.STORE, config, core, words=_PIXELS * blocks, wait=_DONE,
                 buffer_address=_place(sizes, output), dram_address=behind + tile * stored),
         ]  # fmt: skip

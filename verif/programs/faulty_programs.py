@@ -2,17 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from golden.commands.vector import Source, defaults
+from golden.commands.vector import Source
 from hw.config import AdaGPConfig
 from hw.isa.encoding import (
     COMMAND_BYTES,
-    MATMUL_LOOPS,
-    POST_LOOPS,
     POST_OUTPUT_LOOPS,
-    WEIGHTS_LOOPS,
-    Init,
     Opcode,
-    Pool,
     encode,
     queue_opcodes,
 )
@@ -76,8 +71,6 @@ def dma(opcode, config, core=0, *, words=4, wait=0, signal=0, **fields) -> bytes
         "buffer_address": _own_memory(config, core),
         "dram_address": _DATA,
         "run_bytes": words * size,
-        "run_count": 1,
-        "run_stride": 0,
         "row_bytes": size,
         **fields,
     }
@@ -89,14 +82,8 @@ def weights(config, core=0, *, tiles=1, wait=0, signal=0, **fields) -> bytes:
     values = {
         "address": _own_memory(config, core),
         "row_stride": 0,
-        **{f"{name}_count": 1 for name in WEIGHTS_LOOPS},
-        **{f"{name}_stride": 0 for name in WEIGHTS_LOOPS},
         "row_limit": 1,
         "transpose": 1,
-        "block_count": 1,
-        "skip": 0,
-        "bias": 0,
-        "bias_address": 0,
         "kw_count": tiles,
         **fields,
     }
@@ -108,22 +95,12 @@ def matmul(config, core=0, *, vectors=1, wait=0, signal=0, **fields) -> bytes:
     first = _own_memory(config, core)
     values = {
         "accumulator_bank": 0,
-        "init": Init.ZERO,
-        "transpose": 0,
-        "ones": 0,
         "channels": 1,
         "x_address": first,
-        "accumulator_address": 0,
-        **{f"{name}_count": 1 for name in MATMUL_LOOPS},
-        **{f"{name}_stride": 0 for name in MATMUL_LOOPS},
         "h_origin": 0,
         "w_origin": 0,
         "h_limit": 1,
         "w_limit": 1,
-        "ho_step": 0,
-        "wo_step": 0,
-        "kh_step": 0,
-        "kw_step": 0,
         "wo_count": vectors,
         **fields,
     }
@@ -134,12 +111,6 @@ def post(config, core=0, *, outputs=1, wait=0, signal=0, **fields) -> bytes:
     """A POST of ``outputs`` outputs of one group."""
     values = {
         "accumulator_bank": 0,
-        "pool": Pool.MAX,
-        "relu": 0,
-        "wide": 0,
-        "accumulator_address": 0,
-        **{f"{name}_count": 1 for name in POST_LOOPS},
-        **{f"{name}_stride": 0 for name in POST_LOOPS if name != "group"},
         "channels": 1,
         "out_address": _own_memory(config, core),
         "out_group": 0,
@@ -155,7 +126,6 @@ def vector(config, core=0, *, steps=1, wait=0, signal=0, **fields) -> bytes:
     """A VECTOR that copies ``steps`` words at the start of the buffer to themselves."""
     first = _own_memory(config, core)
     values = {
-        **defaults(),
         "x_address": first,
         "x_i0_stride": 1,
         "o_address": first,

@@ -4,7 +4,7 @@ import numpy as np
 
 from golden.arithmetic.dot_product import encode
 from golden.arithmetic.formats import FLOAT32
-from golden.commands.vector import defaults
+from hw.isa.encoding import Opcode, with_defaults
 from hw.isa.vector import VECTOR, VECTOR_LOOPS, Condition, Operation, Source, Watch
 
 __all__ = ["NUMBERS", "OPERANDS", "PORTS", "RESULTS", "WORDS", "fill", "random_command", "walk"]
@@ -53,7 +53,8 @@ def random_command(rng, machine, *, limit=50):
         counts = [1, 1, 1, 1] if tiny else counts
         if np.prod(counts) <= limit:
             break
-    values = defaults() | {f"{n}_count": c for n, c in zip(VECTOR_LOOPS, counts, strict=True)}
+    values = {f"{n}_count": c for n, c in zip(VECTOR_LOOPS, counts, strict=True)}
+    values = with_defaults(Opcode.VECTOR, values)
     operation = rng.choices(list(Operation), (12, 1, 1))[0]
     if operation != Operation.CHAIN:
         counts = [rng.randint(1, 2), 1, 1, rng.randint(1, 2)]
