@@ -1,5 +1,6 @@
 """Fields of the commands of one output tile."""
 
+from compiler.codegen.convolution_walk import matmul_walk
 from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.isa.encoding import Init
 from hw.isa.encoding import Pool as PoolKind
@@ -13,43 +14,28 @@ def matmul_fields(geometry, tile, column_tile, box, *, x_box, x_address, bank):
     ``x_box`` is the box whose input slab lies at ``x_address``; it contains ``box``.
     """
     stage = geometry.stage
-    (h0, h1), (w0, w1) = geometry.slab(tile, x_box)
-    (r0, r1), (c0, c1) = geometry.conv_rows(tile), geometry.conv_columns(tile)
-    pixel = x_box.cb1 - x_box.cb0
-    row = (w1 - w0) * pixel
-    h_origin = r0 * stage.stride[0] - stage.padding[0] + box.kh0 * stage.dilation[0] - h0
-    w_origin = c0 * stage.stride[1] - stage.padding[1] + box.kw0 * stage.dilation[1] - w0
-    address = x_address + h_origin * row + w_origin * pixel + box.cb0 - x_box.cb0
+    walk = matmul_walk(
+        x_address + box.cb0 - x_box.cb0,
+        x_box.cb1 - x_box.cb0,
+        images=tile.images,
+        outputs=(geometry.conv_rows(tile), geometry.conv_columns(tile)),
+        taps=((box.kh0, box.kh1), (box.kw0, box.kw1)),
+        lines=geometry.slab(tile, x_box),
+        stride=stage.stride,
+        padding=stage.padding,
+        dilation=stage.dilation,
+    )
     if box.first:
         init = Init.ACCUMULATOR
     else:
         init = Init.ZERO if stage.bias is None else Init.BIAS
-    return {
+    return walk | {
         "accumulator_bank": bank,
         "init": init,
         # May lie before the slab; sums of address and strides wrap at the field's width.
-        "x_address": address % (1 << BUFFER_ADDRESS_WIDTH),
+        "x_address": walk["x_address"] % (1 << BUFFER_ADDRESS_WIDTH),
         "channels": _channels(geometry, column_tile),
-        "wo_count": c1 - c0,
-        "ho_count": r1 - r0,
-        "n_count": tile.images,
-        "kw_count": box.kw1 - box.kw0,
-        "kh_count": box.kh1 - box.kh0,
         "cb_count": box.cb1 - box.cb0,
-        "wo_stride": stage.stride[1] * pixel,
-        "ho_stride": stage.stride[0] * row,
-        "n_stride": (h1 - h0) * row,
-        "kw_stride": stage.dilation[1] * pixel,
-        "kh_stride": stage.dilation[0] * row,
-        "cb_stride": 1,
-        "h_origin": h_origin,
-        "w_origin": w_origin,
-        "h_limit": h1 - h0,
-        "w_limit": w1 - w0,
-        "ho_step": stage.stride[0],
-        "wo_step": stage.stride[1],
-        "kh_step": stage.dilation[0],
-        "kw_step": stage.dilation[1],
     }
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from compiler.codegen.convolution_walk import input_range, window_range
 from compiler.tensors.intervals import even_parts
 
 __all__ = [
@@ -69,10 +70,14 @@ class Geometry:
 
     def conv_rows(self, tile):
         """[begin, end) of the convolution's output rows that the tile needs."""
-        return _window(tile.h0, tile.h1, self.stage.pool_kernel[0], self.stage.pool_stride[0])
+        return self._pooled(0, tile.h0, tile.h1)
 
     def conv_columns(self, tile):
-        return _window(tile.w0, tile.w1, self.stage.pool_kernel[1], self.stage.pool_stride[1])
+        return self._pooled(1, tile.w0, tile.w1)
+
+    def _pooled(self, axis, begin, end):
+        taps = 0, self.stage.pool_kernel[axis]
+        return window_range((begin, end), taps, stride=self.stage.pool_stride[axis])
 
     def vectors(self, tile):
         """Output vectors of the convolution, one accumulator entry each."""
@@ -85,15 +90,15 @@ class Geometry:
         At least one row and one column, also where all that is read is padding.
         """
         return tuple(
-            _inputs(
+            input_range(
                 conv,
-                kernel,
-                self.stage.stride[axis],
-                self.stage.padding[axis],
-                self.stage.dilation[axis],
-                self.stage.input_shape[1 + axis],
+                taps,
+                stride=self.stage.stride[axis],
+                padding=self.stage.padding[axis],
+                dilation=self.stage.dilation[axis],
+                size=self.stage.input_shape[1 + axis],
             )
-            for axis, conv, kernel in (
+            for axis, conv, taps in (
                 (0, self.conv_rows(tile), (box.kh0, box.kh1)),
                 (1, self.conv_columns(tile), (box.kw0, box.kw1)),
             )
@@ -102,20 +107,6 @@ class Geometry:
     def slab_words(self, tile, box):
         (h0, h1), (w0, w1) = self.slab(tile, box)
         return tile.images * (h1 - h0) * (w1 - w0) * (box.cb1 - box.cb0)
-
-
-def _window(begin, end, kernel, stride):
-    return begin * stride, (end - 1) * stride + kernel
-
-
-def _inputs(conv, kernel, stride, padding, dilation, size):
-    begin = conv[0] * stride - padding + kernel[0] * dilation
-    end = (conv[1] - 1) * stride - padding + (kernel[1] - 1) * dilation + 1
-    begin, end = max(begin, 0), min(end, size)
-    if begin >= end:
-        begin = min(max(begin, 0), size - 1)
-        end = begin + 1
-    return begin, end
 
 
 def k_boxes(geometry, limits):

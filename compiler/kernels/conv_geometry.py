@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
+from compiler.codegen.convolution_walk import input_range, matmul_walk, window_range
 from compiler.tensors.column_tiles import ColumnTiles
 from compiler.tensors.tensor import Tensor
 
-__all__ = ["Convolution", "Phase", "clip"]
+__all__ = ["Convolution", "Phase"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +83,14 @@ class Convolution:
     def lines(self, axis, begin, end, taps=None):
         """[begin, end) of the input lines that outputs [begin, end) read with ``taps`` (first,
         last + 1); at least one line, also where all of them lie in the padding."""
-        first, stop = taps or (0, self.kernel[axis])
-        size = self.input_map[axis]
-        low = begin * self.stride[axis] - self.padding[axis] + first * self.dilation[axis]
-        high = (end - 1) * self.stride[axis] - self.padding[axis]
-        high += (stop - 1) * self.dilation[axis] + 1
-        return clip(low, high, size)
+        return input_range(
+            (begin, end),
+            taps or (0, self.kernel[axis]),
+            stride=self.stride[axis],
+            padding=self.padding[axis],
+            dilation=self.dilation[axis],
+            size=self.input_map[axis],
+        )
 
     def walk(self, x, pixel, images, rows, *, taps, slab, block=0):
         """MATMUL's fields for the loops over outputs and taps, forward or for the weight gradient.
@@ -99,32 +102,17 @@ class Convolution:
         images, rows : of the outputs, (begin, end)
         taps : rows of the kernel, (begin, end)
         """
-        (h0, h1), width = slab, self.input_map[1]
-        line = width * pixel
-        top = rows[0] * self.stride[0] - self.padding[0] + taps[0] * self.dilation[0] - h0
-        left = -self.padding[1]
-        return {
-            "x_address": x.address + top * line + left * pixel + block,
-            "wo_count": self.output_map[1],
-            "ho_count": rows[1] - rows[0],
-            "n_count": images[1] - images[0],
-            "kw_count": self.kernel[1],
-            "kh_count": taps[1] - taps[0],
-            "wo_stride": self.stride[1] * pixel,
-            "ho_stride": self.stride[0] * line,
-            "n_stride": (h1 - h0) * line,
-            "kw_stride": self.dilation[1] * pixel,
-            "kh_stride": self.dilation[0] * line,
-            "cb_stride": 1,
-            "h_origin": top,
-            "w_origin": left,
-            "h_limit": h1 - h0,
-            "w_limit": width,
-            "ho_step": self.stride[0],
-            "wo_step": self.stride[1],
-            "kh_step": self.dilation[0],
-            "kw_step": self.dilation[1],
-        }
+        return matmul_walk(
+            x.address + block,
+            pixel,
+            images=images[1] - images[0],
+            outputs=(rows, (0, self.output_map[1])),
+            taps=(taps, (0, self.kernel[1])),
+            lines=(slab, (0, self.input_map[1])),
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+        )
 
     @cached_property
     def phases(self):
@@ -177,15 +165,10 @@ class Phase:
 
     def lines(self, begin, end):
         """First line of dY, and the one behind the last, for input lines number [begin, end)."""
-        return self.line + begin, self.line + (end - 1) + (self.taps - 1) * self.line_step + 1
+        taps = 0, self.taps
+        return window_range((begin, end), taps, padding=-self.line, dilation=self.line_step)
 
 
 def _blocks(begin, end, size, other, rows):
     first, last = begin // size * other, ((end - 1) // size + 1) * other
     return first // rows, -(-last // rows)
-
-
-def clip(low, high, size):
-    """[low, high) inside [0, size); at least one line."""
-    begin = min(max(low, 0), size - 1)
-    return begin, max(begin + 1, min(high, size))

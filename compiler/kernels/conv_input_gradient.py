@@ -2,11 +2,12 @@
 
 from functools import partial
 
+from compiler.codegen.convolution_walk import clip, matmul_walk
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.tensors.encoding import codes_of
 from hw.formats import FLOAT32
 
-from .conv_geometry import Convolution, clip
+from .conv_geometry import Convolution
 from .conv_tiling import cut_map
 
 __all__ = ["input_gradient"]
@@ -127,41 +128,25 @@ class _InputGradient:
             },
             weights,
         )
-        (h0, h1), width = self._dy_lines(0, part.rows), layer.output_map[1]
-        pixel = self.dy_words
-        line = width * pixel
-        top = vertical.line + part.numbers[0] - h0
-        left = horizontal.line + part.columns[0]
+        walk = matmul_walk(
+            dy.address + blocks[0],
+            self.dy_words,
+            images=part.images[1] - part.images[0],
+            outputs=(part.numbers, part.columns),
+            taps=((0, kh_count), (0, kw_count)),
+            lines=(self._dy_lines(0, part.rows), (0, layer.output_map[1])),
+            stride=(1, 1),
+            padding=(-vertical.line, -horizontal.line),
+            dilation=(vertical.line_step, horizontal.line_step),
+        )
+        if empty:
+            walk["h_limit"] = 0
         bank = program.next_bank()
         rows = part.numbers[1] - part.numbers[0]
         columns = part.columns[1] - part.columns[0]
         images = part.images[1] - part.images[0]
         program.matmul(
-            {
-                "accumulator_bank": bank,
-                "channels": valid,
-                "x_address": dy.address + top * line + left * pixel + blocks[0],
-                "wo_count": columns,
-                "ho_count": rows,
-                "n_count": images,
-                "kw_count": kw_count,
-                "kh_count": kh_count,
-                "cb_count": blocks[1] - blocks[0],
-                "wo_stride": pixel,
-                "ho_stride": line,
-                "n_stride": (h1 - h0) * line,
-                "kw_stride": horizontal.line_step * pixel,
-                "kh_stride": vertical.line_step * line,
-                "cb_stride": 1,
-                "h_origin": top,
-                "w_origin": left,
-                "h_limit": 0 if empty else h1 - h0,
-                "w_limit": width,
-                "ho_step": 1,
-                "wo_step": 1,
-                "kh_step": vertical.line_step,
-                "kw_step": horizontal.line_step,
-            },
+            walk | {"accumulator_bank": bank, "channels": valid, "cb_count": blocks[1] - blocks[0]},
             dy,
         )
         wide = self.dx.kind == "float32"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .conv_geometry import clip
+from compiler.codegen.convolution_walk import input_range
 
 __all__ = ["Windows"]
 
@@ -78,10 +78,14 @@ class Windows:
     def lines(self, begin, end):
         """[begin, end) of the rows of the map that rows of outputs have in their windows; at least
         one row, also where all of them lie in the padding."""
-        low = begin * self.stride[0] - self.padding[0]
-        high = (end - 1) * self.stride[0] - self.padding[0]
-        high += self.dilation[0] * (self.kernel[0] - 1) + 1
-        return clip(low, high, self.size[0])
+        return input_range(
+            (begin, end),
+            (0, self.kernel[0]),
+            stride=self.stride[0],
+            padding=self.padding[0],
+            dilation=self.dilation[0],
+            size=self.size[0],
+        )
 
     def readers(self, begin, end):
         """[begin, end) of the rows of outputs whose windows have rows of the map, and perhaps some
