@@ -73,8 +73,9 @@ async def start(config, core, rng, **options):
     return Bench(dut=dut, rng=rng, memory=memory, **options)
 
 
-def random_command(rng, config, core, *, limit=300):
-    """A legal command of at most ``limit`` reads, and the entries it reads (outputs, window)."""
+def random_command(rng, config, core, *, limit=300, wide=None):
+    """A legal command of at most ``limit`` reads, and the entries it reads (outputs, window);
+    ``wide`` as it comes, unless it is given."""
     groups = core.groups_per_vector
     while True:
         counts = {name: rng.choice((1, 1, 2, 3)) for name in POST_LOOPS}
@@ -103,7 +104,7 @@ def random_command(rng, config, core, *, limit=300):
         if is_float
         else rng.getrandbits(16) | rng.randint(8, gp.MAX_SHIFT) << 16
     )
-    wide = rng.random() < 0.3
+    wide = rng.random() < 0.3 if wide is None else wide
     per_output = counts["group"] * (core.chunks_per_wide if wide else 1)
     values = {
         "accumulator_bank": rng.randrange(2),

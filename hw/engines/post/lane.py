@@ -148,7 +148,7 @@ class PostLane(wiring.Component):
             requantizer.multiplier.eq(self.scale[:16]),
             requantizer.shift.eq(self.scale[16:22]),
         ]
-        # Wide results are out long before: their command may be over, and the next one a narrow one.
+        # Not of a wide result: the next command may begin before it would come out.
         converted = self._strobe(m, done & ~self.wide, requantizer.LATENCY, name="converted")
         converted_active = delay(m, window_active, requantizer.LATENCY, name="converted_active")
         self._output(
@@ -157,7 +157,7 @@ class PostLane(wiring.Component):
             active=Mux(self.wide, window_active, converted_active),
             value=Mux(self.wide, window, Cat(requantizer.o, window[len(requantizer.o) :])),
             flags=Cat(Const(0, 1), added & overflow)
-            | (requantizer.flags & (converted & converted_active & ~self.wide).replicate(4)),
+            | (requantizer.flags & (converted & converted_active).replicate(4)),
         )
 
     def _output(self, m, *, valid, active, value, flags):
