@@ -21,7 +21,8 @@ import numpy as np
 from golden.prediction.schedule import Phase
 from hw.isa.encoding import COMMAND_BYTES, Opcode, control_opcodes, decode, queue_opcodes
 
-from .machine import Access, FunctionalError, Machine, tile_count
+from .machine import Access, FunctionalError, Machine
+from .matmul import tile_count
 
 __all__ = ["FunctionalError", "InterpreterResult", "interpret"]
 
@@ -175,13 +176,12 @@ class _Interpreter:
             getattr(self, f"_{kind}")(key)
         self._no_tiles()
         left = {number: count for number, count in enumerate(self.semaphores) if count}
-        rejected = [self.machine.vector[core].rejected for core in self.machine.vector]
         return InterpreterResult(
             self.machine.flags,
             left,
             self.executed,
             self.overlap,
-            tuple(rejected),
+            self.machine.rejected,
             tuple(self.phases),
         )
 

@@ -4,7 +4,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Access", "FunctionalError", "Memory"]
+__all__ = ["Access", "FunctionalError", "Memory", "loop_indices"]
+
+
+def loop_indices(fields, loops):
+    """Index arrays of a command's nested ``loops``, named outermost first, step by step."""
+    counts = [fields[f"{loop}_count"] for loop in loops]
+    return dict(zip(loops, np.indices(counts).reshape(len(loops), -1), strict=True))
 
 
 class FunctionalError(Exception):

@@ -6,7 +6,7 @@ from golden.commands.vector import Source, VectorMachine
 from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.isa.vector import VECTOR_LOOPS, VECTOR_STREAMS
 
-from .memory import Access, FunctionalError
+from .memory import Access, FunctionalError, loop_indices
 
 __all__ = ["VectorCommands"]
 
@@ -20,17 +20,16 @@ class VectorCommands:
     ----------
     machine : Machine
     core : CoreConfig
-    coefficients, guard : its registers
     """
 
-    def __init__(self, machine, core, coefficients, guard):
+    def __init__(self, machine, core):
         self._machine = machine
         self._core = core
         self._golden = VectorMachine(
             fmt=machine.format,
             memory=np.zeros((0, core.rows), machine.dtype),
-            coefficients=np.asarray(coefficients, np.uint32),
-            guard=bool(guard),
+            coefficients=np.asarray(machine.coefficients, np.uint32),
+            guard=bool(machine.guard),
         )
 
     @property
@@ -99,7 +98,7 @@ class VectorCommands:
         """Memory, byte indices (steps, words of a step, word), loop indices."""
         core = self._core
         block = core.chunks_per_wide if wide else 1
-        loops = self._machine.grid(fields, VECTOR_LOOPS[::-1])
+        loops = loop_indices(fields, VECTOR_LOOPS[::-1])
         address = fields[f"{stream}_address"] + loops["cb"] * block
         for loop in VECTOR_LOOPS[:-1]:
             address = address + loops[loop] * fields[f"{stream}_{loop}_stride"]

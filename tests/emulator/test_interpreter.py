@@ -1,4 +1,5 @@
-"""The interpreter notices what a program must not do."""
+"""The interpreter notices what a program must not do; also emulator/vector.py and emulator/loss.py,
+whose commands run in programs only. Others step by step: test_machine.py."""
 
 import numpy as np
 import pytest

@@ -10,20 +10,13 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.config import make_config
 from hw.isa.encoding import COMMANDS, Opcode
+from hw.isa.field import pack_fields
 from verif.sim.axi_ram import SimMemory
 
 config = make_config(**json.loads(os.environ["DMA_CONFIG"]))
 WORD = config.cores[0].word_bytes
 BEAT = config.beat_bytes
 LATENCY = 20
-
-
-def _pack(command):
-    word = position = 0
-    for field in COMMANDS[Opcode.LOAD]:
-        word |= command[field.name] << position
-        position += field.width
-    return word
 
 
 async def _measure(dut, memory, name, commands):
@@ -34,7 +27,7 @@ async def _measure(dut, memory, name, commands):
 
     async def feed():
         for command in commands:
-            payload.value = _pack(command)
+            payload.value = pack_fields(COMMANDS[Opcode.LOAD], command)
             valid.value = 1
             await RisingEdge(dut.clk)
             while not ready.value:

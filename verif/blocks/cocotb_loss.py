@@ -1,4 +1,4 @@
-"""Random batches through ``LossEngine``, compared write by write with golden.layers.loss."""
+"""Random batches through ``LossEngine``, compared write by write with golden.commands.loss."""
 
 import os
 import random

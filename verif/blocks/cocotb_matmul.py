@@ -1,4 +1,4 @@
-"""cocotb bench of the matrix unit: random WEIGHTS and MATMUL commands against golden."""
+"""cocotb bench of the matrix unit: random WEIGHTS and MATMUL commands against the emulator."""
 
 import os
 
@@ -6,15 +6,16 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
-from golden.arithmetic.dot_product import column_dot, encode, format_by_name
+from emulator.machine import Machine
+from golden.arithmetic.dot_product import encode, format_by_name
 from hw.isa.encoding import (
-    COMMANDS,
     HEADER_LAYOUT,
     MATMUL_LOOPS,
     WEIGHTS_LOOPS,
     Init,
     Opcode,
     command_layout,
+    with_defaults,
 )
 from hw.isa.encoding import encode as encode_command
 
@@ -31,7 +32,7 @@ def random_operands(rng, fmt, shape):
 
 
 class Bench:
-    """Drives one matrix unit and keeps a model of its buffer and accumulators."""
+    """Drives one matrix unit; a :class:`~emulator.machine.Machine` executes the same commands."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -45,8 +46,7 @@ class Bench:
         self.sent = self.finished = 0
         self.last_sums = 0, 0
         self.waiting = {Opcode.WEIGHTS: [], Opcode.MATMUL: []}
-        self.tiles = []
-        self.sums = np.zeros((2, self.core.accumulator_depth, self.core.columns), np.uint32)
+        self.machine = Machine(self.config, bytearray())
 
     def pack(self, operands):
         width = self.core.operand_width
@@ -54,10 +54,12 @@ class Bench:
 
     async def fill_buffer(self):
         dut, core = self.dut, self.core
-        self.buffer = random_operands(self.rng, self.fmt, (self.words, core.rows))
+        buffer = random_operands(self.rng, self.fmt, (self.words, core.rows))
+        raw = buffer.astype(self.machine.dtype).view(np.uint8)
+        self.machine.memories["memory 0"].write(slice(0, raw.size), raw.reshape(-1, 1))
         dut.write__valid.value = 1
         dut.write__enable.value = (1 << core.groups_per_word) - 1
-        for address, operands in enumerate(self.buffer):
+        for address, operands in enumerate(buffer):
             dut.write__address.value = address
             dut.write__data.value = self.pack(operands)
             await support.next_cycle(dut)
@@ -147,12 +149,12 @@ class Bench:
             }
 
     def send(self, matmul, weights):
-        """Give the unit two commands that belong together, and have the model execute them."""
+        """Give the unit two commands that belong together, and have the machine execute them."""
         self.waiting[Opcode.WEIGHTS].append(weights)
         self.waiting[Opcode.MATMUL].append(matmul)
         self.sent += 1
-        self.load(weights)
-        self.execute(matmul)
+        for opcode, fields in ((Opcode.WEIGHTS, weights), (Opcode.MATMUL, matmul)):
+            self.machine.execute(opcode, {"core": 0, **with_defaults(opcode, fields)})
 
     async def feed(self, opcode):
         """Offers commands as they come."""
@@ -191,65 +193,6 @@ class Bench:
             await support.next_cycle(self.dut)
         raise AssertionError(f"{place}: {self.finished} of {self.sent} commands are done")
 
-    def load(self, c):
-        """Tiles (rows, columns) that a WEIGHTS brings, the biases with the first."""
-        core = self.core
-        bias = None
-        if c["bias"]:
-            words = self.buffer[c["bias_address"] :][: core.bias_words]
-            text = sum(self.pack(word) << (core.word_width * i) for i, word in enumerate(words))
-            bias = [(text >> (32 * i)) & 0xFFFFFFFF for i in range(core.columns)]
-        for cb, kh, kw in np.ndindex(*(c[f"{n}_count"] for n in reversed(WEIGHTS_LOOPS))):
-            base = c["address"] + cb * c["cb_stride"] + kh * c["kh_stride"] + kw * c["kw_stride"]
-            if c["transpose"]:
-                lines = np.zeros((core.rows, c["block_count"] * core.rows + core.columns), np.int64)
-                for row in range(min(core.rows, c["row_limit"] - cb * core.rows)):
-                    words = self.buffer[base + row * c["row_stride"] :][: c["block_count"]]
-                    lines[row, : words.size] = words.ravel()
-                tile = lines[:, c["skip"] :][:, : core.columns]
-            else:
-                tile = np.zeros((core.rows, core.columns), np.int64)
-                for column in range(min(core.columns, c["row_limit"])):
-                    tile[:, column] = self.buffer[base + column * c["row_stride"]]
-            self.tiles.append((tile.astype(np.uint32), bias))
-            bias = None
-
-    def execute(self, c):
-        """What a MATMUL does to the model's sums."""
-        rows = self.core.rows
-        count = {n: c[f"{n}_count"] for n in MATMUL_LOOPS}
-        index = dict(
-            zip(
-                reversed(MATMUL_LOOPS),
-                np.indices([count[n] for n in reversed(MATMUL_LOOPS)]),
-                strict=True,
-            )
-        )
-        h = c["h_origin"] + index["ho"] * c["ho_step"] + index["kh"] * c["kh_step"]
-        w = c["w_origin"] + index["wo"] * c["wo_step"] + index["kw"] * c["kw_step"]
-        address = c["x_address"] + sum(index[n] * c[f"{n}_stride"] for n in MATMUL_LOOPS)
-        inside = (h >= 0) & (h < c["h_limit"]) & (w >= 0) & (w < c["w_limit"])
-        taps = count["cb"] * count["kh"] * count["kw"]
-        x = np.where(inside[..., None], self.buffer[address], 0).reshape(taps, -1, rows)
-        if c["transpose"]:
-            fill = -x.shape[1] % rows
-            x = np.pad(x, ((0, 0), (0, fill), (0, 0))).reshape(taps, -1, rows, rows)
-            x = x.transpose(1, 0, 3, 2).reshape(x.shape[1], taps * rows, rows)
-            if c["ones"]:
-                ones = np.full((len(x), 1, rows), int(encode(self.fmt, 1.0)))
-                x = np.concatenate([x, ones], axis=1)
-        entries = slice(c["accumulator_address"], c["accumulator_address"] + x.shape[1])
-        sums = self.sums[c["accumulator_bank"], entries]
-        bias = self.tiles[0][1]
-        if c["init"] == Init.ZERO:
-            sums = np.zeros_like(sums)
-        elif c["init"] == Init.BIAS:
-            sums = np.broadcast_to(np.array(bias, np.uint32), sums.shape)
-        for vectors in x:
-            tile, _ = self.tiles.pop(0)
-            sums, _ = column_dot(self.fmt, vectors.astype(np.uint32), tile, sums)
-        self.sums[c["accumulator_bank"], entries] = sums
-
     async def read_sums(self, bank, entry):
         dut = self.dut
         dut.sums__valid.value = 1
@@ -263,10 +206,11 @@ class Bench:
 
     async def check(self, place):
         for bank in range(2):
+            sums = self.machine.accumulator(self.core, {"accumulator_bank": bank}).data.view("<u4")
             for entry in range(self.core.accumulator_depth):
                 actual = await self.read_sums(bank, entry)
                 for column, value in enumerate(actual):
-                    expected = int(self.sums[bank, entry, column])
+                    expected = int(sums[entry, column])
                     if value != expected:
                         shown = [np.uint32(v).view(np.float32) for v in (value, expected)]
                         raise AssertionError(
@@ -308,12 +252,13 @@ async def random_commands(dut, disturbance):
     tasks = [cocotb.start_soon(count_done(bench))]
     tasks += [cocotb.start_soon(bench.feed(opcode)) for opcode in bench.waiting]
     # Every entry starts as the sum of one padded vector.
-    zeros = {field.name: field.minimum or 0 for field in COMMANDS[Opcode.MATMUL]}
+    zeros = dict.fromkeys(("x_address", "h_origin", "w_origin", "h_limit", "w_limit"), 0)
     for bank in range(2):
         for first in range(0, bench.core.accumulator_depth, 16):
             count = min(16, bench.core.accumulator_depth - first)
             sums = {"accumulator_bank": bank, "accumulator_address": first}
-            bench.send({**zeros, "wo_count": count, **sums}, bench.random_weights(1, False))
+            fields = zeros | sums | {"channels": 1, "wo_count": count}
+            bench.send(fields, bench.random_weights(1, False))
     await bench.wait_until_done("start")
     if disturbance:
         tasks.append(cocotb.start_soon(disturb(bench, disturbance)))

@@ -11,9 +11,11 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiRam, AxiResp
 
+from emulator.transfers import transfer_rows
 from hw.config import make_config
 from hw.isa.encoding import COMMANDS, Opcode
 from hw.isa.error_codes import ErrorCode
+from hw.isa.field import pack_fields
 
 from .dma_bench import DmaBench
 
@@ -139,22 +141,15 @@ class Bench:
 
 def pack(command):
     """The fields of a LOAD or STORE as the payload of the engine's command port."""
-    word = position = 0
-    for field in COMMANDS[Opcode.LOAD]:
-        word |= command[field.name] << position
-        position += field.width
-    return word
+    return pack_fields(COMMANDS[Opcode.LOAD], command)
 
 
 def rows_of(command):
     """Yield (offset in the window, bytes, buffer word) of each row, or part, per buffer word."""
-    word = command["buffer_address"]
-    for run in range(command["run_count"]):
-        start = command["dram_address"] + run * command["run_stride"]
-        for row in range(0, command["run_bytes"], command["row_bytes"]):
-            for part in range(0, command["row_bytes"], WORD):
-                yield start + row + part, min(WORD, command["row_bytes"] - part), word
-                word += 1
+    for row, words in zip(*transfer_rows(command, WORD), strict=True):
+        for part, word in enumerate(words):
+            offsets = row[part * WORD :][:WORD]
+            yield int(offsets[0]), len(offsets), int(word)
 
 
 def random_command(rng, *, words, window, address=0, overlap=True):

@@ -1,27 +1,40 @@
 """Driver, stimulus and expected writes for benches of ``PostEngine``."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from golden.arithmetic.formats import FORMATS as GOLDEN_FORMATS
+from emulator.machine import Machine
 from golden.commands import post as gp
 from hw.bus.signatures import ACCUMULATOR_READ_LATENCY
-from hw.config import BUFFER_ADDRESS_WIDTH
-from hw.isa.encoding import HEADER_LAYOUT, POST_LOOPS, POST_OUTPUT_LOOPS, Opcode, Pool, encode
+from hw.config import BUFFER_ADDRESS_WIDTH, CoreConfig
+from hw.isa.encoding import (
+    HEADER_LAYOUT,
+    POST_LOOPS,
+    POST_OUTPUT_LOOPS,
+    Opcode,
+    Pool,
+    encode,
+    with_defaults,
+)
 
 from .engine_bench import EngineBench, reset
 
 __all__ = ["Bench", "check", "expected", "random_command", "start", "write_cycles"]
 
-ENTRIES = 512
 SPECIAL = (0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x00800000, 0x80800000)
 
 
 @dataclass(kw_only=True)
 class Bench(EngineBench):
-    """Both memories of the engine, with stalls; records every write."""
+    """Both accumulator banks of the engine, with stalls; records every write.
 
+    ``machine`` has the same sums.
+    """
+
+    machine: Machine
+    core: CoreConfig
     memory: np.ndarray
     reads: int = 0
     _data: list = field(default_factory=lambda: [None] * ACCUMULATOR_READ_LATENCY)
@@ -55,8 +68,9 @@ class Bench(EngineBench):
 
 
 async def start(config, core, rng, **options):
-    memory = np.frombuffer(rng.randbytes(2 * ENTRIES * core.columns * 4), dtype=np.uint32)
-    memory = memory.reshape(2, ENTRIES, core.columns).copy()
+    shape = 2, core.accumulator_depth, core.columns
+    memory = np.frombuffer(rng.randbytes(4 * math.prod(shape)), dtype=np.uint32)
+    memory = memory.reshape(shape).copy()
     if config.format.is_float:
         # Magnitudes near 1, some anywhere, some special; what a column can produce.
         exponent = 127 + (memory >> 23) % 9 - 4
@@ -70,12 +84,15 @@ async def start(config, core, rng, **options):
         ("command__valid", "stop", "accumulator__ready", "write__ready"),
         ("accumulator__valid", "write__valid", "done", "busy", "error__valid", "flags"),
     )
-    return Bench(dut=dut, rng=rng, memory=memory, **options)
+    machine = Machine(config, bytearray())
+    for bank in range(2):
+        sums = machine.accumulator(core, {"accumulator_bank": bank})
+        sums.write(slice(None), memory[bank].astype("<u4").view(np.uint8))
+    return Bench(dut=dut, rng=rng, machine=machine, core=core, memory=memory, **options)
 
 
 def random_command(rng, config, core, *, limit=300, wide=None):
-    """A legal command of at most ``limit`` reads, and the entries it reads (outputs, window);
-    ``wide`` as it comes, unless it is given."""
+    """A legal command of at most ``limit`` reads; ``wide`` as it comes, unless it is given."""
     groups = core.groups_per_vector
     while True:
         counts = {name: rng.choice((1, 1, 2, 3)) for name in POST_LOOPS}
@@ -87,17 +104,13 @@ def random_command(rng, config, core, *, limit=300, wide=None):
             strides["wo"], strides["pw"] = 1, 1  # windows that overlap
         if np.prod(list(counts.values())) > limit:
             continue
-        entries = np.zeros((1, 1), dtype=int)
-        for loop in ("n", "ho", "wo"):
-            steps = np.arange(counts[loop]) * strides[loop]
-            entries = (entries[:, None] + steps[None, :, None]).reshape(-1, 1)
-        for loop in ("ph", "pw"):
-            steps = np.arange(counts[loop]) * strides[loop]
-            entries = (entries[:, :, None] + steps[None, None, :]).reshape(len(entries), -1)
-        room = ENTRIES - 1 - (entries.max() - entries.min())
+        # Entries before and behind the first that loops reach.
+        reach = [stride * (counts[name] - 1) for name, stride in strides.items()]
+        before = -sum(min(0, step) for step in reach)
+        room = core.accumulator_depth - 1 - sum(map(abs, reach))
         if room >= 0:
             break
-    origin = rng.randint(0, room) - int(entries.min())
+    origin = rng.randint(0, room) + before
     is_float = config.format.is_float
     scale = (
         int(np.float32(rng.choice((1.0, 0.25, 1 / 9, -3.0, 1e-30, 1e38, 0.0))).view(np.uint32))
@@ -111,7 +124,7 @@ def random_command(rng, config, core, *, limit=300, wide=None):
         "pool": rng.choice(list(Pool)),
         "relu": rng.randrange(2),
         "wide": int(wide),
-        "accumulator_address": origin & 0xFFFF,
+        "accumulator_address": origin,
         **{f"{loop}_count": count for loop, count in counts.items()},
         **{f"{loop}_stride": stride for loop, stride in strides.items()},
         "channels": rng.choice((core.columns, rng.randint(0, core.columns), core.columns + 3)),
@@ -123,37 +136,22 @@ def random_command(rng, config, core, *, limit=300, wide=None):
         },
         "scale": scale,
     }
-    return values, entries + origin
+    return values
 
 
-def expected(config, core, memory, values, entries):
+def expected(bench, values):
     """What a command writes, group by group in order, (address, enable, group), and its flags."""
-    fmt = GOLDEN_FORMATS[config.operand_format]
-    lanes = core.post_lanes
-    used = min(values["group_count"] * lanes, values["channels"], core.columns)
-    results, flags = gp.post(
-        fmt,
-        memory[values["accumulator_bank"]][entries][:, :, :used],
-        relu=bool(values["relu"]),
-        pool="sum" if values["pool"] == Pool.SUM else "max",
-        scale=values["scale"],
-        wide=bool(values["wide"]),
-    )
-    width = 32 if values["wide"] else fmt.width
-    padded = np.zeros((len(entries), values["group_count"] * lanes), dtype=np.uint32)
-    padded[:, :used] = results
+    machine, core = bench.machine, bench.core
+    fields = with_defaults(Opcode.POST, values)
+    addresses, outputs, flags = machine.commands[0, Opcode.POST].outputs(fields)
+    size = core.group_width // 8
     writes = []
-    places = np.indices([values[f"{loop}_count"] for loop in ("n", "ho", "wo")]).reshape(3, -1)
-    strides = [values[f"out_{loop}_stride"] for loop in ("n", "ho", "wo")]
-    for place, row in zip(places.T, padded, strict=True):
-        stream = sum(int(v) << width * i for i, v in enumerate(row))
-        for group in range(len(row) * width // core.group_width):
-            position = values["out_group"] + group
-            address = values["out_address"] + int(place @ strides)
-            address = (address + position // core.groups_per_word) % (1 << BUFFER_ADDRESS_WIDTH)
-            bits = (stream >> group * core.group_width) & ((1 << core.group_width) - 1)
-            writes.append((address, 1 << position % core.groups_per_word, bits))
-    return writes, int(np.bitwise_or.reduce(flags, axis=None, initial=0))
+    for first, output in zip(addresses, outputs, strict=True):
+        for group, data in enumerate(output.reshape(-1, size)):
+            word, slot = divmod(values["out_group"] + group, core.groups_per_word)
+            address = (int(first) + word) % (1 << BUFFER_ADDRESS_WIDTH)
+            writes.append((address, 1 << slot, int.from_bytes(data.tobytes(), "little")))
+    return writes, flags
 
 
 def write_cycles(core, values):

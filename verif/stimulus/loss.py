@@ -8,7 +8,7 @@ from golden.arithmetic.dot_product import encode
 from golden.arithmetic.float32_unit import constant, widen
 from golden.arithmetic.formats import FLOAT32
 from golden.arithmetic.formats import FORMATS as GOLDEN_FORMATS
-from golden.layers.loss import cross_entropy, mean_squared_error
+from golden.commands.loss import LossMachine
 from hw.isa.loss import Loss
 
 __all__ = ["Batch", "SPECIAL", "TINY", "WORDS", "random_batch", "random_numbers", "words"]
@@ -100,27 +100,23 @@ def random_batch(rng, config, core, *, special=False, numbers=60, base=None, **f
         stored, bits, x = operands(random_numbers(rng, (rows, length), special), fields["x_wide"])
         if is_cross:
             labels = np.array([rng.randrange(length) for _ in range(rows)])
-            targets, target_bits = labels[:, np.newaxis], 32
-            result = cross_entropy(fmt, x, labels)
+            targets, target_bits, y = labels[:, np.newaxis], 32, labels
             scales = (constant(1 / rows), constant(1 / rows))
         else:
             random_targets = random_numbers(rng, (rows, length), special)
             targets, target_bits, y = operands(random_targets, fields["target_wide"])
-            result = mean_squared_error(fmt, x, y)
             scales = (constant(2 / x.size), constant(1 / x.size))
 
     x_words = [words(core, row, bits) for row in stored]
     target_words = [words(core, row, target_bits) for row in targets]
     stride = len(x_words[0]) + rng.randrange(3)
-    correct = encode(FLOAT32, float(result.correct))
-    value_row = words(core, (result.value, correct), 32)
     position = rng.randrange(2) << 23 | rng.randrange(1 << 20) if base is None else base
     places = {}
     for name, count in (
         ("x", stride * rows),
         ("target", len(target_words[0]) * rows),
         ("gradient", -(-length // core.rows) * rows),
-        ("value", len(value_row)),
+        ("value", -(-2 * 32 // core.word_width)),
     ):
         places[name] = position
         position += count + rng.randrange(3)
@@ -132,6 +128,7 @@ def random_batch(rng, config, core, *, special=False, numbers=60, base=None, **f
     assert len({address % WORDS for address in memory}) == len(memory)
 
     commands, writes, begin = [], [], 0
+    machine = LossMachine(fmt=fmt)
     while begin < rows:
         count = rng.choice((rows - begin, rng.randint(1, rows - begin)))
         end = begin + count
@@ -152,10 +149,11 @@ def random_batch(rng, config, core, *, special=False, numbers=60, base=None, **f
                 "value_scale": scales[1],
             }
         )
-        gradient = [w for row in result.gradient[begin:end] for w in words(core, row, fmt.width)]
-        writes.append(
-            list(enumerate(gradient, start=places["gradient"] + begin * per_row))
-            + (list(enumerate(value_row, start=places["value"])) if end == rows else [])
-        )
+        with np.errstate(invalid="ignore"):
+            gradient, value = machine.run(commands[-1], x[begin:end], y[begin:end])
+        stream = [word for row in gradient for word in words(core, row, fmt.width)]
+        writes.append(list(enumerate(stream, start=places["gradient"] + begin * per_row)))
+        if value is not None:
+            writes[-1] += enumerate(words(core, value, 32), start=places["value"])
         begin = end
-    return Batch(commands=commands, writes=writes, flags=result.flags, memory=memory)
+    return Batch(commands=commands, writes=writes, flags=machine.flags, memory=memory)
