@@ -53,6 +53,16 @@ class Accelerator(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What the blocks tell each other (each block has its own state):
+        #
+        # signal    meaning                                   from                to
+        # --------  ----------------------------------------  ------------------  ----------------
+        # clear     everything begins anew, before and after  sequencer           all but registers
+        #           a run
+        # restart   the fetch begins elsewhere: a new batch   batches             fetch
+        # waiting   the run waits for the host at a batch     batches             counters
+        # stop      no new bus requests                       sequencer           fetch, cores
+        # bus_busy  something is outstanding on the bus       fetch, cores        sequencer
         m = Module()
         config = self.config
         cores = config.cores
@@ -100,63 +110,15 @@ class Accelerator(wiring.Component):
                 registers.events.batches_gp.eq(batches.in_gp),
             ]
 
-        # Errors: fetch, semaphores, cores
-        for number, (port, unit) in enumerate(
-            ((fetch.error, Unit.FETCH), (semaphores.error, Unit.SEQUENCER))
-        ):
-            m.d.comb += [
-                sequencer.errors[number].valid.eq(port.valid),
-                sequencer.errors[number].code.eq(port.code),
-                sequencer.errors[number].unit.eq(unit),
-                sequencer.errors[number].address.eq(port.address),
-            ]
+        self._connect_errors(m, fetch, semaphores)
 
         m.submodules.read_mux = read_mux = ReadMux(config, 1 + len(cores))
         m.submodules.write_mux = write_mux = WriteMux(config, len(cores))
         connect(m, fetch.read, read_mux.requesters[0])
 
         busy = [fetch.busy]
-        for core_config in cores:
-            index = core_config.index
-            core = add_shared(
-                m,
-                platform,
-                Core(config, core_config),
-                name=f"core{index}",
-                module_name=f"adagp_core{index}",
-                clear=clear,
-            )
-            for queue, opcode in enumerate(core.opcodes):
-                number = sequencer.queues.index((index, opcode))
-                connect(m, getattr(sequencer, f"push{number}"), getattr(core, f"push{queue}"))
-                connect(m, core.take[queue], semaphores.take[number])
-                connect(m, core.give[queue], semaphores.give[number])
-                m.d.comb += [
-                    sequencer.empty[number].eq(core.empty[queue]),
-                    sequencer.blocked[number].eq(core.blocked[queue]),
-                ]
-            m.d.comb += [
-                core.memory_base.eq(registers.mem_base),
-                core.memory_size.eq(registers.mem_size),
-                core.stop.eq(sequencer.stop),
-                getattr(registers, f"core{index}_flags").eq(core.flags),
-            ]
-            if core_config.has_vector:
-                m.d.comb += [
-                    core.guard.eq(registers.guard),
-                    *(
-                        core.coefficients[number].eq(getattr(registers, f"coefficient{number}"))
-                        for number in range(COEFFICIENTS)
-                    ),
-                ]
-            for event in CORE_EVENTS:
-                m.d.comb += getattr(registers.events, f"core{index}_{event}").eq(
-                    getattr(core, event) & ~waiting
-                )
-            connect(m, core.error, sequencer.errors[2 + index])
-            connect(m, core.read, read_mux.requesters[1 + index])
-            connect(m, core.write, write_mux.requesters[index])
-            busy.append(core.bus_busy)
+        for core in cores:
+            busy.append(self._add_core(m, platform, core, semaphores, waiting))
         m.d.comb += sequencer.bus_busy.eq(Cat(busy).any())
 
         # Bus
@@ -174,3 +136,61 @@ class Accelerator(wiring.Component):
         with m.If(axi.wvalid & axi.wready):
             m.d.comb += registers.events.write_bytes.eq(sum(axi.wstrb))
         return m
+
+    def _connect_errors(self, m, fetch, semaphores):
+        """Errors of fetch and semaphores; those of the cores follow with them."""
+        sequencer = m.submodules.sequencer
+        for number, (port, unit) in enumerate(
+            ((fetch.error, Unit.FETCH), (semaphores.error, Unit.SEQUENCER))
+        ):
+            m.d.comb += [
+                sequencer.errors[number].valid.eq(port.valid),
+                sequencer.errors[number].code.eq(port.code),
+                sequencer.errors[number].unit.eq(unit),
+                sequencer.errors[number].address.eq(port.address),
+            ]
+
+    def _add_core(self, m, platform, core_config, semaphores, waiting):
+        """A core with its queues, errors and bus channels; returns whether the bus owes it."""
+        config, index = self.config, core_config.index
+        registers, sequencer = m.submodules.registers, m.submodules.sequencer
+        read_mux, write_mux = m.submodules.read_mux, m.submodules.write_mux
+        core = add_shared(
+            m,
+            platform,
+            Core(config, core_config),
+            name=f"core{index}",
+            module_name=f"adagp_core{index}",
+            clear=sequencer.clear,
+        )
+        for queue, opcode in enumerate(core.opcodes):
+            number = sequencer.queues.index((index, opcode))
+            connect(m, getattr(sequencer, f"push{number}"), getattr(core, f"push{queue}"))
+            connect(m, core.take[queue], semaphores.take[number])
+            connect(m, core.give[queue], semaphores.give[number])
+            m.d.comb += [
+                sequencer.empty[number].eq(core.empty[queue]),
+                sequencer.blocked[number].eq(core.blocked[queue]),
+            ]
+        m.d.comb += [
+            core.memory_base.eq(registers.mem_base),
+            core.memory_size.eq(registers.mem_size),
+            core.stop.eq(sequencer.stop),
+            getattr(registers, f"core{index}_flags").eq(core.flags),
+        ]
+        if core_config.has_vector:
+            m.d.comb += [
+                core.guard.eq(registers.guard),
+                *(
+                    core.coefficients[number].eq(getattr(registers, f"coefficient{number}"))
+                    for number in range(COEFFICIENTS)
+                ),
+            ]
+        for event in CORE_EVENTS:
+            m.d.comb += getattr(registers.events, f"core{index}_{event}").eq(
+                getattr(core, event) & ~waiting
+            )
+        connect(m, core.error, sequencer.errors[2 + index])
+        connect(m, core.read, read_mux.requesters[1 + index])
+        connect(m, core.write, write_mux.requesters[index])
+        return core.bus_busy

@@ -1,5 +1,7 @@
 """Normalises and rounds the wide sum of a column to float32."""
 
+from functools import partial
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -57,12 +59,23 @@ class SumRounder(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # A pipeline without state: what a register holds, by the stage that its name ends in.
+        #
+        # stage  registers
+        # -----  ------------------------------------------------------------------------------
+        # 0      the sum's magnitude (one's complement) v, sign s, exponent e; by_32, by_16: it
+        #        begins with so many zeros
+        # 1      v shifted by these, zeros z; by_8
+        # 2      v shifted by 8 and 4, zeros y
+        # 3      v shifted by 2 and 1, zeros x: its first bit is the leading one, or 0
+        # 4      fraction f, exponent e less the zeros; up: round up, inexact, zero
+        # 5      p: exponent and fraction, rounded; inexact x, zero z
+        # 6      o and flags, special values and limits put in
         m = Module()
         width = len(self.total) - 1
         exponent_shape = signed(len(self.grid) + 2)
 
-        def stage(value, name):
-            return delay(m, value, 1, name=name)
+        stage = partial(_stage, m)
 
         # Leading zeros of the one's complement magnitude: by 32 or 16, then 8, 4, 2 and 1.
         raw, sign = self.total[:-1], self.total[-1]
@@ -110,6 +123,15 @@ class SumRounder(wiring.Component):
         zeros = [(stage(z, f"x{n}"), n) for z, n in zeros]
         value, sign, exponent = stage(value, "v3"), stage(sign, "s3"), stage(exponent, "e3")
 
+        packed, inexact, zero, sign = self._round(m, value, sign, exponent, zeros)
+        self._limit(m, packed, inexact, zero, sign)
+        return m
+
+    def _round(self, m, value, sign, exponent, zeros):
+        """Stages 4 and 5: exponent and fraction as one number, rounded; whether it is inexact and
+        whether it is 0; the sign."""
+        width = len(value)
+        stage = partial(_stage, m)
         # Rounding decision. For a negative sum the true magnitude is one unit more than ``value``
         # with ones shifted in for ever.
         fraction = value[width - _FRACTION :]
@@ -135,8 +157,10 @@ class SumRounder(wiring.Component):
         m.d.comb += packed.eq(Cat(fraction, exponent).as_signed() + up)
         packed, inexact, zero = stage(packed, "p5"), stage(inexact, "x5"), stage(zero, "z5")
         sign = stage(sign, "s5")
+        return packed, inexact, zero, sign
 
-        # Special values and limits.
+    def _limit(self, m, packed, inexact, zero, sign):
+        """Stage 6: special values and limits."""
         negate, lost, nan, plus, minus = (
             delay(m, s, 6, name=n)
             for s, n in (
@@ -174,4 +198,7 @@ class SumRounder(wiring.Component):
         with m.Elif(zero | underflow):
             m.d.sync += [o[:31].eq(0), o[31].eq(sign & ~zero)]
         m.d.comb += [self.o.eq(o), self.flags.eq(flags)]
-        return m
+
+
+def _stage(m, value, name):
+    return delay(m, value, 1, name=name)

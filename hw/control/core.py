@@ -110,6 +110,18 @@ class Core(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # A core has no state of its own but the registers of its error port and flags, which are
+        # set for the cycle after their event. Who tells a queue what:
+        #
+        # signal   meaning                                   from                      to
+        # -------  ----------------------------------------  ------------------------  -------------
+        # done     a command is over                         its engine                its queue
+        # starved  it waits for weights or for their use     matrix                    WEIGHTS and
+        #                                                                              MATMUL
+        # empty    no command is in the queue, and no        queues; WEIGHTS: not      sequencer
+        #          weights are left over                     weights_held
+        # blocked  the queue waits for a semaphore           queues; WEIGHTS: and      sequencer
+        #                                                    weights_quiet
         m = Module()
         config, core = self.config, self.core
 
@@ -156,7 +168,30 @@ class Core(wiring.Component):
         m.d.sync += self.flags.eq(Cat(float_flags, rejected))
         m.d.comb += [getattr(self, event).eq(value) for event, value in events.items()]
 
-        # Queues
+        self._add_queues(m, engines)
+        for engine in (load, store):
+            m.d.comb += [
+                engine.memory_base.eq(self.memory_base),
+                engine.memory_size.eq(self.memory_size),
+            ]
+        m.d.comb += [engine.stop.eq(self.stop) for engine in engines.values()]
+        m.d.comb += self.bus_busy.eq(load.busy | store.busy)
+        connect(m, load.read, flipped(self.read))
+        connect(m, store.write, flipped(self.write))
+
+        # Memory ports
+        for position, name in enumerate(readers):
+            connect(m, reads[name][0], buffer.read[position])
+        for position, name in enumerate(writers):
+            connect(m, writes[name][0], buffer.write[position])
+        connect(m, post.accumulator, matrix.sums)
+
+        self._report(m, engines, (readers, reads), (writers, writes))
+        return m
+
+    def _add_queues(self, m, engines):
+        """A queue for every opcode, in front of its engine."""
+        config, matrix = self.config, m.submodules.matrix
         ends = {opcode: (engine.command, engine.done) for opcode, engine in engines.items()}
         ends[Opcode.WEIGHTS] = (matrix.weights, matrix.weights_done)
         ends[Opcode.MATMUL] = (matrix.command, matrix.done)
@@ -185,24 +220,11 @@ class Core(wiring.Component):
             queues[Opcode.MATMUL].starved.eq(matrix.starved),
         ]
 
-        for engine in (load, store):
-            m.d.comb += [
-                engine.memory_base.eq(self.memory_base),
-                engine.memory_size.eq(self.memory_size),
-            ]
-        m.d.comb += [engine.stop.eq(self.stop) for engine in engines.values()]
-        m.d.comb += self.bus_busy.eq(load.busy | store.busy)
-        connect(m, load.read, flipped(self.read))
-        connect(m, store.write, flipped(self.write))
-
-        # Memory ports
-        for position, name in enumerate(readers):
-            connect(m, reads[name][0], buffer.read[position])
-        for position, name in enumerate(writers):
-            connect(m, writes[name][0], buffer.write[position])
-        connect(m, post.accumulator, matrix.sums)
-
-        # Errors, in the cycle after they are found
+    def _report(self, m, engines, reading, writing):
+        """Errors, in the cycle after they are found; of several the first in this order."""
+        core, buffer, matrix = self.core, m.submodules.buffer, m.submodules.matrix
+        readers, reads = reading
+        writers, writes = writing
         sources = [
             (engine.error.valid, engine.error.code, engine.error.address, opcode)
             for opcode, engine in engines.items()
@@ -227,4 +249,3 @@ class Core(wiring.Component):
                     self.error.unit.eq(Unit[f"CORE{core.index}_{opcode.name}"]),
                     self.error.address.eq(address),
                 ]
-        return m

@@ -1,5 +1,7 @@
 """Command fetch: reads the program from DRAM ahead of its execution."""
 
+from functools import partial
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFO
@@ -62,6 +64,21 @@ class CommandFetch(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the fetch is:
+        #
+        # state        meaning                               set by                   cleared by
+        # -----------  ------------------------------------  -----------------------  --------------
+        # starting     start_address and end are known       start                    the next cycle
+        # checking     they are checked                      starting                 the next cycle
+        # running      commands are fetched                  checking, nothing wrong  an error, stop
+        # offset       of the next request, counts up        start
+        # fresh        target and more belong to offset      any other cycle          start,
+        #                                                                             starting,
+        #                                                                             requested
+        # room         commands that may be requested        taken: up                requested:
+        #                                                                             down
+        # outstanding  bursts without their last beat        requested: up            received: down
+        # count        beats of the command in words         a beat shifts in: up     taken
         m = Module()
         config = self.config
         beats = COMMAND_WIDTH // config.axi_data_width
@@ -83,40 +100,8 @@ class CommandFetch(wiring.Component):
         # Requests ----------------
         m.d.sync += self.error.valid.eq(0)
 
-        def fail(code, address):
-            return [
-                self.error.valid.eq(1),
-                self.error.code.eq(code),
-                self.error.address.eq(address),
-                running.eq(0),
-            ]
-
-        width = config.axi_address_width
-        start_address = Signal(width)
-        behind = Signal(width + 2)
-        starting, checking = Signal(), Signal()
-        with m.If(self.start):
-            m.d.sync += [
-                start_address.eq(self.memory_base + self.first),
-                offset.eq(self.first),
-                end.eq(self.program_address + self.program_size),
-                starting.eq(1),
-            ]
-        with m.If(starting):
-            m.d.sync += [
-                starting.eq(0),
-                checking.eq(1),
-                self.address.eq(start_address),
-                behind.eq(self.memory_base + end),
-            ]
-        with m.If(checking):
-            m.d.sync += checking.eq(0)
-            with m.If(start_address[: COMMAND_BYTES.bit_length() - 1].any()):
-                m.d.sync += fail(ErrorCode.UNALIGNED_ADDRESS, start_address)
-            with m.Elif((end > self.memory_size) | (behind > 1 << width)):
-                m.d.sync += fail(ErrorCode.MEMORY_WINDOW, behind)
-            with m.Else():
-                m.d.sync += running.eq(1)
+        fail = partial(self._fail, running)
+        starting, start_address = self._start(m, running, offset, end)
 
         target = Signal(config.axi_address_width)
         more = Signal()
@@ -153,7 +138,59 @@ class CommandFetch(wiring.Component):
                 burst_address,
             )
 
-        # Commands: beats shift in from the top until one is whole.
+        self._offer(m, fifo, running, room, requested)
+        at_end = running & fresh & ~more & (room == AHEAD) & (outstanding == 0)
+        with m.If(at_end & self.command.ready):
+            m.d.sync += fail(ErrorCode.PROGRAM_END, self.address)
+
+        with m.If(self.stop):
+            m.d.sync += running.eq(0)
+        return m
+
+    def _fail(self, running, code, address):
+        return [
+            self.error.valid.eq(1),
+            self.error.code.eq(code),
+            self.error.address.eq(address),
+            running.eq(0),
+        ]
+
+    def _start(self, m, running, offset, end):
+        """From ``start`` to ``running``: addresses are added up, and checked a cycle later. Returns
+        the strobe that says that they are there, and the first."""
+        fail = partial(self._fail, running)
+        width = self.config.axi_address_width
+        start_address = Signal(width)
+        behind = Signal(width + 2)
+        starting, checking = Signal(), Signal()
+        with m.If(self.start):
+            m.d.sync += [
+                start_address.eq(self.memory_base + self.first),
+                offset.eq(self.first),
+                end.eq(self.program_address + self.program_size),
+                starting.eq(1),
+            ]
+        with m.If(starting):
+            m.d.sync += [
+                starting.eq(0),
+                checking.eq(1),
+                self.address.eq(start_address),
+                behind.eq(self.memory_base + end),
+            ]
+        with m.If(checking):
+            m.d.sync += checking.eq(0)
+            with m.If(start_address[: COMMAND_BYTES.bit_length() - 1].any()):
+                m.d.sync += fail(ErrorCode.UNALIGNED_ADDRESS, start_address)
+            with m.Elif((end > self.memory_size) | (behind > 1 << width)):
+                m.d.sync += fail(ErrorCode.MEMORY_WINDOW, behind)
+            with m.Else():
+                m.d.sync += running.eq(1)
+        return starting, start_address
+
+    def _offer(self, m, fifo, running, room, requested):
+        """Commands: beats shift in from the top until one is whole."""
+        config = self.config
+        beats = COMMAND_WIDTH // config.axi_data_width
         words = Signal(COMMAND_WIDTH)
         count = Signal(range(beats + 1))
         taken = Signal()
@@ -173,10 +210,3 @@ class CommandFetch(wiring.Component):
             m.d.sync += words.eq(words.shift_right(CHUNK_WIDTH))
         with m.If(taken):
             m.d.sync += [count.eq(0), self.address.eq(self.address + COMMAND_BYTES)]
-        at_end = running & fresh & ~more & (room == AHEAD) & (outstanding == 0)
-        with m.If(at_end & self.command.ready):
-            m.d.sync += fail(ErrorCode.PROGRAM_END, self.address)
-
-        with m.If(self.stop):
-            m.d.sync += running.eq(0)
-        return m

@@ -104,12 +104,40 @@ class Sequencer(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the sequencer is:
+        #
+        # state              meaning                          set by               cleared by
+        # -----------------  -------------------------------  -------------------  -----------------
+        # running            between begin and finish         RUN                  STOP
+        # checked            the command offered is checked   the cycle after it   its last chunk,
+        #                                                     came                 start, resume
+        # bad_opcode,        it is refused; with checked      checked's cycle
+        #   bad_field
+        # halting, batching  it is HALT; it is BATCH          checked's cycle
+        # target             queue that it goes to, one bit   checked's cycle
+        # chunk              of the command, counts up        every chunk taken    the last one,
+        #                                                                          start
+        # waiting_for_queue  its queue is full                dispatch             a queue is ready
+        # stuck, idle        nothing moves; for how long      blocked, bus idle    anything moves
+        # found              an error was found here          bad_*, idle          the next cycle
+        # ending             what follows CLEAR is END        finish, an error     start
+        # failed             the run has had its error        the error            start
+        # quiet              cycles of STOP without the bus   counts up            bus_busy, finish
+        # finish             HALT or the last BATCH is over   drained, complete    the next cycle
         m = Module()
         own = Signal.like(self.error.code)  # code of an error found here
         found = Signal()
         running = Signal()
 
-        # Check and dispatch ----------------
+        checked, chunk, finish, waits = self._dispatch(m, running, found, own)
+        self._watch_progress(m, running, (checked, waits), found, own)
+        self._add_states(m, running, found, own, (checked, chunk, finish))
+        return m
+
+    def _dispatch(self, m, running, found, own):
+        """Checks the command that is offered, and pushes it into its queue chunk by chunk, or ends
+        the run. Returns ``checked``, ``chunk``, ``finish``, and whether the command has to wait for
+        all queues to be empty and whether for its queue."""
         header = data.View(HEADER_LAYOUT, self.command.payload[: HEADER_LAYOUT.size])
         body = self.command.payload[HEADER_LAYOUT.size :]
         undefined, illegal = self._checks(header, body)
@@ -177,16 +205,19 @@ class Sequencer(wiring.Component):
         # The fetch takes this as "a command is wanted", even when there is none.
         with m.If(running & ~self.command.valid):
             m.d.comb += self.command.ready.eq(1)
+        return checked, chunk, finish, (halting | batching, waiting_for_queue)
 
-        # No progress ----------------
-        # Registered: what blocks a queue comes from all over the machine.
+    def _watch_progress(self, m, running, waits, found, own):
+        """Finds that nothing moves any more. Registered: what blocks a queue comes from all over
+        the machine."""
+        checked, (for_all, for_queue) = waits
         idle = Signal(range(DEADLOCK_CYCLES + 1))
         stuck = Signal()
         m.d.sync += [
             stuck.eq(
                 running
                 & checked
-                & ((halting | batching) & ~self.drained | waiting_for_queue)
+                & (for_all & ~self.drained | for_queue)
                 & self.blocked.all()
                 & ~self.bus_busy
             ),
@@ -197,8 +228,10 @@ class Sequencer(wiring.Component):
             with m.If(idle == DEADLOCK_CYCLES):
                 m.d.comb += [found.eq(1), own.eq(ErrorCode.DEADLOCK)]
 
-        # States ----------------
-        # ``clear`` and ``stop``, which go to everything, are registers of their own.
+    def _add_states(self, m, running, found, own, dispatch):
+        """From start to finish, and the first error of a run. ``clear`` and ``stop``, which go to
+        everything, are registers of their own."""
+        checked, chunk, finish = dispatch
         failed, ending = Signal(), Signal()
         quiet = Signal(2)
         errors = [self.errors[number] for number in range(self.sources)]
@@ -252,7 +285,6 @@ class Sequencer(wiring.Component):
                     ]
             with m.If(self.error.valid):
                 m.d.sync += failed.eq(1)
-        return m
 
     def _push(self, number):
         return getattr(self, f"push{number}")

@@ -78,6 +78,20 @@ class BurstPlanner(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the planner is:
+        #
+        # state      meaning                              set by                     cleared by
+        # ---------  -----------------------------------  -------------------------  -----------
+        # active     runs of a command are left to enter  the command is accepted    the last one
+        # unaligned, a field of it is refused             the command is accepted    the next one
+        #   illegal
+        # first      where the next run starts            enter; before a command what it would be
+        # valid      begin and last are a run's           enter                      advance
+        # cut_valid  cut_from and cut_last are a run's    advance                    its last burst
+        # cut_first  none of it has been emitted          advance                    emit
+        # outside    it leaves the memory window          advance                    the next run
+        # enter, advance, emit: a run goes into the second stage, into the third; a burst leaves
+        # block_done, run_done: it is the run's last; and leaves
         m = Module()
         address_width = self.config.axi_address_width
         low = _log2(self.config.granule_bytes)
@@ -86,40 +100,9 @@ class BurstPlanner(wiring.Component):
         block_low = beat_low + burst_bits
         wide = address_width + 2  # holds the end of any run behind a good one
 
-        # First stage: the start of the next run, in bytes.
-        command = self.i.payload
-        active = Signal()
-        unaligned = Signal()
-        illegal = Signal()
-        first = Signal(wide)
-        extent = Signal(32 - low)  # granules of a run minus one
-        stride = Signal(32 - low)
-        runs = Signal(16)  # left, minus one
-        low_bits = (
-            command.dram_address
-            | command.run_bytes
-            | command.run_stride
-            | command.row_bytes
-            | self.memory_base
-        )[:low]
-        m.d.comb += self.i.ready.eq(~active & ~self.halt)
-        with m.If(self.i.ready & self.i.valid):
-            m.d.sync += [
-                active.eq(1),
-                unaligned.eq(low_bits.any()),
-                illegal.eq(
-                    (command.run_bytes == 0) | (command.run_count == 0) | (command.row_bytes == 0)
-                ),
-                extent.eq(command.run_bytes[low:] - 1),
-                stride.eq(command.run_stride[low:]),
-                runs.eq(command.run_count - 1),
-            ]
-        # The one adder serves both the first run and the step to the next.
-        next_first = Mux(active, first, self.memory_base) + Mux(
-            active, Cat(Const(0, low), stride), command.dram_address
-        )
-        bad = Signal()
-        m.d.comb += bad.eq(active & (unaligned | illegal))
+        active, runs, refused, place = self._start_runs(m, wide)
+        bad, unaligned = refused
+        first, next_first, extent = place
 
         # Second stage: first and last granule of a run.
         limit = Signal(wide - low)
@@ -183,6 +166,61 @@ class BurstPlanner(wiring.Component):
                 cut_first.eq(0),
             ]
 
+        self._emit(m, emit, block_done, (cut_from, cut_last), (cut_first, cut_final))
+
+        self._report(m, (active, valid, cut_valid), (bad, unaligned, first), (outside, cut_from))
+        return m
+
+    def _start_runs(self, m, wide):
+        """First stage: the start of the next run, in bytes.
+
+        Returns whether there is one, and how many are left; whether the command is refused, and
+        whether because of its alignment; the start, that of the run after it, and the extent.
+        """
+        low = _log2(self.config.granule_bytes)
+        command = self.i.payload
+        active = Signal()
+        unaligned = Signal()
+        illegal = Signal()
+        first = Signal(wide)
+        extent = Signal(32 - low)  # granules of a run minus one
+        stride = Signal(32 - low)
+        runs = Signal(16)  # left, minus one
+        low_bits = (
+            command.dram_address
+            | command.run_bytes
+            | command.run_stride
+            | command.row_bytes
+            | self.memory_base
+        )[:low]
+        m.d.comb += self.i.ready.eq(~active & ~self.halt)
+        with m.If(self.i.ready & self.i.valid):
+            m.d.sync += [
+                active.eq(1),
+                unaligned.eq(low_bits.any()),
+                illegal.eq(
+                    (command.run_bytes == 0) | (command.run_count == 0) | (command.row_bytes == 0)
+                ),
+                extent.eq(command.run_bytes[low:] - 1),
+                stride.eq(command.run_stride[low:]),
+                runs.eq(command.run_count - 1),
+            ]
+        # The one adder serves both the first run and the step to the next.
+        next_first = Mux(active, first, self.memory_base) + Mux(
+            active, Cat(Const(0, low), stride), command.dram_address
+        )
+        bad = Signal()
+        m.d.comb += bad.eq(active & (unaligned | illegal))
+        return active, runs, (bad, unaligned), (first, next_first, extent)
+
+    def _emit(self, m, emit, block_done, cut, flags):
+        """The burst that leaves: up to the end of its block, or of the run."""
+        low = _log2(self.config.granule_bytes)
+        beat_low = _log2(self.config.beat_bytes) - low
+        burst_bits = _log2(self.config.axi_burst_beats)
+        block_low = beat_low + burst_bits
+        cut_from, cut_last = cut
+        cut_first, cut_final = flags
         burst = self.o.payload
         top_beat = Mux(block_done, cut_last[beat_low:block_low], (1 << burst_bits) - 1)
         top_granule = Mux(block_done, cut_last[:beat_low], (1 << beat_low) - 1)
@@ -201,6 +239,12 @@ class BurstPlanner(wiring.Component):
         with m.Elif(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
 
+    def _report(self, m, stages, command, run):
+        """Fields that are refused, and a run outside the memory window."""
+        address_width, low = self.config.axi_address_width, _log2(self.config.granule_bytes)
+        active, valid, cut_valid = stages
+        bad, unaligned, first = command
+        outside, cut_from = run
         past = Signal()
         m.d.comb += [
             past.eq(cut_valid & outside),
@@ -215,4 +259,3 @@ class BurstPlanner(wiring.Component):
             ),
             self.error.address.eq(Mux(past, Cat(Const(0, low), cut_from), first)[:address_width]),
         ]
-        return m

@@ -111,6 +111,20 @@ class Packer(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the packer is:
+        #
+        # state     meaning                                 set by                    cleared by
+        # --------  --------------------------------------  ------------------------  --------------
+        # prime     the row counter steps to its first      a row length is taken     the next cycle
+        #           word
+        # active    a command is being packed               prime                     its last word
+        # used      slots in use; level: granules from      a beat is taken: up       a word leaves:
+        #           ``position`` on                                                   down
+        # position  of the current word in slot 0           a word leaves, a run's    the run's end
+        #                                                   first beat
+        # ending    the run's last beat is here             that beat                 its last word
+        # final     the command's last beat is here         a beat is taken           the next one
+        # emit      a word leaves; enough: it is complete; run_end: it is the run's last
         m = Module()
         width, beat, word = self.granule_width, self.beat_granules, self.word_granules
         beat_bits = beat.bit_length() - 1
@@ -156,16 +170,7 @@ class Packer(wiring.Component):
         with m.If(emit & self.o.payload.final):
             m.d.sync += active.eq(0)
 
-        # The word: granules from ``position`` on, zeros behind the row's end.
-        window = Cat(*slots)
-        for index in range(word):
-            choices = [
-                window.word_select(index + shift, width) if index + shift < slot_count * beat else 0
-                for shift in range(beat)
-            ]
-            granule = self.o.payload.data.word_select(index, width)
-            with m.If(index <= rows.top):
-                m.d.comb += granule.eq(_select(choices, position))
+        self._cut_word(m, slots, position)
 
         # What an emitted word leaves: nothing, part of the top slot, or (if it ended inside slot
         # 0) everything. Beats are taken only while too little is here or at most one slot stays.
@@ -203,7 +208,27 @@ class Packer(wiring.Component):
             with m.If(beat_in.first):
                 m.d.sync += position.eq(beat_in.offset)
 
-        # Slots: a beat goes to the first free one, what stays moves down to slot 0.
+        self._fill_slots(m, slots, used, place, (emit, step))
+        return m
+
+    def _cut_word(self, m, slots, position):
+        """The word: granules from ``position`` on, zeros behind the row's end."""
+        width, beat, word = self.granule_width, self.beat_granules, self.word_granules
+        rows = m.submodules.rows
+        window = Cat(*slots)
+        for index in range(word):
+            choices = [
+                window.word_select(index + shift, width) if index + shift < len(slots) * beat else 0
+                for shift in range(beat)
+            ]
+            granule = self.o.payload.data.word_select(index, width)
+            with m.If(index <= rows.top):
+                m.d.comb += granule.eq(_select(choices, position))
+
+    def _fill_slots(self, m, slots, used, place, leaving):
+        """Slots: a beat goes to the first free one, what stays moves down to slot 0."""
+        beat, slot_count, beat_in = self.beat_granules, len(slots), self.i.payload
+        emit, step = leaving
         moves = Signal()
         moved = beat_in.data
         if slot_count > 1 and beat > 1:
@@ -220,7 +245,6 @@ class Packer(wiring.Component):
             else:
                 with m.If(here):
                     m.d.sync += slot.eq(beat_in.data)
-        return m
 
 
 class Unpacker(wiring.Component):

@@ -76,6 +76,18 @@ class LoadEngine(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the engine is:
+        #
+        # state         meaning                             set by                    cleared by
+        # ------------  ----------------------------------  ------------------------  -----------
+        # halted        nothing new until reset             an error, stop            reset
+        # halt          halted, or stop in this cycle
+        # waiting       row and address of a command wait   the command is accepted   packer.row
+        #               for the packer                                                takes them
+        # word_address  of the next word                    packer.row, counts up
+        # pending       bursts whose beats are due          a burst is requested      its last beat
+        # begun         a beat of the burst has arrived     every beat                the last one
+        # unfinished    commands, counts                    accepted: up              done: down
         m = Module()
         config, core = self.config, self.core
         granule = config.granule_bytes
@@ -117,7 +129,42 @@ class LoadEngine(wiring.Component):
                 row.eq(self.command.payload.row_bytes[low:] - 1),
             ]
 
-        # Bursts: what is needed again when their beats arrive waits in a queue.
+        pending, burst, bad = self._receive(m, halt)
+        # Words.
+        m.submodules.out = out = SkidBuffer(
+            data.StructLayout(
+                {"address": BUFFER_ADDRESS_WIDTH, "data": core.word_width, "final": 1}
+            )
+        )
+        m.d.comb += [
+            out.i.valid.eq(packer.o.valid),
+            packer.o.ready.eq(out.i.ready),
+            out.i.payload.address.eq(word_address),
+            out.i.payload.data.eq(packer.o.payload.data),
+            out.i.payload.final.eq(packer.o.payload.final),
+            self.write.valid.eq(out.o.valid),
+            out.o.ready.eq(self.write.ready),
+            self.write.address.eq(out.o.payload.address),
+            self.write.data.eq(out.o.payload.data),
+            self.write.enable.eq(Const(-1, core.groups_per_word)),
+        ]
+        with m.If(packer.o.valid & packer.o.ready):
+            m.d.sync += word_address.eq(word_address + 1)
+        m.d.sync += self.done.eq(out.o.valid & out.o.ready & out.o.payload.final)
+
+        unfinished = Signal(range(8))
+        accepted = self.command.valid & self.command.ready
+        m.d.sync += unfinished.eq(unfinished + accepted - self.done)
+        m.d.comb += self.busy.eq(planner.o.valid | pending.r_rdy | (~halted & (unfinished != 0)))
+
+        self._report(m, halt, halted, (bad, burst.address), word_address)
+        return m
+
+    def _receive(self, m, halt):
+        """Bursts and their beats: what is needed again when beats arrive waits in a queue. Returns
+        the queue, what it holds of the burst that arrives, and whether a beat is refused."""
+        config, granule = self.config, self.config.granule_bytes
+        planner, packer = m.submodules.planner, m.submodules.packer
         bursts = planned_burst_layout(config)
         m.submodules.pending = pending = SyncFIFO(
             width=bursts.size, depth=config.axi_outstanding_reads
@@ -151,35 +198,13 @@ class LoadEngine(wiring.Component):
         ]
         with m.If(self.beat):
             m.d.sync += begun.eq(~beat.last)
+        return pending, burst, bad
 
-        # Words.
-        m.submodules.out = out = SkidBuffer(
-            data.StructLayout(
-                {"address": BUFFER_ADDRESS_WIDTH, "data": core.word_width, "final": 1}
-            )
-        )
-        m.d.comb += [
-            out.i.valid.eq(packer.o.valid),
-            packer.o.ready.eq(out.i.ready),
-            out.i.payload.address.eq(word_address),
-            out.i.payload.data.eq(packer.o.payload.data),
-            out.i.payload.final.eq(packer.o.payload.final),
-            self.write.valid.eq(out.o.valid),
-            out.o.ready.eq(self.write.ready),
-            self.write.address.eq(out.o.payload.address),
-            self.write.data.eq(out.o.payload.data),
-            self.write.enable.eq(Const(-1, core.groups_per_word)),
-        ]
-        with m.If(packer.o.valid & packer.o.ready):
-            m.d.sync += word_address.eq(word_address + 1)
-        m.d.sync += self.done.eq(out.o.valid & out.o.ready & out.o.payload.final)
-
-        unfinished = Signal(range(8))
-        accepted = self.command.valid & self.command.ready
-        m.d.sync += unfinished.eq(unfinished + accepted - self.done)
-        m.d.comb += self.busy.eq(planner.o.valid | pending.r_rdy | (~halted & (unfinished != 0)))
-
-        # Errors; the first one wins.
+    def _report(self, m, halt, halted, refused, word_address):
+        """Errors; the first one wins."""
+        planner, packer = m.submodules.planner, m.submodules.packer
+        beat = self.read.data.payload
+        bad, burst_address = refused
         m.d.sync += self.error.valid.eq(0)
         with m.If(~halt):
             with m.If(self.read.data.valid & bad):
@@ -193,7 +218,7 @@ class LoadEngine(wiring.Component):
                             ErrorCode.READ_SLVERR,
                         )
                     ),
-                    self.error.address.eq(burst.address),
+                    self.error.address.eq(burst_address),
                 ]
             with m.Elif(packer.cut_row):
                 m.d.sync += [
@@ -209,4 +234,3 @@ class LoadEngine(wiring.Component):
                     self.error.code.eq(planner.error.code),
                     self.error.address.eq(planner.error.address),
                 ]
-        return m

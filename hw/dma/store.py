@@ -14,6 +14,7 @@ from hw.bus.signatures import (
 )
 from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, Opcode, command_layout
 from hw.isa.error_codes import ErrorCode
+from hw.primitives.pipeline import delay
 
 from .burst import BurstPlanner
 from .gearbox import RowCounter, Unpacker
@@ -116,11 +117,7 @@ class WordReader(wiring.Component):
         m.d.sync += [free.eq(next_free), room.eq(next_free != 0)]
 
         # What is known of a word travels beside the read.
-        known = Cat(ask, rows.top, run_end)
-        for stage in range(BUFFER_READ_LATENCY):
-            delayed = Signal(len(known), name=f"known_{stage + 1}")
-            m.d.sync += delayed.eq(known)
-            known = delayed
+        known = delay(m, Cat(ask, rows.top, run_end), BUFFER_READ_LATENCY, name="known")
         m.d.comb += [
             words.w_en.eq(known[0]),
             words.w_data.eq(Cat(self.read.data, known[1:])),
@@ -184,13 +181,25 @@ class StoreEngine(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the engine is:
+        #
+        # state       meaning                               set by                    cleared by
+        # ----------  ------------------------------------  ------------------------  -----------
+        # halted      nothing new until reset               an error, stop            reset
+        # halt        halted, or stop in this cycle
+        # due         lengths of bursts with beats to send  a burst is requested      its last beat
+        # pending     bursts without a response             a burst is requested      its response
+        # offsets     where runs begin in their first beat  a run's first burst       its first word
+        # sent        beats of the burst, counts up         every beat                the last one
+        # blank       beats have no strobes                 halt, none is on offer    reset
+        # unfinished  commands, counts                      accepted: up              done: down
         m = Module()
         config, core = self.config, self.core
         granule = config.granule_bytes
         beat_granules = config.beat_bytes // granule
         m.submodules.planner = planner = BurstPlanner(config)
         m.submodules.reader = reader = WordReader(config, core)
-        m.submodules.unpacker = unpacker = Unpacker(
+        m.submodules.unpacker = Unpacker(
             granule_width=8 * granule,
             beat_granules=beat_granules,
             word_granules=core.word_bytes // granule,
@@ -221,7 +230,33 @@ class StoreEngine(wiring.Component):
             reader.read.data.eq(self.read.data),
         ]
 
-        # Bursts: a queue of those whose beats are due, one of those without a response.
+        due, pending, response_layout = self._add_bursts(m)
+        self._send(m, halt, due)
+
+        # Responses.
+        response = data.View(response_layout, pending.r_data)
+        bad = Signal()
+        m.d.comb += [
+            self.write.response.ready.eq(1),
+            pending.r_en.eq(self.write.response.valid),
+            bad.eq(self.write.response.valid & self.write.response.payload[1]),
+        ]
+        m.d.sync += self.done.eq(self.write.response.valid & response.final & ~bad & ~halt)
+
+        unfinished = Signal(range(OUTSTANDING_WRITES + 4))
+        accepted = self.command.valid & self.command.ready
+        m.d.sync += unfinished.eq(unfinished + accepted - self.done)
+        m.d.comb += self.busy.eq(planner.o.valid | pending.r_rdy | (~halted & (unfinished != 0)))
+
+        self._report(m, halt, halted, bad, response.address)
+        return m
+
+    def _add_bursts(self, m):
+        """A queue of bursts whose beats are due, one of those without a response, and where each
+        run begins in its first beat. Returns both, and the layout of what the second holds."""
+        config = self.config
+        beat_granules = config.beat_bytes // config.granule_bytes
+        planner, unpacker = m.submodules.planner, m.submodules.unpacker
         response_layout = data.StructLayout({"address": config.axi_address_width, "final": 1})
         m.submodules.due = due = SyncFIFO(width=8, depth=OUTSTANDING_WRITES)
         m.submodules.pending = pending = SyncFIFO(
@@ -255,8 +290,13 @@ class StoreEngine(wiring.Component):
                 unpacker.offset.valid.eq(offsets.r_rdy),
                 offsets.r_en.eq(unpacker.offset.ready),
             ]
+        return due, pending, response_layout
 
-        # Beats.
+    def _send(self, m, halt, due):
+        """The beats of the bursts that are due; without strobes after a halt."""
+        granule = self.config.granule_bytes
+        beat_granules = self.config.beat_bytes // granule
+        reader, unpacker = m.submodules.reader, m.submodules.unpacker
         beat = self.write.data.payload
         sent = Signal(8)  # beats of this burst
         blank = Signal()  # send beats without strobes
@@ -283,22 +323,9 @@ class StoreEngine(wiring.Component):
             with m.If(beat.last):
                 m.d.sync += sent.eq(0)
 
-        # Responses.
-        response = data.View(response_layout, pending.r_data)
-        bad = Signal()
-        m.d.comb += [
-            self.write.response.ready.eq(1),
-            pending.r_en.eq(self.write.response.valid),
-            bad.eq(self.write.response.valid & self.write.response.payload[1]),
-        ]
-        m.d.sync += self.done.eq(self.write.response.valid & response.final & ~bad & ~halt)
-
-        unfinished = Signal(range(OUTSTANDING_WRITES + 4))
-        accepted = self.command.valid & self.command.ready
-        m.d.sync += unfinished.eq(unfinished + accepted - self.done)
-        m.d.comb += self.busy.eq(planner.o.valid | pending.r_rdy | (~halted & (unfinished != 0)))
-
-        # Errors; the first one wins.
+    def _report(self, m, halt, halted, bad, address):
+        """Errors; the first one wins."""
+        planner, reader = m.submodules.planner, m.submodules.reader
         m.d.sync += self.error.valid.eq(0)
         with m.If(~halt):
             with m.If(bad):
@@ -312,7 +339,7 @@ class StoreEngine(wiring.Component):
                             ErrorCode.WRITE_SLVERR,
                         )
                     ),
-                    self.error.address.eq(response.address),
+                    self.error.address.eq(address),
                 ]
             with m.Elif(planner.error.valid):
                 m.d.sync += [
@@ -328,4 +355,3 @@ class StoreEngine(wiring.Component):
                     self.error.code.eq(ErrorCode.ILLEGAL_FIELD),
                     self.error.address.eq(reader.address),
                 ]
-        return m

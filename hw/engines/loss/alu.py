@@ -1,5 +1,7 @@
 """Executes the instructions of the loss unit: registers and float32 units."""
 
+from functools import partial
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -90,6 +92,20 @@ class LossArithmetic(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the unit is:
+        #
+        # state            meaning                            set by               cleared by
+        # ---------------  ---------------------------------  -------------------  --------------
+        # BEGIN, A, B      operand a, then b, is read         enable               the next cycle
+        # LAUNCH           a and b are there, units begin     B                    the next cycle
+        # WAIT             for the units                      LAUNCH               done, clear
+        # wait             cycles until a result, if its      LAUNCH               counts down,
+        #                  unit has a fixed latency                                clear
+        # fixed            wait is 0
+        # piece            of a result of 32 bits that goes   LAUNCH: 0            counts up
+        #                  out
+        # sends, is_...    kind of the operation, registered: known long before it matters
+        # finished         what has no fixed latency is over
         m = Module()
         m.submodules.adder = adder = FloatAdder()
         m.submodules.multiplier = multiplier = FloatMultiplier()
@@ -98,29 +114,10 @@ class LossArithmetic(wiring.Component):
         ram = add_ram(m, platform, name="registers", width=32, depth=32)
         operation = self.instruction.operation
 
-        # Operands: registers are read and constants looked up in one cycle and used in the next.
-        read = Signal.like(self.instruction.a)
-        constant = register(m, self._constant(read), name="constant")
-        operand = Mux(register(m, read[5], name="is_constant"), constant, ram.read_data)
-        m.d.comb += [read.eq(self.instruction.a), ram.read_address.eq(self._address(read))]
-        a, b = Signal(32, reset_less=True), Signal(32, reset_less=True)
-        subtract = (operation == Operation.SUBTRACT) | (operation == Operation.MAXIMUM)
-        m.d.comb += [
-            adder.a.eq(a),
-            adder.b.eq(b),
-            multiplier.a.eq(a),
-            multiplier.b.eq(b),
-            converter.i.eq(a),
-            special.i.payload.a.eq(a),
-            special.i.payload.b.eq(b),
-        ]
+        read, operand, (a, b), subtract = self._add_operands(m, ram)
 
         # What an operation is, is known some cycles before its result.
-        def one_of(*operations):
-            chosen = Signal(name=f"is_{operations[0].name.lower()}", reset_less=True)
-            m.d.sync += chosen.eq(Cat(operation == item for item in operations).any())
-            return chosen
-
+        one_of = partial(self._one_of, m)
         sends, is_emit = one_of(Operation.ROUND, Operation.EMIT), one_of(Operation.EMIT)
         is_divide, is_exponential = one_of(Operation.DIVIDE), one_of(Operation.EXPONENTIAL)
         m.d.comb += special.i.payload.operation.eq(
@@ -179,13 +176,54 @@ class LossArithmetic(wiring.Component):
         with m.If(self.clear):
             m.d.sync += wait.eq(0)
 
-        # Results.
+        is_special = is_divide | is_exponential
+        self._finish(m, ram, a, is_special, (sends, is_emit), piece, finished)
+        return m
+
+    def _add_operands(self, m, ram):
+        """Operands: registers are read and constants looked up in one cycle and used in the next.
+
+        Returns the number of the one that is read, what was read, where a and b are kept, and
+        whether b changes its sign.
+        """
+        operation = self.instruction.operation
+        adder, multiplier = m.submodules.adder, m.submodules.multiplier
+        special, converter = m.submodules.special, m.submodules.converter
+        read = Signal.like(self.instruction.a)
+        constant = register(m, self._constant(read), name="constant")
+        operand = Mux(register(m, read[5], name="is_constant"), constant, ram.read_data)
+        m.d.comb += [read.eq(self.instruction.a), ram.read_address.eq(self._address(read))]
+        a, b = Signal(32, reset_less=True), Signal(32, reset_less=True)
+        subtract = (operation == Operation.SUBTRACT) | (operation == Operation.MAXIMUM)
+        m.d.comb += [
+            adder.a.eq(a),
+            adder.b.eq(b),
+            multiplier.a.eq(a),
+            multiplier.b.eq(b),
+            converter.i.eq(a),
+            special.i.payload.a.eq(a),
+            special.i.payload.b.eq(b),
+        ]
+        return read, operand, (a, b), subtract
+
+    def _one_of(self, m, *operations):
+        """Whether the operation is one of these, a cycle later."""
+        chosen = Signal(name=f"is_{operations[0].name.lower()}", reset_less=True)
+        operation = self.instruction.operation
+        m.d.sync += chosen.eq(Cat(operation == item for item in operations).any())
+        return chosen
+
+    def _finish(self, m, ram, a, is_special, sending, piece, finished):
+        """Results: what goes into the registers, flags, and when it is there."""
+        adder, multiplier = m.submodules.adder, m.submodules.multiplier
+        special, converter = m.submodules.special, m.submodules.converter
+        sends, is_emit = sending
+        one_of = partial(self._one_of, m)
         exponent = a[23:31]
         large = register(m, a[:23] > _ROOT_FRACTION, name="large")
         nan = register(m, exponent.all() & a[:23].any(), name="nan")
         is_maximum = one_of(Operation.MAXIMUM)
         is_mantissa, is_exponent = one_of(Operation.MANTISSA), one_of(Operation.EXPONENT)
-        is_special = is_divide | is_exponential
         is_read = one_of(Operation.READ_X, Operation.READ_TARGET)
         sources = [
             (one_of(Operation.ADD, Operation.SUBTRACT), adder.o, adder.flags),
@@ -227,7 +265,6 @@ class LossArithmetic(wiring.Component):
             ram.write_en.eq(self.done & ~keep & (self.replace | ~is_maximum)),
         ]
         m.d.sync += self.flags.eq(raised & (self.done & ~self.clear).replicate(4))
-        return m
 
     def _address(self, number):
         """Place of a register in the RAM."""

@@ -79,6 +79,23 @@ class LossEngine(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the engine is:
+        #
+        # state          meaning                           set by                 cleared by
+        # -------------  --------------------------------  ---------------------  ----------------
+        # load           a command begins (one cycle)      CHECK                  the next cycle
+        # fetch          the first instruction is read     FETCH                  the next cycle
+        # step           an instruction ends (one cycle)   RUN, arithmetic.done   the next cycle
+        # number         of the row, counts up             every NUMBERS          load, end of row
+        # last_number    it is the row's last
+        # rows_left      rows of the command to do         load                   counts down to 1
+        # last_row       the current one is the last
+        # state.first    number is 0
+        # state.closing  all rows are done                 the last ROWS          load, other ROWS
+        # state.hot      the number is the label's
+        # state.correct  the largest so far is the label's  every new maximum     a later one
+        # labelled       a label was read a cycle ago      READ_LABEL             the next cycle
+        # bad_label      it is no class                    labelled               the next cycle
         m = Module()
         m.submodules.arithmetic = arithmetic = LossArithmetic(self._format)
         m.submodules.reader = reader = LossReader(self._format, self._core)
@@ -93,7 +110,50 @@ class LossEngine(wiring.Component):
         load, fetch, step = Signal(), Signal(), Signal()
         operation, control = instruction.operation, instruction.control
 
-        # Numbers of the row, rows of the command ----------------
+        number, rows_done = self._count(m, command, instruction, state, load, step)
+        bad_label = self._check_label(m, command, operation, state, step, number)
+        self._sequence(m, command, instruction, state, (load, fetch | step), rows_done)
+        self._control(m, command, control, (load, fetch, step), rows_done, bad_label)
+        # Memory ----------------
+        numbers, last_number, rows, _last_row = rows_done
+        is_label = operation == Operation.READ_LABEL
+        is_target = operation == Operation.READ_TARGET
+        reads = is_label | is_target | (operation == Operation.READ_X)
+        flushes = register(m, operation == Operation.FLUSH, name="flushes")
+        m.d.comb += [
+            arithmetic.instruction.eq(instruction),
+            arithmetic.state.eq(state),
+            arithmetic.gradient_scale.eq(command.gradient_scale),
+            arithmetic.value_scale.eq(command.value_scale),
+            arithmetic.clear.eq(self.stop | bad_label),
+            arithmetic.outside.eq(Mux(flushes, writer.idle, reader.done)),
+            arithmetic.read_value.eq(reader.value),
+            reader.clear.eq(self.stop),
+            reader.load.eq(load),
+            reader.x_address.eq(command.x_address),
+            reader.x_stride.eq(command.x_stride),
+            reader.target_address.eq(command.target_address),
+            reader.start.eq(arithmetic.begin & reads),
+            reader.target.eq(is_label | is_target),
+            reader.wide.eq(is_label | Mux(is_target, command.target_wide, command.x_wide)),
+            reader.rewind.eq(step & numbers & last_number),
+            reader.next_row.eq(step & rows),
+            writer.clear.eq(self.stop),
+            writer.seek.eq(load | (step & (control == Control.SEEK))),
+            writer.address.eq(Mux(load, command.gradient_address, command.value_address)),
+            writer.flush.eq(arithmetic.enable & flushes),
+            self.flags.eq(arithmetic.flags),
+            self.error.address.eq(reader.place),
+        ]
+        m.d.sync += self.stall.eq(
+            (self.read.valid & ~self.read.ready) | (self.write.valid & ~self.write.ready)
+        )
+        return m
+
+    def _count(self, m, command, instruction, state, load, step):
+        """Numbers of the row, rows of the command. Returns the number, and whether the instruction
+        is NUMBERS, whether that was the row's last, and the same of ROWS."""
+        control = instruction.control
         number, rows_left = Signal(16, reset_less=True), Signal(16, reset_less=True)
         last_number, last_row = Signal(), Signal()
         next_number = Signal(16)
@@ -125,8 +185,11 @@ class LossEngine(wiring.Component):
             ]
             with m.If(command.first):
                 m.d.sync += state.all_index.eq(0)
+        return number, (numbers, last_number, rows, last_row)
 
-        # Labels ----------------
+    def _check_label(self, m, command, operation, state, step, number):
+        """Keeps the row's label; returns the strobe that says that it is no class."""
+        arithmetic, reader = m.submodules.arithmetic, m.submodules.reader
         label = Signal(32, reset_less=True)
         labelled, bad_label = Signal(), Signal()
         with m.If(step & (operation == Operation.READ_LABEL)):
@@ -139,8 +202,13 @@ class LossEngine(wiring.Component):
         ]
         beyond = (label[:16] >= command.row_length) | label[16:].any()
         m.d.sync += bad_label.eq(labelled & beyond)
+        return bad_label
 
-        # The program ----------------
+    def _sequence(self, m, command, instruction, state, strobes, rows_done):
+        """Brings the instructions of the program, one after the other."""
+        load, advance = strobes
+        control, arithmetic = instruction.control, m.submodules.arithmetic
+        _numbers, last_number, _rows, last_row = rows_done
         program = Array(Instruction.const(word).as_value() for word in PROGRAM)
         place = Signal(TARGET_WIDTH, reset_less=True)
         following = Signal(TARGET_WIDTH)
@@ -169,10 +237,15 @@ class LossEngine(wiring.Component):
             m.d.sync += place.eq(Mux(command.first, ENTRIES["batch"], entry))
         with m.If(arithmetic.launch):
             m.d.sync += place.eq(following)
-        with m.If(fetch | step):
+        with m.If(advance):
             m.d.sync += instruction.as_value().eq(program[place])
 
-        # Commands ----------------
+    def _control(self, m, command, control, strobes, rows_done, bad_label):
+        """Accepts, checks and finishes commands: IDLE, CHECK its fields, FETCH the first
+        instruction, RUN the program."""
+        load, fetch, step = strobes
+        _numbers, _last_number, rows, last_row = rows_done
+        arithmetic = m.submodules.arithmetic
         m.d.sync += [self.done.eq(0), self.error.valid.eq(0)]
         m.d.comb += self.busy.eq(1)
         with m.FSM():
@@ -207,38 +280,3 @@ class LossEngine(wiring.Component):
                     m.next = "IDLE"
                 with m.If(self.stop):
                     m.next = "IDLE"
-
-        # Memory ----------------
-        is_label = operation == Operation.READ_LABEL
-        is_target = operation == Operation.READ_TARGET
-        reads = is_label | is_target | (operation == Operation.READ_X)
-        flushes = register(m, operation == Operation.FLUSH, name="flushes")
-        m.d.comb += [
-            arithmetic.instruction.eq(instruction),
-            arithmetic.state.eq(state),
-            arithmetic.gradient_scale.eq(command.gradient_scale),
-            arithmetic.value_scale.eq(command.value_scale),
-            arithmetic.clear.eq(self.stop | bad_label),
-            arithmetic.outside.eq(Mux(flushes, writer.idle, reader.done)),
-            arithmetic.read_value.eq(reader.value),
-            reader.clear.eq(self.stop),
-            reader.load.eq(load),
-            reader.x_address.eq(command.x_address),
-            reader.x_stride.eq(command.x_stride),
-            reader.target_address.eq(command.target_address),
-            reader.start.eq(arithmetic.begin & reads),
-            reader.target.eq(is_label | is_target),
-            reader.wide.eq(is_label | Mux(is_target, command.target_wide, command.x_wide)),
-            reader.rewind.eq(step & numbers & last_number),
-            reader.next_row.eq(step & rows),
-            writer.clear.eq(self.stop),
-            writer.seek.eq(load | (step & (control == Control.SEEK))),
-            writer.address.eq(Mux(load, command.gradient_address, command.value_address)),
-            writer.flush.eq(arithmetic.enable & flushes),
-            self.flags.eq(arithmetic.flags),
-            self.error.address.eq(reader.place),
-        ]
-        m.d.sync += self.stall.eq(
-            (self.read.valid & ~self.read.ready) | (self.write.valid & ~self.write.ready)
-        )
-        return m

@@ -89,6 +89,27 @@ class MatmulSteps(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the generator is:
+        #
+        # state      meaning                             set by                      cleared by
+        # ---------  ----------------------------------  --------------------------  -------------
+        # active     a command has steps left            accept                      go & end
+        # starting   the walks begin                     accept                      the next cycle
+        # continues  it adds to the sums of the command  accept                      accept
+        #            before
+        # go, end    a step is made; it is the last one of its command
+        # following  entry of the next vector            every vector
+        # With transpose:
+        # line       step in the chunk, counts up        every step                  the last one
+        # outside    the last pixel has entered, or all  the last pixel              accept, a
+        #            chunks have                                                     chunk's end
+        # flushing   all chunks have entered             the last chunk's end        accept
+        # initial    the chunk that enters belongs to    accept                      the first
+        #            the first K tile                                                tile's end
+        # held.any   a chunk leaves                      a chunk's end               the next one's,
+        #                                                                            accept
+        # ended.any  a K tile waits for its ones         its last chunk's end        the ones,
+        #                                                                            accept
         m = Module()
         core = self.core
         command = Signal(command_layout(Opcode.MATMUL))
@@ -132,7 +153,43 @@ class MatmulSteps(wiring.Component):
         with m.If(go & ~command.transpose):
             m.d.comb += [pixels.next.eq(1), taps.next.eq(pixels.final)]
 
-        # Transposed ----------------
+        held, outside = self._transposed(
+            m, command, (pixels, taps), (accept, go, end), step, (first_tap, first_tile)
+        )
+
+        # A step with all it needs ----------------
+        following = Signal(16)
+        m.d.comb += [
+            step.entry.eq(Mux(step.tile_start, command.accumulator_address, following)),
+            step.bank.eq(command.accumulator_bank),
+            step.channels.eq(Mux(command.channels > core.columns, core.columns, command.channels)),
+            step.init_zero.eq(first_tile & (command.init == Init.ZERO)),
+            step.init_bias.eq(first_tile & (command.init == Init.BIAS)),
+            step.reads_sums.eq(~first_tile | (command.init == Init.ACCUMULATOR)),
+            step.other_sums.eq(first_tile & ~continues),
+            step.final.eq(Mux(command.transpose & ~step.ones, held.final & step.tile_end, end)),
+        ]
+        with m.If(go):
+            m.d.sync += [
+                self.o.payload.address.eq(pixels.value.address + taps.value.address),
+                self.o.payload.h.eq(pixels.value.h + taps.value.h),
+                self.o.payload.w.eq(pixels.value.w + taps.value.w),
+                self.o.payload.h_limit.eq(command.h_limit),
+                self.o.payload.w_limit.eq(command.w_limit),
+                self.o.payload.enters.eq(~outside & ~step.ones),
+                self.o.payload.about.eq(step),
+            ]
+            with m.If(step.vector):
+                m.d.sync += following.eq(step.entry + 1)
+        return m
+
+    def _transposed(self, m, command, walks, strobes, step, firsts):
+        """Steps of a command with ``transpose``. Returns what is known about the chunk that leaves,
+        and whether no pixel is left to enter."""
+        core = self.core
+        pixels, taps = walks
+        accept, go, end = strobes
+        first_tap, first_tile = firsts
         line = Signal(range(max(core.rows, 2)))
         line_end = line == core.rows - 1
         outside = Signal()  # the last pixel has entered, or all chunks have
@@ -195,32 +252,7 @@ class MatmulSteps(wiring.Component):
                 held.any.eq(0),
                 ended.any.eq(0),
             ]
-
-        # A step with all it needs ----------------
-        following = Signal(16)
-        m.d.comb += [
-            step.entry.eq(Mux(step.tile_start, command.accumulator_address, following)),
-            step.bank.eq(command.accumulator_bank),
-            step.channels.eq(Mux(command.channels > core.columns, core.columns, command.channels)),
-            step.init_zero.eq(first_tile & (command.init == Init.ZERO)),
-            step.init_bias.eq(first_tile & (command.init == Init.BIAS)),
-            step.reads_sums.eq(~first_tile | (command.init == Init.ACCUMULATOR)),
-            step.other_sums.eq(first_tile & ~continues),
-            step.final.eq(Mux(command.transpose & ~step.ones, held.final & step.tile_end, end)),
-        ]
-        with m.If(go):
-            m.d.sync += [
-                self.o.payload.address.eq(pixels.value.address + taps.value.address),
-                self.o.payload.h.eq(pixels.value.h + taps.value.h),
-                self.o.payload.w.eq(pixels.value.w + taps.value.w),
-                self.o.payload.h_limit.eq(command.h_limit),
-                self.o.payload.w_limit.eq(command.w_limit),
-                self.o.payload.enters.eq(~outside & ~step.ones),
-                self.o.payload.about.eq(step),
-            ]
-            with m.If(step.vector):
-                m.d.sync += following.eq(step.entry + 1)
-        return m
+        return held, outside
 
     def _add_nests(self, m, command, start):
         """The walk over pixels, and that over repetitions; both begin anew at their ends."""

@@ -102,6 +102,20 @@ class MatmulEngine(wiring.Component):
         return BUFFER_READ_LATENCY + self.psum_offset - ACCUMULATOR_READ_LATENCY
 
     def elaborate(self, platform):
+        # What says where the engine is:
+        #
+        # state     meaning                                   set by             cleared by
+        # --------  ----------------------------------------  -----------------  -----------------
+        # waiting   up to two steps are not issued            steps              issue
+        # go        the first of them may be issued: it is no vector, or has weights and no hazard
+        # issue     it is, and the buffer takes its read
+        # loaded    a tile's weights are in the array         tile_loaded        tile_used
+        # bank      of the array's weights in use             tile_used: turns
+        # vectors   cycles to this tile's first sums          every vector       counts down
+        # settle,   cycles until the last tile's sums can be  a tile's end       counts down
+        #   drain   added to; until all are in place
+        # settles,  these are not 0                           a tile's end       their last step
+        #   drains
         m = Module()
         m.submodules.steps = steps = MatmulSteps(self.core)
         wiring.connect(m, wiring.flipped(self.command), steps.command)
@@ -129,7 +143,7 @@ class MatmulEngine(wiring.Component):
 
         go = Signal()
         vector = issue & about.vector
-        starts, ends = vector & about.tile_start, vector & about.tile_end
+        ends = vector & about.tile_end
         has_weights, hazard = self._interlocks(m, about, vector, ends)
         m.d.comb += [
             go.eq(has_step & (~about.vector | (has_weights & ~hazard))),
@@ -139,7 +153,23 @@ class MatmulEngine(wiring.Component):
             self.starved.eq(has_step & ~has_weights),
         ]
 
-        # Behind the issue: fixed delays ----------------
+        self._feed_array(m, step, issue, vector)
+        self._feed_accumulators(m, about, vector, ends)
+
+        m.d.comb += [
+            self.vectors.eq(vector),
+            self.tiles.eq(ends),
+            self.stall_weights.eq(self.starved),
+            self.stall_hazard.eq(has_step & has_weights & hazard),
+            self.stall_buffer.eq(go & ~issue),
+            self.stall_command.eq(~has_step | (issue & ~about.vector)),
+        ]
+        return m
+
+    def _feed_array(self, m, step, issue, vector):
+        """Behind the issue: words go into the array, or through the transposer, when they have
+        been read."""
+        about = step.about
         at_array = BUFFER_READ_LATENCY
         arrived = data.StructLayout({"valid": 1, "shift": 1, "reads": 1, "straight": 1, "ones": 1})
         now, then = Signal(arrived), Signal(arrived)
@@ -171,6 +201,9 @@ class MatmulEngine(wiring.Component):
             self.x_channels.eq(delay(m, about.channels, at_array, name="x_channels")),
         ]
 
+    def _feed_accumulators(self, m, about, vector, ends):
+        """Behind the issue: partial sums are read, written and finished after fixed delays."""
+        at_array = BUFFER_READ_LATENCY
         at_read = self._psum_read_delay
         assert at_read >= 0
         reads = delay(m, about, at_read, name="psum_tag")
@@ -199,19 +232,9 @@ class MatmulEngine(wiring.Component):
         # The biases are free once the last vector of the first tile has read them: ``at_write``
         # cycles after its issue at the latest, and nobody is in a hurry.
         m.d.comb += [
-            self.tile_used.eq(starts),
+            self.tile_used.eq(vector & about.tile_start),
             self.bias_used.eq(delay(m, ends & about.init_bias, at_write, name="bias_used")),
         ]
-
-        m.d.comb += [
-            self.vectors.eq(vector),
-            self.tiles.eq(ends),
-            self.stall_weights.eq(self.starved),
-            self.stall_hazard.eq(has_step & has_weights & hazard),
-            self.stall_buffer.eq(go & ~issue),
-            self.stall_command.eq(~has_step | (issue & ~about.vector)),
-        ]
-        return m
 
     def _interlocks(self, m, about, vector, ends):
         """Whether the weights of the vector that waits are there, and whether its sums are not."""

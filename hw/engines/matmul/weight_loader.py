@@ -1,5 +1,7 @@
 """WEIGHTS: brings biases and weight tiles from the buffer into the PE array."""
 
+from dataclasses import dataclass
+
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -12,6 +14,37 @@ from hw.primitives.pipeline import delay
 from hw.primitives.transposer import BlockTransposer
 
 __all__ = ["WeightLoader"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """State of the way into the array.
+
+    ========== =================================== ========================= =======================
+    signal     meaning                             set by                    cleared by
+    ========== =================================== ========================= =======================
+    held       the transposer has a block          the last row of a block   the last step of its
+                                                   enters                    flush
+    flushing   it leaves and nothing enters        nothing will push it out  its last step
+    filling    columns that the blocks of a tile   a last block left before  the tile's last column
+               did not reach leave, as zeros       the tile was complete
+    past       a word is a column and goes past    (WORDS, a command with    the word is read
+               the transposer                      transpose 0)
+    line       step in the current block           every step                its end
+    free       the array has room for a tile       ``tile_used``             a tile's first column
+    bias_held  biases are here                     their last word is read   ``bias_used``
+    possible   a column may leave now: it is not a tile's first one, or there is room
+    ========== =================================== ========================= =======================
+    """
+
+    held: Signal
+    flushing: Signal
+    filling: Signal
+    past: Signal
+    line: Signal
+    free: Signal
+    bias_held: Signal
+    possible: Signal
 
 
 class WeightLoader(wiring.Component):
@@ -68,12 +101,35 @@ class WeightLoader(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        core = self.core
-        layout = command_layout(Opcode.WEIGHTS)
-        command = Signal(layout)
+        command = Signal(command_layout(Opcode.WEIGHTS))
         nest = self._add_nest(m, command)
 
-        # The next word of the command waits here to be read.
+        point, has_point, word = self._next_word(m, command, nest)
+
+        # Every cycle at most one request; the tag meets its data ``BUFFER_READ_LATENCY`` cycles
+        # later. All decisions are made here, nothing stops behind this point.
+        tag = Signal(
+            data.StructLayout(
+                {
+                    "bias": 1,  # a bias word arrives
+                    "shift": 1,  # the transposer makes a step
+                    "zero": 1,  # with zeros in place of the word read
+                    "past": 1,  # the word goes past the transposer
+                    "column": 1,  # a column goes to the array ...
+                    "number": len(self.w_column),
+                    "bank": 1,
+                    "last": 1,  # ... the last one of its tile
+                }
+            )
+        )
+        block = self._columns(m, command, point, word, tag)
+        self._commands(m, command, nest, (point, has_point, word), tag, block)
+        self._receive(m, tag)
+        return m
+
+    def _next_word(self, m, command, nest):
+        """The next word of the command, which waits here to be read: ``point``, whether there is
+        one, and the strobe that takes it."""
         point = Signal(
             data.StructLayout(
                 {
@@ -98,24 +154,13 @@ class WeightLoader(wiring.Component):
             ]
         with m.Elif(word):
             m.d.sync += has_point.eq(0)
+        return point, has_point, word
 
-        # Every cycle at most one request; the tag meets its data ``BUFFER_READ_LATENCY`` cycles
-        # later. All decisions are made here, nothing stops behind this point.
-        tag = Signal(
-            data.StructLayout(
-                {
-                    "bias": 1,  # a bias word arrives
-                    "shift": 1,  # the transposer makes a step
-                    "zero": 1,  # with zeros in place of the word read
-                    "past": 1,  # the word goes past the transposer
-                    "column": 1,  # a column goes to the array ...
-                    "number": len(self.w_column),
-                    "bank": 1,
-                    "last": 1,  # ... the last one of its tile
-                }
-            )
-        )
-        # The block in the transposer, if any.
+    def _columns(self, m, command, point, word, tag):
+        """Which column leaves, and what remains in the transposer; fills ``tag`` in, but for
+        ``shift`` of an entering word and ``bias``. Returns :class:`_Block`."""
+        core = self.core
+        layout = command_layout(Opcode.WEIGHTS)
         held, held_last = Signal(), Signal()
         held_skip = Signal(layout["skip"].shape)
         line = Signal(range(max(core.rows, 2)))  # step in the current block
@@ -184,8 +229,27 @@ class WeightLoader(wiring.Component):
                 place.eq(Mux(tag.last, 0, following)),
                 first.eq(tag.last | first_follows),
             ]
+        return _Block(
+            held=held,
+            flushing=flushing,
+            filling=filling,
+            past=past,
+            line=line,
+            free=free,
+            bias_held=bias_held,
+            possible=possible,
+        )
 
-        # Commands ----------------
+    def _commands(self, m, command, nest, source, tag, block):
+        """Accepts commands, reads their biases and then their words.
+
+        IDLE waits for a command; BIAS reads the biases, if it brings some, as soon as those before
+        are used; WORDS reads the rest.
+        """
+        core = self.core
+        point, has_point, word = source
+        held, flushing, filling, past = block.held, block.flushing, block.filling, block.past
+        line, free, bias_held, possible = block.line, block.free, block.bias_held, block.possible
         alone = Signal()  # nothing will come to push the block out
         waiting = Signal()  # for ``bias_used``
         bias_word = Signal(range(max(core.bias_words, 2)))
@@ -253,8 +317,6 @@ class WeightLoader(wiring.Component):
                 )
             ),
         ]
-        self._receive(m, tag)
-        return m
 
     def _add_nest(self, m, command):
         """The words of a command: rows (or columns) of a block, blocks, tiles."""

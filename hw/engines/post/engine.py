@@ -74,6 +74,15 @@ class PostEngine(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the engine is:
+        #
+        # state       meaning                               set by                  cleared by
+        # ----------  ------------------------------------  ----------------------  --------------
+        # begin       a command begins (one cycle)          BEGIN, no field is bad  the next cycle
+        # accepted    an entry is read in this cycle        steps, room, pace, port
+        # valid_n     data of a read comes n cycles later   accepted                stop
+        # wait        cycles until the adder is free        an entry of a sum read  counts down
+        # paced       wait is 0
         m = Module()
         core = self._core
         # Of a step: that many groups, all channels of which have a lane.
@@ -121,7 +130,52 @@ class PostEngine(wiring.Component):
             nest.start.eq(begin),
             writer.start.eq(begin),
         ]
-        # The port's ready does not reach the nest: two steps wait in between.
+        steps = self._add_steps(m, nest, last_groups, selector)
+        step = steps.o.payload
+        paced, accepted = Signal(), Signal()
+        read = self.accumulator
+        m.d.comb += [
+            read.valid.eq(steps.o.valid & writer.room & paced),
+            read.bank.eq(command.accumulator_bank),
+            read.address.eq(step.entry),
+            accepted.eq(read.valid & read.ready),
+            steps.o.ready.eq(accepted),
+            writer.reserve.eq(accepted & step.window_last),
+            writer.reserve_groups.eq(step.groups),
+            writer.reserve_last.eq(step.output_last),
+            writer.reserve_wo_last.eq(step.wo_last),
+            writer.reserve_ho_last.eq(step.ho_last),
+            writer.reserve_final.eq(step.final),
+        ]
+        m.d.sync += self.stall.eq(
+            (read.valid & ~read.ready) | (self.write.valid & ~self.write.ready)
+        )
+
+        # What belongs to a read waits for its data.
+        valid, about = accepted, step
+        for stage in range(ACCUMULATOR_READ_LATENCY):
+            valid_next = Signal(name=f"valid_{stage + 1}")
+            about_next = Signal(step.shape(), name=f"about_{stage + 1}", reset_less=True)
+            m.d.sync += [valid_next.eq(valid & ~self.stop), about_next.eq(about)]
+            valid, about = valid_next, about_next
+
+        interval = self._add_lanes(m, platform, command, valid, about)
+
+        # A sum waits for the adder.
+        wait = Signal(range(interval))
+        m.d.comb += paced.eq(wait == 0)
+        with m.If(accepted & (command.pool == Pool.SUM)):
+            m.d.sync += wait.eq(interval - 1)
+        with m.Elif(wait != 0):
+            m.d.sync += wait.eq(wait - 1)
+        return m
+
+    def _add_steps(self, m, nest, last_groups, selector):
+        """The steps, each with all that belongs to it. The port's ready does not reach the nest:
+        two steps wait in between."""
+        core = self._core
+        width = core.post_groups
+        lanes = width * core.post_lanes
         step_layout = data.StructLayout(
             {
                 "entry": 16,
@@ -158,35 +212,13 @@ class PostEngine(wiring.Component):
             steps.i.payload.ho_last.eq(nest.last.ho),
             steps.i.payload.final.eq(nest.final),
         ]
-        step = steps.o.payload
-        paced, accepted = Signal(), Signal()
-        read = self.accumulator
-        m.d.comb += [
-            read.valid.eq(steps.o.valid & writer.room & paced),
-            read.bank.eq(command.accumulator_bank),
-            read.address.eq(step.entry),
-            accepted.eq(read.valid & read.ready),
-            steps.o.ready.eq(accepted),
-            writer.reserve.eq(accepted & step.window_last),
-            writer.reserve_groups.eq(step.groups),
-            writer.reserve_last.eq(step.output_last),
-            writer.reserve_wo_last.eq(step.wo_last),
-            writer.reserve_ho_last.eq(step.ho_last),
-            writer.reserve_final.eq(step.final),
-        ]
-        m.d.sync += self.stall.eq(
-            (read.valid & ~read.ready) | (self.write.valid & ~self.write.ready)
-        )
+        return steps
 
-        # What belongs to a read waits for its data.
-        valid, about = accepted, step
-        for stage in range(ACCUMULATOR_READ_LATENCY):
-            valid_next = Signal(name=f"valid_{stage + 1}")
-            about_next = Signal(step_layout, name=f"about_{stage + 1}", reset_less=True)
-            m.d.sync += [valid_next.eq(valid & ~self.stop), about_next.eq(about)]
-            valid, about = valid_next, about_next
-
-        # Lanes ----------------
+    def _add_lanes(self, m, platform, command, valid, about):
+        """The lanes, and their results to the writer. Returns the cycles between two entries of a
+        sum."""
+        core, writer, read = self._core, m.submodules.writer, self.accumulator
+        lanes = core.post_groups * core.post_lanes
         flags, results = Const(0, 4), []
         for index in range(lanes):
             lane = add_shared(
@@ -220,15 +252,7 @@ class PostEngine(wiring.Component):
             results.append(lane.o)
         m.d.sync += self.flags.eq(Mux(self.stop, 0, flags))
         m.d.comb += [writer.valid.eq(lane.o_valid), writer.data.eq(Cat(results))]
-
-        # A sum waits for the adder.
-        wait = Signal(range(lane.SUM_INTERVAL))
-        m.d.comb += paced.eq(wait == 0)
-        with m.If(accepted & (command.pool == Pool.SUM)):
-            m.d.sync += wait.eq(lane.SUM_INTERVAL - 1)
-        with m.Elif(wait != 0):
-            m.d.sync += wait.eq(wait - 1)
-        return m
+        return lane.SUM_INTERVAL
 
     def _control(self, m, command, nest, writer):
         """Accepts, checks and finishes commands; returns the strobe that begins execution."""

@@ -84,6 +84,25 @@ class PostWriter(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the writer is:
+        #
+        # state        meaning                                 set by              cleared by
+        # -----------  --------------------------------------  ------------------  --------------
+        # places       results that are reserved, and what     reserve             whole, loaded
+        #              they end
+        # results      those of them that have come            valid               whole, loaded
+        # piece        of the result at the head that goes     load: counts up     whole, start
+        #              next
+        # slot         of the word that it goes to             load: counts up     word_end; an
+        #                                                                          output's end,
+        #                                                                          start: out_group
+        # whole        the rest of the result goes now
+        # word_end     the word is full then
+        # address      of the word; origins: of outputs        load, start
+        # out_valid    a word is offered                       load                write.ready,
+        #                                                                          clear
+        # out_open     a word is begun and not offered         load                load, start
+        # out_final    the word is the command's last          load                load
         m = Module()
         core = self._core
         m.submodules.places = places = ResetInserter(self.clear)(
@@ -110,7 +129,25 @@ class PostWriter(wiring.Component):
         last, wo_last, ho_last, final = places.r_data[:4]
         groups = places.r_data[4:]
 
-        # Pieces of the result at the head, from ``piece`` on: as many as go in a cycle.
+        slot, piece, pieces, window = self._pieces(m, results, groups)
+        # They end with the result, or with the word.
+        width, slots = core.post_groups, core.groups_per_word
+        count = Signal(range(width + 1))
+        whole, word_end = Signal(), Signal()
+        m.d.comb += [count.eq(width), whole.eq(pieces <= width)]
+        for less in range(1, width):
+            with m.If((pieces == less) | (slot == slots - less)):
+                m.d.comb += [count.eq(less), whole.eq(pieces == less)]
+        m.d.comb += word_end.eq(slot + count == slots)
+
+        ends = last, wo_last, ho_last, final
+        self._write(m, window, (slot, piece), (count, whole, word_end), ends)
+        return m
+
+    def _pieces(self, m, results, groups):
+        """Pieces of the result at the head, from ``piece`` on: as many as go in a cycle. Returns
+        the slot of the first one, its number, how many are left, and the pieces."""
+        core = self._core
         width, chunks, slots = core.post_groups, core.chunks_per_wide, core.groups_per_word
         slot = Signal(range(slots))
         piece = Signal(range(width * chunks))
@@ -137,16 +174,16 @@ class PostWriter(wiring.Component):
                     if first + index < width:
                         with m.Case(2 * first):
                             m.d.comb += group.eq(narrow[first + index])
-        # They end with the result, or with the word.
-        count = Signal(range(width + 1))
-        whole, word_end = Signal(), Signal()
-        m.d.comb += [count.eq(width), whole.eq(pieces <= width)]
-        for less in range(1, width):
-            with m.If((pieces == less) | (slot == slots - less)):
-                m.d.comb += [count.eq(less), whole.eq(pieces == less)]
-        m.d.comb += word_end.eq(slot + count == slots)
+        return slot, piece, pieces, window
 
-        # The write register.
+    def _write(self, m, window, at, go, ends):
+        """The write register: pieces are put together until a word, or an output, ends."""
+        core = self._core
+        width, slots = core.post_groups, core.groups_per_word
+        places, results = m.submodules.places, m.submodules.results
+        slot, piece = at
+        count, whole, word_end = go
+        last, wo_last, ho_last, final = ends
         address = Signal(BUFFER_ADDRESS_WIDTH, reset_less=True)
         following = Signal(BUFFER_ADDRESS_WIDTH)
         # First words of the current output, of the first one with its ho, with its n.
@@ -215,4 +252,3 @@ class PostWriter(wiring.Component):
             ]
         with m.If(self.clear):
             m.d.sync += out_valid.eq(0)
-        return m

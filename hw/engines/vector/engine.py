@@ -85,6 +85,18 @@ class VectorEngine(wiring.Component):
         )
 
     def elaborate(self, platform):
+        # What says where the engine is:
+        #
+        # state         meaning                           set by                  cleared by
+        # ------------  --------------------------------  ----------------------  ---------------
+        # begin         a command begins (one cycle)      BEGIN, nothing wrong    the next cycle
+        # group         of the word, counts up            every take              the word's end
+        # blocked       nothing is issued: held words     the last word of a      release, end of
+        #               are released, a sum's tree, a     cb, a division's start  the tree or of
+        #               division                                                  the division
+        # release       held words are given up           the last word of a cb   the next cycle
+        # closed_lanes  lanes of the word last taken      every take
+        # noted         infinities or NaN were seen       found                   a FIRST's begin
         m = Module()
         core = self._core
         groups = core.groups_per_word
@@ -104,10 +116,59 @@ class VectorEngine(wiring.Component):
         wiring.connect(m, walker.o, writer.steps)
         wiring.connect(m, writer.write, wiring.flipped(self.write))
 
-        # Operands ----------------
+        take, release, last, group, readers = self._operands(
+            m, platform, command, begin, (immediate, coefficient)
+        )
+        step = walker.steps.payload
+        issue, chain = self._issue(m, command, readers, (take, release, last, group))
+        valid = issue & chain
+        active = self._active(m, step.lanes, group, "issue")
+        closed_lanes = Signal.like(step.lanes, reset_less=True)
+        with m.If(take):
+            m.d.sync += closed_lanes.eq(step.lanes)
+
+        # Lanes ----------------
+        at_partial = delay(m, valid, VectorLane.PARTIAL, name="at_partial")
+        result = Mux(command.reduce, reduction.tree & reduction.result, at_partial)
+        after = VectorLane.WIDE - VectorLane.PARTIAL
+        result = delay(m, result, after - 1, name="result")
+        wide_valid, narrow_valid = Signal(), Signal()
+        m.d.sync += wide_valid.eq(result | special.done)
+        m.d.comb += narrow_valid.eq(
+            delay(m, wide_valid, VectorLane.NARROW - VectorLane.WIDE, name="narrow_valid")
+        )
+        m.d.comb += [
+            reduction.step.eq(at_partial & command.reduce),
+            special.start.eq(issue & ~chain),
+            special.root.eq(command.operation == Operation.ROOT),
+            special.active.eq(active),
+            special.x.eq(readers[0].o),
+            special.y.eq(readers[1].o),
+            writer.valid.eq(Mux(command.wide, wide_valid, narrow_valid)),
+        ]
+        tree_active = self._active(m, closed_lanes, reduction.group, "tree")
+        nonfinite = self._lanes(
+            m, platform, command, readers, immediate,
+            valid=valid, active=active, tree_active=tree_active, chain=chain, stored=narrow_valid,
+        )  # fmt: skip
+
+        # Watch ----------------
+        found = (command.watch != Watch.NONE) & Cat(nonfinite).any()
+        m.d.sync += self.rejected.eq(found & ~noted & self.guard)
+        with m.If(begin & (command.watch == Watch.FIRST)):
+            m.d.sync += noted.eq(0)
+        with m.Elif(found):
+            m.d.sync += noted.eq(1)
+        return ResetInserter(self.stop)(m)
+
+    def _operands(self, m, platform, command, begin, scalars):
+        """The readers of X, Y and Z, and what they are told: ``take`` the group they offer, which
+        is number ``group``, the ``last`` of its word; ``release`` words that were held."""
+        core, walker = self._core, m.submodules.walker
+        groups = core.groups_per_word
+        immediate, coefficient = scalars
         take, release, last = Signal(), Signal(), Signal()
         group = Signal(range(max(2, groups)))
-        step = walker.steps.payload
         readers = []
         for name in _OPERANDS:
             reader = add_shared(
@@ -140,8 +201,15 @@ class VectorEngine(wiring.Component):
                 for port in (self.x_read, self.y_read, self.z_read, self.write)
             ).any()
         )
+        return take, release, last, group, readers
 
-        # Issue ----------------
+    def _issue(self, m, command, readers, strobes):
+        """When a group goes into the lanes, or a word into the divider. Returns the strobe, and
+        whether the operation is a chain."""
+        walker, writer = m.submodules.walker, m.submodules.writer
+        reduction, special = m.submodules.reduction, m.submodules.special
+        take, release, last, group = strobes
+        step, groups = walker.steps.payload, self._core.groups_per_word
         # A chain takes its operands when it begins, a division when it is finished.
         issue, closes, blocked = Signal(), Signal(), Signal()
         chain, any_held = Signal(), Signal()
@@ -173,32 +241,17 @@ class VectorEngine(wiring.Component):
             m.d.sync += blocked.eq(1)
         with m.Elif(Mux(command.reduce, reduction.finished, special.done | ~special.busy)):
             m.d.sync += blocked.eq(0)
-        valid = issue & chain
-        active = self._active(m, step.lanes, group, "issue")
-        closed_lanes = Signal.like(step.lanes, reset_less=True)
-        with m.If(take):
-            m.d.sync += closed_lanes.eq(step.lanes)
+        return issue, chain
 
-        # Lanes ----------------
-        at_partial = delay(m, valid, VectorLane.PARTIAL, name="at_partial")
-        result = Mux(command.reduce, reduction.tree & reduction.result, at_partial)
-        after = VectorLane.WIDE - VectorLane.PARTIAL
-        result = delay(m, result, after - 1, name="result")
-        wide_valid, narrow_valid = Signal(), Signal()
-        m.d.sync += wide_valid.eq(result | special.done)
-        m.d.comb += narrow_valid.eq(
-            delay(m, wide_valid, VectorLane.NARROW - VectorLane.WIDE, name="narrow_valid")
-        )
-        m.d.comb += [
-            reduction.step.eq(at_partial & command.reduce),
-            special.start.eq(issue & ~chain),
-            special.root.eq(command.operation == Operation.ROOT),
-            special.active.eq(active),
-            special.x.eq(readers[0].o),
-            special.y.eq(readers[1].o),
-            writer.valid.eq(Mux(command.wide, wide_valid, narrow_valid)),
-        ]
-        tree_active = self._active(m, closed_lanes, reduction.group, "tree")
+    def _lanes(
+        self, m, platform, command, readers, immediate, *, valid, active, tree_active, chain, stored
+    ):
+        """The lanes, fed by the readers, the reduction and the divider. Returns which of them found
+        infinities or NaN."""
+        core = self._core
+        groups = core.groups_per_word
+        reduction, special = m.submodules.reduction, m.submodules.special
+        writer = m.submodules.writer
         fields = ("term", "factor", "carry", "condition", "negate_product", "negate_carry", "add")
         flags, results, nonfinite = special.flags, [], []
         for index in range(core.post_lanes):
@@ -231,22 +284,14 @@ class VectorEngine(wiring.Component):
                 lane.slow.eq(~chain),
                 lane.direct_load.eq(special.load[index]),
                 lane.direct.eq(special.o),
-                lane.stored.eq(narrow_valid),
+                lane.stored.eq(stored),
             ]
             flags = flags | lane.flags
             results.append(lane.o)
             nonfinite.append(lane.nonfinite)
         m.d.comb += writer.data.eq(Cat(results))
         m.d.sync += self.flags.eq(flags)
-
-        # Watch ----------------
-        found = (command.watch != Watch.NONE) & Cat(nonfinite).any()
-        m.d.sync += self.rejected.eq(found & ~noted & self.guard)
-        with m.If(begin & (command.watch == Watch.FIRST)):
-            m.d.sync += noted.eq(0)
-        with m.Elif(found):
-            m.d.sync += noted.eq(1)
-        return ResetInserter(self.stop)(m)
+        return nonfinite
 
     def _active(self, m, lanes, group, name):
         """Which lanes of group number ``group`` are among the first ``lanes`` of the word."""
