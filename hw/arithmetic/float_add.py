@@ -81,7 +81,7 @@ class FloatAdder(wiring.Component):
         big_significand = register(
             m, Cat(big_fraction & big_one.replicate(23), big_one), name="big_significand"
         )
-        subtract = delay(m, register(m, subtract, name="subtract"), 1, name="subtract")
+        subtract = delay(m, register(m, subtract, name="subtract"), 1, name="subtract", reset=True)
 
         # Cycle 3: add or subtract. The sum is positive: the bigger one comes first.
         total = Signal(28)
@@ -103,14 +103,14 @@ class FloatAdder(wiring.Component):
         top = by_groups[24:]
         fine = Mux(top[3], 0, Mux(top[2], 1, Mux(top[1], 2, 3)))[:2]
         normal = register(m, (by_groups << fine)[:28], name="normal")
-        exponent = delay(m, register(m, exponent, name="exponent"), 2, name="exponent")
+        exponent = delay(m, register(m, exponent, name="exponent"), 2, name="exponent", reset=True)
         exponent = register(
             m, (exponent + 1 - Cat(fine, coarse))[:10].as_signed(), name="exponent_normal"
         )
         nothing = register(m, nothing, name="nothing_normal")
 
-        special = delay(m, special, 4, name="special")
-        negative = delay(m, big[31], 4, name="negative")
+        special = delay(m, special, 4, name="special", reset=True)
+        negative = delay(m, big[31], 4, name="negative", reset=True)
         m.d.comb += [
             packer.significand.eq(normal[3:]),
             packer.sticky.eq(normal[:3].any()),

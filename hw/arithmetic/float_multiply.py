@@ -80,7 +80,7 @@ class FloatMultiplier(wiring.Component):
             packer.sticky.eq(sticky | product[:4].any() | (two & product[4])),
             packer.exponent.eq(Mux(two, exponent_high, exponent_low)),
             Cat(packer.sign, packer.zero, packer.infinite, packer.nan, packer.invalid).eq(
-                delay(m, special, 3, name="special")
+                delay(m, special, 3, name="special", reset=True)
             ),
             self.o.eq(packer.o),
             self.flags.eq(packer.flags),

@@ -7,8 +7,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.formats import FLAGS_LAYOUT, FloatFormat
+from hw.primitives.pipeline import delay
+from hw.primitives.reduction_tree import reduce_pairs, tree_depth
 from hw.primitives.shared_module import add_shared
-from hw.primitives.trees import delay, reduce_pairs, tree_depth
 
 from .operand_decoder import exponent_layout, significand_layout
 from .pe import WINDOW_BITS, FloatPE, grid_width
@@ -161,9 +162,15 @@ class DotProductColumn(wiring.Component):
         grids = [pe.grid for pe in lanes]
         for level in range(tree_depth(rows)):
             grids = reduce_pairs(grids, lambda a, b: Mux(a > b, a, b))
-            grids = [delay(m, g, 1, name=f"grid_{level}_{i}") for i, g in enumerate(grids)]
+            grids = [
+                delay(m, g, 1, name=f"grid_{level}_{i}", reset=False) for i, g in enumerate(grids)
+            ]
         some = delay(
-            m, Cat(pe.nonzero for pe in lanes).any(), self.timing.top_delay - 1, name="some"
+            m,
+            Cat(pe.nonzero for pe in lanes).any(),
+            self.timing.top_delay - 1,
+            name="some",
+            reset=False,
         )
 
         addend = PartialSum(grid_base=psum_base, width=grid_width(fmt))
@@ -186,7 +193,7 @@ class DotProductColumn(wiring.Component):
 
         # Special values and cut bits travel beside the tree.
         def any_of(name, values):
-            return delay(m, Cat(values).any(), extra, name=name)
+            return delay(m, Cat(values).any(), extra, name=name, reset=False)
 
         w_nan = [Signal(name=f"w_nan_{n}", reset_less=True) for n in ("waiting", "active")]
         with m.If(self.load_exponent):
@@ -194,10 +201,10 @@ class DotProductColumn(wiring.Component):
         with m.If(self.swap_exponent):
             m.d.sync += w_nan[1].eq(w_nan[0])
         nan_delay = 1 + self.timing.top_delay + FloatPE.LATENCY
-        nan = delay(m, self.x_nan | w_nan[1], nan_delay, name="nan")
+        nan = delay(m, self.x_nan | w_nan[1], nan_delay, name="nan", reset=False)
         plus = any_of("plus", [addend.infinite, *(pe.plus_infinity for pe in lanes)])
         minus = any_of("minus", [pe.minus_infinity for pe in lanes])
-        negate = delay(m, addend.negative, 3 + extra, name="negate")
+        negate = delay(m, addend.negative, 3 + extra, name="negate", reset=False)
         rounder = SumRounder(
             total_width=len(total),
             grid_width=len(window),
@@ -206,7 +213,7 @@ class DotProductColumn(wiring.Component):
         m.submodules.rounder = rounder
         m.d.comb += [
             rounder.total.eq(total),
-            rounder.grid.eq(delay(m, window, FloatPE.LATENCY + extra, name="window")),
+            rounder.grid.eq(delay(m, window, FloatPE.LATENCY + extra, name="window", reset=False)),
             rounder.negate.eq(negate),
             rounder.lost.eq(any_of("lost", [addend.lost, *(pe.lost for pe in lanes)])),
             rounder.nan.eq(any_of("nan_sum", [nan, addend.nan])),
@@ -229,7 +236,7 @@ class DotProductColumn(wiring.Component):
         levels = self.timing.adder_levels
         for level, count in enumerate(levels):
             if count > len(terms):
-                value = delay(m, addend.term, cycles, name="addend")
+                value = delay(m, addend.term, cycles, name="addend", reset=False)
                 terms.append((Cat(value, Const(0, 1)).as_signed(), 1))
             pairs = list(zip(terms[::2], terms[1::2], strict=False))
             rest = terms[2 * len(pairs) :]
@@ -245,11 +252,11 @@ class DotProductColumn(wiring.Component):
             terms, carries = terms + rest, carries[len(pairs) :]
             if FloatTiming.is_registered(level, len(levels)):
                 terms = [
-                    (delay(m, value, 1, name=f"term_{level}_{index}"), size)
+                    (delay(m, value, 1, name=f"term_{level}_{index}", reset=False), size)
                     for index, (value, size) in enumerate(terms)
                 ]
                 carries = [
-                    delay(m, carry, 1, name=f"carry_{level}_{index}")
+                    delay(m, carry, 1, name=f"carry_{level}_{index}", reset=False)
                     for index, carry in enumerate(carries)
                 ]
                 cycles += 1

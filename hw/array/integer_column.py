@@ -7,8 +7,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.formats import FLAGS_LAYOUT, IntFormat
+from hw.primitives.pipeline import delay
+from hw.primitives.reduction_tree import reduce_pairs, tree_depth
 from hw.primitives.shared_module import add_shared
-from hw.primitives.trees import delay, reduce_pairs, tree_depth
 
 from .pe import IntegerPE
 
@@ -90,7 +91,9 @@ class IntegerColumn(wiring.Component):
         level = 0
         while len(lanes) > 1:
             sums = reduce_pairs(lanes, lambda a, b: a + b)
-            lanes = [delay(m, s, 1, name=f"sum_{level}_{i}") for i, s in enumerate(sums)]
+            lanes = [
+                delay(m, s, 1, name=f"sum_{level}_{i}", reset=False) for i, s in enumerate(sums)
+            ]
             level += 1
         psum = Signal(signed(32), reset_less=True)
         total = Signal(signed(32))

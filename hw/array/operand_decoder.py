@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.formats import FloatFormat
-from hw.primitives.trees import delay
+from hw.primitives.pipeline import delay
 
 __all__ = ["OperandDecoder", "exponent_layout", "significand_layout"]
 
@@ -84,5 +84,5 @@ class OperandDecoder(wiring.Component):
             late.zero.eq(zero),
             late.infinite.eq(special),
         ]
-        m.d.comb += self.significand.eq(delay(m, late, self._skew, name="late"))
+        m.d.comb += self.significand.eq(delay(m, late, self._skew, name="late", reset=False))
         return m

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.arithmetic.multiplier import LutMultiplier, RegisteredMultiplier
 from hw.formats import FloatFormat, IntFormat
+from hw.primitives.pipeline import delay, register
 
 from .operand_decoder import exponent_layout, significand_layout
 
@@ -142,10 +143,7 @@ class FloatPE(wiring.Component):
             nonzero.eq(~zero),
         ]
         m.d.comb += [self.grid.eq(grid), self.nonzero.eq(nonzero)]
-        for index in range(self._top_delay):
-            delayed = Signal.like(grid, name=f"grid_{index}")
-            m.d.sync += delayed.eq(grid)
-            grid = delayed
+        grid = delay(m, grid, self._top_delay, name="grid", reset=False)
 
         # Distance to the window.
         difference = Signal.like(grid, name="difference")
@@ -169,7 +167,10 @@ class FloatPE(wiring.Component):
         m.d.sync += [late[i].eq(distance[bit]) for i, bit in enumerate(plan.after)]
 
         scaled = self._multiply(m, plan, x.value, w.value, distance)
-        infinite, undefined, drop, sign, *late = _delay(m, [infinite, undefined, drop, sign, *late])
+        infinite, undefined, drop, sign, *late = (
+            register(m, signal, name=f"{signal.name}_1")
+            for signal in (infinite, undefined, drop, sign, *late)
+        )
 
         # Shifts after the multiplier.
         value = scaled[: WINDOW_BITS + plan.excess]
@@ -262,10 +263,3 @@ class IntegerPE(wiring.Component):
         m.d.sync += product.eq(self.x * active)
         m.d.comb += self.product.eq(product)
         return m
-
-
-def _delay(m, signals):
-    """``signals`` one cycle later, without reset."""
-    delayed = [Signal.like(s, name=f"{s.name}_1", reset_less=True) for s in signals]
-    m.d.sync += [late.eq(early) for late, early in zip(delayed, signals, strict=True)]
-    return delayed

@@ -7,8 +7,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.formats import FLAGS_LAYOUT, FloatFormat, IntFormat
+from hw.primitives.pipeline import delay
 from hw.primitives.shared_module import add_shared
-from hw.primitives.trees import delay
 
 from .float_column import DotProductColumn, FloatTiming
 from .integer_column import IntegerColumn, IntegerTiming
@@ -159,9 +159,9 @@ class PEArray(wiring.Component):
         with m.If(self.w_valid):
             m.d.sync += [waiting.eq(1), waiting_bank.eq(self.w_bank)]
 
-        swap = delay(m, swap, self.timing.x_delay - 1, name="swap")
+        swap = delay(m, swap, self.timing.x_delay - 1, name="swap", reset=False)
         loads = Cat(self.w_valid & (self.w_column == index) for index in range(self.columns))
-        loads = delay(m, loads, self.timing.x_delay - 1, name="loads")
+        loads = delay(m, loads, self.timing.x_delay - 1, name="loads", reset=False)
         if self.fmt.is_float:
             self._connect_float(m, platform, columns, swap, loads)
         else:
@@ -172,7 +172,7 @@ class PEArray(wiring.Component):
             stage = Signal(name=f"valid_{index}")
             m.d.sync += stage.eq(valid)
             valid = stage
-        enable = delay(m, self.lane_enable, self.LATENCY, name="enable")
+        enable = delay(m, self.lane_enable, self.LATENCY, name="enable", reset=False)
         flags = 0
         for index, column in enumerate(columns):
             flags = flags | (column.flags.as_value() & enable[index].replicate(4))
@@ -183,8 +183,8 @@ class PEArray(wiring.Component):
         return m
 
     def _connect_integer(self, m, columns, swap, loads):
-        x = delay(m, self.x, 2, name="x")
-        w = delay(m, self.w_data, 1, name="w")
+        x = delay(m, self.x, 2, name="x", reset=False)
+        w = delay(m, self.w_data, 1, name="w", reset=False)
         for index, column in enumerate(columns):
             m.d.comb += [
                 column.x.eq(x),
@@ -207,17 +207,19 @@ class PEArray(wiring.Component):
                     name=f"decode_{side}{row}",
                     module_name=f"adagp_decoder_{self.fmt.name}_d{skew}",
                 )
-                m.d.comb += decoder.code.eq(delay(m, codes[row], 1, name=f"{side}{row}"))
+                m.d.comb += decoder.code.eq(
+                    delay(m, codes[row], 1, name=f"{side}{row}", reset=False)
+                )
                 decoders.append(decoder)
             exponents[side] = Cat(d.exponent for d in decoders)
             significands[side] = Cat(d.significand for d in decoders)
             nans[side] = Cat(d.nan for d in decoders).any()
         # One more register for the way to all columns.
-        exponents["x"] = delay(m, exponents["x"], 1, name="x_exponents")
-        significands["x"] = delay(m, significands["x"], 1, name="x_significands")
-        nans["x"] = delay(m, nans["x"], 1, name="x_nan")
-        late_swap = delay(m, swap, skew, name="late_swap")
-        late_loads = delay(m, loads, skew, name="late_loads")
+        exponents["x"] = delay(m, exponents["x"], 1, name="x_exponents", reset=False)
+        significands["x"] = delay(m, significands["x"], 1, name="x_significands", reset=False)
+        nans["x"] = delay(m, nans["x"], 1, name="x_nan", reset=False)
+        late_swap = delay(m, swap, skew, name="late_swap", reset=False)
+        late_loads = delay(m, loads, skew, name="late_loads", reset=False)
         for index, column in enumerate(columns):
             for side in ("x", "w"):
                 m.d.comb += [

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.primitives.trees import delay
+from hw.primitives.pipeline import delay
 
 from .pe import DROP_DISTANCE, WINDOW_BITS
 
@@ -47,7 +47,7 @@ class PartialSum(wiring.Component):
         m = Module()
 
         def stage(value, name):
-            return delay(m, value, 1, name=name)
+            return delay(m, value, 1, name=name, reset=False)
 
         # Cycle 1: grid exponent; magnitude on the grid (24 bits, 4 zeros, an odd exponent code
         # shifts right by one); special values.
@@ -61,9 +61,9 @@ class PartialSum(wiring.Component):
         special = stage(exponent == 0xFF, "special")
         fraction = stage(mantissa.any(), "fraction")
         m.d.comb += [
-            self.negative.eq(delay(m, self.psum[31], 3, name="sign")),
-            self.nan.eq(delay(m, special & fraction, 5, name="nan")),
-            self.infinite.eq(delay(m, special & ~fraction, 5, name="infinite")),
+            self.negative.eq(delay(m, self.psum[31], 3, name="sign", reset=False)),
+            self.nan.eq(delay(m, special & fraction, 5, name="nan", reset=False)),
+            self.infinite.eq(delay(m, special & ~fraction, 5, name="infinite", reset=False)),
         ]
 
         # Cycle 3: distance to the window.
@@ -75,7 +75,7 @@ class PartialSum(wiring.Component):
         value = stage(value, "value_3")
 
         # Cycles 4 to 6: shift, collecting what falls out.
-        present = delay(m, ~absent, 5, name="present")
+        present = delay(m, ~absent, 5, name="present", reset=False)
         lost = Const(0, 1)
         for cycle, bits in ((4, (0, 1)), (5, (2,)), (6, (3,))):
             for bit in bits:

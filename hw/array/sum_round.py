@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.formats import FLAGS_LAYOUT
-from hw.primitives.trees import delay
+from hw.primitives.pipeline import delay
 
 __all__ = ["SumRounder"]
 
@@ -162,7 +162,7 @@ class SumRounder(wiring.Component):
     def _limit(self, m, packed, inexact, zero, sign):
         """Stage 6: special values and limits."""
         negate, lost, nan, plus, minus = (
-            delay(m, s, 6, name=n)
+            delay(m, s, 6, name=n, reset=False)
             for s, n in (
                 (self.negate, "negate"),
                 (self.lost, "lost"),
@@ -201,4 +201,4 @@ class SumRounder(wiring.Component):
 
 
 def _stage(m, value, name):
-    return delay(m, value, 1, name=name)
+    return delay(m, value, 1, name=name, reset=False)

@@ -117,7 +117,7 @@ class WordReader(wiring.Component):
         m.d.sync += [free.eq(next_free), room.eq(next_free != 0)]
 
         # What is known of a word travels beside the read.
-        known = delay(m, Cat(ask, rows.top, run_end), BUFFER_READ_LATENCY, name="known")
+        known = delay(m, Cat(ask, rows.top, run_end), BUFFER_READ_LATENCY, name="known", reset=True)
         m.d.comb += [
             words.w_en.eq(known[0]),
             words.w_data.eq(Cat(self.read.data, known[1:])),

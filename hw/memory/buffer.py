@@ -124,7 +124,7 @@ class Buffer(wiring.Component):
         # alike. Behind the banks there is no register: clients have one.
         write_accepted = [
             (
-                delay(m, serves, 1, name=f"write_channel{channel}_accepted"),
+                delay(m, serves, 1, name=f"write_channel{channel}_accepted", reset=True),
                 register(m, brought, name=f"write_channel{channel}_carried"),
             )
             for channel, (serves, brought) in enumerate(write_channels)
@@ -172,7 +172,7 @@ class Buffer(wiring.Component):
             for bank in range(len(depths)):
                 with m.If(serves[bank]):
                     m.d.sync += chosen.eq(bank)
-            select = delay(m, chosen, 1, name=f"channel{channel}_select")
+            select = delay(m, chosen, 1, name=f"channel{channel}_select", reset=True)
             m.d.comb += data.eq(Array(outputs)[select] if len(depths) > 1 else outputs[0])
             for port, number in zip(reads, self.readers, strict=True):
                 if number == channel:

@@ -130,7 +130,7 @@ class LossReader(wiring.Component):
             arrives = valid
         # Words come a long way: one of every four lanes is chosen in front of a register, one of
         # those behind it.
-        at = delay(m, lane, BUFFER_READ_LATENCY, name="lane")
+        at = delay(m, lane, BUFFER_READ_LATENCY, name="lane", reset=True)
         pieces = []
         for first in range(0, core.rows, 4):
             four = self.read.data[width * first : width * min(first + 4, core.rows)]
@@ -145,7 +145,9 @@ class LossReader(wiring.Component):
         with m.If(arrived):
             m.d.comb += number.eq(Cat(kept, piece)[width:])
             m.d.sync += kept.eq(number)
-        m.d.sync += self.done.eq(arrives & delay(m, final, BUFFER_READ_LATENCY, name="final"))
+        m.d.sync += self.done.eq(
+            arrives & delay(m, final, BUFFER_READ_LATENCY, name="final", reset=True)
+        )
         narrow = _widen(self._format, number[-width:])
         m.d.comb += self.value.eq(Mux(register(m, self.wide, name="is_wide"), number, narrow))
         return m

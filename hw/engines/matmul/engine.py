@@ -179,7 +179,7 @@ class MatmulEngine(wiring.Component):
             now.reads.eq(step.reads),
             now.straight.eq(~about.shift),
             now.ones.eq(about.ones),
-            then.eq(delay(m, now, at_array, name="arrived")),
+            then.eq(delay(m, now, at_array, name="arrived", reset=True)),
         ]
         m.submodules.transposer = transposer = BlockTransposer(
             self.core.rows, self.core.operand_width
@@ -197,8 +197,8 @@ class MatmulEngine(wiring.Component):
         with m.If(self.tile_used):
             m.d.sync += bank.eq(~bank)
         m.d.comb += [
-            self.x_bank.eq(delay(m, bank ^ about.tile_start, at_array, name="x_bank")),
-            self.x_channels.eq(delay(m, about.channels, at_array, name="x_channels")),
+            self.x_bank.eq(delay(m, bank ^ about.tile_start, at_array, name="x_bank", reset=True)),
+            self.x_channels.eq(delay(m, about.channels, at_array, name="x_channels", reset=True)),
         ]
 
     def _feed_accumulators(self, m, about, vector, ends):
@@ -206,8 +206,8 @@ class MatmulEngine(wiring.Component):
         at_array = BUFFER_READ_LATENCY
         at_read = self._psum_read_delay
         assert at_read >= 0
-        reads = delay(m, about, at_read, name="psum_tag")
-        reads_valid = delay(m, vector, at_read, name="psum_valid")
+        reads = delay(m, about, at_read, name="psum_tag", reset=True)
+        reads_valid = delay(m, vector, at_read, name="psum_valid", reset=True)
         m.d.comb += [
             self.read_en.eq(reads_valid),
             self.read_bank.eq(reads.bank),
@@ -222,7 +222,7 @@ class MatmulEngine(wiring.Component):
             remaining.bank.eq(reads.bank),
             remaining.final.eq(reads.final & reads_valid),
         ]
-        writes = delay(m, remaining, at_write - at_read, name="write_tag")
+        writes = delay(m, remaining, at_write - at_read, name="write_tag", reset=True)
         m.d.comb += [
             self.write_bank.eq(writes.bank),
             self.write_address.eq(writes.entry),
@@ -233,7 +233,9 @@ class MatmulEngine(wiring.Component):
         # cycles after its issue at the latest, and nobody is in a hurry.
         m.d.comb += [
             self.tile_used.eq(vector & about.tile_start),
-            self.bias_used.eq(delay(m, ends & about.init_bias, at_write, name="bias_used")),
+            self.bias_used.eq(
+                delay(m, ends & about.init_bias, at_write, name="bias_used", reset=True)
+            ),
         ]
 
     def _interlocks(self, m, about, vector, ends):

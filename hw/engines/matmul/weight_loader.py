@@ -355,7 +355,7 @@ class WeightLoader(wiring.Component):
         """What happens to a word when it arrives."""
         core = self.core
         arrived = Signal(tag.shape())
-        m.d.comb += arrived.eq(delay(m, tag, BUFFER_READ_LATENCY, name="tag"))
+        m.d.comb += arrived.eq(delay(m, tag, BUFFER_READ_LATENCY, name="tag", reset=True))
         m.submodules.transposer = transposer = BlockTransposer(core.rows, core.operand_width)
         word = Signal(core.word_width)
         m.d.comb += [

@@ -119,8 +119,12 @@ class PostLane(wiring.Component):
         ]
         multiplied = self._strobe(m, done, multiplier.LATENCY, name="multiplied")
         converted = self._strobe(m, multiplied, converter.LATENCY, name="converted")
-        multiplied_active = delay(m, window_active, multiplier.LATENCY, name="multiplied_active")
-        converted_active = delay(m, multiplied_active, converter.LATENCY, name="converted_active")
+        multiplied_active = delay(
+            m, window_active, multiplier.LATENCY, name="multiplied_active", reset=True
+        )
+        converted_active = delay(
+            m, multiplied_active, converter.LATENCY, name="converted_active", reset=True
+        )
         narrow = Cat(converter.o, multiplier.o[len(converter.o) :])
         self._output(
             m,
@@ -150,7 +154,9 @@ class PostLane(wiring.Component):
         ]
         # Not of a wide result: the next command may begin before it would come out.
         converted = self._strobe(m, done & ~self.wide, requantizer.LATENCY, name="converted")
-        converted_active = delay(m, window_active, requantizer.LATENCY, name="converted_active")
+        converted_active = delay(
+            m, window_active, requantizer.LATENCY, name="converted_active", reset=True
+        )
         self._output(
             m,
             valid=Mux(self.wide, done, converted),

@@ -128,14 +128,16 @@ class VectorEngine(wiring.Component):
             m.d.sync += closed_lanes.eq(step.lanes)
 
         # Lanes ----------------
-        at_partial = delay(m, valid, VectorLane.PARTIAL, name="at_partial")
+        at_partial = delay(m, valid, VectorLane.PARTIAL, name="at_partial", reset=True)
         result = Mux(command.reduce, reduction.tree & reduction.result, at_partial)
         after = VectorLane.WIDE - VectorLane.PARTIAL
-        result = delay(m, result, after - 1, name="result")
+        result = delay(m, result, after - 1, name="result", reset=True)
         wide_valid, narrow_valid = Signal(), Signal()
         m.d.sync += wide_valid.eq(result | special.done)
         m.d.comb += narrow_valid.eq(
-            delay(m, wide_valid, VectorLane.NARROW - VectorLane.WIDE, name="narrow_valid")
+            delay(
+                m, wide_valid, VectorLane.NARROW - VectorLane.WIDE, name="narrow_valid", reset=True
+            )
         )
         m.d.comb += [
             reduction.step.eq(at_partial & command.reduce),

@@ -143,11 +143,11 @@ class VectorLane(wiring.Component):
             multiplier.a.eq(first.o),
             multiplier.b.eq(Mux(self.factor == Factor.U, first.o, factors.o)),
         ]
-        live = delay(m, present & taken, _NEXT, name="live_u")
+        live = delay(m, present & taken, _NEXT, name="live_u", reset=True)
         flags = first.flags & live.replicate(4)
-        live = delay(m, live, multiplier.LATENCY, name="live_v")
+        live = delay(m, live, multiplier.LATENCY, name="live_v", reset=True)
         flags |= multiplier.flags & live.replicate(4)
-        there = delay(m, present, self.PARTIAL, name="there_v")
+        there = delay(m, present, self.PARTIAL, name="there_v", reset=True)
 
         # Cycle PARTIAL: the operands of the second adder.
         even, odd = (self._partial_sums(m, half, second.o) for half in range(2))
@@ -159,8 +159,8 @@ class VectorLane(wiring.Component):
             second.a.eq(register(m, Mux(self.tree, even, product), name="second_a")),
             second.b.eq(register(m, Mux(self.tree, odd, addend), name="second_b")),
         ]
-        live = delay(m, Mux(self.tree, self.tree_active, live), _NEXT, name="live_w")
-        there = delay(m, Mux(self.tree, self.tree_active, there), _NEXT, name="there_w")
+        live = delay(m, Mux(self.tree, self.tree_active, live), _NEXT, name="live_w", reset=True)
+        there = delay(m, Mux(self.tree, self.tree_active, there), _NEXT, name="there_w", reset=True)
         flags |= second.flags & live.replicate(4)
 
         # Cycle PARTIAL + _NEXT: the choice.

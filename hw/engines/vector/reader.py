@@ -84,7 +84,7 @@ class VectorReader(wiring.Component):
         m.submodules.words = words = Memory(shape=core.word_width, depth=self.DEPTH, init=[])
         head, write = words.read_port(domain="comb"), words.write_port()
         accepted = self._request(m, wide, (asked - base)[: len(base)] != self.DEPTH)
-        arrived = delay(m, accepted, BUFFER_READ_LATENCY, name="arrived")
+        arrived = delay(m, accepted, BUFFER_READ_LATENCY, name="arrived", reset=True)
         filled_next = Signal(pointer)
         m.d.comb += filled_next.eq(filled + arrived)
         m.d.sync += [asked.eq(asked + accepted), filled.eq(filled_next)]

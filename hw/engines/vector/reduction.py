@@ -136,9 +136,9 @@ class VectorReduction(wiring.Component):
         cycles = VectorLane.STORED - 1
         write = Cat(turn & ~self.result & ~write_half, turn & ~self.result & write_half)
         m.d.comb += [
-            self.write.eq(delay(m, write, cycles, name="write")),
+            self.write.eq(delay(m, write, cycles, name="write", reset=True)),
             self.write_address.eq(
-                delay(m, Cat(write_row, group)[: len(self.address)], cycles, name="row")
+                delay(m, Cat(write_row, group)[: len(self.address)], cycles, name="row", reset=True)
             ),
         ]
         return m
