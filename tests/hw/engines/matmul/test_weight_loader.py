@@ -10,6 +10,7 @@ from amaranth.sim import Simulator
 from hw.bus.signatures import BUFFER_READ_LATENCY
 from hw.config import make_config
 from hw.engines.matmul.weight_loader import WeightLoader
+from hw.isa.encoding import Opcode, encode, with_defaults
 
 CORE = make_config(variant="baseline", preset="tiny").cores[0]
 #: Least cycles from ``tile_used`` to the first column of the tile after the next.
@@ -35,13 +36,9 @@ def pack(core, values):
 
 
 def command_of(**fields):
-    defaults = {
-        "address": 0, "row_stride": 1, "kw_count": 1, "kh_count": 1, "cb_count": 1,
-        "kw_stride": 0, "kh_stride": 0, "cb_stride": 0, "row_limit": 0xFFFF, "transpose": 1,
-        "block_count": 1, "skip": 0, "bias": 0, "bias_address": 0,
-    }  # fmt: skip
-    assert fields.keys() <= defaults.keys()
-    return defaults | fields
+    values = {"address": 0, "row_stride": 1, "row_limit": 0xFFFF, "transpose": 1, **fields}
+    encode(Opcode.WEIGHTS, **values)
+    return with_defaults(Opcode.WEIGHTS, values)
 
 
 def expected_of(core, command):
