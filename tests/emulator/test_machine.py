@@ -1,5 +1,8 @@
 """Single commands of the functional model against loops written out: emulator/transfers.py,
-emulator/matmul.py, emulator/post.py. Programs, and VECTOR and LOSS: test_interpreter.py."""
+emulator/matmul.py, emulator/post.py. Programs, and VECTOR and LOSS: test_interpreter.py.
+
+Covers: emulator/matmul.py, emulator/post.py, emulator/transfers.py.
+"""
 
 import itertools
 

@@ -2,6 +2,8 @@
 
 It goes with compiler/training/steps.py, compiler/adagp/steps.py and compiler/tensors/parameters.py;
 results are compared with golden in tests/verif/networks/test_frozen_run.py.
+
+Covers: compiler/training/steps.py.
 """
 
 import pytest

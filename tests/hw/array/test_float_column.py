@@ -1,6 +1,6 @@
 """One column with operands decoded by the test, and its rounding stage alone.
 
-Covers: hw/arithmetic/multiplier.py, hw/array/integer_column.py, hw/array/operand_decoder.py,
+Covers: hw/primitives/reduction_tree.py, hw/arithmetic/multiplier.py, hw/array/integer_column.py, hw/array/operand_decoder.py,
 hw/array/pe.py, hw/array/sum_round.py, verif/blocks/array_bench.py.
 """
 

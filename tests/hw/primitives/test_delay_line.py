@@ -1,7 +1,4 @@
-"""DelayLine: what comes out is what went in, the promised number of cycles before.
-
-Covers: hw/primitives/pipeline.py, hw/primitives/trees.py.
-"""
+"""DelayLine: what comes out is what went in, the promised number of cycles before."""
 
 import pytest
 from amaranth.sim import Simulator

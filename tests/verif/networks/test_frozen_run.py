@@ -3,6 +3,8 @@
 It goes with compiler/kernels/depthwise.py, compiler/kernels/batch_norm.py,
 compiler/kernels/conv_weight_gradient.py and the steps of training; golden is compared with torch in
 tests/golden/training/test_freezing.py.
+
+Covers: verif/networks/training_run.py.
 """
 
 import numpy as np
