@@ -259,10 +259,11 @@ def _given(stage, entry, fmt, label):
     get = entry.get if isinstance(entry, dict) else lambda name: getattr(entry, name, None)
     weight, bias, scale = (get(name) for name in ("weights_bits", "bias_bits", "scale_field"))
     shape = stage["weight"].shape
+    if weight is None or scale is None:
+        raise CompileError(f"layer {label}: weights_bits or scale_field is missing")
     _require(
         label,
         [
-            (weight is not None and scale is not None, "weights_bits or scale_field is missing"),
             (np.size(weight) == stage["weight"].size, f"weights_bits must have shape {shape}"),
             (bias is None or np.shape(bias) == shape[:1], f"bias_bits must have shape {shape[:1]}"),
             (0 <= int(scale) < 1 << 32, "scale_field must have 32 bits"),

@@ -108,6 +108,28 @@ def test_other_errors():
         compiler.compile(pool, shallow, (2, 3, 8, 8))
 
 
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"weights_bits": np.zeros((4, 3, 1, 1))}, "weights_bits or scale_field is missing"),
+        ({"scale_field": 1}, "weights_bits or scale_field is missing"),
+        (
+            {"weights_bits": np.zeros((4, 3)), "scale_field": 1 << 32},
+            "scale_field must have 32 bits",
+        ),
+        ({"weights_bits": np.zeros((4, 2)), "scale_field": 1}, "weights_bits must have shape"),
+        (
+            {"weights_bits": np.zeros((4, 3)), "scale_field": 1, "bias_bits": np.zeros(3)},
+            "bias_bits must have shape",
+        ),
+    ],
+)
+def test_refused_parameters(entry, message):
+    model = nn.Sequential(nn.Conv2d(3, 4, 1))
+    with pytest.raises(compiler.CompileError, match=f"layer 0 Conv2d: {message}"):
+        compiler.compile(model, CONFIG, (2, 3, 8, 8), parameters=[entry])
+
+
 def test_every_core_has_the_semaphores_that_programs_use():
     (field,) = (field for field in dataclasses.fields(AdaGPConfig) if field.name == "semaphores")
     assert len(Semaphore) == field.metadata["minimum"]
