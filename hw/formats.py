@@ -6,18 +6,19 @@ variant without infinities. Subnormal codes are read as zero and never produced.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from amaranth.lib import data
 
 __all__ = ["FLAGS_LAYOUT", "FLOAT32", "FORMATS", "FloatFormat", "IntFormat", "format_by_name"]
 
 
-def _check(field, value, low, high):
+def _check(field: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{field} must be an integer from {low} to {high}, not {value!r}")
 
 
-def _check_name(name):
+def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"Format name must be an identifier, not {name!r}")
 
@@ -41,9 +42,9 @@ class FloatFormat:
     exponent_bits: int
     mantissa_bits: int
 
-    is_float = True
+    is_float: ClassVar[Literal[True]] = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_name(self.name)
         _check("Exponent width", self.exponent_bits, 2, 8)
         _check("Mantissa width", self.mantissa_bits, 1, 23)
@@ -100,11 +101,11 @@ class IntFormat:
     name: str
     width: int = 8
 
-    is_float = False
+    is_float: ClassVar[Literal[False]] = False
     #: Code of 1.
-    one = 1
+    one: ClassVar[int] = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_name(self.name)
         _check("Integer width", self.width, 2, 12)
 
@@ -116,7 +117,7 @@ FLAGS_LAYOUT = data.StructLayout({"invalid": 1, "overflow": 1, "underflow": 1, "
 FLOAT32 = FloatFormat(name="float32", exponent_bits=8, mantissa_bits=23)
 
 #: Operand formats by name.
-FORMATS = {
+FORMATS: dict[str, FloatFormat | IntFormat] = {
     fmt.name: fmt
     for fmt in (
         FloatFormat(name="bf16", exponent_bits=8, mantissa_bits=7),

@@ -8,10 +8,12 @@ from an :class:`AdaGPConfig`. A *variant* is a choice of cores and memories, not
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
-from hw.formats import FORMATS
+from hw.formats import FORMATS, FloatFormat, IntFormat
 
 from .core import CoreConfig
 
@@ -47,12 +49,15 @@ class ConfigError(ValueError):
     ``problems`` lists one message for every bad field; the exception text joins them.
     """
 
-    def __init__(self, problems):
+    def __init__(self, problems: Iterable[str]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(self.problems))
 
 
-def _field(default, doc, *, minimum=None, maximum=None, choices=None):
+def _field(
+    default: Any, doc: str, *, minimum: int | None = None, maximum: int | None = None,
+    choices: tuple[Any, ...] | None = None,
+) -> Any:  # fmt: skip
     return dataclasses.field(
         default=default,
         metadata={"doc": doc, "minimum": minimum, "maximum": maximum, "choices": choices},
@@ -96,8 +101,7 @@ class AdaGPConfig:
     post_lanes: int = _field(
         0,
         "channels in a group, which VECTOR handles per cycle, in the main core; divides rows and "
-        "columns; "
-        "0 chooses the largest such number up to 4",
+        "columns; 0 chooses the largest such number up to 4",
         minimum=0,
         maximum=256,
     )
@@ -141,7 +145,6 @@ class AdaGPConfig:
         minimum=10,
         maximum=16,
     )
-
     training: bool = _field(
         True,
         "the engines for VECTOR (every core) and LOSS (main core) exist; integer formats have none "
@@ -149,35 +152,33 @@ class AdaGPConfig:
         choices=(True, False),
     )
 
-    def __post_init__(self):
-        problems = _check_fields(self)
-        if not problems:
-            problems = _check_together(self)
+    def __post_init__(self) -> None:
+        problems = _check_fields(self) or _check_together(self)
         if problems:
             raise ConfigError(problems)
 
     # Derived ----------------
 
     @property
-    def format(self):
+    def format(self) -> FloatFormat | IntFormat:
         """The operand's :class:`~hw.formats.FloatFormat` or :class:`~hw.formats.IntFormat`."""
         return FORMATS[self.operand_format]
 
     @property
-    def has_predictor_memory(self):
+    def has_predictor_memory(self) -> bool:
         return VARIANTS[self.variant][0]
 
     @property
-    def has_predictor_core(self):
+    def has_predictor_core(self) -> bool:
         return VARIANTS[self.variant][1]
 
     @property
-    def has_training_engines(self):
+    def has_training_engines(self) -> bool:
         """Whether VECTOR and LOSS exist."""
         return self.training and self.format.is_float
 
     @property
-    def cores(self):
+    def cores(self) -> tuple[CoreConfig, ...]:
         """The cores this variant has: a tuple of one or two :class:`CoreConfig`."""
         width = self.format.width
         main = CoreConfig(
@@ -206,18 +207,18 @@ class AdaGPConfig:
         )
         return (main, predictor)
 
-    def _groups(self, rows, columns, lanes):
+    def _groups(self, rows: int, columns: int, lanes: int) -> dict[str, Any]:
         lanes = lanes or _auto_lanes(rows, columns)
         most = min(rows, columns) // lanes
         return {"post_lanes": lanes, "post_groups": min(self.post_groups, most)}
 
     @property
-    def pes(self):
+    def pes(self) -> int:
         """Multiply-accumulate units in all cores."""
         return sum(core.pes for core in self.cores)
 
     @property
-    def memory_banks(self):
+    def memory_banks(self) -> dict[int, tuple[int, ...]]:
         """Memory id -> tuple of bank depths in words."""
         banks = {0: (self.buffer_bank_depth,) * self.buffer_banks}
         if self.has_predictor_memory:
@@ -225,21 +226,21 @@ class AdaGPConfig:
         return banks
 
     @property
-    def memory_depth(self):
+    def memory_depth(self) -> dict[int, int]:
         """Memory id -> words."""
         return {memory: sum(banks) for memory, banks in self.memory_banks.items()}
 
     @property
-    def memory_core(self):
+    def memory_core(self) -> dict[int, CoreConfig]:
         """Memory id -> the :class:`CoreConfig` whose word it holds."""
         return {memory: core for core in self.cores for memory in core.memories}
 
     @property
-    def beat_bytes(self):
+    def beat_bytes(self) -> int:
         return self.axi_data_width // 8
 
     @property
-    def granule_bytes(self):
+    def granule_bytes(self) -> int:
         """Alignment in bytes of every DRAM address, run, row and stride in a program.
 
         The largest unit that divides an AXI beat and the words of all cores.
@@ -247,26 +248,26 @@ class AdaGPConfig:
         return gcd(self.beat_bytes, *(core.word_bytes for core in self.cores))
 
     @property
-    def semaphore_count(self):
+    def semaphore_count(self) -> int:
         return self.semaphores * len(self.cores)
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         """Every field, in declaration order."""
         return dataclasses.asdict(self)
 
     @property
-    def hash(self):
+    def hash(self) -> str:
         """Twelve hexadecimal digits that identify the configuration."""
         text = json.dumps(self.as_dict(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _auto_lanes(rows, columns):
+def _auto_lanes(rows: int, columns: int) -> int:
     common = gcd(rows, columns)
     return max(lanes for lanes in range(1, min(4, common) + 1) if common % lanes == 0)
 
 
-def _check_fields(config):
+def _check_fields(config: AdaGPConfig) -> list[str]:
     problems = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -288,10 +289,10 @@ def _check_fields(config):
     return problems
 
 
-def _check_together(config):
+def _check_together(config: AdaGPConfig) -> list[str]:
     problems = []
 
-    def check(condition, text):
+    def check(condition: bool, text: str) -> None:
         if not condition:
             problems.append(text)
 
@@ -318,8 +319,7 @@ def _check_together(config):
             f"not {banks * depth}",
         )
         check(
-            depth & (depth - 1) == 0,
-            f"{memory}_bank_depth must be a power of two, not {depth!r}",
+            depth & (depth - 1) == 0, f"{memory}_bank_depth must be a power of two, not {depth!r}"
         )
     beats = 4096 // config.beat_bytes
     check(
@@ -331,7 +331,7 @@ def _check_together(config):
 
 
 #: Preset name -> (one line about it, fields that differ from the defaults).
-PRESETS = {
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "tiny": (
         "4 x 4 PEs and 4 x 4 for the predictor; for tests, simulates fast",
         {
@@ -380,7 +380,7 @@ PRESETS = {
 }
 
 
-def make_config(*, variant="max", preset="paper", **fields):
+def make_config(*, variant: str = "max", preset: str = "paper", **fields: Any) -> AdaGPConfig:
     """Build a configuration from a preset and single fields that override it.
 
     Raises

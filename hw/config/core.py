@@ -29,44 +29,44 @@ class CoreConfig:
     post_lanes: int
     post_groups: int
     accumulator_depth: int
-    memories: tuple
+    memories: tuple[int, ...]
     has_vector: bool = False
     has_loss: bool = False
     lut_multiplier_rows: int = 0
 
     @property
-    def word_width(self):
+    def word_width(self) -> int:
         """Bits of a buffer word: one operand per row."""
         return self.rows * self.operand_width
 
     @property
-    def word_bytes(self):
+    def word_bytes(self) -> int:
         return self.word_width // 8
 
     @property
-    def group_width(self):
+    def group_width(self) -> int:
         """Bits of a group: ``post_lanes`` operands, the unit of buffer write enables."""
         return self.post_lanes * self.operand_width
 
     @property
-    def groups_per_word(self):
+    def groups_per_word(self) -> int:
         return self.rows // self.post_lanes
 
     @property
-    def groups_per_vector(self):
+    def groups_per_vector(self) -> int:
         """Groups in one accumulator vector."""
         return self.columns // self.post_lanes
 
     @property
-    def chunks_per_wide(self):
+    def chunks_per_wide(self) -> int:
         """Buffer groups that ``post_lanes`` 32-bit values take."""
         return 32 // self.operand_width
 
     @property
-    def bias_words(self):
+    def bias_words(self) -> int:
         """Buffer words that hold ``columns`` 32-bit biases in front of the weight tiles."""
         return -(-self.columns * 32 // self.word_width)
 
     @property
-    def pes(self):
+    def pes(self) -> int:
         return self.rows * self.columns

@@ -14,8 +14,11 @@ waits for the tiles it takes.
 """
 
 import enum
+from collections.abc import Iterable, Mapping
 
-from hw.config import BUFFER_ADDRESS_WIDTH
+from amaranth.lib import data
+
+from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 
 from .field import BUFFER_ADDRESS_NOTE, Field, fields_layout, pack_fields
 from .loss import LOSS
@@ -84,13 +87,13 @@ QUEUE_OPCODES = (
 )
 
 
-def queue_opcodes(core):
+def queue_opcodes(core: CoreConfig) -> tuple[Opcode, ...]:
     """Those of :data:`QUEUE_OPCODES` that a core (:class:`~hw.config.CoreConfig`) executes."""
     exists = {Opcode.VECTOR: core.has_vector, Opcode.LOSS: core.has_loss}
     return tuple(opcode for opcode in QUEUE_OPCODES if exists.get(opcode, True))
 
 
-def control_opcodes(config):
+def control_opcodes(config: AdaGPConfig) -> tuple[Opcode, ...]:
     """Opcodes that the sequencer of an :class:`~hw.config.AdaGPConfig` executes itself."""
     return (Opcode.HALT, Opcode.BATCH) if config.has_training_engines else (Opcode.HALT,)
 
@@ -281,7 +284,7 @@ COMMANDS = {
 HEADER_LAYOUT = fields_layout(HEADER)
 
 
-def command_layout(opcode):
+def command_layout(opcode: Opcode) -> data.StructLayout:
     """Layout of the fields behind the header of ``opcode``'s commands."""
     return fields_layout(COMMANDS[opcode])
 
@@ -292,7 +295,7 @@ for _opcode, _fields in COMMANDS.items():
         raise AssertionError(f"{_opcode.name} takes {_used} of {COMMAND_WIDTH} bits")
 
 
-def _defaults(fields):
+def _defaults(fields: Iterable[Field]) -> dict[str, int]:
     return {field.name: int(field.default) for field in fields if field.default is not None}
 
 
@@ -300,12 +303,12 @@ _HEADER_DEFAULTS = _defaults(HEADER)
 _DEFAULTS = {opcode: _defaults(fields) for opcode, fields in COMMANDS.items()}
 
 
-def with_defaults(opcode, values):
+def with_defaults(opcode: Opcode, values: Mapping[str, int]) -> dict[str, int]:
     """``values``, fields of a command behind its header, and the defaults of those not given."""
     return _DEFAULTS[opcode] | values
 
 
-def encode(opcode, **values):
+def encode(opcode: Opcode, **values: int) -> bytes:
     """Encode one command into :data:`COMMAND_BYTES` bytes.
 
     Fields that are not given take their defaults (:attr:`~hw.isa.field.Field.default`): a loop runs
@@ -335,7 +338,7 @@ def encode(opcode, **values):
     return pack_fields(fields, values).to_bytes(COMMAND_BYTES, "little")
 
 
-def decode(command):
+def decode(command: bytes) -> tuple[Opcode, dict[str, int]]:
     """Decode :data:`COMMAND_BYTES` bytes into ``(opcode, {field: value})``.
 
     Raises

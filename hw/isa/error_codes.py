@@ -12,7 +12,9 @@ class ErrorCode(enum.IntEnum):
     interface and never change meaning.
     """
 
-    def __new__(cls, code, doc):
+    doc: str
+
+    def __new__(cls, code: int, doc: str) -> "ErrorCode":
         member = int.__new__(cls, code)
         member._value_ = code
         member.doc = doc

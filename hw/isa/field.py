@@ -1,6 +1,8 @@
 """Fields of commands, as the tables of the encoding list them."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
@@ -29,25 +31,25 @@ class Field:
     doc: str
     signed: bool = False
     minimum: int | None = None
-    enum: type | None = None
+    enum: type[IntEnum] | None = None
     default: int | None = None
 
     @property
-    def range(self):
+    def range(self) -> tuple[int, int]:
         """Smallest and largest value that can be encoded."""
         if self.signed:
             return -(1 << (self.width - 1)), (1 << (self.width - 1)) - 1
         return self.minimum or 0, (1 << self.width) - 1
 
 
-def fields_layout(fields):
+def fields_layout(fields: Iterable[Field]) -> data.StructLayout:
     """Layout of ``fields``, in order from the least significant bit."""
     return data.StructLayout(
         {f.name: signed(f.width) if f.signed else unsigned(f.width) for f in fields}
     )
 
 
-def pack_fields(fields, values):
+def pack_fields(fields: Iterable[Field], values: Mapping[str, int]) -> int:
     """``fields`` as one number, in order from the least significant bit.
 
     Raises ``ValueError`` for a value that does not fit the width of its field; whether the hardware

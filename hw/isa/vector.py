@@ -94,7 +94,7 @@ class Watch(enum.IntEnum):
 _A = BUFFER_ADDRESS_WIDTH
 
 
-def _stream(name, what):
+def _stream(name: str, what: str) -> tuple[Field, ...]:
     return (
         Field(
             f"{name}_address", _A, f"{what} at index 0 everywhere: {BUFFER_ADDRESS_NOTE}", default=0

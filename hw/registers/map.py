@@ -17,6 +17,7 @@ Rules that hold for every register:
 
 import enum
 
+from hw.config import AdaGPConfig
 from hw.formats import FORMATS
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
 from hw.isa.error_codes import ErrorCode
@@ -346,7 +347,7 @@ def _batches(build, config):
     build.add("PHASE", _value(_RO, 2, names=PhaseCode), "phase of the batch under way, or the last")
 
 
-def register_map(config):
+def register_map(config: AdaGPConfig) -> RegisterMap:
     """Return the :class:`~hw.registers.model.RegisterMap` of an :class:`~hw.config.AdaGPConfig`."""
     build = _Builder()
     _identification(build, config)

@@ -1,7 +1,9 @@
 """What a register description consists of: plain data, no hardware."""
 
 import enum
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 
 __all__ = ["Access", "Counter", "Register", "RegisterField", "RegisterMap"]
 
@@ -18,7 +20,7 @@ class Access(enum.Enum):
     STROBE = "sw = w; hw = r; singlepulse;"
 
     @property
-    def writable(self):
+    def writable(self) -> bool:
         return self not in (Access.CONSTANT, Access.READ_ONLY)
 
 
@@ -39,10 +41,10 @@ class RegisterField:
     access: Access = Access.READ_ONLY
     reset: int = 0
     doc: str = ""
-    enum: type | None = None
+    enum: type[IntEnum] | None = None
 
     @property
-    def mask(self):
+    def mask(self) -> int:
         return ((1 << self.width) - 1) << self.lsb
 
 
@@ -60,19 +62,19 @@ class Register:
 
     name: str
     offset: int
-    fields: tuple
+    fields: tuple[RegisterField, ...]
     doc: str
     unit: str = ""
     locked: bool = False
     counter: "Counter | None" = None
 
     @property
-    def writable(self):
+    def writable(self) -> bool:
         """Whether a write is accepted; one to a register without any field has no effect."""
         return not self.fields or any(field.access.writable for field in self.fields)
 
     @property
-    def reset(self):
+    def reset(self) -> int:
         """Value that a read after reset returns."""
         return sum(f.reset << f.lsb for f in self.fields if f.access is not Access.STROBE)
 
@@ -96,7 +98,7 @@ class Counter:
     step: int = 1
 
     @property
-    def shift(self):
+    def shift(self) -> int:
         return self.step.bit_length() - 1
 
 
@@ -109,21 +111,21 @@ class RegisterMap:
     counters : tuple of :class:`Counter`; counter i is at ``COUNTER_BASE + 8·i``
     """
 
-    def __init__(self, registers, counters):
+    def __init__(self, registers: Iterable[Register], counters: Iterable[Counter]) -> None:
         self.registers = tuple(registers)
         self.counters = tuple(counters)
         self._by_name = {register.name: register for register in self.registers}
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Register:
         return self._by_name[name]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Register]:
         return iter(self.registers)
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
     @property
-    def events(self):
+    def events(self) -> dict[str, int]:
         """Event input name -> bits; counters may share an event."""
         return {c.event: c.width for c in self.counters if c.event is not None}
