@@ -149,7 +149,7 @@ class _Interpreter:
         self.random = np.random.default_rng(seed)
         self.preference = {}
         self.semaphores = [0] * config.semaphore_count
-        self.queues = {
+        self.queues: dict[tuple[int, Opcode], list] = {
             (core.index, opcode): [] for core in config.cores for opcode in queue_opcodes(core)
         }
         self.running = {}

@@ -9,6 +9,9 @@ from .memory import Access, FunctionalError
 
 __all__ = ["LossCommands"]
 
+#: A memory's name, and indices of bytes there.
+_Bytes = tuple[str, np.ndarray]
+
 
 class LossCommands:
     """The loss engine of one core of a :class:`~emulator.machine.Machine`.
@@ -36,8 +39,8 @@ class LossCommands:
         writes = list(self._results(fields).values())
         for where, read in reads:
             for name, written in writes:
-                both = np.intersect1d(read, written) if name == where else ()
-                if len(both):
+                both = np.intersect1d(read, written)
+                if name == where and len(both):
                     word = int(both[0]) // self._core.word_bytes
                     raise FunctionalError(f"it reads and writes word {word:#x} of {name}")
         return Access(reads, writes)
@@ -62,7 +65,7 @@ class LossCommands:
 
     # Rows ------------------------------------------------------------------------------------
 
-    def _rows(self, address, stride, count, size):
+    def _rows(self, address: int, stride: int | None, count: int, size: int) -> _Bytes:
         """Memory and byte indices (count, words of a row in bytes) of rows of ``size`` bytes."""
         words = -(-size // self._core.word_bytes)
         stride = words if stride is None else stride
@@ -70,22 +73,22 @@ class LossCommands:
         name, index = self._machine.words(self._core, first[:, np.newaxis] + np.arange(words))
         return name, index.reshape(count, -1)
 
-    def _size(self, fields, wide):
+    def _size(self, fields: dict[str, int], wide: int) -> int:
         return fields["row_length"] * (4 if wide else self._machine.dtype.itemsize)
 
-    def _outputs(self, fields):
+    def _outputs(self, fields: dict[str, int]) -> tuple[str, np.ndarray, int]:
         """Memory, byte indices (rows, bytes), and how many of a row's bytes are used."""
         size = self._size(fields, fields["x_wide"])
         rows = self._rows(fields["x_address"], fields["x_stride"], fields["row_count"], size)
         return *rows, size
 
-    def _targets(self, fields):
+    def _targets(self, fields: dict[str, int]) -> tuple[str, np.ndarray, int]:
         size = self._size(fields, fields["target_wide"])
         if fields["loss"] == Loss.CROSS_ENTROPY:
             size = 4
         return *self._rows(fields["target_address"], None, fields["row_count"], size), size
 
-    def _results(self, fields):
+    def _results(self, fields: dict[str, int]) -> dict[str, _Bytes]:
         """Name -> memory, byte indices (rows, bytes)."""
         size = self._size(fields, False)
         results = {

@@ -70,7 +70,7 @@ class Machine:
             for opcode in queue_opcodes(core)
         }
         #: For each core (weights (rows, columns), biases (columns,) or None), in order.
-        self.tiles = [deque() for _ in config.cores]
+        self.tiles: list[deque] = [deque() for _ in config.cores]
         for core in config.cores:
             for bank in range(2):
                 name = f"core {core.index} accumulator bank {bank}"

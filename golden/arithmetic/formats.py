@@ -7,6 +7,7 @@ Subnormal codes are read as zero and never produced.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,7 @@ class FloatFormat:
     exponent_bits: int
     mantissa_bits: int
 
-    is_float = True
+    is_float: ClassVar[Literal[True]] = True
 
     @property
     def width(self) -> int:
@@ -67,7 +68,7 @@ class IntFormat:
     name: str
     width: int = 8
 
-    is_float = False
+    is_float: ClassVar[Literal[False]] = False
 
     @property
     def minimum(self) -> int:
@@ -86,7 +87,9 @@ INT8 = IntFormat(name="int8", width=8)
 FLOAT32 = FloatFormat(name="float32", exponent_bits=8, mantissa_bits=23)
 
 #: Operand formats by name. ``FLOAT32`` is the format of accumulators, not of operands.
-FORMATS = {fmt.name: fmt for fmt in (BF16, FP16, FP8_E4M3, FP8_E5M2, INT8)}
+FORMATS: dict[str, FloatFormat | IntFormat] = {
+    fmt.name: fmt for fmt in (BF16, FP16, FP8_E4M3, FP8_E5M2, INT8)
+}
 
 
 def format_by_name(name: str) -> FloatFormat | IntFormat:

@@ -75,7 +75,7 @@ def quantize(
                 else _tensor_scale(x, fmt, f"The output of layer {stage.name}")
             )
         factor = 1.0 if stage.wide else sums_scale / output_scale / window
-        bias = None if identity else stage.module.bias
+        bias = None if stage.module is None else stage.module.bias
         parameters.append(
             StageParameters(
                 weights_bits=encode(fmt, weights / weight_scale),

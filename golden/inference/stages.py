@@ -16,6 +16,7 @@ rounded to the operand format. Rules:
 """
 
 from dataclasses import dataclass, replace
+from typing import Never
 
 import torch
 from torch import nn
@@ -274,5 +275,5 @@ class _Grouping:
         self.flattened = True
 
 
-def _refuse(name, reason):
+def _refuse(name: str, reason: str) -> Never:
     raise ValueError(f"Layer {name} is not supported: {reason}")

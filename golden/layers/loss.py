@@ -86,7 +86,7 @@ def cross_entropy(fmt: FloatFormat, logits, labels) -> LossResult:
     unit, reciprocal = VectorUnit(), constant(1.0 / max(len(labels), 1))
     rows = cross_entropy_rows(fmt, logits, labels, reciprocal, unit)
     return LossResult(
-        value=unit.multiply(unit.sum(rows.terms), reciprocal)[()],
+        value=np.uint32(unit.multiply(unit.sum(rows.terms), reciprocal)),
         gradient=rows.gradient,
         flags=unit.flags,
         probabilities=rows.probabilities,
@@ -134,7 +134,7 @@ def mean_squared_error(fmt: FloatFormat, outputs, targets) -> LossResult:
     unit, elements = VectorUnit(), max(np.size(outputs), 1)
     rows = squared_error_rows(fmt, outputs, targets, constant(2.0 / elements), unit)
     return LossResult(
-        value=unit.multiply(unit.sum(rows.terms), constant(1.0 / elements))[()],
+        value=np.uint32(unit.multiply(unit.sum(rows.terms), constant(1.0 / elements))),
         gradient=rows.gradient,
         flags=unit.flags,
     )
