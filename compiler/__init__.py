@@ -4,6 +4,20 @@ Programs that were saved are read without torch; networks are trained by
 :func:`compiler.training.compile_training` and :func:`compiler.adagp.compile_adagp`.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from compiler.adagp.saved_program import AdaGPProgram
+    from compiler.codegen.program import CompiledProgram, ProgramError, StageInfo
+    from compiler.tensors.tensor import Tensor
+    from compiler.training.saved_program import TrainingProgram
+    from hw.config import AdaGPConfig
+
+    from .errors import CompileError
+
 __all__ = [
     "AdaGPProgram",
     "CompileError",
@@ -16,7 +30,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     """Import what is exported when it is asked for, so that the command line starts at once."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -35,7 +49,15 @@ def __getattr__(name):
     return globals()[name]
 
 
-def compile(model, config, input_shape, *, placement=None, parameters=None, predictor_memory=None):
+def compile(
+    model: "nn.Module",
+    config: "AdaGPConfig",
+    input_shape: Sequence[int],
+    *,
+    placement: str | Sequence[int] | None = None,
+    parameters: Sequence[Any] | None = None,
+    predictor_memory: Iterable[int] | None = None,
+) -> "CompiledProgram":
     """Compile ``model`` for ``config``.
 
     Parameters

@@ -9,20 +9,27 @@ import argparse
 import importlib
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from compiler import AdaGPProgram, CompiledProgram, ProgramError, TrainingProgram
 from compiler.codegen import program_file
 from compiler.codegen.disassemble import disassemble
+from compiler.tensors.tensor import Tensor
 from hw.config import PRESETS, VARIANTS, make_config
 from hw.isa.encoding import COMMAND_BYTES
 
 #: What reads a saved program of each kind.
-_CLASSES = {"inference": CompiledProgram, "training": TrainingProgram, "adagp": AdaGPProgram}
+_CLASSES: dict[str, type[CompiledProgram] | type[TrainingProgram] | type[AdaGPProgram]] = {
+    "inference": CompiledProgram,
+    "training": TrainingProgram,
+    "adagp": AdaGPProgram,
+}
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m compiler",
@@ -78,12 +85,12 @@ def main(arguments=None):
     return 0
 
 
-def _load(path):
+def _load(path: str) -> CompiledProgram | TrainingProgram | AdaGPProgram:
     """A saved program of any kind."""
     return _CLASSES[program_file.read(path).kind].load(path)
 
 
-def _show(path):
+def _show(path: str) -> None:
     data = Path(path).read_bytes()
     if program_file.is_container(data):
         program = _load(path)
@@ -107,7 +114,9 @@ def _show(path):
         raise ProgramError(f"{path}: {error}") from error
 
 
-def _lines(program, tensors=()):
+def _lines(
+    program: CompiledProgram | TrainingProgram, tensors: Iterable[Tensor] = ()
+) -> Iterator[str]:
     """A line per command; ``tensors`` are such as :attr:`tensors` of the program lacks."""
     return disassemble(
         program.commands,
@@ -116,7 +125,7 @@ def _lines(program, tensors=()):
     )
 
 
-def _adagp_lines(program):
+def _adagp_lines(program: AdaGPProgram) -> Iterator[str]:
     """The commands of all programs in one, each behind a line that names it."""
     for name, part in program.parts.items():
         yield f"# {name}: one batch, at {part.program:#x}"
@@ -126,7 +135,7 @@ def _adagp_lines(program):
     yield from _lines(program.loop, odd)
 
 
-def _training(options):
+def _training(options: argparse.Namespace) -> None:
     from compiler.tensors.dram_plan_report import draw_plan, print_plan, print_steps
     from compiler.training.program import compile_training
 
@@ -149,7 +158,7 @@ def _training(options):
         draw_plan(program.plan, options.plot)
 
 
-def _model(name):
+def _model(name: str) -> Any:
     """What the factory called MODULE:NAME makes; raises ValueError."""
     module, colon, factory = name.partition(":")
     if not colon:
@@ -160,7 +169,7 @@ def _model(name):
         raise ValueError(f"--model {name}: {error}") from error
 
 
-def _plan(path):
+def _plan(path: str) -> None:
     program = _load(path)
     if isinstance(program, CompiledProgram):
         _inference_plan(program)
@@ -176,7 +185,7 @@ def _plan(path):
     print_plan(program.plan)
 
 
-def _inference_plan(program):
+def _inference_plan(program: CompiledProgram) -> None:
     config = program.config
     print(f"variant {config.variant}, {config.operand_format}, configuration {config.hash}")
     print(

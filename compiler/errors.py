@@ -9,7 +9,7 @@ class CompileError(ValueError):
     """A network that cannot be compiled; the text names the layer, the reason and what can."""
 
 
-def require_config(config) -> None:
+def require_config(config: object) -> None:
     """Raise a :class:`CompileError` unless ``config`` is an AdaGPConfig."""
     if not isinstance(config, AdaGPConfig):
         raise CompileError(

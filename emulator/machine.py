@@ -7,6 +7,7 @@ others is an error, as is any address out of range.
 """
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class Machine:
             self.memories[name] = Memory(name, depth * core.word_bytes, 1)
         self.coefficients, self.guard = coefficients, guard
         #: What each core executes: (index, opcode) -> an object with ``access`` and ``execute``.
-        self.commands = {
+        self.commands: dict[tuple[int, Opcode], Any] = {
             (core.index, opcode): _COMMANDS[opcode](self, core)
             for core in config.cores
             for opcode in queue_opcodes(core)

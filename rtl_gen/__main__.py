@@ -10,6 +10,7 @@ import dataclasses
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from hw.config import PRESETS, VARIANTS, AdaGPConfig, ConfigError
@@ -28,7 +29,7 @@ _VARIANT_NOTES = {
 }
 
 
-def _parser():
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rtl_gen",
         description="Generate an accelerator: Verilog, manifest, C header, register documentation "
@@ -64,7 +65,7 @@ def _parser():
     return parser
 
 
-def _list():
+def _list() -> None:
     print("Variants (--variant)")
     for name in VARIANTS:
         print(f"  {name:<12} {_VARIANT_NOTES[name]}")
@@ -81,7 +82,7 @@ def _list():
         print(f"  {field.name} = {field.default}\n      {meta['doc']} [{allowed}]")
 
 
-def _summary(config):
+def _summary(config: AdaGPConfig) -> list[str]:
     """Lines about the size of the design."""
     arrays = " + ".join(f"{core.rows} x {core.columns}" for core in config.cores)
     memories = " + ".join(
@@ -95,12 +96,12 @@ def _summary(config):
     ]
 
 
-def _shown(path):
+def _shown(path: Path) -> str:
     """A path as short as it can be written."""
     return min((str(path), os.path.relpath(path)), key=len)
 
 
-def _run(args):
+def _run(args: argparse.Namespace) -> int:
     if args.list:
         _list()
         return 0
@@ -120,7 +121,7 @@ def _run(args):
             check_replaceable(directory)
         except OutputError as error:
             problems.append(str(error))
-    if problems:
+    if config is None or problems:
         raise ConfigError(problems)
 
     for line in _summary(config):
@@ -151,7 +152,7 @@ def _run(args):
     return 0
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     args = _parser().parse_args(arguments)
     try:

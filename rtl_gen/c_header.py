@@ -1,11 +1,16 @@
 """C header: register offsets, field masks, enumerations, command encoding, sizes."""
 
+from collections.abc import Iterator
+from enum import IntEnum
+
+from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, HEADER, Opcode
+from hw.isa.field import Field
 from hw.registers.map import ErrorCode, FormatCode, Unit, VariantCode, register_map
 
 __all__ = ["command_fields", "c_header"]
 
-_ENUMS = {
+_ENUMS: dict[str, type[IntEnum]] = {
     "error_code": ErrorCode,
     "unit": Unit,
     "variant": VariantCode,
@@ -32,7 +37,7 @@ static inline void adagp_set_field(uint32_t command[ADAGP_COMMAND_BYTES / 4], un
 """
 
 
-def command_fields(opcode=None):
+def command_fields(opcode: Opcode | None = None) -> Iterator[tuple[Field, int]]:
     """Yield ``(field, least significant bit)`` of the header, or of an opcode's own fields."""
     lsb = 0
     for field in HEADER:
@@ -44,16 +49,16 @@ def command_fields(opcode=None):
         lsb += field.width
 
 
-def _comment(text):
+def _comment(text: str) -> str:
     return f"/* {text.replace('*/', '* /')} */"
 
 
-def _define(name, value, comment=""):
+def _define(name: str, value: str | int, comment: str = "") -> str:
     line = f"#define ADAGP_{name} {value}"
     return f"{line} {_comment(comment)}" if comment else line
 
 
-def _config_lines(config):
+def _config_lines(config: AdaGPConfig) -> Iterator[str]:
     for name, value in config.as_dict().items():
         text = f'"{value}"' if isinstance(value, str) else str(int(value))
         yield _define(f"CONFIG_{name.upper()}", text)
@@ -70,7 +75,7 @@ def _config_lines(config):
         yield _define(f"MEMORY{memory}_WORDS", words)
 
 
-def _register_lines(config):
+def _register_lines(config: AdaGPConfig) -> Iterator[str]:
     for register in register_map(config):
         unit = f" [{register.unit}]" if register.unit else ""
         yield ""
@@ -81,7 +86,7 @@ def _register_lines(config):
             yield _define(f"{name}_MASK", f"{field.mask:#010x}u", field.doc)
 
 
-def _enum_lines():
+def _enum_lines() -> Iterator[str]:
     for name, enum in _ENUMS.items():
         yield ""
         yield f"enum adagp_{name} {{"
@@ -93,7 +98,7 @@ def _enum_lines():
         yield "};"
 
 
-def _command_lines():
+def _command_lines() -> Iterator[str]:
     for opcode in (None, *Opcode):
         prefix = f"COMMAND_{opcode.name}_" if opcode is not None else "COMMAND_"
         for field, lsb in command_fields(opcode):
@@ -101,7 +106,7 @@ def _command_lines():
             yield _define(f"{prefix}{field.name.upper()}_WIDTH", field.width)
 
 
-def c_header(config):
+def c_header(config: AdaGPConfig) -> str:
     """Return the text of ``adagp_regs.h`` (C99, also valid C++)."""
     lines = [
         _comment("Generated from the register and command descriptions; do not edit."),

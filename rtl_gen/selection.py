@@ -4,7 +4,10 @@ import dataclasses
 import difflib
 import json
 import tomllib
+from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from hw.config import PRESETS, AdaGPConfig, ConfigError
 
@@ -15,13 +18,13 @@ DEFAULT_PRESET = "paper"
 _FIELDS = {field.name: field for field in dataclasses.fields(AdaGPConfig)}
 
 
-def _unknown(name, where):
+def _unknown(name: str, where: str | PathLike[str]) -> str:
     close = difflib.get_close_matches(str(name), _FIELDS, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else f"; fields are {', '.join(_FIELDS)}"
     return f"unknown field {name!r} in {where}{hint}"
 
 
-def _read_file(path, problems):
+def _read_file(path: str | PathLike[str], problems: list[str]) -> dict[str, Any]:
     """Fields and preset from a JSON or TOML file; a manifest's fields are under "config"."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -42,8 +45,8 @@ def _read_file(path, problems):
     return content
 
 
-def _read_settings(settings, problems):
-    values = {}
+def _read_settings(settings: Iterable[str], problems: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         name, text = name.strip(), text.strip()
@@ -65,7 +68,13 @@ def _read_settings(settings, problems):
     return values
 
 
-def select_config(*, variant=None, preset=None, settings=(), file=None):
+def select_config(
+    *,
+    variant: str | None = None,
+    preset: str | None = None,
+    settings: Iterable[str] = (),
+    file: str | PathLike[str] | None = None,
+) -> AdaGPConfig:
     """Return the configuration; later ones win: preset, file, ``variant``, ``settings``.
 
     Parameters
@@ -78,14 +87,14 @@ def select_config(*, variant=None, preset=None, settings=(), file=None):
     ConfigError
         with everything that is wrong.
     """
-    problems = []
+    problems: list[str] = []
     fields = _read_file(file, problems) if file is not None else {}
     file_preset = fields.pop("preset", None)
     preset = preset or file_preset or DEFAULT_PRESET
     if preset not in PRESETS:
         problems.append(f"preset must be one of {', '.join(PRESETS)}, not {preset!r}")
         preset = DEFAULT_PRESET
-    problems += [_unknown(name, file) for name in fields if name not in _FIELDS]
+    problems += [_unknown(name, str(file)) for name in fields if name not in _FIELDS]
     fields = {name: value for name, value in fields.items() if name in _FIELDS}
     if variant is not None:
         fields["variant"] = variant

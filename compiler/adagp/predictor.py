@@ -7,10 +7,12 @@ convolution. The convolution from cells to hidden numbers is a matrix, whose pro
 standardised cells is a weight gradient.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
-from compiler.codegen.view import View
+from compiler.codegen.scratchpad import Block
+from compiler.codegen.view import Coefficient, View
 from compiler.errors import CompileError
 from compiler.kernels.conv_forward import forward
 from compiler.kernels.conv_geometry import Convolution
@@ -20,16 +22,22 @@ from compiler.kernels.elementwise import relu_backward
 from compiler.kernels.scalars import Scalars, repeat
 from compiler.kernels.sgd import update
 from compiler.kernels.splitting import MOST_WORDS
-from compiler.tensors.intervals import even_parts
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.intervals import PixelBox, even_parts
+from compiler.tensors.parameters import StoredParameter
+from compiler.tensors.tensor import Shape, Tensor
 from hw.isa.vector import Carry, Factor
 
 from .tensors import GRADIENT_STATISTICS, LayerTensors
 
 __all__ = ["error", "learn", "predict"]
 
+#: A tap, the first cells of input and output that it connects, rows and columns of them.
+_Diagonal = tuple[int, int, int, int, int]
 
-def predict(program: CoreProgram, layer: LayerTensors, toeplitz: Tensor, full):
+
+def predict(
+    program: CoreProgram, layer: LayerTensors, toeplitz: Tensor, full: StoredParameter
+) -> None:
     """Commands that write ``layer.hidden`` and ``layer.prediction`` from ``layer.inputs``.
 
     Parameters
@@ -44,7 +52,7 @@ def predict(program: CoreProgram, layer: LayerTensors, toeplitz: Tensor, full):
     forward(program, _fully_connected(layer, full, layer.prediction))
 
 
-def error(program: CoreProgram, layer: LayerTensors, gradient: Tensor):
+def error(program: CoreProgram, layer: LayerTensors, gradient: Tensor) -> None:
     """Commands that write ``layer.error``, in units of the gradient's scale: what is missing from
     the prediction to ``gradient`` (1, n, 1, O) float32."""
     words, chunks = program.words(layer.error), program.core.chunks_per_wide
@@ -59,7 +67,14 @@ def error(program: CoreProgram, layer: LayerTensors, gradient: Tensor):
             f"which do not fit into the buffer ({program.scratch.words} words)"
         )
 
-    def work(box, wide, state, out, gradient_block, prediction):
+    def work(
+        box: PixelBox,
+        wide: Block,
+        state: Block,
+        out: Block,
+        gradient_block: Block,
+        prediction: Block,
+    ) -> None:
         scale = View.dense(wide, (1, 1, 1, layer.outputs), words, chunks=chunks)
         if box[1][0] == 0:
             number = GRADIENT_STATISTICS.index("inverse_scale")
@@ -85,9 +100,16 @@ def error(program: CoreProgram, layer: LayerTensors, gradient: Tensor):
 
 
 def learn(
-    program: CoreProgram, layer: LayerTensors, toeplitz, toeplitz_gradient, full, taps, *, rate,
-    momentum,
-):  # fmt: skip
+    program: CoreProgram,
+    layer: LayerTensors,
+    toeplitz: Tensor,
+    toeplitz_gradient: Tensor,
+    full: StoredParameter,
+    taps: StoredParameter,
+    *,
+    rate: Coefficient | float,
+    momentum: Coefficient | float,
+) -> None:
     """Commands of one step of the predictor towards ``layer.error``: its two layers, and the
     matrix.
 
@@ -116,24 +138,24 @@ def learn(
     _write_matrix(program, taps, toeplitz)
 
 
-def _fully_connected(layer, full, y):
+def _fully_connected(layer: LayerTensors, full: StoredParameter, y: Tensor) -> Convolution:
     return _product(layer.name, full.tensors["operands"], y, layer.hidden)
 
 
-def _product(name, x, y, weights):
+def _product(name: str, x: Tensor, y: Tensor, weights: Tensor) -> Convolution:
     """A convolution of 1 × 1."""
     return Convolution(name=f"{name} (prediction)", x=x, y=y, weights=weights, bias=None)
 
 
-def _like(tensor, shape):
+def _like(tensor: Tensor, shape: Shape) -> Tensor:
     """The first pixels of a tensor."""
-    return replace(tensor, shape=tuple(shape))
+    return replace(tensor, shape=shape)
 
 
 # The convolution as a matrix ---------------------------------------------------------------------
 
 
-def _diagonals(size):
+def _diagonals(size: int) -> Iterator[_Diagonal]:
     """(tap, first cell of the input, first cell of the output, rows, columns) of the nine taps: the
     cells that they connect lie as far apart everywhere."""
     for di in range(3):
@@ -145,13 +167,13 @@ def _diagonals(size):
                 yield 3 * di + dj, source, i0 * size + j0, i1 - i0, j1 - j0
 
 
-def _pixels(tensor, channels):
+def _pixels(tensor: Tensor, channels: int) -> Tensor:
     """The matrix with a pixel for every pair of cells: (1, S² + 1, pitch / c, c)."""
     shape = (1, tensor.shape[1], tensor.pitch // channels, channels)
     return replace(tensor, name=f"{tensor.name} by cells", shape=shape, pitch=channels)
 
 
-def _diagonal(block, tensor, words, place):
+def _diagonal(block: Block, tensor: Tensor, words: int, place: _Diagonal) -> View:
     """View of the pairs of cells that a tap connects."""
     _, source, target, rows, columns = place
     width, size = tensor.shape[2], int((tensor.shape[1] - 1) ** 0.5)
@@ -164,19 +186,19 @@ def _diagonal(block, tensor, words, place):
     )
 
 
-def _bias_row(block, tensor, words):
+def _bias_row(block: Block, tensor: Tensor, words: int) -> View:
     """View of the matrix's last row, as far as there are cells."""
     cells, width = tensor.shape[1] - 1, tensor.shape[2]
     return View.dense(block, (1, 1, cells, tensor.shape[3]), words, first=cells * width * words)
 
 
-def _tap_gradient(program, toeplitz_gradient, taps):
+def _tap_gradient(program: CoreProgram, toeplitz_gradient: Tensor, taps: StoredParameter) -> None:
     gradient = taps.tensors["gradient"]
     pixels = _pixels(toeplitz_gradient, gradient.shape[3])
     whole, box = _all(pixels), _all(gradient)
     size, words = int((pixels.shape[1] - 1) ** 0.5), program.words(pixels)
 
-    def run(out, block):
+    def run(out: Block, block: Block) -> None:
         result = program.view(out, gradient, *box)
         for place in _diagonals(size):
             program.vector.sum(result.pixel(0, 0, place[0]), _diagonal(block, pixels, words, place))
@@ -191,13 +213,13 @@ def _tap_gradient(program, toeplitz_gradient, taps):
     program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] == pixels.name)
 
 
-def _write_matrix(program, taps, toeplitz):
+def _write_matrix(program: CoreProgram, taps: StoredParameter, toeplitz: Tensor) -> None:
     master = taps.tensors["master"]
     pixels = _pixels(toeplitz, master.shape[3])
     whole, words = _all(pixels), program.words(pixels)
     size = int((pixels.shape[1] - 1) ** 0.5)
 
-    def run(out, block):
+    def run(out: Block, block: Block) -> None:
         values = program.view(block, master, *_all(master))
         program.vector.fill(program.view(out, pixels, *whole), 0.0)
         for place in _diagonals(size):
@@ -212,5 +234,6 @@ def _write_matrix(program, taps, toeplitz):
     program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] == toeplitz.name)
 
 
-def _all(tensor):
-    return tuple((0, size) for size in tensor.shape[:3])
+def _all(tensor: Tensor) -> PixelBox:
+    images, height, width, _ = tensor.shape
+    return (0, images), (0, height), (0, width)

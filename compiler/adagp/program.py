@@ -1,7 +1,9 @@
 """Training by gradient prediction: batches of backpropagation and of Phase GP."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import torch
 
@@ -10,7 +12,9 @@ from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import SemaphoreNames, encode_commands
 from compiler.errors import CompileError
+from compiler.frontend.torch_graph import Layer
 from compiler.tensors.intervals import round_up
+from compiler.tensors.tensor import Tensor
 from compiler.training.program import plan_memory, training_layers
 from compiler.training.saved_program import LayerInfo, StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
@@ -26,12 +30,12 @@ __all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
 def compile_adagp(
     model: torch.nn.Module,
     config: AdaGPConfig,
-    input_shape,
+    input_shape: Sequence[int],
     *,
     images: int,
     loss: str = "cross_entropy",
     shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
-    predict=None,
+    predict: Collection[str] | None = None,
     reuse: bool = True,
 ) -> AdaGPProgram:
     """Compile batches of backpropagation and of Phase GP.
@@ -68,9 +72,17 @@ def compile_adagp(
 
 
 class _Compiler:
-    def __init__(self, config, graphs, images, loss, layers, reuse):
+    def __init__(
+        self,
+        config: AdaGPConfig,
+        graphs: Mapping[str, PredictionSteps],
+        images: int,
+        loss: str,
+        layers: Sequence[Layer],
+        reuse: bool,
+    ) -> None:
         self.config, self.graphs = config, graphs
-        self.common = {
+        self.common: dict[str, Any] = {
             "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
             "images": images, "loss": loss,
         }  # fmt: skip
@@ -84,7 +96,7 @@ class _Compiler:
         }
         self.tensors = {part: self._tensors(part) for part in PARTS}
 
-    def _tensors(self, part):
+    def _tensors(self, part: str) -> dict[str, Tensor]:
         graph, found = self.graphs[part], {}
         for tensor in graph.tensors.values():
             key = tensor.name if tensor.name in graph.kept else f"{part}: {tensor.name}"
@@ -92,7 +104,7 @@ class _Compiler:
                 found[tensor.name] = replace(tensor, offset=self.plan.offsets[key])
         return found
 
-    def compile(self):
+    def compile(self) -> AdaGPProgram:
         parts, end = {}, self.plan.size
         for part in PARTS:
             commands, infos, names = self._write(part, self.tensors[part], load=True)
@@ -115,7 +127,7 @@ class _Compiler:
             memory_size=size,
         )
 
-    def _loop(self, begin):
+    def _loop(self, begin: int) -> tuple[bytes, list[SemaphoreNames]]:
         """A prologue, and a batch for each phase and parity, with BATCH behind each of them; the
         stream's bytes, and the names of its semaphores."""
         prologue = Recorder(self.config)
@@ -138,7 +150,9 @@ class _Compiler:
             stream += [*commands, Command(Opcode.BATCH, fields={"first": 0, **targets})]
         return encode_commands(stream), semaphores
 
-    def _write(self, part, tensors, *, load):
+    def _write(
+        self, part: str, tensors: Mapping[str, Tensor], *, load: bool
+    ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         """Commands of a batch without its end, what of them belongs to which step, and the names
         of their semaphores."""
         recorder, infos = Recorder(self.config), []
@@ -150,7 +164,7 @@ class _Compiler:
             infos.append(StepInfo.of(step, program, first))
         return recorder.link()[:-1], infos, recorder.semaphores
 
-    def _programs(self, recorder):
+    def _programs(self, recorder: Recorder) -> tuple[CoreProgram, CoreProgram]:
         """:class:`CoreProgram` s of the network and of the predictor."""
         config = self.config
         main = CoreProgram(config, config.cores[0], recorder)
@@ -158,7 +172,7 @@ class _Compiler:
             return main, main
         return main, CoreProgram(config, config.cores[-1], recorder, memory=1)
 
-    def _keep(self, part, program, *, load):
+    def _keep(self, part: str, program: CoreProgram, *, load: bool) -> str:
         """Keep the predictor's weights in its memory if half of that is enough; their name."""
         predictor = self.graphs[part].predictor
         weights = self.tensors[part][predictor.full.tensors["operands"].name]
@@ -167,7 +181,14 @@ class _Compiler:
             program.keep(weights, load=load)
         return weights.name
 
-    def _program(self, part, commands, infos, begin, semaphores):
+    def _program(
+        self,
+        part: str,
+        commands: bytes,
+        infos: list[StepInfo],
+        begin: int,
+        semaphores: list[SemaphoreNames],
+    ) -> TrainingProgram:
         graph, tensors = self.graphs[part], self.tensors[part]
         return TrainingProgram(
             **self.common, commands=commands, semaphores=semaphores, steps=infos,

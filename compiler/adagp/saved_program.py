@@ -1,8 +1,12 @@
 """Compiled training by gradient prediction: what a host runs, reads, writes and keeps in a file."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from compiler.codegen import program_file
 from compiler.codegen.program_file import SavedProgram
@@ -10,6 +14,7 @@ from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
 from compiler.training.saved_program import TrainingProgram
+from hw.config import AdaGPConfig
 
 from .tensors import GRADIENT_STATISTICS, PredictorShape, PredictorTensors
 
@@ -54,7 +59,12 @@ class AdaGPProgram:
         """The part with backpropagation."""
         return self.parts[PARTS[0]]
 
-    def memory(self, state, slots=None, predictor=None) -> bytearray:
+    def memory(
+        self,
+        state: Mapping[str, Any],
+        slots: Mapping[str, Mapping[str, Any]] | None = None,
+        predictor: Mapping[str, ArrayLike] | None = None,
+    ) -> bytearray:
         """The memory window with all programs and everything that is learned.
 
         ``state`` and ``slots`` as :meth:`TrainingProgram.memory` takes them, ``predictor`` as
@@ -68,7 +78,9 @@ class AdaGPProgram:
             memory[tensor.offset : tensor.offset + tensor.size] = tensor.pack(values)
         return memory
 
-    def batch(self, images, targets, number=0) -> list[tuple[int, bytes]]:
+    def batch(
+        self, images: ArrayLike, targets: ArrayLike, number: int = 0
+    ) -> list[tuple[int, bytes]]:
         """The inputs of batch ``number`` of a run, checked and laid out as by
         :meth:`TrainingProgram.batch`."""
         program = self.loop
@@ -76,21 +88,23 @@ class AdaGPProgram:
             program = replace(program, tensors=program.tensors | self.odd)
         return program.batch(images, targets)
 
-    def loss_of(self, memory) -> tuple[float, int]:
+    def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
         """Value of the last batch that computed a loss, and how many of its images were classified
         correctly. All do but those of Phase GP in a network without a :attr:`head`."""
         return self.loop.loss_of(memory)
 
-    def state(self, memory, role="master") -> dict[str, np.ndarray]:
+    def state(
+        self, memory: bytes | bytearray | memoryview, role: str = "master"
+    ) -> dict[str, np.ndarray]:
         """What the network has learned, as :meth:`TrainingProgram.state`."""
         return self.loop.state(memory, role)
 
-    def predictor_state(self, memory) -> dict[str, np.ndarray]:
+    def predictor_state(self, memory: bytes | bytearray | memoryview) -> dict[str, np.ndarray]:
         """Codes of everything that the predictor keeps, by name of tensor."""
         tensors = self.loop.tensors
         return {name: tensors[name].unpack(memory) for name in sorted(self.predictor.kept)}
 
-    def gates(self, memory) -> dict[str, float]:
+    def gates(self, memory: bytes | bytearray | memoryview) -> dict[str, float]:
         """How far the prediction of each layer is trusted, from 0 to 1."""
         row, found = GRADIENT_STATISTICS.index("gate"), {}
         for name, layer in self.predictor.layers.items():
@@ -98,7 +112,7 @@ class AdaGPProgram:
             found[name] = float(codes.view(np.float32)[0, 0, row, 0])
         return found
 
-    def save(self, path) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file."""
         programs = self.parts | {"loop": self.loop}
         program_file.write(
@@ -123,7 +137,7 @@ class AdaGPProgram:
         )
 
     @classmethod
-    def load(cls, path, config=None) -> "AdaGPProgram":
+    def load(cls, path: str | PathLike[str], config: AdaGPConfig | None = None) -> "AdaGPProgram":
         """Read what ``save`` wrote; see ``read``. Neither the model
         nor torch is needed."""
         saved = program_file.read(path, "adagp", config)

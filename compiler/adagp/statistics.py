@@ -1,13 +1,16 @@
 """Running statistics of a predicted layer, and what is made of them."""
 
 from functools import partial
+from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
 from compiler.kernels.scalars import Scalars, channel_sum, lanes, repeat, running
 from compiler.kernels.splitting import MOST_WORDS, channel_parts, channel_steps
-from compiler.tensors.intervals import even_parts
+from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts
+from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Condition, Factor, Term
 
 from .tensors import GRADIENT_STATISTICS, INPUT_STATISTICS, LayerTensors
@@ -20,7 +23,9 @@ BLOCK = 32
 VARIANCE_EPSILON, SQUARE_EPSILON = 1e-8, 2.0**-100
 
 
-def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None):
+def standardize(
+    program: CoreProgram, layer: LayerTensors, ones: Tensor, *, factor: float | None = None
+) -> None:
     """Commands that write ``layer.inputs`` from ``layer.cells``; with a ``factor``, the weight of
     the past, statistics take the batch in first.
 
@@ -30,12 +35,14 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
     cells, inputs, outputs = layer.cells, layer.inputs, layer.outputs
     size = cells.shape[1]
     words = program.words(inputs)
-    whole = tuple((0, n) for n in cells.shape[:3])
+    whole = cells.pixels
     count = len(INPUT_STATISTICS)
     state_box = ((0, 1), (0, 1), (0, count))
     out_box = ((0, 1), (0, size * size), (0, 1))
 
-    def run(state_block, cells_block, ones_block, out, room):
+    def run(
+        state_block: Block, cells_block: Block, ones_block: Block, out: Block, room: Block
+    ) -> None:
         state = Scalars.stored(program, state_block, layer.input_statistics)
         values = program.view(cells_block, cells, *whole)
         mean, inverse, total, new, sink = _split(program, room, words, outputs, 3)
@@ -75,7 +82,9 @@ def standardize(program: CoreProgram, layer: LayerTensors, ones, *, factor=None)
     program.run([Job(needs, run)])
 
 
-def _split(program, room, words, outputs, count):
+def _split(
+    program: CoreProgram, room: Block, words: int, outputs: int, count: int
+) -> tuple[View, View, View, Scalars, View]:
     """A block as two float32 vectors, one of operands, ``count`` numbers, and one of no use."""
     chunks = program.core.chunks_per_wide
     shape, wide = (1, 1, 1, outputs), words * chunks
@@ -88,27 +97,36 @@ def _split(program, room, words, outputs, count):
     return first, second, total, numbers, sink
 
 
-def _sink(program, room, first):
+def _sink(program: CoreProgram, room: Block, first: int) -> View:
     """What a command writes that only watches numbers."""
     size = lanes(program.config)
     return View.dense(room, (1, 1, 1, size), -(-size // program.core.rows), first=first)
 
 
-def gradient_statistics(program: CoreProgram, layer: LayerTensors, gradient, ones, *, factor):
+def gradient_statistics(
+    program: CoreProgram, layer: LayerTensors, gradient: Tensor, ones: Tensor, *, factor: float
+) -> None:
     """Commands that take the true ``gradient`` (1, n, 1, O) float32 and ``layer.prediction`` into
     the gradient statistics, and make scale, gate and their product of them."""
     _GradientStatistics(program, layer, gradient, ones, factor).write()
 
 
 class _GradientStatistics:
-    def __init__(self, program, layer, gradient, ones, factor):
+    def __init__(
+        self,
+        program: CoreProgram,
+        layer: LayerTensors,
+        gradient: Tensor,
+        ones: Tensor,
+        factor: float,
+    ) -> None:
         self.program, self.vector, self.layer = program, program.vector, layer
         self.gradient, self.ones, self.factor = gradient, ones, factor
         self.chunks = program.core.chunks_per_wide
         self.blocks = -(-layer.rows // BLOCK)
         self.words = program.words(layer.error)
 
-    def write(self):
+    def write(self) -> None:
         program, layer = self.program, self.layer
         parts, count = self._cut()
         # Sums of all channels, as three vectors of operands, and those of the blocks of a part.
@@ -136,7 +154,7 @@ class _GradientStatistics:
         jobs.append(Job(needs, self._finish))
         program.run(jobs)
 
-    def _cut(self):
+    def _cut(self) -> tuple[list[Channels], int]:
         """Parts of the channels, and blocks of rows that are in the buffer together."""
         program, layer = self.program, self.layer
         room = program.scratch.words - 3 * self.words
@@ -156,12 +174,12 @@ class _GradientStatistics:
             f"its gate do not fit into the buffer ({program.scratch.words} words)"
         )
 
-    def _part_words(self, channels):
+    def _part_words(self, channels: Channels) -> int:
         """Words of operands that a row of a part of the channels has."""
         begin, end = channels or (0, self.layer.error.pitch)
         return -(-(min(end, self.layer.error.pitch) - begin) // self.program.core.rows)
 
-    def _rows(self, block, channels, what):
+    def _rows(self, block: Block, channels: Channels, what: int) -> View:
         """Sums of the blocks of rows: of g·g, of out·g, of out·out."""
         begin, end = channels or (0, self.layer.outputs)
         # Behind the channels a part may have words of the pitch alone.
@@ -171,24 +189,31 @@ class _GradientStatistics:
         return View.dense(block, shape, words, chunks=self.chunks,
                           first=what * self.blocks * words * self.chunks)  # fmt: skip
 
-    def _sum(self, box, group, totals, sums, gradient, prediction):
+    def _sum(
+        self,
+        box: ChannelBox,
+        group: Interval,
+        totals: Block,
+        sums: Block,
+        gradient: Block,
+        prediction: Block,
+    ) -> None:
         program = self.program
         g = program.view(gradient, self.gradient, *box)
         out = program.view(prediction, self.layer.prediction, *box)
         for number in range(*group):
             first = (number - group[0]) * BLOCK
             part = (slice(None), slice(first, min(first + BLOCK, g.shape[1])))
-            for what, (x, options) in enumerate(
-                (
-                    (g, {"factor": Factor.U}),
-                    (out, {"y": g[part], "factor": Factor.Y}),
-                    (out, {"factor": Factor.U}),
-                )
-            ):
+            products: tuple[tuple[View, dict[str, Any]], ...] = (
+                (g, {"factor": Factor.U}),
+                (out, {"y": g[part], "factor": Factor.Y}),
+                (out, {"factor": Factor.U}),
+            )
+            for what, (x, options) in enumerate(products):
                 o = self._rows(sums, box[3], what)[:, number : number + 1]
                 self.vector.sum(o, x[part], **options)
 
-    def _total(self, channels, totals, sums):
+    def _total(self, channels: Channels, totals: Block, sums: Block) -> None:
         begin = (channels or (0, 0))[0] // self.program.core.rows
         for what in range(3):
             rows = self._rows(sums, channels, what)
@@ -199,7 +224,9 @@ class _GradientStatistics:
             else:
                 self.vector.sum(o, rows)
 
-    def _finish(self, totals, sums, state_block, ones, room):
+    def _finish(
+        self, totals: Block, sums: Block, state_block: Block, ones: Block, room: Block
+    ) -> None:
         program, vector, layer = self.program, self.vector, self.layer
         state = Scalars.stored(program, state_block, layer.gradient_statistics)
         new = Scalars(program, room, 4)

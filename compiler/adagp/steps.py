@@ -1,22 +1,30 @@
 """Steps of a batch that learns by gradient prediction: Phase GP, and backpropagation beside which
 the predictor learns."""
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
+from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
+from compiler.frontend.torch_graph import Layer
 from compiler.kernels.conv_forward import forward
 from compiler.kernels.conv_weight_gradient import weight_gradient
 from compiler.kernels.loss import loss_commands
 from compiler.kernels.pooling import max_pool
 from compiler.kernels.reorganize import Reorganizer, reorganize
 from compiler.kernels.sgd import update
+from compiler.tensors.parameters import StoredParameter
+from compiler.tensors.tensor import Tensor
+from compiler.training.named_tensors import TensorReference
 from compiler.training.steps import COEFFICIENTS, TrainingSteps
+from hw.config import AdaGPConfig, CoreConfig
 
 from .predictor import error, learn, predict
 from .statistics import gradient_statistics, standardize
-from .tensors import GRADIENT_STATISTICS, PredictorTensors
+from .tensors import GRADIENT_STATISTICS, LayerTensors, PredictorShape, PredictorTensors
 
 __all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
 
@@ -27,8 +35,13 @@ _HELD_SHARE = 16
 #: Kinds of layers whose weights are predicted.
 PREDICTABLE = ("convolution", "depthwise", "linear")
 
+#: What emits an update, and the tensors that it reads and writes.
+_Update = tuple[Callable[[CoreProgram, Mapping[str, Tensor]], None], list[Tensor], list[Tensor]]
 
-def predicted_layers(layers, wanted=None):
+
+def predicted_layers(
+    layers: Sequence[Layer], wanted: Collection[str] | None = None
+) -> tuple[list[str], str | None]:
     """(names of the predicted layers in order, name of the head or None).
 
     The head is a linear layer at the end of which a parameter learns: its gradient is exact and
@@ -83,20 +96,25 @@ class PredictionSteps(TrainingSteps):
     head : name of the layer with an exact gradient in Phase GP, or None
     """
 
-    def __init__(self, layers, config, *, images, loss, core, shape, predict, backpropagate):
-        self._predictor_core, self._shape = core, shape
-        self._backpropagate = backpropagate
-        self._late, self._beside = [], []
+    def __init__(
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: str,
+        core: CoreConfig, shape: PredictorShape, predict: Collection[str] | None,
+        backpropagate: bool,
+    ) -> None:  # fmt: skip
+        self._predictor_core, self._shape, self._backpropagate = core, shape, backpropagate
+        self._late: list[tuple[int, LayerTensors]] = []
+        self._beside: list[LayerTensors] = []
         self._predictor_free = 0  # when the predictor's core has done what it has got so far
         # Where the predictor has a memory, but not a core, of its own, updates and maps that are
         # read again to be reorganized are work in the background.
         self._in_background = config.has_predictor_memory and not config.has_predictor_core
         # (When its cells are there, layer), and when the last map in the background is done.
-        self._reorganized, self._background_free = [], 0
+        self._reorganized: list[tuple[int, Layer]] = []
+        self._background_free = 0
         self._predicted, self.head = predicted_layers(layers, predict)
         super().__init__(layers, config, images=images, loss=loss)
 
-    def _build(self, layers):
+    def _build(self, layers: Sequence[Layer]) -> None:
         weights = [(name, self.parameters[f"{name}.weight"]) for name in self._predicted]
         self.predictor = PredictorTensors(self.config, self._predictor_core, self._shape, weights)
         self.tensors |= self.predictor.tensors
@@ -120,7 +138,7 @@ class PredictionSteps(TrainingSteps):
         else:
             self._end_of_prediction()
 
-    def _end_of_prediction(self):
+    def _end_of_prediction(self) -> None:
         """The updates that are left: the last on the predictor's core, the others on the main core
         beside the loss; and the head's."""
         late = [own for _, own in self._late]
@@ -133,7 +151,10 @@ class PredictionSteps(TrainingSteps):
         if self.head is not None:
             self._exact_head(self.layers[self.head])
 
-    def _add(self, layer, direction, function, *names, reads=(), writes=(), **options):
+    def _add(
+        self, layer: str, direction: str, function: Callable[..., object], *names: TensorReference,
+        reads: Iterable[str | None] = (), writes: Iterable[str | None] = (), **options: Any,
+    ) -> None:  # fmt: skip
         """As everywhere; a product and the loss have the updates beside them, and a product
         reorganizes its map."""
         if function is forward and self._is_held(layer):
@@ -144,7 +165,7 @@ class PredictionSteps(TrainingSteps):
             updates = [self._update(own) for own in self._beside]
             self._beside = []
 
-            def beside(program, tensors):
+            def beside(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
                 for run, _, _ in updates:
                     run(program, tensors)
 
@@ -155,14 +176,16 @@ class PredictionSteps(TrainingSteps):
         super()._add(layer, direction, function, *names, reads=reads, writes=writes, **options)
 
     @property
-    def kept(self):
+    def kept(self) -> set[str]:
         return super().kept | self.predictor.kept
 
     # Forward ---------------------------------------------------------------------------------
 
     def _predictor_step(
-        self, layer, direction, function, *names, reads, writes, predictor=True, **options
-    ):
+        self, layer: Layer, direction: str, function: Callable[..., object],
+        *names: TensorReference, reads: Iterable[Tensor], writes: Iterable[Tensor],
+        predictor: bool = True, **options: Any,
+    ) -> None:  # fmt: skip
         """A step on the core of the predictor; ``reads`` and ``writes`` are tensors."""
         self._add(
             layer.name, direction, function, *names,
@@ -170,13 +193,13 @@ class PredictionSteps(TrainingSteps):
             predictor=predictor, **options,
         )  # fmt: skip
 
-    def _forward_max_pool(self, layer, sources):
+    def _forward_max_pool(self, layer: Layer, sources: list[str]) -> None:
         if self._backpropagate:
             super()._forward_max_pool(layer, sources)
         else:
             self._simple(layer, sources, max_pool, **layer.options)
 
-    def _until_next(self, layers, products, number):
+    def _until_next(self, layers: Sequence[Layer], products: Sequence[int], number: int) -> int:
         """Cycles of the main array from the end of a layer to that of the next predicted one, or
         none: behind the last one there is nothing to hide an update."""
         cycles = 0
@@ -186,14 +209,14 @@ class PredictionSteps(TrainingSteps):
                 return cycles
         return 0
 
-    def _is_held(self, name):
+    def _is_held(self, name: str) -> bool:
         """Whether a layer is a product that holds the sums of its map while it writes it."""
         if name not in self._predicted or self.layers[name].kind == "depthwise":
             return False
         words = Reorganizer.held_words(self.core, self.tensors[self.maps[name]])
         return words * _HELD_SHARE <= self.config.memory_depth[0]
 
-    def _observe(self, layer, cycles, window):
+    def _observe(self, layer: Layer, cycles: int, window: int) -> None:
         own, y = self.predictor.layers[layer.name], self.maps[layer.name]
         if self._is_held(layer.name):
             if self.config.has_predictor_core:
@@ -213,13 +236,13 @@ class PredictionSteps(TrainingSteps):
         else:
             self._react(layer, cycles, window)
 
-    def _use_cells(self, cycles=None):
+    def _use_cells(self, cycles: int | None = None) -> None:
         """What follows from the maps that are reorganized after ``cycles`` of products, or from all
         of them: commands behind those that wait for cells would wait, too."""
         while self._reorganized and (cycles is None or self._reorganized[0][0] <= cycles):
             self._react(self._reorganized.pop(0)[1])
 
-    def _react(self, layer, cycles=0, window=0):
+    def _react(self, layer: Layer, cycles: int = 0, window: int = 0) -> None:
         """What the predictor makes of a layer's cells; ``cycles``, ``window`` where it has a core
         of its own."""
         own, ones = self.predictor.layers[layer.name], self.predictor.constants
@@ -244,7 +267,7 @@ class PredictionSteps(TrainingSteps):
                 self._predictor_free = there
                 self._late.append((there, own))
 
-    def _ready(self, cycles, product):
+    def _ready(self, cycles: int, product: int) -> list[LayerTensors]:
         """Layers whose update fits beside the second half of a ``product`` that begins after
         ``cycles`` of products, when the prediction is there. They are late no longer.
 
@@ -261,12 +284,12 @@ class PredictionSteps(TrainingSteps):
             found.append(self._late.pop(0)[1])
         return found
 
-    def _update_cycles(self, core, own):
+    def _update_cycles(self, core: CoreConfig, own: LayerTensors) -> int:
         """About how long ``core`` takes for an update."""
         words = own.rows * -(-own.outputs // core.rows)
         return _UPDATE_PASSES * words * core.groups_per_word
 
-    def _array_cycles(self, layer):
+    def _array_cycles(self, layer: Layer) -> int:
         """Vectors that enter the main array for a product forward."""
         core, weights = self.core, self.parameters[f"{layer.name}.weight"]
         height, width, inputs, outputs = weights.shape
@@ -274,7 +297,7 @@ class PredictionSteps(TrainingSteps):
         tiles = -(-inputs // core.rows) * -(-outputs // core.columns)
         return self.images * rows * columns * height * width * tiles
 
-    def _prediction_cycles(self, own):
+    def _prediction_cycles(self, own: LayerTensors) -> int:
         """About how long the predictor takes for a layer."""
         pooling = 0 if self._is_held(own.name) else self._pooling_cycles(own)
         core = self._predictor_core
@@ -283,28 +306,28 @@ class PredictionSteps(TrainingSteps):
         products = own.rows * -(-own.outputs // core.columns) * vector
         return pooling + products
 
-    def _pooling_cycles(self, own):
+    def _pooling_cycles(self, own: LayerTensors) -> int:
         """About how long it takes to reorganize a layer's map."""
         core, y = self._predictor_core, self.tensors[self.maps[own.name]]
         return prod(y.shape[:3]) * -(-own.outputs // core.rows) * core.groups_per_word
 
-    def _predict(self, own):
+    def _predict(self, own: LayerTensors) -> None:
         full, matrix = self.predictor.full.tensors, self.predictor.toeplitz
         self._predictor_step(
             self.layers[own.name], "predict", predict, own.placed, matrix.name, self._part(own),
             reads=[own.inputs, matrix, full["operands"]], writes=[own.hidden, own.prediction],
         )  # fmt: skip
 
-    def _part(self, own):
+    def _part(self, own: LayerTensors) -> Callable[[Mapping[str, Tensor]], StoredParameter]:
         return lambda tensors: self.predictor.part(tensors, own.rows)
 
-    def _update(self, own):
+    def _update(self, own: LayerTensors) -> _Update:
         """A layer's update by the prediction times scale and gate: a function of program and
         tensors, and the tensors that it reads and writes."""
         parameter = self.parameters[f"{own.name}.weight"]
         changed = [t for role, t in parameter.tensors.items() if role != "gradient"]
 
-        def run(program, tensors):
+        def run(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
             kernel = replace(
                 tensors[own.prediction.name],
                 name=f"{own.prediction.name} as weights",
@@ -317,7 +340,7 @@ class PredictionSteps(TrainingSteps):
 
         return run, [own.prediction, own.gradient_statistics, *changed], changed
 
-    def _predicted_update(self, own, **options):
+    def _predicted_update(self, own: LayerTensors, **options: Any) -> None:
         """That update as a step; ``predictor=True`` on the predictor's core."""
         run, reads, writes = self._update(own)
         self._predictor_step(
@@ -326,30 +349,31 @@ class PredictionSteps(TrainingSteps):
         )  # fmt: skip
 
     @staticmethod
-    def _registers(names):
+    def _registers(names: Iterable[str]) -> dict[str, Any]:
+        """Coefficients by name, as kernels take them."""
         return {name.removeprefix("predictor_"): Coefficient(index=COEFFICIENTS.index(name))
                 for name in names}  # fmt: skip
 
     # Backward --------------------------------------------------------------------------------
 
-    def _exact_head(self, layer):
+    def _exact_head(self, layer: Layer) -> None:
         """Gradient and update of the last layer from the loss alone."""
         product, gradients = self._product(layer), self._gradients(layer)
         dy = self.gradients[layer.name] = f"{layer.name}.gradient"
         self._add_weight_gradient(layer, weight_gradient, product, dy, gradients)
         super()._updates(layer)
 
-    def _updates(self, layer):
+    def _updates(self, layer: Layer) -> None:
         super()._updates(layer)
         if layer.name in self._predicted:
             self._learn(layer, self.predictor.layers[layer.name])
 
-    def _learn(self, layer, own):
+    def _learn(self, layer: Layer, own: LayerTensors) -> None:
         predictor = self.predictor
         gradient = self.parameters[f"{layer.name}.weight"].tensors["gradient"]
         rows = (1, prod(gradient.shape[:3]), 1, gradient.shape[3])
 
-        def true_gradient(tensors):
+        def true_gradient(tensors: Mapping[str, Tensor]) -> Tensor:
             placed = tensors[gradient.name]
             return replace(placed, name=f"{placed.name} by rows", shape=rows)
 

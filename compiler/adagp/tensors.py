@@ -1,14 +1,18 @@
 """The predictor in DRAM: shape, weights, statistics, and what it computes for a layer."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from compiler.errors import CompileError
 from compiler.kernels.scalars import lanes
 from compiler.tensors.parameters import StoredParameter, channel_pitch
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.tensor import Shape, Tensor
+from hw.config import AdaGPConfig, CoreConfig
 
 __all__ = [
     "GRADIENT_STATISTICS",
@@ -40,7 +44,7 @@ class PredictorShape:
     map_size: int = 4
     running: float = 0.9
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("channels", "map_size"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -49,11 +53,11 @@ class PredictorShape:
             raise CompileError(f"running must be at least 0 and below 1, not {self.running!r}")
 
     @property
-    def cells(self):
+    def cells(self) -> int:
         return self.map_size**2
 
     @property
-    def features(self):
+    def features(self) -> int:
         return self.channels * self.cells
 
 
@@ -91,18 +95,21 @@ class LayerTensors:
     gradient_statistics: Tensor
 
     @property
-    def tensors(self):
+    def tensors(self) -> list[Tensor]:
         """All of them that are not the layer's own."""
         return [value for value in vars(self).values() if isinstance(value, Tensor)]
 
-    def placed(self, tensors) -> "LayerTensors":
+    def placed(self, tensors: Mapping[str, Tensor]) -> "LayerTensors":
         """The same with those of ``tensors`` (by name) that are there."""
-        own = {key: tensors[value.name] for key, value in vars(self).items()
-               if isinstance(value, Tensor) and value.name in tensors}  # fmt: skip
+        own: dict[str, Any] = {
+            key: tensors[value.name]
+            for key, value in vars(self).items()
+            if isinstance(value, Tensor) and value.name in tensors
+        }
         return replace(self, weights=self.weights.placed_as(tensors), **own)
 
     @property
-    def kept(self):
+    def kept(self) -> list[Tensor]:
         """Those that outlive a batch."""
         return [self.inputs, self.hidden, self.input_statistics, self.gradient_statistics]
 
@@ -126,7 +133,13 @@ class PredictorTensors:
     layers : layer -> :class:`LayerTensors`
     """
 
-    def __init__(self, config, core, shape, layers):
+    def __init__(
+        self,
+        config: AdaGPConfig,
+        core: CoreConfig,
+        shape: PredictorShape,
+        layers: Sequence[tuple[str, StoredParameter]],
+    ) -> None:
         self.config, self.core, self.shape = config, core, shape
         if shape.channels * core.operand_width // 8 % config.granule_bytes:
             raise CompileError(
@@ -144,15 +157,15 @@ class PredictorTensors:
         self.toeplitz_gradient = self._operands("predictor.toeplitz.gradient", matrix, pitch)
         self.layers = {name: self._layer(name, weights) for name, weights in layers}
 
-    def _operands(self, name, shape, pitch=None):
+    def _operands(self, name: str, shape: Shape, pitch: int | None = None) -> Tensor:
         pitch = pitch or channel_pitch(shape[3], self.config)
         return Tensor.dense(name, shape, kind=self.config.operand_format, pitch=pitch)
 
-    def _float(self, name, shape):
+    def _float(self, name: str, shape: Shape) -> Tensor:
         pitch = channel_pitch(shape[3], self.config)
         return Tensor.dense(name, shape, kind="float32", pitch=pitch)
 
-    def _parameter(self, name, shape, *, operands=True):
+    def _parameter(self, name: str, shape: Shape, *, operands: bool = True) -> StoredParameter:
         tensors = {"master": self._float(name, shape)}
         for role in ("velocity", "gradient"):
             tensors[role] = self._float(f"{name}.{role}", shape)
@@ -163,11 +176,11 @@ class PredictorTensors:
             tensors=tensors,
         )  # fmt: skip
 
-    def _layer(self, name, weights):
+    def _layer(self, name: str, weights: StoredParameter) -> LayerTensors:
         shape, outputs = self.shape, weights.shape[3]
         rows, size = prod(weights.shape[:3]), shape.map_size
 
-        def named(what):
+        def named(what: str) -> str:
             return f"{name}.prediction.{what}"
 
         return LayerTensors(
@@ -193,12 +206,12 @@ class PredictorTensors:
         )
 
     @property
-    def constants(self):
+    def constants(self) -> Tensor:
         """A word of operands 1, as a tensor."""
         return self._operands("predictor.ones", (1, 1, 1, self.core.rows))
 
     @property
-    def tensors(self):
+    def tensors(self) -> dict[str, Tensor]:
         """All tensors, by name."""
         found = [
             *self.full.tensors.values(),
@@ -211,7 +224,7 @@ class PredictorTensors:
         return {tensor.name: tensor for tensor in found}
 
     @property
-    def kept(self):
+    def kept(self) -> set[str]:
         """Names of those that outlive a batch."""
         found = [
             *(t for p in (self.full, self.taps) for r, t in p.tensors.items() if r != "gradient"),
@@ -221,7 +234,7 @@ class PredictorTensors:
         ]
         return {tensor.name for tensor in found}
 
-    def contents(self, state) -> dict[str, np.ndarray]:
+    def contents(self, state: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
         """What all :attr:`kept` tensors hold at the start, by name, in their shapes.
 
         ``state`` maps names to arrays of those that are not zero at the start: real numbers or
@@ -245,7 +258,7 @@ class PredictorTensors:
         found[self.toeplitz.name] = self._matrix(_real(self.taps.tensors["master"], taps))
         return found
 
-    def _matrix(self, taps):
+    def _matrix(self, taps: np.ndarray) -> np.ndarray:
         """The convolution as a matrix, of real taps (1, 1, 10, c)."""
         size, channels = self.shape.map_size, self.shape.channels
         matrix = np.zeros((self.shape.cells + 1, size, size, channels))
@@ -259,7 +272,7 @@ class PredictorTensors:
         matrix[-1] = taps[0, 0, 9]
         return matrix.reshape(self.toeplitz.shape)
 
-    def part(self, tensors, rows):
+    def part(self, tensors: Mapping[str, Tensor], rows: int) -> StoredParameter:
         """The fully connected layer's parameter, only its first ``rows`` rows, placed as in
         ``tensors`` (by name)."""
         found = {}
@@ -271,7 +284,7 @@ class PredictorTensors:
         return replace(self.full, tensors=found)
 
 
-def _real(tensor, values):
+def _real(tensor: Tensor, values: np.ndarray) -> np.ndarray:
     """Real numbers of what ``tensor`` holds."""
     if values.dtype.kind == "u":
         return tensor.values(values)

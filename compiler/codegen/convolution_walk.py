@@ -4,10 +4,16 @@ The one place for the rows and columns that outputs need, and for the loops of a
 outputs, taps and channels; inference and training, forward and backward, use both.
 """
 
+from compiler.tensors.intervals import Interval, Pair
+
+from .cost import Fields
+
 __all__ = ["clip", "input_range", "matmul_walk", "window_range"]
 
 
-def window_range(outputs, taps, *, stride=1, padding=0, dilation=1):
+def window_range(
+    outputs: Interval, taps: Interval, *, stride: int = 1, padding: int = 0, dilation: int = 1
+) -> Interval:
     """[begin, end) of the lines that ``outputs`` [begin, end) have in their windows.
 
     Lines are rows or columns of the input; they may lie outside of it.
@@ -20,20 +26,33 @@ def window_range(outputs, taps, *, stride=1, padding=0, dilation=1):
     return begin, (outputs[1] - 1) * stride - padding + (taps[1] - 1) * dilation + 1
 
 
-def input_range(outputs, taps, *, stride, padding, dilation, size):
+def input_range(
+    outputs: Interval, taps: Interval, *, stride: int, padding: int, dilation: int, size: int
+) -> Interval:
     """The part of :func:`window_range` that is inside an input of ``size`` lines; at least one
     line, also where all of them lie in the padding."""
     lines = window_range(outputs, taps, stride=stride, padding=padding, dilation=dilation)
     return clip(*lines, size)
 
 
-def clip(begin, end, size):
+def clip(begin: int, end: int, size: int) -> Interval:
     """[begin, end) inside [0, size); at least one line."""
     begin = min(max(begin, 0), size - 1)
     return begin, max(begin + 1, min(end, size))
 
 
-def matmul_walk(x_address, pixel, *, images, outputs, taps, lines, stride, padding, dilation):
+def matmul_walk(
+    x_address: int,
+    pixel: int,
+    *,
+    images: int,
+    outputs: tuple[Interval, Interval],
+    taps: tuple[Interval, Interval],
+    lines: tuple[Interval, Interval],
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> Fields:
     """Fields of a MATMUL: loops wo, ho, n over outputs inside kw, kh over taps, one word from one
     step of cb to the next. Missing: ``cb_count``, and what has nothing to do with the loops.
 

@@ -1,16 +1,18 @@
 """Commands of one core, with what they touch: the vocabulary in which layers are written."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from compiler.errors import CompileError
-from compiler.tensors.tensor import transfers
-from hw.config import BUFFER_ADDRESS_WIDTH
+from compiler.tensors.intervals import Channels, Interval, TensorBox
+from compiler.tensors.tensor import Tensor, Transfer, transfers
+from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 from hw.formats import FLOAT32
 from hw.isa.encoding import Opcode, with_defaults
 
+from .cost import Fields
 from .dependencies import Recorder, Region
 from .scratchpad import Block, NoRoom, Scratch
 from .vector_commands import VectorCommands
@@ -25,7 +27,7 @@ class Need:
     the jobs themselves write, and drop when they have been stored. With a ``place`` they are there
     already, and stay."""
 
-    key: object
+    key: Hashable
     words: int
     load: Callable[[Block], None] | None = None
     place: Block | None = None
@@ -37,7 +39,7 @@ class Job:
     ``watched`` its results are read on chip while the next job runs."""
 
     needs: tuple[Need, ...]
-    run: Callable
+    run: Callable[..., object]
     watched: bool = False
 
 
@@ -58,16 +60,23 @@ class CoreProgram:
     vector : VectorCommands
     """
 
-    def __init__(self, config, core, recorder: Recorder, *, memory=None):
+    def __init__(
+        self,
+        config: AdaGPConfig,
+        core: CoreConfig,
+        recorder: Recorder,
+        *,
+        memory: int | None = None,
+    ) -> None:
         self.config, self.core, self.recorder = config, core, recorder
         self.scratch = Scratch(config, core.memories[0] if memory is None else memory)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
         self._bank = 0
-        self._resident = {}  # name of a tensor -> its block
-        self._missing = {}  # those of them that are not loaded yet, by name
+        self._resident: dict[str, Block] = {}  # name of a tensor -> its block
+        self._missing: dict[str, Tensor] = {}  # those of them that are not loaded yet, by name
 
-    def words(self, tensor, channels=None):
+    def words(self, tensor: Tensor, channels: Channels = None) -> int:
         """Buffer words of ``channels`` (begin, end) of a pixel, by default of all of them."""
         begin, end = channels or (0, tensor.pitch)
         size = (min(end, tensor.pitch) - begin) * tensor.dtype.itemsize
@@ -75,7 +84,7 @@ class CoreProgram:
 
     # Transfers -------------------------------------------------------------------------------
 
-    def keep(self, tensor, *, load=True):
+    def keep(self, tensor: Tensor, *, load: bool = True) -> None:
         """Keep all of ``tensor`` here; what is stored in it changes it here as well. Comes before
         anything else. It is loaded when it is needed first; without ``load`` it is there already,
         as a program before has kept it, too."""
@@ -84,14 +93,20 @@ class CoreProgram:
         if load:
             self._missing[tensor.name] = tensor
 
-    def fetch(self, name):
+    def fetch(self, name: str) -> None:
         """LOADs of all of the tensor ``name``, if it is kept and not there."""
         tensor = self._missing.pop(name, None)
         if tensor is not None:
-            box = *((0, size) for size in tensor.shape[:3]), (0, tensor.pitch)
-            self.load(tensor, box, self._resident[name])
+            self.load(tensor, (*tensor.pixels, (0, tensor.pitch)), self._resident[name])
 
-    def need(self, tensor, images, rows, columns, channels=None):
+    def need(
+        self,
+        tensor: Tensor,
+        images: Interval,
+        rows: Interval,
+        columns: Interval,
+        channels: Channels = None,
+    ) -> Need:
         """A box of a tensor, pixel after pixel; (begin, end) of each axis."""
         channels = channels or (0, tensor.pitch)
         box = (images, rows, columns, channels)
@@ -103,7 +118,7 @@ class CoreProgram:
         load = None if place else lambda block: self.load(tensor, box, block)
         return Need((tensor.name, *box), words, load, place)
 
-    def _place(self, tensor, box, pixels, words):
+    def _place(self, tensor: Tensor, box: TensorBox, pixels: int, words: int) -> Block | None:
         """Where a box lies if the tensor is kept here and the box is a run of whole pixels."""
         block = self._resident.get(tensor.name)
         if block is None or box[3] != (0, tensor.pitch):
@@ -119,14 +134,23 @@ class CoreProgram:
         address = block.address + first * self.words(tensor)
         return Block(block.memory, address, words, fixed=True)
 
-    def result(self, tensor, *box, wide=False):
+    def result(
+        self,
+        tensor: Tensor,
+        images: Interval,
+        rows: Interval,
+        columns: Interval,
+        channels: Channels = None,
+        *,
+        wide: bool = False,
+    ) -> Need:
         """Room for the same box, which a job writes; ``wide`` as in :meth:`view`."""
-        need = self.need(tensor, *box)
+        need = self.need(tensor, images, rows, columns, channels)
         wide = wide and tensor.kind != "float32"
         chunks = self.core.chunks_per_wide if wide else 1
         return Need(object(), chunks * need.words, place=None if wide else need.place)
 
-    def load(self, tensor, box, block, first=0):
+    def load(self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0) -> None:
         """LOADs of a box of ``tensor`` into words from ``first`` on."""
         for move in transfers(tensor, *box, self.core.word_bytes):
             self.recorder.emit(
@@ -137,7 +161,7 @@ class CoreProgram:
                 core=self.core.index,
             )
 
-    def store(self, tensor, box, block, first=0):
+    def store(self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0) -> None:
         """STOREs of words from ``first`` on into a box of ``tensor``.
 
         Copies of it in other blocks are old then.
@@ -152,7 +176,7 @@ class CoreProgram:
                 core=self.core.index,
             )
 
-    def run(self, jobs):
+    def run(self, jobs: Iterable[Job]) -> None:
         """Do jobs one by one; what one needs is loaded before the one in front is done, if there
         is room. A key that is in the memory already is not loaded again.
         """
@@ -168,7 +192,7 @@ class CoreProgram:
             for block in blocks:
                 self.scratch.release(block)
 
-    def _acquire_packed(self, job):
+    def _acquire_packed(self, job: Job) -> Sequence[Block]:
         """The same without regard to banks, from the first word on, if it does not fit else; what
         can be loaded does not stay where it is."""
         try:
@@ -179,10 +203,13 @@ class CoreProgram:
             self.scratch.rewind()
             return self._acquire(job, packed=True)
 
-    def _acquire(self, job, *, packed=False, watched=()):
+    def _acquire(
+        self, job: Job, *, packed: bool = False, watched: Sequence[Block] = ()
+    ) -> Sequence[Block]:
         """Blocks of a job's needs; all loads come when all have room. What it reads should not be
         in a bank with ``watched`` either."""
-        blocks, missing = [], []
+        blocks: list[Block] = []
+        missing: list[tuple[Need, Block]] = []
         try:
             for need in job.needs:
                 block = need.place or self.scratch.find(need.key)
@@ -206,7 +233,17 @@ class CoreProgram:
 
     # Maps ------------------------------------------------------------------------------------
 
-    def view(self, block, tensor, images, rows, columns, channels=None, *, wide=False):
+    def view(
+        self,
+        block: Block,
+        tensor: Tensor,
+        images: Interval,
+        rows: Interval,
+        columns: Interval,
+        channels: Channels = None,
+        *,
+        wide: bool = False,
+    ) -> View:
         """A box of a tensor as it lies in a block, pixel after pixel; ``wide`` as float32 whatever
         the tensor is.
 
@@ -227,10 +264,11 @@ class CoreProgram:
         chunks = self.core.chunks_per_wide if wide else chunks
         # A part of the channels may be one of the pitch alone.
         size = max(0, min(end, tensor.shape[3]) - begin)
-        shape = (*(b - a for a, b in (images, rows, columns)), size)
+        count, height, width = (b - a for a, b in (images, rows, columns))
+        shape = (count, height, width, size)
         return View.dense(block, shape, words, chunks=chunks)
 
-    def _vector(self, fields, reads, writes):
+    def _vector(self, fields: Fields, reads: Sequence[Region], writes: Sequence[Region]) -> None:
         noted = Region(("noted", self.core.index), 0, 1)  # by a watching command for guarded ones
         fields = with_defaults(Opcode.VECTOR, fields)
         if fields["guarded"]:
@@ -241,16 +279,16 @@ class CoreProgram:
 
     # Products --------------------------------------------------------------------------------
 
-    def next_bank(self):
+    def next_bank(self) -> int:
         """The accumulator bank that has been free for longer."""
         self._bank ^= 1
         return self._bank
 
-    def sums(self, bank):
+    def sums(self, bank: int) -> Region:
         """All of an accumulator bank."""
         return Region(("sums", self.core.index, bank), 0, self.core.accumulator_depth)
 
-    def weights(self, fields, *blocks):
+    def weights(self, fields: Fields, *blocks: Block) -> None:
         """WEIGHTS, reading ``blocks``."""
         self.recorder.emit(
             Opcode.WEIGHTS,
@@ -259,7 +297,7 @@ class CoreProgram:
             core=self.core.index,
         )
 
-    def matmul(self, fields, block):
+    def matmul(self, fields: Fields, block: Block) -> None:
         """MATMUL into ``accumulator_bank``, reading vectors from ``block``."""
         # May lie before the block; sums of address and strides wrap at the field's width.
         address = fields["x_address"] % (1 << BUFFER_ADDRESS_WIDTH)
@@ -271,7 +309,7 @@ class CoreProgram:
             core=self.core.index,
         )
 
-    def post(self, fields, block):
+    def post(self, fields: Fields, block: Block) -> None:
         """POST from ``accumulator_bank`` into ``block``; one output unless loops are given, and the
         sums as they are unless there is a ``scale``."""
         self.recorder.emit(
@@ -282,12 +320,12 @@ class CoreProgram:
             core=self.core.index,
         )
 
-    def whole_words(self, channels):
+    def whole_words(self, channels: Interval) -> Interval:
         """(begin, end) of the channels whose words hold ``channels``."""
         (begin, end), rows = channels, self.core.rows
         return begin // rows * rows, -(-end // rows) * rows
 
-    def column_place(self, channels, end, *, wide):
+    def column_place(self, channels: Interval, end: int, *, wide: bool) -> tuple[int, Fields]:
         """Fields of POST for a column tile with ``channels`` (begin, end) of a pixel, to be stored
         up to channel ``end``, zeros behind its own: its first word, and the rest."""
         core = self.core
@@ -302,31 +340,33 @@ class CoreProgram:
         }
 
 
-def _is_part(key, tensor, box):
+def _is_part(key: object, tensor: Tensor, box: TensorBox) -> bool:
     """Whether ``key`` is that of a box of ``tensor`` that has something in common with ``box``."""
     if not isinstance(key, tuple) or key[0] != tensor.name:
         return False
     return all(a < d and c < b for (a, b), (c, d) in zip(key[1:], box, strict=True))
 
 
-def _dram(move):
+def _dram(move: Transfer) -> Region:
     begin = move.dram_address
     return Region("dram", begin, begin + (move.run_count - 1) * move.run_stride + move.run_bytes)
 
 
-def _apart(job, blocks, watched):
+def _apart(
+    job: Job, blocks: Sequence[Block], watched: Sequence[Block]
+) -> tuple[list[Block], list[Block]]:
     """Blocks that another one should not share a bank with: above all what is read, whose streams
     last as long as the job; then the results."""
     results = _results(job, blocks)
     return [*(block for block in blocks if block not in results), *watched], results
 
 
-def _results(job, blocks):
+def _results(job: Job, blocks: Sequence[Block]) -> list[Block]:
     pairs = zip(job.needs, blocks, strict=False)
     return [block for need, block in pairs if need.load is None and need.place is None]
 
 
-def dma_fields(address, move):
+def dma_fields(address: int, move: Transfer) -> Fields:
     """LOAD or STORE between the buffer from ``address`` on and DRAM as ``move`` says."""
     return {
         "buffer_address": address,

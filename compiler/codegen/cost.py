@@ -4,8 +4,10 @@ Good for choosing between plans. It knows queues, semaphores, the dispatcher, bu
 rates, and nothing of conflicts between blocks. The hardware's own counters are the truth.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from hw.config import AdaGPConfig, CoreConfig
 from hw.isa.encoding import (
     COMMAND_BYTES,
     MATMUL_LOOPS,
@@ -17,9 +19,12 @@ from hw.isa.encoding import (
 from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
-    "Command", "Timeline", "bits", "duration", "estimate", "matmul_shape", "matmul_vectors",
-    "post_cycles",
+    "Command", "Fields", "Timeline", "bits", "duration", "estimate", "matmul_shape",
+    "matmul_vectors", "post_cycles",
 ]  # fmt: skip
+
+#: Fields of a command by name, without the header.
+Fields = dict[str, int]
 
 #: Cycles from a request to its first beat, and for a command to take effect.
 MEMORY_LATENCY_CYCLES = 40
@@ -49,25 +54,25 @@ class Command:
     core: int = 0
     wait: int = 0
     signal: int = 0
-    fields: dict = field(default_factory=dict)
+    fields: Fields = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.fields = with_defaults(self.opcode, self.fields)
 
 
-def _product(fields, names):
+def _product(fields: Fields, names: Iterable[str]) -> int:
     result = 1
     for name in names:
         result *= fields[f"{name}_count"]
     return result
 
 
-def matmul_shape(fields):
+def matmul_shape(fields: Fields) -> tuple[int, int]:
     """(K tiles, output vectors) of a MATMUL."""
     return _product(fields, MATMUL_LOOPS[3:]), _product(fields, MATMUL_LOOPS[:3])
 
 
-def matmul_vectors(fields, core):
+def matmul_vectors(fields: Fields, core: CoreConfig) -> int:
     """Vectors that a MATMUL sends into the array."""
     tiles, vectors = matmul_shape(fields)
     if fields["transpose"]:
@@ -75,7 +80,7 @@ def matmul_vectors(fields, core):
     return tiles * vectors
 
 
-def post_cycles(fields, core):
+def post_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles that a POST of maxima needs at least: for its reads, or for its groups of words."""
     outputs, window = _product(fields, POST_LOOPS[3:]), _product(fields, POST_LOOPS[:2])
     groups = fields["group_count"]
@@ -84,7 +89,7 @@ def post_cycles(fields, core):
     return outputs * steps
 
 
-def _tile_cycles(fields, core):
+def _tile_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles in which a WEIGHTS brings a K tile."""
     words = core.columns
     if fields["transpose"]:
@@ -93,7 +98,7 @@ def _tile_cycles(fields, core):
     return max(words, core.columns + WEIGHT_CYCLES)
 
 
-def duration(command, config):
+def duration(command: Command, config: AdaGPConfig) -> tuple[int, int]:
     """(cycles the queue is busy, further cycles until the signal) where nothing makes it wait."""
     core, fields = config.cores[command.core], command.fields
     if command.opcode is Opcode.WEIGHTS:
@@ -107,7 +112,7 @@ def duration(command, config):
     return _duration(command, config, core)
 
 
-def _vector_cycles(fields, core):
+def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles of a VECTOR."""
     words, groups = _product(fields, VECTOR_LOOPS), core.groups_per_word
     if fields["operation"] != Operation.CHAIN:
@@ -123,7 +128,7 @@ def _vector_cycles(fields, core):
     return cycles
 
 
-def _duration(command, config, core):
+def _duration(command: Command, config: AdaGPConfig, core: CoreConfig) -> tuple[int, int]:
     """(cycles the queue is busy, further cycles until the signal)."""
     fields = command.fields
     if command.opcode is Opcode.VECTOR:
@@ -143,6 +148,10 @@ def _duration(command, config, core):
     return max(words, beats) + COMMAND_CYCLES, MEMORY_LATENCY_CYCLES
 
 
+#: (core, opcode).
+_Queue = tuple[int, Opcode]
+
+
 class Timeline:
     """Queues and semaphores as commands are pushed in stream order.
 
@@ -152,25 +161,28 @@ class Timeline:
     shared : one dispatcher serves all cores, as in the hardware; otherwise each core has its own
     """
 
-    def __init__(self, config, *, shared=True):
+    def __init__(self, config: AdaGPConfig, *, shared: bool = True) -> None:
         self.config = config
         self._cores = config.cores
         self.shared = shared
         self.end = START_CYCLES
-        self._dispatch, self._free, self._starts = {}, {}, {}
-        self._tokens, self._taken = {}, {}
+        self._dispatch: dict[int, int] = {}
+        self._free: dict[_Queue, int] = {}
+        self._starts: dict[_Queue, list[int]] = {}
+        self._tokens: dict[int, list[int]] = {}
+        self._taken: dict[int, int] = {}
         #: For each core the last WEIGHTS: its start, cycles per tile, and its tokens.
-        self._weights = {}
+        self._weights: dict[int, tuple[int, int, list[tuple[list[int], int]]]] = {}
         self._dispatch_cycles = 2 + COMMAND_BYTES // config.beat_bytes
 
-    def ready(self, command):
+    def ready(self, command: Command) -> bool:
         """Whether every token the command takes has been given by a command pushed before."""
         return all(
             len(self._tokens.get(semaphore, ())) > self._taken.get(semaphore, 0)
             for semaphore in bits(command.wait)
         )
 
-    def dispatch(self, command):
+    def dispatch(self, command: Command) -> int:
         """Cycle in which the command would enter its queue."""
         core = 0 if self.shared else command.core
         cycle = self._dispatch.get(core, START_CYCLES) + self._dispatch_cycles
@@ -178,7 +190,7 @@ class Timeline:
         depth = self.config.command_queue_depth
         return max(cycle, starts[-depth - 1]) if len(starts) > depth else cycle
 
-    def push(self, command):
+    def push(self, command: Command) -> int:
         """Execute ``command``; returns the cycle in which it starts."""
         key = (command.core, command.opcode)
         entered = self.dispatch(command)
@@ -209,7 +221,7 @@ class Timeline:
         self._starts.setdefault(key, []).append(start)
         return start
 
-    def _multiply(self, command, start, core):
+    def _multiply(self, command: Command, start: int, core: CoreConfig) -> int:
         """Cycles that a MATMUL is busy with the tiles of the WEIGHTS before it, which it slows
         down."""
         tiles, vectors = matmul_shape(command.fields)
@@ -225,7 +237,7 @@ class Timeline:
         return begin - start + tiles * cycles + COMMAND_CYCLES
 
 
-def estimate(commands, config):
+def estimate(commands: Iterable[Command], config: AdaGPConfig) -> int:
     """Cycles from start to interrupt of ``commands``, in an order in which each one's tokens are
     given by earlier ones."""
     timeline = Timeline(config)
@@ -234,7 +246,7 @@ def estimate(commands, config):
     return timeline.end
 
 
-def bits(mask):
+def bits(mask: int) -> Iterator[int]:
     """Numbers of the bits set in ``mask``."""
     while mask:
         low = mask & -mask

@@ -17,13 +17,15 @@ then takes a detour by commands in between.
 import contextlib
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from compiler.errors import CompileError
+from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .cost import Command, duration
+from .cost import Command, Fields, duration
 
 __all__ = ["Recorder", "Region"]
 
@@ -54,58 +56,62 @@ _BACKGROUND = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE)
 class Region:
     """Elements [begin, end) of a memory, which any hashable value may name."""
 
-    memory: object
+    memory: Hashable
     begin: int
     end: int
 
 
+#: (core, opcode, background): a queue; while commands are collected, every thread has its own.
+_Queue = tuple[int, Opcode, bool]
+
+
 @dataclass
 class _Entry:
-    """A command, its queue and its place in it, and the commands it has to wait for.
-
-    ``queue`` is (core, opcode); while commands are collected (core, opcode, background), as if
-    every thread had queues of its own.
-    """
+    """A command, its queue and its place in it, and the commands it has to wait for."""
 
     command: Command
-    queue: tuple
+    queue: _Queue
     number: int
     position: int
-    after: dict = field(default_factory=dict)
+    after: dict[_Queue, int] = field(default_factory=dict)
     #: MATMUL: the WEIGHTS whose tiles it takes, which has finished when it has; and vice versa.
-    feeder: object = None
-    user: object = None
+    feeder: "_Entry | None" = None
+    user: "_Entry | None" = None
     #: Queue -> how many of its commands have finished when this one starts, and when it ends.
-    at_start: dict = field(default_factory=dict)
-    at_end: dict = field(default_factory=dict)
+    at_start: dict[_Queue, int] = field(default_factory=dict)
+    at_end: dict[_Queue, int] = field(default_factory=dict)
+
+
+#: The second command waits for the first.
+_Token = tuple[_Entry, _Entry]
 
 
 class _Segments:
     """Who last wrote each part of a memory, and who has read it since: queue -> number."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.edges = [0]
-        self.parts = [({}, {})]
+        self.parts: list[tuple[dict[_Queue, int], dict[_Queue, int]]] = [({}, {})]
 
-    def _split(self, place):
+    def _split(self, place: int) -> None:
         index = bisect_right(self.edges, place) - 1
         if self.edges[index] != place:
             writers, readers = self.parts[index]
             self.edges.insert(index + 1, place)
             self.parts.insert(index + 1, (dict(writers), dict(readers)))
 
-    def _range(self, region):
+    def _range(self, region: Region) -> tuple[int, int]:
         self._split(region.begin)
         self._split(region.end)
         return bisect_left(self.edges, region.begin), bisect_left(self.edges, region.end)
 
-    def read(self, region, entry):
+    def read(self, region: Region, entry: _Entry) -> None:
         first, last = self._range(region)
         for writers, readers in self.parts[first:last]:
             _latest(entry.after, writers)
             readers[entry.queue] = entry.number
 
-    def write(self, region, entry):
+    def write(self, region: Region, entry: _Entry) -> None:
         first, last = self._range(region)
         for part in self.parts[first:last]:
             for users in part:
@@ -114,25 +120,25 @@ class _Segments:
         self.parts[first:last] = [({entry.queue: entry.number}, {})]
 
 
-def _thread(entry):
+def _thread(entry: _Entry) -> tuple[int, bool]:
     """(core, background) of an entry that has not been joined."""
     return entry.queue[0], entry.queue[2]
 
 
-def _semaphore_name(source, target):
+def _semaphore_name(source: _Queue, target: _Queue) -> str:
     """Name of the semaphore between two queues, (core, opcode) each."""
-    names = [opcode.name.lower() for _, opcode in (source, target)]
+    names = [opcode.name.lower() for _, opcode, _ in (source, target)]
     there = "" if source[0] == target[0] else f"c{target[0]}."
     return f"c{source[0]}.{names[0]}->{there}{names[1]}"
 
 
-def _latest(into, numbers):
+def _latest(into: dict[_Queue, int], numbers: Mapping[_Queue, int]) -> None:
     for queue, number in numbers.items():
         if into.get(queue, -1) < number:
             into[queue] = number
 
 
-def _add_token(tokens, first, second):
+def _add_token(tokens: list[_Token], first: _Entry, second: _Entry) -> None:
     """``second``, the last command of its queue so far, waits for ``first``."""
     if tokens and tokens[-1][1] is second:
         # It can take one token only, and the later one says more.
@@ -153,23 +159,23 @@ class Recorder:
         one that waits, as in ``c0.load->matmul`` or, between cores, ``c0.store->c1.load``
     """
 
-    def __init__(self, config):
+    def __init__(self, config: AdaGPConfig) -> None:
         self.config = config
-        self.semaphores = {}
-        self._entries = []
-        self._queues = {}
-        self._memories = {}
+        self.semaphores: dict[int, str] = {}
+        self._entries: list[_Entry] = []
+        self._queues: dict[_Queue, list[_Entry]] = {}
+        self._memories: dict[Hashable, _Segments] = {}
         self._background = False
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._entries)
 
-    def commands(self, first, last):
+    def commands(self, first: int, last: int) -> list[Command]:
         """Commands [first, last), as they were emitted."""
         return [entry.command for entry in self._entries[first:last]]
 
     @contextlib.contextmanager
-    def background(self):
+    def background(self) -> Iterator[None]:
         """Commands that are emitted in this context may fall behind those that follow, as far as
         what they touch allows; LOAD, VECTOR and STORE alone."""
         self._background = True
@@ -178,7 +184,10 @@ class Recorder:
         finally:
             self._background = False
 
-    def emit(self, opcode, fields, *, reads=(), writes=(), core=0):
+    def emit(
+        self, opcode: Opcode, fields: Fields, *, reads: Iterable[Region] = (),
+        writes: Iterable[Region] = (), core: int = 0,
+    ) -> None:  # fmt: skip
         """Append a command that touches these :class:`Region` s."""
         assert not self._background or opcode in _BACKGROUND, f"{opcode!r} in the background"
         queue = (core, Opcode(opcode), self._background)
@@ -199,7 +208,7 @@ class Recorder:
         members.append(entry)
         self._entries.append(entry)
 
-    def link(self):
+    def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT.
 
         Raises
@@ -211,7 +220,8 @@ class Recorder:
         if len({_thread(entry) for entry in self._entries}) > 1:
             self._interleave()
         self._join()
-        tokens, done = {}, {}
+        tokens: dict[tuple[_Queue, _Queue], list[_Token]] = {}
+        done: dict[_Queue, _Entry] = {}
         for entry in self._entries:
             self._start(entry)
             for source in self._sources(entry):
@@ -229,17 +239,19 @@ class Recorder:
                 entry.command.wait |= 1 << number
         return [*(entry.command for entry in self._entries), Command(Opcode.HALT)]
 
-    def _interleave(self):
+    def _interleave(self) -> None:
         """Order the commands of several threads by the time at which they can start: all are
         dispatched in turn, so one that waits long keeps those behind it from their queues.
 
         Commands of a thread, which is a core's or its background, stay in order, and behind those
         of others that they wait for.
         """
-        waiting = {}
+        waiting: dict[tuple[int, bool], deque[_Entry]] = {}
         for entry in self._entries:
             waiting.setdefault(_thread(entry), deque()).append(entry)
-        free, ends, order = {}, {}, []
+        free: dict[tuple[int, Opcode], int] = {}
+        ends: dict[tuple[_Queue, int], int] = {}
+        order = []
         while waiting:
             times = {}
             for thread, entries in waiting.items():
@@ -248,7 +260,7 @@ class Recorder:
                 if all((queue, number) in ends for queue, number in sources):
                     known = [ends[source] for source in sources]
                     times[thread] = max([free.get(first.queue[:2], 0), *known])
-            thread = min(times, key=times.get)
+            thread = min(times, key=lambda thread: times[thread])
             entry = waiting[thread].popleft()
             queue = entry.queue[:2]
             busy, latency = duration(entry.command, self.config)
@@ -263,11 +275,11 @@ class Recorder:
                 del waiting[thread]
         self._entries = order
 
-    def _join(self):
+    def _join(self) -> None:
         """From queues of threads to those that there are."""
         places, self._queues = {}, {}
         for position, entry in enumerate(self._entries):
-            queue = entry.queue[:2]
+            queue = (*entry.queue[:2], False)
             members = self._queues.setdefault(queue, [])
             places[entry.queue, entry.number] = queue, len(members)
             entry.queue, entry.number, entry.position = queue, len(members), position
@@ -278,11 +290,11 @@ class Recorder:
             # The queue itself sees to it that its commands are in order.
             entry.after.pop(queue, None)
 
-    def _start(self, entry):
+    def _start(self, entry: _Entry) -> None:
         if entry.number:
             entry.at_start = dict(self._queues[entry.queue][entry.number - 1].at_start)
 
-    def _end(self, entry):
+    def _end(self, entry: _Entry) -> None:
         """Note what has finished when ``entry`` has, which may have learnt of more."""
         _latest(entry.at_end, entry.at_start)
         entry.at_end[entry.queue] = entry.number
@@ -291,7 +303,7 @@ class Recorder:
         if entry.feeder is not None:
             _latest(entry.at_end, entry.feeder.at_end)
 
-    def _sources(self, entry):
+    def _sources(self, entry: _Entry) -> Iterator[_Entry]:
         """Commands that ``entry`` has to wait for, without those that follow from others."""
         sources = [self._queues[queue][number] for queue, number in entry.after.items()]
         # Weights are out of the buffer when what they were for is done: few care for less.
@@ -303,7 +315,9 @@ class Recorder:
             if entry.at_start.get(source.queue, -1) < source.number:
                 yield source
 
-    def _detour(self, source, entry, done):
+    def _detour(
+        self, source: _Entry, entry: _Entry, done: Mapping[_Queue, _Entry]
+    ) -> Iterator[_Token]:
         """Pairs of commands, each waiting for the one before it, from ``source`` to ``entry``.
 
         The shortest way by queues with semaphores for it, and by the last command of each so far;
@@ -330,7 +344,7 @@ class Recorder:
             if second.at_start.get(first.queue, -1) < first.number:
                 yield first, second
 
-    def _numbers(self, tokens):
+    def _numbers(self, tokens: Iterable[tuple[_Queue, _Queue]]) -> dict[int, tuple[_Queue, _Queue]]:
         """Semaphore -> pair of queues; a pair's semaphore is one of the core that waits while that
         has any, then another core's."""
         own, count = self.config.semaphores, self.config.semaphore_count
@@ -350,7 +364,7 @@ class Recorder:
             )
         return result | dict(zip(free, left, strict=False))
 
-    def _merge_tokens(self, tokens):
+    def _merge_tokens(self, tokens: list[_Token]) -> None:
         """Make tokens fewer where a semaphore may come to hold more than it can: of two commands
         that wait, the first waits for what the second has to wait for.
 

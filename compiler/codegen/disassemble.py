@@ -1,8 +1,13 @@
 """Commands as text, one line each."""
 
+from collections.abc import Iterable, Iterator, Sequence
+
+from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, Opcode, decode
+from hw.isa.field import Field
 
 from .cost import bits
+from .program import SemaphoreNames
 
 __all__ = ["disassemble"]
 
@@ -10,7 +15,9 @@ __all__ = ["disassemble"]
 _HEXADECIMAL = ("address", "scale", "immediate", "_even", "_odd")
 
 
-def disassemble(commands, *, semaphores=(), tensors=()):
+def disassemble(
+    commands: bytes, *, semaphores: Iterable[SemaphoreNames] = (), tensors: Sequence[Tensor] = ()
+) -> Iterator[str]:
     """Yield one line per command: index, queue, waits, signals, fields by name.
 
     Parameters
@@ -30,7 +37,8 @@ def disassemble(commands, *, semaphores=(), tensors=()):
         raise ValueError(
             f"a command stream is a multiple of {COMMAND_BYTES} bytes, not {len(commands)}"
         )
-    names, stretches = {}, {stretch.first: stretch.names for stretch in semaphores}
+    names: dict[int, str] = {}
+    stretches = {stretch.first: stretch.names for stretch in semaphores}
     for index in range(len(commands) // COMMAND_BYTES):
         names = stretches.get(index, names)
         raw = commands[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES]
@@ -50,7 +58,7 @@ def disassemble(commands, *, semaphores=(), tensors=()):
         yield " ".join(parts)
 
 
-def _value(field, value, tensors):
+def _value(field: Field, value: int, tensors: Sequence[Tensor]) -> str:
     if field.enum is not None and value in set(field.enum):
         return field.enum(value).name
     if field.name == "dram_address":

@@ -1,12 +1,18 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from numpy.typing import ArrayLike
 
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
-from hw.isa.encoding import COMMAND_BYTES, decode, encode
+from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 
 from . import program_file
+from .cost import Command, Fields
 from .program_file import ProgramError, SavedProgram
 
 __all__ = [
@@ -55,15 +61,15 @@ class StageInfo:
 
     index: int
     name: str
-    layers: list
+    layers: list[str]
     output: str
     macs: int
     vector_cycles: int
     efficiency: float
-    runs: list
+    runs: list[dict[str, Any]]
 
     @property
-    def rows(self):
+    def rows(self) -> list[tuple[int, int, int]]:
         """[(first image, last image + 1, rows of the array)], in order of images."""
         return sorted((*run["images"], run["rows"]) for run in self.runs)
 
@@ -89,28 +95,28 @@ class CompiledProgram:
     config: AdaGPConfig
     commands: bytes
     tensors: dict[str, Tensor]
-    contents: dict
+    contents: dict[str, bytes]
     memory_size: int
     stages: list[StageInfo]
     estimated_cycles: int
     semaphores: list[SemaphoreNames]
 
     @property
-    def input(self):
+    def input(self) -> Tensor:
         """The input tensor."""
         return self.tensors["input"]
 
     @property
-    def outputs(self):
+    def outputs(self) -> list[Tensor]:
         """The output tensors of all stages, in order."""
         return [self.tensors[stage.output] for stage in self.stages]
 
     @property
-    def command_list(self):
+    def command_list(self) -> list[tuple[Opcode, Fields]]:
         """Decoded commands, (opcode, fields) each."""
         return decode_commands(self.commands)
 
-    def image(self):
+    def image(self) -> bytes:
         """Bytes to load at the start of the memory window: the program and the weights."""
         end = max((self.tensors[n].offset + len(d) for n, d in self.contents.items()), default=0)
         image = bytearray(max(end, len(self.commands)))
@@ -120,7 +126,7 @@ class CompiledProgram:
             image[offset : offset + len(data)] = data
         return bytes(image)
 
-    def memory(self, values, fill=0):
+    def memory(self, values: ArrayLike, fill: int = 0) -> bytearray:
         """The whole window with ``values`` (see :meth:`Tensor.pack`) as input; ``bytearray``."""
         memory = bytearray([fill]) * self.memory_size
         image = self.image()
@@ -129,7 +135,7 @@ class CompiledProgram:
         memory[self.input.offset : self.input.offset + len(data)] = data
         return memory
 
-    def save(self, path) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file."""
         contents = {f"contents/{name}": data for name, data in self.contents.items()}
         program_file.write(
@@ -143,7 +149,9 @@ class CompiledProgram:
         )
 
     @classmethod
-    def load(cls, path, config=None) -> "CompiledProgram":
+    def load(
+        cls, path: str | PathLike[str], config: AdaGPConfig | None = None
+    ) -> "CompiledProgram":
         """Read what :meth:`save` wrote; see :func:`compiler.codegen.program_file.read`."""
         saved = program_file.read(path, "inference", config)
         with program_file.reading(path):
@@ -159,12 +167,12 @@ class CompiledProgram:
             )
 
 
-def decode_commands(data):
+def decode_commands(data: bytes) -> list[tuple[Opcode, Fields]]:
     """(opcode, fields) of every command in ``data``."""
     return [decode(data[i : i + COMMAND_BYTES]) for i in range(0, len(data), COMMAND_BYTES)]
 
 
-def encode_commands(commands):
+def encode_commands(commands: Iterable[Command]) -> bytes:
     """Bytes of a list of :class:`~compiler.codegen.cost.Command`."""
     return b"".join(
         encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields) for c in commands

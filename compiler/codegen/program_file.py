@@ -11,8 +11,10 @@ import io
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,16 +61,16 @@ class SavedProgram:
 
     kind: str
     config: AdaGPConfig
-    fields: dict
+    fields: dict[str, Any]
     arrays: dict[str, bytes]
 
 
-def is_container(data) -> bool:
+def is_container(data: bytes) -> bool:
     """Whether ``data`` begins like a saved program rather than a raw command stream."""
     return data[: len(_MAGIC)] == _MAGIC
 
 
-def write(path, saved: SavedProgram) -> None:
+def write(path: str | PathLike[str], saved: SavedProgram) -> None:
     """Write ``saved`` to one file, which appears whole or not at all."""
     meta = {
         "version": _FORMAT_VERSION,
@@ -78,12 +80,14 @@ def write(path, saved: SavedProgram) -> None:
     }
     arrays = {name: np.frombuffer(data, np.uint8) for name, data in saved.arrays.items()}
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, meta=np.array(json.dumps(meta)), **arrays)
+    np.savez_compressed(buffer, allow_pickle=False, meta=np.array(json.dumps(meta)), **arrays)
     with replacing(path) as file:
         file.write(buffer.getvalue())
 
 
-def read(path, kind=None, config=None) -> SavedProgram:
+def read(
+    path: str | PathLike[str], kind: str | None = None, config: AdaGPConfig | None = None
+) -> SavedProgram:
     """What :func:`write` wrote.
 
     Parameters
@@ -131,7 +135,7 @@ def read(path, kind=None, config=None) -> SavedProgram:
 
 
 @contextlib.contextmanager
-def reading(path) -> Iterator[None]:
+def reading(path: str | PathLike[str]) -> Iterator[None]:
     """Whatever goes wrong with the content in this context is a :class:`ProgramError`."""
     try:
         yield
@@ -141,7 +145,7 @@ def reading(path) -> Iterator[None]:
         raise ProgramError(f"{path} is damaged: {error!r}") from error
 
 
-def plain(value, *, leave_out=()):
+def plain(value: Any, *, leave_out: Collection[str] = ()) -> dict[str, Any]:
     """A dataclass as JSON has it, without its fields in ``leave_out``."""
     return {
         field.name: _plain(getattr(value, field.name))
@@ -150,7 +154,7 @@ def plain(value, *, leave_out=()):
     }
 
 
-def rebuild(kind, value):
+def rebuild(kind: Any, value: Any) -> Any:
     """A value of the type ``kind``, as annotations name it, from what JSON has made of it.
 
     ``kind`` is a dataclass, ``list``, ``tuple``, ``dict`` or ``Mapping``, with or without the types
@@ -160,7 +164,7 @@ def rebuild(kind, value):
     if origin in (typing.Union, types.UnionType):
         (other,) = [part for part in inner if part is not types.NoneType]
         return None if value is None else rebuild(other, value)
-    if dataclasses.is_dataclass(origin):
+    if isinstance(origin, type) and dataclasses.is_dataclass(origin):
         return origin(**rebuild_fields(origin, value))
     if origin in (dict, Mapping):
         if not inner:
@@ -176,13 +180,13 @@ def rebuild(kind, value):
     return value
 
 
-def rebuild_fields(kind, values) -> dict:
+def rebuild_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the dataclass ``kind`` that are among ``values``, by name."""
     hints = typing.get_type_hints(kind)
     return {name: rebuild(hints[name], value) for name, value in values.items()}
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return plain(value)
     if isinstance(value, Mapping):
@@ -192,7 +196,7 @@ def _plain(value):
     return value
 
 
-def _different(own, wanted):
+def _different(own: AdaGPConfig, wanted: AdaGPConfig) -> str:
     """The fields in which two configurations differ."""
     own, wanted = own.as_dict(), wanted.as_dict()
     return ", ".join(

@@ -1,9 +1,12 @@
 """The on-chip memory while commands are written: blocks, and what may stay in them."""
 
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from compiler.errors import CompileError
 from compiler.tensors.tensor import PREDICTOR_MEMORY
+from hw.config import AdaGPConfig
 
 from .dependencies import Region
 
@@ -25,16 +28,16 @@ class Block:
     memory: int
     address: int
     words: int
-    key: object = None
+    key: Hashable = None
     users: int = 1
     used: int = 0
     fixed: bool = False
 
-    def part(self, first, words):
+    def part(self, first: int, words: int) -> "Block":
         """Some of its words as a block, for commands that touch no others."""
         return Block(self.memory, self.address + first, words)
 
-    def region(self, first=0, words=None):
+    def region(self, first: int = 0, words: int | None = None) -> Region:
         """The whole of it, or ``words`` from word ``first`` on."""
         begin = self.address + first
         return Region(
@@ -55,19 +58,21 @@ class Scratch:
     memory : 0 global buffer, 1 predictor memory
     """
 
-    def __init__(self, config, memory=0):
+    def __init__(self, config: AdaGPConfig, memory: int = 0) -> None:
         depths = config.memory_banks[memory]
         self.memory = memory
         self.bank_depth = depths[0]
         self.base = PREDICTOR_MEMORY if memory else 0
         self.words = sum(depths)
         self._reserved = 0
-        self._blocks = []  # by address
-        self._known = {}
+        self._blocks: list[Block] = []  # by address
+        self._known: dict[Hashable, Block] = {}
         self._cursor = 0
         self._time = 0
 
-    def take(self, words, *, apart=(), key=None):
+    def take(
+        self, words: int, *, apart: Sequence[Sequence[Block]] = (), key: Hashable = None
+    ) -> Block:
         """A new block with one user, in other banks than ``apart`` (groups of blocks, the most
         important first) if there is room.
 
@@ -92,7 +97,7 @@ class Scratch:
             self._known[key] = block
         return block
 
-    def reserve(self, words):
+    def reserve(self, words: int) -> Block:
         """The first words as a block that stays; before any other is taken. There is that much
         less room then."""
         assert not self._blocks and words < self.words
@@ -102,7 +107,7 @@ class Scratch:
         self._reserved += words
         return block
 
-    def hold(self, words):
+    def hold(self, words: int) -> Block:
         """The first words as a block that stays until ``let_go``. Nobody may be using any of them;
         contents that lie there go."""
         for block in [block for block in self._blocks if block.address < self.base + words]:
@@ -112,18 +117,18 @@ class Scratch:
         self._blocks.insert(0, block)
         return block
 
-    def let_go(self, block):
+    def let_go(self, block: Block) -> None:
         """The end of ``hold``."""
         self._remove(block)
 
-    def find(self, key):
+    def find(self, key: Hashable) -> Block | None:
         """The block with these contents, with one more user, or None."""
         block = self._known.get(key)
         if block is not None:
             block.users += 1
         return block
 
-    def release(self, block):
+    def release(self, block: Block) -> None:
         """One user less; without a key and users the block is gone."""
         if block.fixed:
             return
@@ -133,7 +138,7 @@ class Scratch:
         if not block.users and block.key is None:
             self._remove(block)
 
-    def drop(self, blocks):
+    def drop(self, blocks: Iterable[Block]) -> None:
         """Contents of these blocks are old, or of no further use."""
         for block in list(blocks):
             if block.key is not None:
@@ -142,21 +147,21 @@ class Scratch:
                 if not block.users:
                     self._remove(block)
 
-    def drop_keys(self, wanted, *, apart_from=None):
+    def drop_keys(self, wanted: Callable[[Any], bool], *, apart_from: Block | None = None) -> None:
         """The same for all contents whose key is ``wanted``, a function; but not for one block."""
         blocks = [block for key, block in self._known.items() if wanted(key)]
         self.drop(block for block in blocks if block is not apart_from)
 
-    def rewind(self):
+    def rewind(self) -> None:
         """The next turn begins at the first word."""
         self._cursor = 0
 
-    def _remove(self, block):
+    def _remove(self, block: Block) -> None:
         self._blocks.remove(block)
         if block.key is not None:
             del self._known[block.key]
 
-    def _find(self, words, apart):
+    def _find(self, words: int, apart: Sequence[Sequence[Block]]) -> int | None:
         """First word of a free place: the next one in turn of those that share the fewest banks."""
         gaps, end = [], 0
         for block in self._blocks:
@@ -174,7 +179,7 @@ class Scratch:
             }
             for blocks in apart
         ]
-        places = []
+        places: list[int] = []
         for begin, end in gaps:
             banks = range(-self._reserved, self.words, self.bank_depth)
             starts = {begin, self._cursor, *banks}
@@ -182,13 +187,13 @@ class Scratch:
         if not places:
             return None
 
-        def cost(start):
+        def cost(start: int) -> tuple[int, ...]:
             banks = self._banks(start, words)
             shared = [sum(bank in group for bank in banks) for group in busy]
             return *shared, (start - self._cursor) % self.words
 
         return min(places, key=cost)
 
-    def _banks(self, begin, words):
+    def _banks(self, begin: int, words: int) -> range:
         begin += self._reserved
         return range(begin // self.bank_depth, (begin + max(words, 1) - 1) // self.bank_depth + 1)

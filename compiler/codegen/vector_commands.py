@@ -1,6 +1,10 @@
 """VECTOR commands between maps in a core's buffer."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from compiler.tensors.encoding import codes_of
+from hw.config import CoreConfig
 from hw.formats import FLOAT32
 from hw.isa.vector import (
     VECTOR_LOOPS,
@@ -13,7 +17,9 @@ from hw.isa.vector import (
     Term,
 )
 
-from .view import Coefficient, View
+from .cost import Fields
+from .dependencies import Region
+from .view import Coefficient, Operand, View
 
 __all__ = ["VectorCommands"]
 
@@ -30,10 +36,22 @@ class VectorCommands:
         and :class:`~.dependencies.Region` s
     """
 
-    def __init__(self, core, emit):
+    def __init__(
+        self, core: CoreConfig, emit: Callable[[Fields, Sequence[Region], Sequence[Region]], None]
+    ) -> None:
         self.core, self._emit = core, emit
 
-    def emit(self, o, x, y=None, z=None, *, immediate=None, over=None, **fields):
+    def emit(
+        self,
+        o: View,
+        x: Operand,
+        y: Operand | None = None,
+        z: Operand | None = None,
+        *,
+        immediate: float | None = None,
+        over: View | None = None,
+        **fields: int,
+    ) -> View:
         """One command. Operands are views, numbers or coefficient registers; along an axis where a
         view has one image, row or column, it goes with all of them.
 
@@ -52,6 +70,7 @@ class VectorCommands:
             for shapes that do not fit each other, or several numbers.
         """
         loops = over or (x if fields.get("reduce") else o)
+        assert isinstance(loops, View), "a reduction goes over a view"
         streams = dict(zip(VECTOR_STREAMS, (x, y, z, o), strict=True))
         views = {name: part for name, part in streams.items() if isinstance(part, View)}
         words = min(view.words for view in views.values())
@@ -62,7 +81,8 @@ class VectorCommands:
         values |= {"cb_count": words, "channels": channels, "wide": int(o.chunks > 1)}
         for name, view in views.items():
             values |= _walk(name, view, loops)
-        values |= _numbers({n: p for n, p in streams.items() if n not in views}, immediate)
+        numbers = {n: p for n, p in streams.items() if not isinstance(p, View)}
+        values |= _numbers(numbers, immediate)
         values |= {name: int(value) for name, value in fields.items()}
         reads = [view.region for name, view in views.items() if name != "o"]
         self._emit(values, reads, [o.region])
@@ -70,52 +90,54 @@ class VectorCommands:
             self.fill(o.tail(words), 0.0)
         return o
 
-    def copy(self, o, x):
+    def copy(self, o: View, x: Operand) -> View:
         """``x``, rounded if ``o`` holds operands."""
         return self.emit(o, x)
 
-    def fill(self, o, value):
+    def fill(self, o: View, value: Operand) -> View:
         """A number or a vector everywhere."""
         return self.emit(o, value)
 
-    def scale(self, o, x, factor, **options):
+    def scale(self, o: View, x: Operand, factor: Operand, **options: Any) -> View:
         """``x * factor``."""
         return self.emit(o, x, factor, factor=Factor.Y, **options)
 
-    def scale_add(self, o, x, factor, addend, **options):
+    def scale_add(
+        self, o: View, x: Operand, factor: Operand, addend: Operand, **options: Any
+    ) -> View:
         """``x * factor + addend``."""
         return self.emit(o, x, factor, addend, factor=Factor.Y, carry=Carry.Z, add=1, **options)
 
-    def add(self, o, x, y, **options):
+    def add(self, o: View, x: Operand, y: Operand, **options: Any) -> View:
         """``x + y``."""
         return self.emit(o, x, y, term=Term.ADD, **options)
 
-    def add_both(self, o, x, y, z, **options):
+    def add_both(self, o: View, x: Operand, y: Operand, z: Operand, **options: Any) -> View:
         """``(x + y) + z``."""
         return self.emit(o, x, y, z, term=Term.ADD, carry=Carry.Z, add=1, **options)
 
-    def divide(self, o, x, y, **options):
+    def divide(self, o: View, x: Operand, y: Operand, **options: Any) -> View:
         """``x / y``."""
         return self.emit(o, x, y, operation=Operation.DIVIDE, **options)
 
-    def root(self, o, x, **options):
+    def root(self, o: View, x: Operand, **options: Any) -> View:
         """The square root of ``x``."""
         return self.emit(o, x, operation=Operation.ROOT, **options)
 
-    def positive(self, o, x, **options):
+    def positive(self, o: View, x: Operand, **options: Any) -> View:
         """``x`` where it is positive or NaN, +0 elsewhere."""
         return self.emit(o, x, 0.0, condition=Condition.GREATER, **options)
 
-    def mask(self, o, x, where, **options):
+    def mask(self, o: View, x: Operand, where: Operand, **options: Any) -> View:
         """``x`` where ``where`` is positive or NaN, +0 elsewhere."""
         return self.emit(o, x, z=where, condition=Condition.POSITIVE, **options)
 
-    def sum(self, o, x, **fields):
+    def sum(self, o: View, x: Operand, **fields: Any) -> View:
         """The sum over a map's pixels, in order of n, h, w; ``fields`` say of what."""
         return self.emit(o, x, reduce=1, **fields)
 
 
-def _walk(name, view, loops):
+def _walk(name: str, view: View, loops: View) -> Fields:
     """Fields of a stream that is ``view``."""
     fields = {f"{name}_address": view.address}
     if name != "o":
@@ -128,15 +150,17 @@ def _walk(name, view, loops):
     return fields
 
 
-def _numbers(streams, immediate):
+def _numbers(streams: Mapping[str, Coefficient | float | None], immediate: float | None) -> Fields:
     """Fields of streams that are numbers or registers."""
-    fields, numbers, registers = {}, set(), set()
+    fields: Fields = {}
+    numbers: set[float] = set()
+    registers: set[int] = set()
     if immediate is not None:
         numbers.add(immediate)
     for name, operand in streams.items():
-        register = isinstance(operand, Coefficient)
-        fields[f"{name}_source"] = Source.COEFFICIENT if register else Source.IMMEDIATE
-        if register:
+        fields[f"{name}_source"] = Source.IMMEDIATE
+        if isinstance(operand, Coefficient):
+            fields[f"{name}_source"] = Source.COEFFICIENT
             registers.add(operand.index)
         elif operand is not None:
             numbers.add(operand)

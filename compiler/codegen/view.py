@@ -1,10 +1,16 @@
 """Maps in a core's buffer, as operands of VECTOR commands."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from compiler.tensors.tensor import Shape
 
 from .scratchpad import Block
 
-__all__ = ["Coefficient", "View"]
+if TYPE_CHECKING:
+    from .dependencies import Region
+
+__all__ = ["Coefficient", "Operand", "View"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +42,14 @@ class View:
     chunks: int = 1
 
     @classmethod
-    def dense(cls, block, shape, words, *, chunks=1, first=0) -> "View":
+    def dense(
+        cls, block: Block, shape: Shape, words: int, *, chunks: int = 1, first: int = 0
+    ) -> "View":
         """A map whose pixels lie one after the other."""
         width = words * chunks
         strides = (shape[1] * shape[2] * width, shape[2] * width, width)
         return cls(
-            block=block, first=first, shape=tuple(shape), strides=strides, words=words,
+            block=block, first=first, shape=shape, strides=strides, words=words,
             chunks=chunks,
         )  # fmt: skip
 
@@ -56,27 +64,29 @@ class View:
         return self.shape[0] * self.shape[1] * self.shape[2] * self.words * self.chunks
 
     @property
-    def region(self):
+    def region(self) -> "Region":
         """From the first to the last word that belongs to a pixel."""
         steps = [s * (n - 1) for s, n in zip(self.strides, self.shape[:3], strict=True)]
         width = self.words * self.chunks
         return self.block.region(self.first, sum(steps) + width)
 
-    def __getitem__(self, index) -> "View":
+    def __getitem__(self, index: slice | tuple[slice, ...]) -> "View":
         """Images, rows and columns, as slices with steps of at least 1; a slice alone is images."""
         index = (index,) if isinstance(index, slice) else index
-        shape, strides, first = list(self.shape), list(self.strides), self.first
+        sizes, strides, first = list(self.shape[:3]), list(self.strides), self.first
         for axis, part in enumerate(index):
-            lines = range(shape[axis])[part]
+            lines = range(sizes[axis])[part]
             first += lines.start * strides[axis]
-            shape[axis], strides[axis] = len(lines), strides[axis] * lines.step
-        return replace(self, first=first, shape=tuple(shape), strides=tuple(strides))
+            sizes[axis], strides[axis] = len(lines), strides[axis] * lines.step
+        (n, h, w), (by_n, by_h, by_w) = sizes, strides
+        shape = n, h, w, self.shape[3]
+        return replace(self, first=first, shape=shape, strides=(by_n, by_h, by_w))
 
-    def pixel(self, n, h, w) -> "View":
+    def pixel(self, n: int, h: int, w: int) -> "View":
         """One pixel, as a vector."""
         return self[n : n + 1, h : h + 1, w : w + 1]
 
-    def tail(self, words) -> "View":
+    def tail(self, words: int) -> "View":
         """What lies behind the first ``words`` words of every pixel; no channel may be there."""
         return replace(
             self,
@@ -84,3 +94,7 @@ class View:
             words=self.words - words,
             shape=(*self.shape[:3], 0),
         )
+
+
+#: What VECTOR computes with.
+Operand = View | Coefficient | float

@@ -11,7 +11,7 @@ class ResidualCNN(nn.Module):
 
     INPUT_SHAPE = (1, 8, 8)
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.conv = nn.Conv2d(1, 8, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(8)
@@ -20,13 +20,13 @@ class ResidualCNN(nn.Module):
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.linear = nn.Linear(16, 10)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.norm(self.conv(x)))
         return self.linear(torch.flatten(self.pool(self.block2(self.block1(x))), 1))
 
 
 class _Block(nn.Module):
-    def __init__(self, inputs, outputs, *, stride):
+    def __init__(self, inputs: int, outputs: int, *, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
         self.norm1 = nn.BatchNorm2d(outputs)
@@ -38,6 +38,6 @@ class _Block(nn.Module):
                 nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
             )
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.norm2(self.conv2(torch.relu(self.norm1(self.conv1(x)))))
         return torch.relu(y + (x if self.shortcut is None else self.shortcut(x)))

@@ -6,14 +6,19 @@ pooling layer at the start, two in a row, a ReLU after average pooling) become a
 own, led by a 1x1 convolution with the identity matrix, which is exact for finite values.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from compiler.errors import CompileError
 from compiler.tensors.encoding import codes_of, storage
-from hw.formats import FLOAT32
+from compiler.tensors.intervals import Pair
+from compiler.tensors.tensor import Shape
+from hw.config import AdaGPConfig
+from hw.formats import FLOAT32, FloatFormat, IntFormat
 
 __all__ = ["Stage", "stages_of"]
 
@@ -43,27 +48,27 @@ class Stage:
     """
 
     index: int
-    layers: tuple
-    input_shape: tuple
+    layers: tuple[str, ...]
+    input_shape: Shape
     weight: np.ndarray
     bias: np.ndarray | None
-    stride: tuple
-    padding: tuple
-    dilation: tuple
-    conv_shape: tuple
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    conv_shape: Pair
     relu: bool
     pool: str | None
-    pool_kernel: tuple
-    pool_stride: tuple
+    pool_kernel: Pair
+    pool_stride: Pair
     scale: int
     wide: bool
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"stage{self.index}"
 
     @property
-    def output_shape(self):
+    def output_shape(self) -> Shape:
         """(N, H, W, C) written."""
         height, width = (
             (self.conv_shape[i] - self.pool_kernel[i]) // self.pool_stride[i] + 1 for i in (0, 1)
@@ -71,7 +76,7 @@ class Stage:
         return (self.input_shape[0], height, width, self.weight.shape[0])
 
     @property
-    def macs(self):
+    def macs(self) -> int:
         """Multiply-accumulates that the layer defines, without those for channel padding.
 
         Outputs of the convolution that no pooling window reads do not count.
@@ -85,11 +90,11 @@ class Stage:
         return self.input_shape[0] * used * self.weight.size
 
 
-def _pair(value):
+def _pair(value: int | Sequence[int]) -> Pair:
     return tuple(value) if isinstance(value, tuple | list) else (value, value)
 
 
-def _flatten(model, prefix=""):
+def _flatten(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
     for name, module in model.named_children():
         if isinstance(module, nn.Sequential):
             yield from _flatten(module, f"{prefix}{name}.")
@@ -97,7 +102,7 @@ def _flatten(model, prefix=""):
             yield f"{prefix}{name} {type(module).__name__}", module
 
 
-def _require(label, checks):
+def _require(label: str, checks: Iterable[tuple[bool, str]]) -> None:
     for good, text in checks:
         if not good:
             raise CompileError(f"layer {label}: {text}")
@@ -106,12 +111,22 @@ def _require(label, checks):
 class _Builder:
     """Collects layers into open stage dictionaries."""
 
-    def __init__(self, shape, flat):
+    def __init__(self, shape: Shape, flat: bool) -> None:
         self.shape = shape
         self.flat = flat
-        self.stages = []
+        self.stages: list[dict[str, Any]] = []
 
-    def open(self, label, weight, bias, *, stride=(1, 1), padding=(0, 0), dilation=(1, 1), total):
+    def open(
+        self,
+        label: str,
+        weight: np.ndarray,
+        bias: np.ndarray | None,
+        *,
+        stride: Pair = (1, 1),
+        padding: Pair = (0, 0),
+        dilation: Pair = (1, 1),
+        total: Pair,
+    ) -> None:
         """Begin a stage; ``total`` is the padding of both sides together."""
         n, h, w, _ = self.shape
         kernel = weight.shape[2:]
@@ -138,12 +153,12 @@ class _Builder:
         )
         self.shape = (n, *conv, weight.shape[0])
 
-    def identity(self):
+    def identity(self) -> None:
         channels = self.shape[3]
         weight = np.eye(channels, dtype=np.float32)[:, :, None, None]
         self.open("identity", weight, None, total=(0, 0))
 
-    def convolution(self, label, layer):
+    def convolution(self, label: str, layer: nn.Conv2d) -> None:
         _require(
             label,
             [
@@ -168,11 +183,11 @@ class _Builder:
         if layer.padding == "valid":
             total = padding = (0, 0)
         elif layer.padding == "same":
-            total = tuple(dilation[i] * (layer.kernel_size[i] - 1) for i in (0, 1))
-            padding = tuple(value // 2 for value in total)
+            height, width = (dilation[i] * (layer.kernel_size[i] - 1) for i in (0, 1))
+            total, padding = (height, width), (height // 2, width // 2)
         else:
             padding = _pair(layer.padding)
-            total = tuple(2 * value for value in padding)
+            total = 2 * padding[0], 2 * padding[1]
         self.open(
             label,
             *_parameters(layer),
@@ -182,7 +197,7 @@ class _Builder:
             total=total,
         )
 
-    def linear(self, label, layer):
+    def linear(self, label: str, layer: nn.Linear) -> None:
         _, h, w, c = self.shape
         _require(
             label,
@@ -197,7 +212,7 @@ class _Builder:
         weight, bias = _parameters(layer)
         self.open(label, weight.reshape(-1, c, h, w), bias, total=(0, 0))
 
-    def relu(self, label):
+    def relu(self, label: str) -> None:
         last = self.stages[-1] if self.stages else None
         if last is None or last["pool"] == "sum":
             self.identity()
@@ -211,7 +226,7 @@ class _Builder:
         self.stages[-1]["layers"].append(label)
         self.stages[-1]["relu"] = True
 
-    def pool(self, label, layer):
+    def pool(self, label: str, layer: nn.MaxPool2d | nn.AvgPool2d) -> None:
         kernel, stride = _pair(layer.kernel_size), _pair(layer.stride or layer.kernel_size)
         average = isinstance(layer, nn.AvgPool2d)
         _, h, w, _ = self.shape
@@ -249,12 +264,14 @@ class _Builder:
         self.shape = (n, *((conv[i] - kernel[i]) // stride[i] + 1 for i in (0, 1)), c)
 
 
-def _parameters(layer):
+def _parameters(layer: nn.Conv2d | nn.Linear) -> tuple[np.ndarray, np.ndarray | None]:
     weight = layer.weight.detach().float().numpy()
     return weight, None if layer.bias is None else layer.bias.detach().float().numpy()
 
 
-def _given(stage, entry, fmt, label):
+def _given(
+    stage: Mapping[str, Any], entry: Any, fmt: FloatFormat | IntFormat, label: str
+) -> dict[str, Any]:
     """A stage's numbers from an entry of ``parameters`` (see :func:`compiler.compile`)."""
     get = entry.get if isinstance(entry, dict) else lambda name: getattr(entry, name, None)
     weight, bias, scale = (get(name) for name in ("weights_bits", "bias_bits", "scale_field"))
@@ -276,7 +293,7 @@ def _given(stage, entry, fmt, label):
     }
 
 
-def _from_model(stage, fmt):
+def _from_model(stage: Mapping[str, Any], fmt: FloatFormat | IntFormat) -> dict[str, Any]:
     """A stage's numbers from the model: weights rounded to ``fmt``, the bias in float32."""
     window = stage["pool_kernel"][0] * stage["pool_kernel"][1]
     factor = np.float32(1 / window if stage["pool"] == "sum" else 1)
@@ -287,7 +304,12 @@ def _from_model(stage, fmt):
     }
 
 
-def stages_of(model, input_shape, config, parameters=None):
+def stages_of(
+    model: nn.Module,
+    input_shape: Sequence[int],
+    config: AdaGPConfig,
+    parameters: Sequence[Any] | None = None,
+) -> list[Stage]:
     """Split ``model`` into stages.
 
     Parameters
@@ -336,7 +358,9 @@ def stages_of(model, input_shape, config, parameters=None):
     return _finish(builder.stages, config, parameters)
 
 
-def _finish(stages, config, parameters):
+def _finish(
+    stages: list[dict[str, Any]], config: AdaGPConfig, parameters: Sequence[Any] | None
+) -> list[Stage]:
     fmt = config.format
     names = [" + ".join(stage["layers"]) for stage in stages]
     if parameters is None and not fmt.is_float:

@@ -1,13 +1,38 @@
 """Which layers of a ``torch.nn.Module`` can be compiled for training, and how they are refused."""
 
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any, Never, Protocol
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from compiler.errors import CompileError
+from compiler.tensors.intervals import Pair
 
-__all__ = ["ALLOWED", "CHECKS", "called", "flatten", "label_of", "refuse", "require_module"]
+__all__ = [
+    "ALLOWED",
+    "CHECKS",
+    "LayerKind",
+    "called",
+    "flatten",
+    "label_of",
+    "refuse",
+    "require_module",
+]
+
+#: Kind and options of a layer.
+LayerKind = tuple[str, dict[str, Any]]
+
+
+class Source(Protocol):
+    """What is asked of the layer in front."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def flat(self) -> bool: ...
+
 
 #: For messages.
 ALLOWED = (
@@ -16,7 +41,7 @@ ALLOWED = (
 )
 
 
-def _convolution(name, layer, source):
+def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
     _require_map(name, source)
     if layer.padding_mode != "zeros":
         refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
@@ -30,7 +55,7 @@ def _convolution(name, layer, source):
     return "convolution", options | {"groups": layer.groups}
 
 
-def _linear(name, layer, source):
+def _linear(name: str, layer: nn.Linear, source: Source) -> LayerKind:
     if not source.flat:
         refuse(name, f"a Flatten layer must come before it; its input is a map {source.shape}")
     if layer.in_features != prod(source.shape):
@@ -38,7 +63,7 @@ def _linear(name, layer, source):
     return "linear", {}
 
 
-def _batch_norm(name, layer, source):
+def _batch_norm(name: str, layer: nn.BatchNorm1d | nn.BatchNorm2d, source: Source) -> LayerKind:
     if source.flat != isinstance(layer, nn.BatchNorm1d) or (
         source.flat and source.shape[1:] != (1, 1)
     ):
@@ -54,7 +79,7 @@ def _batch_norm(name, layer, source):
     return "batch_norm", {}
 
 
-def _max_pool(name, layer, source):
+def _max_pool(name: str, layer: nn.MaxPool2d, source: Source) -> LayerKind:
     _require_map(name, source)
     if layer.ceil_mode:
         refuse(name, f"ceil_mode must be False, not {layer.ceil_mode}")
@@ -66,7 +91,7 @@ def _max_pool(name, layer, source):
     return "max_pool", {key: _pair(value) for key, value in keys.items()}
 
 
-def _average_pool(name, layer, source):
+def _average_pool(name: str, layer: nn.AvgPool2d, source: Source) -> LayerKind:
     _require_map(name, source)
     if layer.ceil_mode:
         refuse(name, f"ceil_mode must be False, not {layer.ceil_mode}")
@@ -78,14 +103,14 @@ def _average_pool(name, layer, source):
     return "average_pool", {key: _pair(value) for key, value in keys.items()}
 
 
-def _adaptive_pool(name, layer, source):
+def _adaptive_pool(name: str, layer: nn.AdaptiveAvgPool2d, source: Source) -> LayerKind:
     _require_map(name, source)
     if _pair(layer.output_size) != (1, 1):
         refuse(name, f"output_size must be 1, not {layer.output_size}")
     return "average_pool", {"kernel": source.shape[1:], "stride": source.shape[1:]}
 
 
-def flatten(name, start, end):
+def flatten(name: str, start: int, end: int) -> LayerKind:
     """Kind and options of a layer that flattens these dimensions."""
     if start != 1 or end not in (-1, 3):
         refuse(
@@ -96,19 +121,19 @@ def flatten(name, start, end):
     return "flatten", {}
 
 
-def _require_map(name, source):
+def _require_map(name: str, source: Source) -> None:
     if source.flat:
         refuse(name, "its input has been flattened to vectors; it takes maps")
 
 
-def _pair(value):
+def _pair(value: int | Sequence[int]) -> Pair:
     """``value`` as (vertical, horizontal), from a number or a pair."""
     return tuple(value) if isinstance(value, tuple | list) else (value, value)
 
 
 #: Class -> what a layer of it must be: a function of label, module and the layer it reads that
 #: returns kind and options.
-CHECKS = {
+CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.Conv2d: _convolution,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
@@ -122,7 +147,7 @@ CHECKS = {
 }
 
 
-def require_module(model):
+def require_module(model: object) -> None:
     """Raise a :class:`CompileError` unless torch.fx can look into ``model``."""
     if not isinstance(model, nn.Module):
         raise CompileError(f"the model must be a torch.nn.Module, not {type(model).__name__}")
@@ -134,23 +159,22 @@ def require_module(model):
             )
 
 
-def label_of(step, module=None):
+def label_of(step: fx.Node, module: nn.Module | None = None) -> str:
     """Of a step for messages: its name and class or function; the module whose forward has it."""
     if module is not None:
         return f"{step.target} ({type(module).__name__})"
     owners = list(step.meta.get("nn_module_stack", {}).values())
-    path, kind = owners[-1] if owners else ("", None)
-    where = f" in {path} {kind.__name__}" if path else ""
+    where = f" in {owners[-1][0]} {owners[-1][1].__name__}" if owners and owners[-1][0] else ""
     return f"{step.name} ({called(step)}{where})"
 
 
-def called(step):
+def called(step: fx.Node) -> str:
     """What a step calls or reads."""
     if step.target is getattr:
         return f"reading .{step.args[1]}"
     return getattr(step.target, "__name__", str(step.target))
 
 
-def refuse(name, reason):
+def refuse(name: str, reason: str) -> Never:
     """Raise the :class:`CompileError` of a layer, by the label that it is given."""
     raise CompileError(f"layer {name}: {reason}")

@@ -6,9 +6,10 @@ own: every layer is run once, in order, on tensors without data. Nothing is fuse
 
 import copy
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -16,7 +17,16 @@ from torch.nn import functional
 
 from compiler.errors import CompileError
 
-from .supported_layers import ALLOWED, CHECKS, called, flatten, label_of, refuse, require_module
+from .supported_layers import (
+    ALLOWED,
+    CHECKS,
+    LayerKind,
+    called,
+    flatten,
+    label_of,
+    refuse,
+    require_module,
+)
 
 __all__ = ["Layer", "backward_order", "learning", "readers", "require_trainable", "trace"]
 
@@ -54,7 +64,7 @@ class Layer:
     flat: bool = False
     module: nn.Module | None = None
     trainable: tuple[str, ...] = ()
-    options: Mapping = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -64,7 +74,7 @@ class Layer:
         return tuple(f"{self.name}.{name}" for name, _ in self.module.named_parameters())
 
 
-def trace(model: nn.Module, input_shape) -> list[Layer]:
+def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
     """Layers of ``model``, the input first, the output last. The model is not changed.
 
     Parameters
@@ -105,16 +115,16 @@ def trace(model: nn.Module, input_shape) -> list[Layer]:
     return list(tracing.layers.values())
 
 
-def learning(layers) -> frozenset[str]:
+def learning(layers: Iterable[Layer]) -> frozenset[str]:
     """Names of the layers whose output depends on a trainable parameter."""
-    found = set()
+    found: set[str] = set()
     for layer in layers:
         if layer.trainable or found & set(layer.inputs):
             found.add(layer.name)
     return frozenset(found)
 
 
-def require_trainable(layers) -> None:
+def require_trainable(layers: Sequence[Layer]) -> None:
     """Raise a :class:`CompileError` unless the output depends on a trainable parameter."""
     if layers[-1].name not in learning(layers):
         names = [name for layer in layers for name in layer.parameters]
@@ -124,20 +134,20 @@ def require_trainable(layers) -> None:
         )
 
 
-def readers(layers) -> dict[str, tuple[str, ...]]:
+def readers(layers: Iterable[Layer]) -> dict[str, tuple[str, ...]]:
     """For every layer the names of the layers that read its map, in order of execution.
 
     A layer that reads a map twice (``x + x``) is there twice. Backward, the gradients of a map
     arrive in the opposite order.
     """
-    found = {layer.name: [] for layer in layers}
+    found: dict[str, list[str]] = {layer.name: [] for layer in layers}
     for layer in layers:
         for name in layer.inputs:
             found[name].append(layer.name)
     return {name: tuple(names) for name, names in found.items()}
 
 
-def backward_order(layers) -> tuple[str, ...]:
+def backward_order(layers: Sequence[Layer]) -> tuple[str, ...]:
     """Names of the layers whose output needs a gradient, the output of the network first.
 
     These are the layers that depend on a trainable parameter and that the output depends on, and
@@ -154,15 +164,16 @@ def backward_order(layers) -> tuple[str, ...]:
 class _Tracing(fx.Interpreter):
     """Runs the steps of torch.fx on tensors without data and notes a layer for each."""
 
-    def __init__(self, shapes, modules):
+    def __init__(self, shapes: fx.GraphModule, modules: Mapping[str, nn.Module]) -> None:
         super().__init__(shapes)
         self.extra_traceback = False  # messages stay as they are
         self.modules = modules  # with their numbers
-        self.layers = {}  # by name
-        self.names = {}  # torch.fx's steps to names of layers
-        self.users = {}  # ids of parameters to the steps that use them
+        self.layers: dict[str, Layer] = {}  # by name
+        self.names: dict[fx.Node, str] = {}  # torch.fx's steps to names of layers
+        self.users: dict[int, fx.Node] = {}  # ids of parameters to the steps that use them
 
-    def run_node(self, step):
+    def run_node(self, step: fx.Node) -> Any:
+        options: dict[str, Any]
         if step.op == "output":
             self._finish(step.args[0])
             return super().run_node(step)
@@ -195,7 +206,15 @@ class _Tracing(fx.Interpreter):
             self._append(step, name, kind, options, module, result)
         return result
 
-    def _append(self, step, name, kind, options, module, result):
+    def _append(
+        self,
+        step: fx.Node,
+        name: str,
+        kind: str,
+        options: Mapping[str, Any],
+        module: nn.Module | None,
+        result: torch.Tensor,
+    ) -> None:
         if name in self.layers:
             refuse(name, "another layer has this name")
         sources = [] if kind == "input" else self._sources(step)
@@ -219,7 +238,7 @@ class _Tracing(fx.Interpreter):
             options=options,
         )
 
-    def _sources(self, step):
+    def _sources(self, step: fx.Node) -> list[Layer]:
         """Layers of the maps that a step reads."""
         count = 2 if step.target in _ADD else 1
         wanted = step.args[:count]
@@ -232,7 +251,7 @@ class _Tracing(fx.Interpreter):
             )
         return [self.layers[self.names[argument]] for argument in wanted]
 
-    def _finish(self, output):
+    def _finish(self, output: Any) -> None:
         if not isinstance(output, fx.Node):
             refuse("output", f"a network has one output, one map, not {output!r}")
         last = self.names[output]
@@ -241,7 +260,7 @@ class _Tracing(fx.Interpreter):
         if self.layers[last].kind == "input":
             refuse(last, "the network has no layer")
 
-    def _module(self, step, module):
+    def _module(self, step: fx.Node, module: nn.Module) -> LayerKind:
         name, source = label_of(step, module), self._sources(step)[0]
         for parameter in module.parameters():
             if self.users.setdefault(id(parameter), step) is not step:
@@ -256,7 +275,7 @@ class _Tracing(fx.Interpreter):
             refuse(name, f"{type(module).__name__} is not supported; allowed are {ALLOWED}")
         return check(name, module, source)
 
-    def _function(self, step):
+    def _function(self, step: fx.Node) -> LayerKind:
         name, target = label_of(step), step.target
         if target not in (*_ADD, *_RELU, *_FLATTEN):
             refuse(name, f"{called(step)} is not supported; allowed are {ALLOWED}")
@@ -274,5 +293,5 @@ class _Tracing(fx.Interpreter):
         self._sources(step)
         if target in _RELU:
             return "relu", {}
-        limits = dict(zip(("start_dim", "end_dim"), step.args[1:]), **step.kwargs)
+        limits: dict[str, Any] = dict(zip(("start_dim", "end_dim"), step.args[1:]), **step.kwargs)
         return flatten(name, limits.get("start_dim", 0), limits.get("end_dim", -1))

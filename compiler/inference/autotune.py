@@ -1,13 +1,15 @@
 """Chooses how a run is cut: tries tile sizes that fit and takes the one estimated fastest."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from compiler.codegen.cost import estimate
 from compiler.errors import CompileError
+from hw.config import AdaGPConfig
 
-from .run import Plan, Semaphore, group_unit
+from .run import Plan, Run, Semaphore, group_unit
 from .schedule import RunScheduler
-from .tiling import Geometry, k_boxes, split_tile, tile_grid
+from .tiling import Geometry, Tile, k_boxes, split_tile, tile_grid
 
 __all__ = ["plan_run"]
 
@@ -23,7 +25,7 @@ _MOST_VECTORS = 0x7FFF
 _CONFLICT_PENALTY = 1.02
 
 
-def plan_run(config, run):
+def plan_run(config: AdaGPConfig, run: Run) -> RunScheduler:
     """Plan ``run``.
 
     Returns the scheduler of the best plan found. Raises :class:`CompileError` if not even the
@@ -40,7 +42,7 @@ def plan_run(config, run):
     candidates.sort(key=lambda scheduler: scheduler.size)
     if candidates[0].size > _BUDGET:
         return candidates[0]
-    ranked = []
+    ranked: list[tuple[float, int, RunScheduler]] = []
     for scheduler, cost in _costs(config, candidates):
         ranked.append((cost, len(ranked), scheduler))
     ranked.sort(key=lambda entry: entry[:2])
@@ -52,7 +54,9 @@ def plan_run(config, run):
     return best
 
 
-def _costs(config, schedulers):
+def _costs(
+    config: AdaGPConfig, schedulers: Iterable[RunScheduler]
+) -> Iterator[tuple[RunScheduler, float]]:
     """(scheduler, cost) of those that fit the time there is."""
     spent = 0
     for scheduler in schedulers:
@@ -62,7 +66,7 @@ def _costs(config, schedulers):
             return
 
 
-def _cost(config, scheduler):
+def _cost(config: AdaGPConfig, scheduler: RunScheduler) -> float:
     if scheduler.run.first:
         commands = scheduler.commands()
     else:
@@ -75,12 +79,12 @@ def _cost(config, scheduler):
     return cycles * (1 if scheduler.spread else _CONFLICT_PENALTY)
 
 
-def _foreign(config, run):
+def _foreign(config: AdaGPConfig, run: Run) -> int:
     """Mask of the semaphore that another core signals to this run."""
     return 1 << (run.core.index * config.semaphores + Semaphore.INPUT)
 
 
-def _tilings(run, geometry):
+def _tilings(run: Run, geometry: Geometry) -> Iterator[tuple[Tile, ...]]:
     """Different tilings, from large tiles to small ones."""
     depth = min(run.core.accumulator_depth, _MOST_VECTORS)
     seen = set()
@@ -96,7 +100,7 @@ def _tilings(run, geometry):
         yield smallest
 
 
-def _groups(run, geometry):
+def _groups(run: Run, geometry: Geometry) -> list[int]:
     """Numbers of column tiles to store together."""
     tiles, unit = geometry.column_tiles, group_unit(run.core)
     options = [tiles]
@@ -109,7 +113,7 @@ def _groups(run, geometry):
     return options
 
 
-def _whole_k(config, run, geometry):
+def _whole_k(config: AdaGPConfig, run: Run, geometry: Geometry) -> Iterator[RunScheduler]:
     """Plans that hold the inputs and one column tile's weights for all K tiles."""
     box = (geometry.whole,)
     for tiles in _tilings(run, geometry):
@@ -135,7 +139,7 @@ def _whole_k(config, run, geometry):
                     yield together
 
 
-def _first_fitting(config, run, plans):
+def _first_fitting(config: AdaGPConfig, run: Run, plans: Iterable[Plan]) -> RunScheduler | None:
     """The first plan whose data lie in banks of their own, else the first that fits, or None."""
     fallback = None
     for plan in plans:
@@ -147,7 +151,7 @@ def _first_fitting(config, run, plans):
     return fallback
 
 
-def _cut_k(config, run, geometry):
+def _cut_k(config: AdaGPConfig, run: Run, geometry: Geometry) -> Iterator[RunScheduler]:
     """Plans that cut the K tiles, at first only for the weights, then for the inputs as well."""
     for chunk_x in (False, True):
         found = False
@@ -180,7 +184,9 @@ def _cut_k(config, run, geometry):
             return
 
 
-def _refinements(config, run, geometry, plan):
+def _refinements(
+    config: AdaGPConfig, run: Run, geometry: Geometry, plan: Plan
+) -> Iterator[RunScheduler]:
     """The plan with a smaller first and last tile and an early first product."""
     columns = run.core.columns
     heads = [plan.head_boxes]

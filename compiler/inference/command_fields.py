@@ -1,14 +1,26 @@
 """Fields of the commands of one output tile."""
 
 from compiler.codegen.convolution_walk import matmul_walk
+from compiler.codegen.cost import Fields
 from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.isa.encoding import Init
 from hw.isa.encoding import Pool as PoolKind
 
+from .tiling import Box, Geometry, Tile
+
 __all__ = ["matmul_fields", "post_fields"]
 
 
-def matmul_fields(geometry, tile, column_tile, box, *, x_box, x_address, bank):
+def matmul_fields(
+    geometry: Geometry,
+    tile: Tile,
+    column_tile: int,
+    box: Box,
+    *,
+    x_box: Box,
+    x_address: int,
+    bank: int,
+) -> Fields:
     """MATMUL of ``box``'s K tiles for ``tile`` and ``column_tile``.
 
     ``x_box`` is the box whose input slab lies at ``x_address``; it contains ``box``.
@@ -39,7 +51,17 @@ def matmul_fields(geometry, tile, column_tile, box, *, x_box, x_address, bank):
     }
 
 
-def post_fields(geometry, tile, column_tile, *, position, last_channel, address, words, bank):
+def post_fields(
+    geometry: Geometry,
+    tile: Tile,
+    column_tile: int,
+    *,
+    position: int,
+    last_channel: int,
+    address: int,
+    words: int,
+    bank: int,
+) -> Fields:
     """POST of ``tile`` and ``column_tile`` to pixels of ``words`` words from ``address`` on.
 
     ``position`` is the column tile's place among those stored together, ``last_channel`` the first
@@ -78,6 +100,6 @@ def post_fields(geometry, tile, column_tile, *, position, last_channel, address,
     }
 
 
-def _channels(geometry, column_tile):
-    columns = geometry.core.columns
-    return min(columns, geometry.stage.weight.shape[0] - column_tile * columns)
+def _channels(geometry: Geometry, column_tile: int) -> int:
+    columns, outputs = geometry.core.columns, len(geometry.stage.weight)
+    return min(columns, outputs - column_tile * columns)

@@ -1,7 +1,11 @@
 """From a network to a program: stages, DRAM layout, runs, one command stream."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
+from typing import Any
+
+from torch import nn
 
 from compiler.codegen.cost import Command, Timeline, matmul_shape
 from compiler.codegen.program import (
@@ -11,14 +15,15 @@ from compiler.codegen.program import (
     encode_commands,
 )
 from compiler.errors import CompileError, require_config
-from compiler.frontend.sequential import stages_of
+from compiler.frontend.sequential import Stage, stages_of
 from compiler.tensors.encoding import dense_weights, tiled_biases
 from compiler.tensors.intervals import round_up
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.tensor import Shape, Tensor
+from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
 from .autotune import plan_run
-from .placement import place
+from .placement import Placement, place
 from .run import Run, Semaphore
 from .schedule import RunScheduler
 
@@ -31,8 +36,14 @@ _WINDOW = 1 << 32
 
 
 def compile_network(
-    model, config, input_shape, *, placement=None, parameters=None, predictor_memory=None
-):
+    model: nn.Module,
+    config: AdaGPConfig,
+    input_shape: Sequence[int],
+    *,
+    placement: str | Sequence[int] | None = None,
+    parameters: Sequence[Any] | None = None,
+    predictor_memory: Iterable[int] | None = None,
+) -> CompiledProgram:
     """See :func:`compiler.compile`."""
     require_config(config)
     stages = stages_of(model, input_shape, config, parameters)
@@ -44,7 +55,7 @@ def compile_network(
     }
     runs = _runs(stages, config, placed, in_predictor, tensors)
     schedulers = _plan_all(config, runs, default=predictor_memory is None)
-    streams = {core.index: [] for core in config.cores}
+    streams: dict[int, list[list[Command]]] = {core.index: [] for core in config.cores}
     for scheduler in schedulers:
         streams[scheduler.core.index].append(scheduler.commands())
     commands, cycles = _merge(config, streams)
@@ -60,18 +71,18 @@ def compile_network(
     size = max(tensor.offset + tensor.size for tensor in tensors.values())
     if size > _WINDOW:
         raise CompileError(f"the program and its data need {size} bytes, more than {_WINDOW}")
-    parameters = {}
+    contents: dict[str, bytes] = {}
     for scheduler in schedulers:
         run = scheduler.run
-        if run.weights.name not in parameters:
-            parameters[run.weights.name] = run.weights.pack(dense_weights(run.stage))
+        if run.weights.name not in contents:
+            contents[run.weights.name] = run.weights.pack(dense_weights(run.stage))
         if run.bias is not None:
-            parameters[run.bias.name] = run.bias.pack(tiled_biases(run.stage, run.core))
+            contents[run.bias.name] = run.bias.pack(tiled_biases(run.stage, run.core))
     return CompiledProgram(
         config=config,
         commands=encode_commands(commands),
         tensors=tensors,
-        contents=parameters,
+        contents=contents,
         memory_size=round_up(size, _ALIGNMENT),
         stages=[_info(stage, schedulers) for stage in stages],
         estimated_cycles=cycles,
@@ -79,7 +90,7 @@ def compile_network(
     )
 
 
-def _semaphore_names(config):
+def _semaphore_names(config: AdaGPConfig) -> dict[int, str]:
     """Names of all semaphores: every core has those of ``Semaphore``."""
     return {
         core.index * config.semaphores + semaphore: f"c{core.index}.{semaphore.name.lower()}"
@@ -88,7 +99,9 @@ def _semaphore_names(config):
     }
 
 
-def _predictor_stages(stages, config, choice):
+def _predictor_stages(
+    stages: Sequence[Stage], config: AdaGPConfig, choice: Iterable[int] | None
+) -> set[int]:
     """Indices of stages whose weights core 0 keeps in the predictor memory."""
     reachable = 1 in config.cores[0].memories
     if choice is None:
@@ -100,7 +113,7 @@ def _predictor_stages(stages, config, choice):
     return set(choice)
 
 
-def _plan_all(config, runs, *, default):
+def _plan_all(config: AdaGPConfig, runs: Iterable[Run], *, default: bool) -> list[RunScheduler]:
     """Schedulers of all runs; runs that differ only in their images get the same plan."""
     known, result = {}, []
     for run in runs:
@@ -117,7 +130,7 @@ def _plan_all(config, runs, *, default):
     return result
 
 
-def _plan(config, run, *, default):
+def _plan(config: AdaGPConfig, run: Run, *, default: bool) -> RunScheduler:
     try:
         return plan_run(config, run)
     except CompileError:
@@ -127,7 +140,9 @@ def _plan(config, run, *, default):
     return plan_run(config, replace(run, weights_memory=own))
 
 
-def _layout(stages, config, placed):
+def _layout(
+    stages: Sequence[Stage], config: AdaGPConfig, placed: Placement
+) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
     """Fields and offsets of all tensors: parameters first, then what the run writes."""
     width = config.format.width
     narrow = lcm(config.granule_bytes * 8, width) // width
@@ -135,9 +150,9 @@ def _layout(stages, config, placed):
     lanes = [core.post_lanes for core in config.cores]
     wide = lcm(config.granule_bytes, *(4 * lane for lane in lanes)) // 4
     sums = "float32" if config.format.is_float else "int32"
-    sizes = {}
+    sizes: dict[str, dict[str, Any]] = {}
 
-    def add(name, shape, pitch, kind, index):
+    def add(name: str, shape: Shape, pitch: int, kind: str, index: int | None) -> None:
         item = 4 if kind == sums else width // 8
         size = shape[0] * shape[1] * shape[2] * pitch * item
         sizes[name] = {"size": size, "shape": shape, "pitch": pitch, "kind": kind, "stage": index}
@@ -155,19 +170,28 @@ def _layout(stages, config, placed):
                 shape = (1, 1, -(-outputs // columns), columns)
                 pitch = round_up(columns, lcm(config.granule_bytes, 4) // 4)
                 add(f"{stage.name}.bias.core{core}", shape, pitch, sums, stage.index)
-    shapes = [("input", stages[0].input_shape, False, None)]
+    shapes: list[tuple[str, Shape, bool, int | None]] = [
+        ("input", stages[0].input_shape, False, None)
+    ]
     shapes += [(f"{s.name}.output", s.output_shape, s.wide, s.index) for s in stages]
     for name, shape, is_wide, index in shapes:
         pitch = round_up(shape[3], wide if is_wide else narrow)
         add(name, shape, pitch, sums if is_wide else config.operand_format, index)
-    offsets, position = {}, 0
+    offsets: dict[str, int] = {}
+    position = 0
     for name, fields in sizes.items():
         offsets[name] = position
         position = round_up(position + fields["size"], _ALIGNMENT)
     return sizes, offsets
 
 
-def _runs(stages, config, placed, in_predictor, tensors):
+def _runs(
+    stages: Sequence[Stage],
+    config: AdaGPConfig,
+    placed: Placement,
+    in_predictor: set[int],
+    tensors: Mapping[str, Tensor],
+) -> list[Run]:
     """All runs; those of one core in the order in which it executes them."""
     plan = [
         (cores[stage.index], group, stage)
@@ -201,7 +225,9 @@ def _runs(stages, config, placed, in_predictor, tensors):
     return runs
 
 
-def _merge(config, streams):
+def _merge(
+    config: AdaGPConfig, streams: Mapping[int, Sequence[Sequence[Command]]]
+) -> tuple[list[Command], int]:
     """One stream of the cores' own: always the command that can enter its queue first.
 
     In the order of the result each command's tokens come from commands before it, so a queue that
@@ -231,7 +257,7 @@ def _merge(config, streams):
     return result, shared.end
 
 
-def _info(stage, schedulers):
+def _info(stage: Stage, schedulers: Iterable[RunScheduler]) -> StageInfo:
     runs, vectors = [], 0
     pes_cycles = 0
     for scheduler in schedulers:

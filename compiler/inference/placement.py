@@ -1,11 +1,18 @@
 """Which core computes which stage for which images."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from compiler.errors import CompileError
+from compiler.tensors.intervals import Interval
+from hw.config import AdaGPConfig, CoreConfig
 
 from .tiling import Geometry
+
+if TYPE_CHECKING:
+    from compiler.frontend.sequential import Stage
 
 __all__ = ["Placement", "place"]
 
@@ -19,11 +26,13 @@ _MAX_TOKENS = 15
 class Placement:
     """``groups``: images (begin, end) of each group; ``cores[group][stage]``: core index."""
 
-    groups: tuple
-    cores: tuple
+    groups: tuple[Interval, ...]
+    cores: tuple[tuple[int, ...], ...]
 
 
-def place(stages, config, choice=None):
+def place(
+    stages: "Sequence[Stage]", config: AdaGPConfig, choice: str | Sequence[int] | None = None
+) -> Placement:
     """Place ``stages``.
 
     Parameters
@@ -69,7 +78,7 @@ def place(stages, config, choice=None):
     return Placement(((0, images),), ((0,) * count,))
 
 
-def _pipeline(images, cores):
+def _pipeline(images: int, cores: tuple[int, ...]) -> Placement:
     pairs = list(pairwise(cores))
     crossings = max(pairs.count((0, 1)), pairs.count((1, 0)))
     if crossings > _MAX_TOKENS:
@@ -79,7 +88,7 @@ def _pipeline(images, cores):
     return Placement(tuple(pairwise(edges)), (cores,) * count)
 
 
-def _cycles(stage, core):
+def _cycles(stage: "Stage", core: CoreConfig) -> int:
     """Vector cycles of ``stage`` on ``core``."""
     geometry = Geometry(stage, core)
     images, (height, width) = stage.input_shape[0], stage.conv_shape

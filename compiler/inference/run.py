@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
+from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
+from hw.config import CoreConfig
+
+from .tiling import Box, Tile
 
 if TYPE_CHECKING:
     from compiler.frontend.sequential import Stage
@@ -43,8 +47,8 @@ class Run:
     """
 
     stage: "Stage"
-    core: object
-    images: tuple
+    core: CoreConfig
+    images: Interval
     source: Tensor
     target: Tensor
     weights: Tensor
@@ -72,9 +76,9 @@ class Plan:
     w_group : column tiles whose weights are loaded together
     """
 
-    tiles: tuple
-    boxes: tuple
-    head_boxes: tuple
+    tiles: tuple[Tile, ...]
+    boxes: tuple[Box, ...]
+    head_boxes: tuple[Box, ...]
     chunk_x: bool
     resident: bool
     x_slots: int
@@ -84,6 +88,6 @@ class Plan:
     w_group: int = 1
 
 
-def group_unit(core):
+def group_unit(core: CoreConfig) -> int:
     """Column tiles after which an output chunk ends at a word's end."""
     return core.rows // gcd(core.rows, core.columns)

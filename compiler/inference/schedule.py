@@ -10,16 +10,19 @@ Semaphores of a core: see :class:`~compiler.inference.run.Semaphore`. All of the
 when a run has finished.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from compiler.codegen.core_builder import dma_fields
 from compiler.codegen.cost import Command
-from compiler.tensors.tensor import Pool, transfers
+from compiler.tensors.tensor import Pool, Transfer, transfers
+from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
 from .command_fields import matmul_fields, post_fields
-from .run import Semaphore
-from .tiling import Geometry
+from .run import Plan, Run, Semaphore
+from .tiling import Box, Geometry
 from .weight_layout import WeightSlice
 
 __all__ = ["RunScheduler"]
@@ -36,17 +39,21 @@ MAX_PIECES, MIN_PIECE_WORDS = 8, 64
 class _Item:
     """Something in the buffer: what it is, where, and between which products it is used."""
 
-    what: tuple
+    what: tuple[Any, ...]
     index: int
     address: int = 0
     first_use: int = -1
     last_use: int = -1
 
 
+#: Position in the stream, deadline, and the LOADs that come there together.
+_Load = tuple[float, float, list[Command]]
+
+
 class RunScheduler:
     """Commands of one :class:`Run` under one :class:`Plan`."""
 
-    def __init__(self, config, run, plan):
+    def __init__(self, config: AdaGPConfig, run: Run, plan: Plan) -> None:
         self.config, self.run, self.plan = config, run, plan
         self.core = run.core
         self.geometry = Geometry(run.stage, run.core)
@@ -59,10 +66,10 @@ class RunScheduler:
         self.size = len(plan.tiles) * nts * len(plan.boxes)
         self.fits = self._place()
 
-    def _x_box(self, item):
+    def _x_box(self, item: _Item) -> Box:
         return item.what[2] if self.plan.chunk_x else self.geometry.whole
 
-    def _w_slice(self, item):
+    def _w_slice(self, item: tuple[int, int, Box]) -> WeightSlice:
         """The weights of an item (reuse, group of column tiles, box)."""
         _, group, box = item
         first = group * self.plan.w_group
@@ -70,7 +77,7 @@ class RunScheduler:
         unit = self.config.granule_bytes // self.run.weights.dtype.itemsize
         return WeightSlice(self.run.weights, self.geometry, max(1, unit), box, first, end)
 
-    def chunk(self, group):
+    def chunk(self, group: int) -> tuple[int, int, int]:
         """(first channel, last channel + 1, words) of an output pixel's part in ``group``."""
         begin, end = self.groups[group]
         first = begin * self.core.columns
@@ -79,7 +86,7 @@ class RunScheduler:
         row = (last - first) * self.run.target.dtype.itemsize
         return first, last, -(-row // self.core.word_bytes)
 
-    def _place(self):
+    def _place(self) -> bool:
         """Find room for the slots; whether there is any."""
         plan, geometry = self.plan, self.geometry
         x_boxes = plan.boxes if plan.chunk_x else (geometry.whole,)
@@ -100,23 +107,24 @@ class RunScheduler:
         if shared:
             sizes.append(w_size)
         placed = Pool(self.config, own).place(sizes)
-        apart = (
-            (None, True) if shared else Pool(self.config, self.run.weights_memory).place([w_size])
-        )
-        if placed is None or apart is None:
+        apart = None if shared else Pool(self.config, self.run.weights_memory).place([w_size])
+        if placed is None or (apart is None and not shared):
             return False
         self.x_base, self.out_base = placed[0][:2]
-        self.bias_base = placed[0][2] if shared else apart[0][0]
+        self.bias_base = placed[0][2] if apart is None else apart[0][0]
         self.w_base = self.bias_base + biases
         #: No two kinds of data share a bank.
         self.spread = placed[1]
         return True
 
-    def _number(self):
+    def _number(self) -> None:
         """Products in order as (tile, column tile, box, x item, w item), and their items."""
         plan, geometry = self.plan, self.geometry
-        self.x_items, self.w_items, self.ops = [], [], []
-        x_known, w_known = {}, {}
+        self.x_items: list[_Item] = []
+        self.w_items: list[_Item] = []
+        self.ops: list[tuple[int, int, Box, _Item, _Item]] = []
+        x_known: dict[tuple[Any, ...], _Item] = {}
+        w_known: dict[tuple[Any, ...], _Item] = {}
         for t in range(len(plan.tiles)):
             for nt in range(geometry.column_tiles):
                 boxes = plan.boxes
@@ -141,11 +149,11 @@ class RunScheduler:
 
     # Commands --------------------------------------------------------------------------------
 
-    def _mask(self, *semaphores, core=None):
+    def _mask(self, *semaphores: int, core: int | None = None) -> int:
         base = (self.core.index if core is None else core) * self.config.semaphores
         return sum(1 << (base + semaphore) for semaphore in semaphores)
 
-    def commands(self):
+    def commands(self) -> list[Command]:
         """The run's commands, in an order in which they could also run one by one."""
         self._number()
         loads = [*self._bias_loads(), *self._x_loads(), *self._w_loads()]
@@ -161,7 +169,9 @@ class RunScheduler:
             result += self._compute(op)
         return result
 
-    def _load(self, address, moves, wait, signal):
+    def _load(
+        self, address: int, moves: Iterable[Transfer], wait: int, signal: int
+    ) -> list[Command]:
         commands = [
             Command(Opcode.LOAD, self.core.index, fields=dma_fields(address + move.word, move))
             for move in moves
@@ -170,7 +180,7 @@ class RunScheduler:
         commands[-1].signal = signal
         return commands
 
-    def _x_loads(self):
+    def _x_loads(self) -> Iterator[_Load]:
         """LOADs of the slabs as (position, deadline, commands)."""
         plan, geometry, run = self.plan, self.geometry, self.run
         for index, item in enumerate(self.x_items):
@@ -207,14 +217,14 @@ class RunScheduler:
                 position = earliest + room * piece // pieces
                 yield position, item.first_use + 0.5, commands
 
-    def _bias_loads(self):
+    def _bias_loads(self) -> Iterator[_Load]:
         """The LOAD of all biases, likewise: it goes before all others, which vouch for it."""
         if self.run.bias is not None:
             tiles, columns = (0, self.geometry.column_tiles), (0, self.run.bias.pitch)
             moves = transfers(self.run.bias, (0, 1), (0, 1), tiles, columns, self.core.word_bytes)
             yield 0, -1, self._load(self.bias_base, moves, 0, 0)
 
-    def _w_loads(self):
+    def _w_loads(self) -> Iterator[_Load]:
         """LOADs of the weights, likewise; also notes which products wait for one."""
         plan = self.plan
         self.w_waits = set()
@@ -245,7 +255,7 @@ class RunScheduler:
             )
             yield max(earliest, use - LOOKAHEAD), use, commands
 
-    def _compute(self, op):
+    def _compute(self, op: int) -> list[Command]:
         """WEIGHTS and MATMUL, and after the last box of a column tile POST, after the last of a
         group STORE."""
         plan, geometry = self.plan, self.geometry
@@ -287,7 +297,7 @@ class RunScheduler:
             commands += self._drain(t, nt, job, jobs)
         return commands
 
-    def _drain(self, t, nt, job, jobs):
+    def _drain(self, t: int, nt: int, job: int, jobs: int) -> list[Command]:
         plan, run, core = self.plan, self.run, self.core
         tile = plan.tiles[t]
         group = self.group_of[nt]
@@ -334,7 +344,9 @@ class RunScheduler:
         return commands
 
 
-def _use(items, known, key, op):
+def _use(
+    items: list[_Item], known: dict[tuple[Any, ...], _Item], key: tuple[Any, ...], op: int
+) -> _Item:
     if key not in known:
         known[key] = _Item(key, len(items), first_use=op)
         items.append(known[key])

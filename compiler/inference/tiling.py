@@ -1,9 +1,16 @@
 """Cutting a stage into pieces that fit: output tiles, input slabs, blocks of K tiles."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from compiler.codegen.convolution_walk import input_range, window_range
-from compiler.tensors.intervals import even_parts
+from compiler.tensors.intervals import Interval, even_parts
+from compiler.tensors.tensor import Shape
+from hw.config import CoreConfig
+
+if TYPE_CHECKING:
+    from compiler.frontend.sequential import Stage
 
 __all__ = [
     "Box",
@@ -27,11 +34,11 @@ class Tile:
     w1: int
 
     @property
-    def images(self):
+    def images(self) -> int:
         return self.n1 - self.n0
 
     @property
-    def pixels(self):
+    def pixels(self) -> int:
         return self.images * (self.h1 - self.h0) * (self.w1 - self.w0)
 
 
@@ -51,45 +58,46 @@ class Box:
     kw1: int
 
     @property
-    def tiles(self):
+    def tiles(self) -> int:
         return (self.cb1 - self.cb0) * (self.kh1 - self.kh0) * (self.kw1 - self.kw0)
 
 
 class Geometry:
     """Sizes of one stage on one core."""
 
-    def __init__(self, stage, core):
+    def __init__(self, stage: "Stage", core: CoreConfig) -> None:
         self.stage = stage
         self.core = core
-        outputs, inputs, self.kernel_h, self.kernel_w = stage.weight.shape
+        shape: Shape = stage.weight.shape
+        outputs, inputs, self.kernel_h, self.kernel_w = shape
         self.blocks = -(-inputs // core.rows)
         self.k_tiles = self.blocks * self.kernel_h * self.kernel_w
         self.column_tiles = -(-outputs // core.columns)
         self.bias_words = 0 if stage.bias is None else core.bias_words
         self.whole = Box(0, 0, self.blocks, 0, self.kernel_h, 0, self.kernel_w)
 
-    def conv_rows(self, tile):
+    def conv_rows(self, tile: Tile) -> Interval:
         """[begin, end) of the convolution's output rows that the tile needs."""
         return self._pooled(0, tile.h0, tile.h1)
 
-    def conv_columns(self, tile):
+    def conv_columns(self, tile: Tile) -> Interval:
         return self._pooled(1, tile.w0, tile.w1)
 
-    def _pooled(self, axis, begin, end):
+    def _pooled(self, axis: int, begin: int, end: int) -> Interval:
         taps = 0, self.stage.pool_kernel[axis]
         return window_range((begin, end), taps, stride=self.stage.pool_stride[axis])
 
-    def vectors(self, tile):
+    def vectors(self, tile: Tile) -> int:
         """Output vectors of the convolution, one accumulator entry each."""
         (r0, r1), (c0, c1) = self.conv_rows(tile), self.conv_columns(tile)
         return tile.images * (r1 - r0) * (c1 - c0)
 
-    def slab(self, tile, box):
+    def slab(self, tile: Tile, box: Box) -> tuple[Interval, Interval]:
         """Input rows (begin, end) and columns (begin, end) that ``tile`` reads in ``box``.
 
         At least one row and one column, also where all that is read is padding.
         """
-        return tuple(
+        rows, columns = (
             input_range(
                 conv,
                 taps,
@@ -103,13 +111,14 @@ class Geometry:
                 (1, self.conv_columns(tile), (box.kw0, box.kw1)),
             )
         )
+        return rows, columns
 
-    def slab_words(self, tile, box):
+    def slab_words(self, tile: Tile, box: Box) -> int:
         (h0, h1), (w0, w1) = self.slab(tile, box)
         return tile.images * (h1 - h0) * (w1 - w0) * (box.cb1 - box.cb0)
 
 
-def k_boxes(geometry, limits):
+def k_boxes(geometry: Geometry, limits: Sequence[int]) -> list[Box]:
     """Cut the K tiles, in order, into boxes.
 
     ``limits`` yields the most tiles of the first, second, ... box; its last value repeats.
@@ -135,12 +144,12 @@ def k_boxes(geometry, limits):
     return boxes
 
 
-def _largest(limit, kernel, stride, count):
+def _largest(limit: int, kernel: int, stride: int, count: int) -> int:
     """Pooled outputs whose windows span at most ``limit``; at most ``count``."""
     return min(count, max(0, (limit - kernel) // stride + 1))
 
 
-def tile_grid(geometry, images, vectors):
+def tile_grid(geometry: Geometry, images: Interval, vectors: int) -> list[Tile] | None:
     """Tiles of at most ``vectors`` accumulator entries that cover the output of ``images``.
 
     Whole images if they fit, else whole rows, else parts of a row. Returns ``None`` when not even
@@ -167,7 +176,7 @@ def tile_grid(geometry, images, vectors):
     return [Tile(*n, *h, *w) for n in even_parts(*images, per_image) for h in rows for w in columns]
 
 
-def split_tile(geometry, tile, vectors, *, small_first):
+def split_tile(geometry: Geometry, tile: Tile, vectors: int, *, small_first: bool) -> list[Tile]:
     """Cut ``tile`` in two, one part having about ``vectors`` entries; [tile] if it cannot be."""
     for begin, end, rebuild in (
         ("n0", "n1", lambda a, b: Tile(a, b, *_fields(tile)[2:])),
@@ -191,5 +200,5 @@ def split_tile(geometry, tile, vectors, *, small_first):
     return [tile]
 
 
-def _fields(tile):
+def _fields(tile: Tile) -> tuple[int, int, int, int, int, int]:
     return (tile.n0, tile.n1, tile.h0, tile.h1, tile.w0, tile.w1)

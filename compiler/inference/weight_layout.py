@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from compiler.tensors.tensor import Tensor, transfers
+from compiler.codegen.cost import Fields
+from compiler.tensors.intervals import Interval
+from compiler.tensors.tensor import Tensor, Transfer, transfers
+
+from .tiling import Box, Geometry
 
 __all__ = ["WeightSlice"]
 
@@ -26,14 +30,14 @@ class WeightSlice:
     """
 
     tensor: Tensor
-    geometry: object
+    geometry: Geometry
     unit: int
-    box: object
+    box: Box
     first: int
     end: int
 
     @property
-    def channels(self):
+    def channels(self) -> Interval:
         """(begin, end) of the output channels."""
         columns = self.geometry.core.columns
         begin = self.first * columns // self.unit * self.unit
@@ -41,28 +45,28 @@ class WeightSlice:
         return begin, min(end, self.tensor.pitch)
 
     @property
-    def row_words(self):
+    def row_words(self) -> int:
         begin, end = self.channels
         return -(-(end - begin) * self.tensor.dtype.itemsize // self.geometry.core.word_bytes)
 
-    def _inputs(self, box):
+    def _inputs(self, box: Box) -> Interval:
         """(begin, end) of the input channels of ``box``."""
         rows = self.geometry.core.rows
         return box.cb0 * rows, min(box.cb1 * rows, self.tensor.shape[2])
 
     @property
-    def words(self):
+    def words(self) -> int:
         begin, end = self._inputs(self.box)
         kernel = (self.box.kh1 - self.box.kh0) * (self.box.kw1 - self.box.kw0)
         return kernel * (end - begin) * self.row_words
 
-    def _strides(self):
+    def _strides(self) -> tuple[int, int, int]:
         """Words from one kh, kw, ci to the next."""
         begin, end = self._inputs(self.box)
         kw = (end - begin) * self.row_words
         return (self.box.kw1 - self.box.kw0) * kw, kw, self.row_words
 
-    def _offset(self, box):
+    def _offset(self, box: Box) -> int:
         """Words before the first one of ``box``."""
         kh, kw, ci = self._strides()
         rows = self.geometry.core.rows
@@ -72,7 +76,7 @@ class WeightSlice:
             + (box.cb0 - self.box.cb0) * rows * ci
         )
 
-    def moves(self, box):
+    def moves(self, box: Box) -> list[Transfer]:
         """Transfers of the part of the slice that ``box`` needs."""
         inputs = self._inputs(box)
         heights, widths = [(box.kh0, box.kh1)], [(box.kw0, box.kw1)]
@@ -95,7 +99,9 @@ class WeightSlice:
                 ]  # fmt: skip
         return result
 
-    def fields(self, column_tile, box, *, address, bias_address):
+    def fields(
+        self, column_tile: int, box: Box, *, address: int, bias_address: int | None
+    ) -> Fields:
         """WEIGHTS of ``box`` for ``column_tile``; the slice lies at ``address``, the tile's biases
         (if not None) at ``bias_address``."""
         core = self.geometry.core

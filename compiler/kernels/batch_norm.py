@@ -1,38 +1,29 @@
 """Batch normalisation in training, from DRAM to DRAM."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from types import SimpleNamespace
 
-from compiler.codegen.core_builder import CoreProgram, Need
+from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
+from compiler.tensors.intervals import ChannelBox, Channels, Interval
+from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Factor, Term
 
-from .image_tiling import image_parts, state_job
-from .in_place import Derived
-from .splitting import boxes, within
+from .batch_norm_pass import BatchNormPass
+from .image_tiling import state_job
+from .in_place import ChangedBoxes
+from .splitting import within
 
 __all__ = ["batch_norm", "batch_norm_backward"]
 
-_VECTOR = ((0, 1), (0, 1), (0, 1))
-
 
 def batch_norm(
-    program: CoreProgram,
-    x,
-    y,
-    gamma,
-    beta,
-    running_mean,
-    running_variance,
-    mean,
-    inverse,
-    a,
-    *,
-    epsilon,
-    momentum,
-    relu=False,
-):
+    program: CoreProgram, x: Tensor, y: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor,
+    running_variance: Tensor, mean: Tensor | None, inverse: Tensor | None,
+    a: Tensor | None, *, epsilon: float, momentum: float, relu: bool = False,
+) -> None:  # fmt: skip
     """Commands that write ``y``, perhaps with a ReLU behind it, change the running statistics, and
     leave ``mean``, ``inverse`` and ``a`` for the backward pass.
 
@@ -56,8 +47,18 @@ def batch_norm(
 
 
 def batch_norm_backward(
-    program: CoreProgram, x, dy, dx, mean, inverse, a, dgamma, dbeta, *, y=None
-):
+    program: CoreProgram,
+    x: Tensor,
+    dy: Tensor,
+    dx: Tensor | None,
+    mean: Tensor,
+    inverse: Tensor,
+    a: Tensor,
+    dgamma: Tensor,
+    dbeta: Tensor,
+    *,
+    y: Tensor | None = None,
+) -> None:
     """Commands that write ``dx`` and the parameters' gradients, or some of these.
 
     Parameters
@@ -75,117 +76,14 @@ def batch_norm_backward(
     _Backward(program, tensors | {"dgamma": dgamma, "dbeta": dbeta}).write()
 
 
-class _Pass:
-    """What both directions share: parts of the maps, and float32 vectors that stay in a block."""
+class _Forward(BatchNormPass):
+    names = ("mean", "variance", "inverse", "a", "b")
+    sums = ("sums",)
 
-    #: Maps that are in the buffer together, vectors, and vectors for each image.
-    maps, names, sums = 1, (), ()
-    #: Words that a finished pixel takes for each of its words.
-    cost = 1
-
-    def __init__(self, program, tensors):
-        self.program, self.vector = program, program.vector
-        self.tensors = SimpleNamespace(**tensors)
-        #: One of the float32 vectors of the channels; all have its pitch.
-        self.like = next(tensors[name] for name in ("gamma", "dgamma", "dbeta", "mean")
-                         if tensors.get(name) is not None)  # fmt: skip
-        self.images, self.height, self.width, _ = self.tensors.x.shape
-        self.pixels = self.images * self.height * self.width
-        self.chunks = program.core.chunks_per_wide
-
-    def write(self):
-        program = self.program
-        x, vector = self.tensors.x, self.like
-        extra = program.words(vector) - self.chunks * program.words(x)
-
-        def fixed(words):
-            vectors = (self.rows + 4) * (self.chunks * words + extra)
-            return program.scratch.words // 4 + vectors if self.most(words) else None
-
-        channels, pieces = image_parts(
-            program, f"{x.name} (batch normalisation)", self.images, [x, vector],
-            size=lambda words: self.maps * self.height * self.width * words, fixed=fixed,
-        )  # fmt: skip
-        jobs = []
-        for part in channels:
-            jobs += self.jobs(part, pieces)
-        program.run(jobs)
-        program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] is self)
-
-    def most(self, words):
-        """Pixels of so many words that are finished together. A quarter of the buffer is left for
-        results; in four gaps between other blocks, one of them has room for these."""
-        return self.program.scratch.words // 16 // (self.cost * words)
-
-    @property
-    def rows(self):
-        """Vectors in the block that stays."""
-        return len(self.names) + len(self.sums) * self.images
-
-    def state(self, channels):
-        words = self.program.words(self.like, channels)
-        return Need((self, channels), self.rows * words)
-
-    def box(self, images, channels):
-        return images, (0, self.height), (0, self.width), channels
-
-    def whole(self, block, name, images, channels):
-        """Images of a map."""
-        tensor = getattr(self.tensors, name)
-        return self.program.view(block, tensor, *self.box(images, channels))
-
-    def vectors(self, block, channels):
-        """The state's vectors by name; those for each image as maps of N images."""
-        end = self.like.pitch if channels is None else channels[1]
-        begin = 0 if channels is None else channels[0]
-        words = self.program.words(self.like, channels) // self.chunks
-        size = min(end, self.like.shape[3]) - begin
-        view = View.dense(block, (self.rows, 1, 1, size), words, chunks=self.chunks)
-        count = len(self.names)
-        found = {name: view.pixel(row, 0, 0) for row, name in enumerate(self.names)}
-        for number, name in enumerate(self.sums):
-            first = count + number * self.images
-            found[name] = view[first : first + self.images]
-        return found
-
-    def total(self, o, sums):
-        """The sum of all images' results in ``o``; returns where it is."""
-        return sums if self.images == 1 else self.vector.sum(o, sums)
-
-    def need(self, tensor, channels):
-        return self.program.need(tensor, *_VECTOR, channels)
-
-    def view(self, block, tensor, channels):
-        return self.program.view(block, tensor, *_VECTOR, channels)
-
-    def store(self, view, tensor, channels):
-        """Store a vector, if there is a ``tensor`` for it."""
-        if tensor is None:
-            return
-        box = (*_VECTOR, channels or (0, tensor.pitch))
-        self.program.store(tensor, box, view.block, view.first)
-
-    def last_jobs(self, pieces, channels, state, maps, more, run, output):
-        """Jobs that write ``output`` box by box: ``run(box, images, *blocks)``."""
-        jobs = []
-        most = self.most(self.program.words(self.tensors.x, channels))
-        for images in pieces:
-            shape = (images[1] - images[0], self.height, self.width)
-            for (a, b), rows, columns in boxes(shape, most):
-                box = ((images[0] + a, images[0] + b), rows, columns, channels)
-                room = [self.program.result(output, *box)]
-                if self.cost > 1:
-                    room.append(self.program.result(output, *box, wide=True))
-                needs = (*more, *room)
-                do = partial(run, box, images)
-                jobs.append(state_job(state, maps(images), needs, do))
-        return jobs
-
-
-class _Forward(_Pass):
-    names, sums = ("mean", "variance", "inverse", "a", "b"), ("sums",)
-
-    def __init__(self, program, tensors, epsilon, momentum, relu):
+    def __init__(
+        self, program: CoreProgram, tensors: Mapping[str, Tensor | None], epsilon: float,
+        momentum: float, relu: bool,
+    ) -> None:  # fmt: skip
         super().__init__(program, tensors)
         self.epsilon, self.momentum, self.relu = epsilon, momentum, relu
         t = self.tensors
@@ -196,14 +94,14 @@ class _Forward(_Pass):
                 f"per channel, but the batch is {self.images} image of {self.height} x {self.width}"
             )
 
-    def jobs(self, channels, pieces):
+    def jobs(self, channels: Channels, pieces: Sequence[Interval]) -> list[Job]:
         state = self.state(channels)
         parameters = [self.need(tensor, channels) for tensor in self.parameters]
 
-        def maps(images):
+        def maps(images: Interval) -> list[Need]:
             return [self.program.need(self.tensors.x, *self.box(images, channels))]
 
-        jobs = []
+        jobs: list[Job] = []
         for images in pieces:
             last = images == pieces[-1]
             run = partial(self._mean, channels, images, last)
@@ -217,7 +115,9 @@ class _Forward(_Pass):
         run = partial(self._apply, channels)
         return jobs + self.last_jobs(pieces, channels, state, maps, (), run, self.tensors.y)
 
-    def _mean(self, channels, images, last, state, x):
+    def _mean(
+        self, channels: Channels, images: Interval, last: bool, state: Block, x: Block
+    ) -> None:
         v, x = self.vectors(state, channels), self.whole(x, "x", images, channels)
         for number, n in enumerate(range(*images)):
             self.vector.sum(v["sums"][n : n + 1], x[number : number + 1])
@@ -225,7 +125,10 @@ class _Forward(_Pass):
             total = self.total(v["mean"], v["sums"])
             self.vector.scale(v["mean"], total, 1.0 / self.pixels)
 
-    def _variance(self, channels, images, last, state, x, *parameters):
+    def _variance(
+        self, channels: Channels, images: Interval, last: bool, state: Block, x: Block,
+        *parameters: Block,
+    ) -> None:  # fmt: skip
         v, x = self.vectors(state, channels), self.whole(x, "x", images, channels)
         for number, n in enumerate(range(*images)):
             self.vector.sum(
@@ -235,7 +138,7 @@ class _Forward(_Pass):
         if last:
             self._factors(channels, v, *parameters)
 
-    def _factors(self, channels, v, *parameters):
+    def _factors(self, channels: Channels, v: Mapping[str, View], *parameters: Block) -> None:
         vector, count = self.vector, self.pixels
         gamma, beta, *running = (
             self.view(block, tensor, channels)
@@ -259,7 +162,10 @@ class _Forward(_Pass):
         for name in ("mean", "inverse", "a"):
             self.store(v[name], getattr(self.tensors, name), channels)
 
-    def _apply(self, channels, box, images, state, x, out):
+    def _apply(
+        self, channels: Channels, box: ChannelBox, images: Interval, state: Block, x: Block,
+        out: Block,
+    ) -> None:  # fmt: skip
         v = self.vectors(state, channels)
         x = self.whole(x, "x", images, channels)[within(box[:3], self.box(images, channels)[:3])]
         y = self.program.view(out, self.tensors.y, *box)
@@ -270,11 +176,11 @@ class _Forward(_Pass):
         self.program.scratch.drop([out])
 
 
-class _Backward(_Pass):
+class _Backward(BatchNormPass):
     names = ("dbeta", "dgamma", "c1", "negative_c0", "share")
     sums = ("sums of dy", "sums of products")
 
-    def __init__(self, program, tensors):
+    def __init__(self, program: CoreProgram, tensors: Mapping[str, Tensor | None]) -> None:
         super().__init__(program, tensors)
         t = self.tensors
         #: Whether the sums of dy, and those of products with x, are needed.
@@ -282,20 +188,20 @@ class _Backward(_Pass):
         self.products = t.dx is not None or t.dgamma is not None
         self.maps = 1 + self.products + (t.y is not None)
         self.cost = 1 + self.chunks
-        self.masked = Derived(program)
+        self.masked = ChangedBoxes(program)
 
-    def write(self):
+    def write(self) -> None:
         super().write()
         self.masked.drop()
 
-    def jobs(self, channels, pieces):
+    def jobs(self, channels: Channels, pieces: Sequence[Interval]) -> list[Job]:
         program, state = self.program, self.state(channels)
         # Of mean, inverse and a what is read; the mean by all sums of products.
         factors = (self.tensors.mean, self.tensors.inverse) if self.products else ()
         factors = [self.need(tensor, channels) for tensor in factors]
         a = [] if self.tensors.dx is None else [self.need(self.tensors.a, channels)]
 
-        def maps(images, *, again=False):
+        def maps(images: Interval, *, again: bool = False) -> list[Need]:
             box, t = self.box(images, channels), self.tensors
             needs = [program.need(t.x, *box)] if self.products else []
             if t.y is None:
@@ -304,7 +210,7 @@ class _Backward(_Pass):
             # The mask is needed once if its result stays.
             return needs if again and len(pieces) == 1 else [*needs, program.need(t.y, *box)]
 
-        jobs = []
+        jobs: list[Job] = []
         for images in pieces:
             last, needs = images == pieces[-1], maps(images)
             run = partial(self._sums, channels, images, last, len(needs))
@@ -316,20 +222,27 @@ class _Backward(_Pass):
         run = partial(self._apply, channels)
         return jobs + self.last_jobs(pieces[::-1], channels, state, again, a, run, self.tensors.dx)
 
-    def _views(self, channels, images, *blocks):
+    def _views(
+        self, channels: Channels, images: Interval, *blocks: Block
+    ) -> tuple[View | None, View]:
         """x, if it is there, and dy, the latter with +0 where a ReLU lets nothing through."""
-        blocks = iter(blocks)
-        x = self.whole(next(blocks), "x", images, channels) if self.products else None
-        dy, y = next(blocks), next(blocks, None)
+        x = self.whole(blocks[0], "x", images, channels) if self.products else None
+        dy, *others = blocks[self.products :]
         gradient = self.whole(dy, "dy", images, channels)
         if self.tensors.y is not None:
-            self.masked.make(
-                dy,
-                lambda: self.vector.mask(gradient, gradient, self.whole(y, "y", images, channels)),
-            )
+
+            def mask() -> None:
+                # The mask is left out only where its result is still there.
+                where = self.whole(others[0], "y", images, channels)
+                self.vector.mask(gradient, gradient, where)
+
+            self.masked.make(dy, mask)
         return x, gradient
 
-    def _sums(self, channels, images, last, count, state, *blocks):
+    def _sums(
+        self, channels: Channels, images: Interval, last: bool, count: int, state: Block,
+        *blocks: Block,
+    ) -> None:  # fmt: skip
         maps, t = blocks[:count], self.tensors
         v = self.vectors(state, channels)
         factors = [
@@ -341,7 +254,7 @@ class _Backward(_Pass):
             image = slice(number, number + 1)
             if self.plain:
                 self.vector.sum(v["sums of dy"][n : n + 1], dy[image])
-            if self.products:
+            if x is not None:
                 self.vector.sum(
                     v["sums of products"][n : n + 1], x[image], y=factors[0], z=dy[image],
                     term=Term.SUBTRACT, factor=Factor.Z,
@@ -349,15 +262,16 @@ class _Backward(_Pass):
         if last:
             self._gradients(channels, v, *factors)
 
-    def _gradients(self, channels, v, mean=None, inverse=None, a=None):
+    def _gradients(self, channels: Channels, v: Mapping[str, View], *factors: View) -> None:
         """What all sums together make; of the factors those that are needed are there."""
         vector, tensors = self.vector, self.tensors
         if self.plain:
             dbeta = self.total(v["dbeta"], v["sums of dy"])
         if self.products:
             total = self.total(v["dgamma"], v["sums of products"])
-            vector.scale(v["dgamma"], total, inverse)
+            vector.scale(v["dgamma"], total, factors[1])
         if tensors.dx is not None:
+            mean, inverse, a = factors
             reciprocal = 1.0 / self.pixels
             vector.scale(v["share"], v["dgamma"], reciprocal)
             vector.scale(v["c1"], a, inverse)
@@ -369,14 +283,17 @@ class _Backward(_Pass):
             self.store(dbeta, tensors.dbeta, channels)
         self.store(v["dgamma"], tensors.dgamma, channels)
 
-    def _apply(self, channels, box, images, state, *blocks):
+    def _apply(
+        self, channels: Channels, box: ChannelBox, images: Interval, state: Block, *blocks: Block
+    ) -> None:
         *maps, a, out, between = blocks
         v, a = self.vectors(state, channels), self.view(a, self.tensors.a, channels)
         part = within(box[:3], self.box(images, channels)[:3])
-        x, dy = (view[part] for view in self._views(channels, images, *maps))
+        x, dy = self._views(channels, images, *maps)
+        assert x is not None
         dx = self.program.view(out, self.tensors.dx, *box)
         sums = self.program.view(between, self.tensors.dx, *box, wide=True)
-        self.vector.scale_add(sums, x, v["c1"], v["negative_c0"], negate_carry=1)
-        self.vector.scale_add(dx, dy, a, sums)
+        self.vector.scale_add(sums, x[part], v["c1"], v["negative_c0"], negate_carry=1)
+        self.vector.scale_add(dx, dy[part], a, sums)
         self.program.store(self.tensors.dx, (*box[:3], channels or (0, self.tensors.dx.pitch)), out)
         self.program.scratch.drop([out, between])

@@ -1,21 +1,32 @@
 """Forward product of a convolution in training."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
 from compiler.errors import CompileError
+from compiler.tensors.intervals import Interval
+from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import Init
 
 from .conv_geometry import Convolution
-from .conv_tiling import cut_map
+from .conv_tiling import MapTile, cut_map
 from .reorganize import Reorganizer
 
 __all__ = ["forward"]
 
 
 def forward(
-    program: CoreProgram, layer: Convolution, *, relu=False, cells=None, beside=None, tensors=None
-):
+    program: CoreProgram,
+    layer: Convolution,
+    *,
+    relu: bool = False,
+    cells: Tensor | None = None,
+    beside: Callable[[CoreProgram, Any], None] | None = None,
+    tensors: Any = None,
+) -> None:
     """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
 
     Output tiles outermost, then column tiles; weights stay in the memory while there is room. With
@@ -32,23 +43,27 @@ def forward(
     if beside:
         beside(program, tensors)
         program.run(jobs[half:])
+    if reorganizer is None:
+        return
     if product.held:
         reorganizer.finish()
-    elif reorganizer:
+    else:
         reorganizer.write()
 
 
 class _Forward:
-    def __init__(self, program, layer, relu, reorganizer):
+    def __init__(
+        self, program: CoreProgram, layer: Convolution, relu: bool, reorganizer: Reorganizer | None
+    ) -> None:
         self.program, self.layer, self.relu = program, layer, relu
         self.reorganizer = reorganizer
-        self.held = []
+        self.held: list[Need] = []
         self.core = program.core
         self.tiles = layer.output_tiles(self.core)
         self.x_words, self.y_words = program.words(layer.x), program.words(layer.y)
         self.whole = self._weights_need(0, whole=True).words * 4 <= program.scratch.words
 
-    def jobs(self):
+    def jobs(self) -> list[Job]:
         jobs = []
         for images, rows in self._hold() or self._cut():
             output = Need(object(), self._out_size(images, rows))
@@ -64,7 +79,7 @@ class _Forward:
                 jobs.append(Job(tuple(needs), run, watched=bool(self.held)))
         return jobs
 
-    def _hold(self):
+    def _hold(self) -> list[MapTile] | None:
         """Hold sums of the map, if there is room; what :meth:`_cut` leaves then, or None."""
         if self.reorganizer and self.reorganizer.can_hold():
             self.held = [self.reorganizer.hold()]
@@ -75,7 +90,7 @@ class _Forward:
                 self.reorganizer.let_go()
         return None
 
-    def _cut(self, **options):
+    def _cut(self, **options: Any) -> list[MapTile]:
         """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
         layer, program = self.layer, self.program
         height, width = layer.output_map
@@ -91,25 +106,25 @@ class _Forward:
             **options,
         )  # fmt: skip
 
-    def _out_size(self, images, rows):
+    def _out_size(self, images: Interval, rows: Interval) -> int:
         return (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2] * self.y_words
 
-    def _x_need(self, images, rows):
+    def _x_need(self, images: Interval, rows: Interval) -> Need:
         layer = self.layer
         return self.program.need(layer.x, images, layer.lines(0, *rows), (0, layer.input_map[1]))
 
-    def _weights_need(self, tile, whole):
+    def _weights_need(self, tile: int, whole: bool) -> Need:
         layer = self.layer
         kh, kw = layer.kernel
         channels = None if whole else self.program.whole_words(self.tiles.range(tile))
         return self.program.need(layer.weights, (0, kh), (0, kw), (0, layer.inputs), channels)
 
-    def _bias_needs(self):
+    def _bias_needs(self) -> list[Need]:
         bias = self.layer.bias
         box = (0, 1), (0, 1), (0, self.tiles.count)
         return [] if bias is None else [self.program.need(bias, *box)]
 
-    def _tile(self, images, rows, tile, *places):
+    def _tile(self, images: Interval, rows: Interval, tile: int, *places: Block) -> None:
         output, x, weights, *bias = places[len(self.held) :]
         program, layer, core = self.program, self.layer, self.core
         channels = self.tiles.range(tile)
@@ -142,14 +157,16 @@ class _Forward:
             output,
         )
         if last:
-            if self.held:
+            if self.held and self.reorganizer:
                 self.reorganizer.observe(images, rows, output)
                 # If it stayed, what is read next would go into the bank of the sums.
                 program.scratch.drop([x])
             program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
             program.scratch.drop([output])
 
-    def _weights(self, tile, valid, blocks, weights, bias=None):
+    def _weights(
+        self, tile: int, valid: int, blocks: Interval, weights: Block, bias: Block | None = None
+    ) -> None:
         layer, core = self.layer, self.core
         channels = (
             (0, layer.weights.pitch)
@@ -172,14 +189,16 @@ class _Forward:
             "block_count": -(-(skip + valid) // core.rows),
             "skip": skip,
         }
-        if bias is None:
+        if bias is None or layer.bias is None:
             self.program.weights(fields, weights)
         else:
             words = self.program.words(layer.bias)
             fields |= {"bias": 1, "bias_address": bias.address + tile * words}
             self.program.weights(fields, weights, bias)
 
-    def _matmul(self, images, rows, valid, blocks, bank, x):
+    def _matmul(
+        self, images: Interval, rows: Interval, valid: int, blocks: Interval, bank: int, x: Block
+    ) -> None:
         layer = self.layer
         walk = layer.walk(
             x, self.x_words, images, rows,

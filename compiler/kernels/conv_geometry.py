@@ -5,8 +5,12 @@ from functools import cached_property
 from math import gcd
 
 from compiler.codegen.convolution_walk import input_range, matmul_walk, window_range
+from compiler.codegen.cost import Fields
+from compiler.codegen.scratchpad import Block
 from compiler.tensors.column_tiles import ColumnTiles
+from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
+from hw.config import CoreConfig
 
 __all__ = ["Convolution", "Phase"]
 
@@ -39,48 +43,48 @@ class Convolution:
     groups: int = 1
 
     @property
-    def images(self):
+    def images(self) -> int:
         return self.x.shape[0]
 
     @property
-    def kernel(self):
+    def kernel(self) -> tuple[int, int]:
         return self.weights.shape[:2]
 
     @property
-    def inputs(self):
+    def inputs(self) -> int:
         return self.x.shape[3]
 
     @property
-    def outputs(self):
+    def outputs(self) -> int:
         return self.y.shape[3]
 
     @property
-    def input_map(self):
+    def input_map(self) -> tuple[int, int]:
         return self.x.shape[1:3]
 
     @property
-    def output_map(self):
+    def output_map(self) -> tuple[int, int]:
         return self.y.shape[1:3]
 
-    def output_tiles(self, core):
+    def output_tiles(self, core: CoreConfig) -> ColumnTiles:
         """:class:`ColumnTiles` of the output channels, forward and for the weight gradient; a row
         of ``bias`` has the biases of each."""
         return ColumnTiles.of(self.outputs, core, self.groups)
 
-    def input_tiles(self, core):
+    def input_tiles(self, core: CoreConfig) -> ColumnTiles:
         """The same of the input channels, for the input gradient."""
         return ColumnTiles.of(self.inputs, core, self.groups)
 
-    def input_blocks(self, begin, end, rows):
+    def input_blocks(self, begin: int, end: int, rows: int) -> Interval:
         """(first, last + 1) word of ``rows`` input channels with one of a group of outputs
         [begin, end)."""
         return _blocks(begin, end, self.outputs // self.groups, self.inputs // self.groups, rows)
 
-    def output_blocks(self, begin, end, rows):
+    def output_blocks(self, begin: int, end: int, rows: int) -> Interval:
         """The same for output channels with a group of inputs [begin, end)."""
         return _blocks(begin, end, self.inputs // self.groups, self.outputs // self.groups, rows)
 
-    def lines(self, axis, begin, end, taps=None):
+    def lines(self, axis: int, begin: int, end: int, taps: Interval | None = None) -> Interval:
         """[begin, end) of the input lines that outputs [begin, end) read with ``taps`` (first,
         last + 1); at least one line, also where all of them lie in the padding."""
         return input_range(
@@ -92,7 +96,17 @@ class Convolution:
             size=self.input_map[axis],
         )
 
-    def walk(self, x, pixel, images, rows, *, taps, slab, block=0):
+    def walk(
+        self,
+        x: Block,
+        pixel: int,
+        images: Interval,
+        rows: Interval,
+        *,
+        taps: Interval,
+        slab: Interval,
+        block: int = 0,
+    ) -> Fields:
         """MATMUL's fields for the loops over outputs and taps, forward or for the weight gradient.
 
         Parameters
@@ -115,14 +129,15 @@ class Convolution:
         )
 
     @cached_property
-    def phases(self):
+    def phases(self) -> tuple[list["Phase"], list["Phase"]]:
         """(vertical, horizontal) lists of :class:`Phase`."""
-        return tuple(
+        vertical, horizontal = (
             [self._phase(axis, phase) for phase in range(min(self.stride[axis], size))]
             for axis, size in enumerate(self.input_map)
         )
+        return vertical, horizontal
 
-    def _phase(self, axis, phase):
+    def _phase(self, axis: int, phase: int) -> "Phase":
         stride, padding, dilation = (
             part[axis] for part in (self.stride, self.padding, self.dilation)
         )
@@ -163,12 +178,12 @@ class Phase:
     tap_step: int = 1
     line_step: int = 1
 
-    def lines(self, begin, end):
+    def lines(self, begin: int, end: int) -> Interval:
         """First line of dY, and the one behind the last, for input lines number [begin, end)."""
         taps = 0, self.taps
         return window_range((begin, end), taps, padding=-self.line, dilation=self.line_step)
 
 
-def _blocks(begin, end, size, other, rows):
+def _blocks(begin: int, end: int, size: int, other: int, rows: int) -> Interval:
     first, last = begin // size * other, ((end - 1) // size + 1) * other
     return first // rows, -(-last // rows)

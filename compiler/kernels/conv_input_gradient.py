@@ -4,16 +4,21 @@ from functools import partial
 
 from compiler.codegen.convolution_walk import clip, matmul_walk
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
 from compiler.tensors.encoding import codes_of
+from compiler.tensors.intervals import Interval
+from compiler.tensors.tensor import Tensor
 from hw.formats import FLOAT32
 
-from .conv_geometry import Convolution
-from .conv_tiling import cut_map
+from .conv_geometry import Convolution, Phase
+from .conv_tiling import MapTile, cut_map
 
 __all__ = ["input_gradient"]
 
 
-def input_gradient(program: CoreProgram, layer: Convolution, dy, dx, *, scale=1.0):
+def input_gradient(
+    program: CoreProgram, layer: Convolution, dy: Tensor, dx: Tensor, *, scale: float = 1.0
+) -> None:
     """Commands that read ``dy`` (like ``layer.y``) and write ``dx`` (like ``layer.x``), times
     ``scale``, rounded to operands or as float32, as its kind says.
 
@@ -24,7 +29,9 @@ def input_gradient(program: CoreProgram, layer: Convolution, dy, dx, *, scale=1.
 
 
 class _InputGradient:
-    def __init__(self, program, layer, dy, dx, scale):
+    def __init__(
+        self, program: CoreProgram, layer: Convolution, dy: Tensor, dx: Tensor, scale: float
+    ) -> None:
         self.program, self.layer, self.dy, self.dx = program, layer, dy, dx
         self.scale = int(codes_of(FLOAT32, scale))
         self.core = program.core
@@ -32,7 +39,7 @@ class _InputGradient:
         self.out_words, self.dy_words = program.words(dx), program.words(dy)
         self.w_words = program.words(layer.weights)
 
-    def write(self):
+    def write(self) -> None:
         jobs = []
         for images, rows in self._cut():
             output = Need(object(), self._out_size(images, rows))
@@ -42,7 +49,7 @@ class _InputGradient:
                 jobs.append(Job(needs, run))
         self.program.run(jobs)
 
-    def _cut(self):
+    def _cut(self) -> list[MapTile]:
         """[(images, rows)]: as many vectors of a phase as the accumulators hold, or fewer where
         blocks would be too large for the memory."""
         layer = self.layer
@@ -56,10 +63,10 @@ class _InputGradient:
             what=f"layer {layer.name}: a line of its input gradient",
         )  # fmt: skip
 
-    def _out_size(self, images, rows):
+    def _out_size(self, images: Interval, rows: Interval) -> int:
         return (images[1] - images[0]) * (rows[1] - rows[0]) * self.dx.shape[2] * self.out_words
 
-    def _dy_lines(self, axis, rows):
+    def _dy_lines(self, axis: int, rows: Interval) -> Interval:
         """Lines of dY that any phase of input lines [begin, end) reads."""
         layer = self.layer
         low, high = layer.output_map[axis], 0
@@ -70,23 +77,26 @@ class _InputGradient:
                 low, high = min(low, begin), max(high, end)
         return clip(low, high, layer.output_map[axis])
 
-    def _numbers(self, axis, phase, rows):
+    def _numbers(self, axis: int, phase: Phase, rows: Interval) -> Interval:
         """Numbers [begin, end) of the phase's lines among input lines ``rows``."""
         step = self.layer.stride[axis]
-        return tuple(-(-(line - phase.offset) // step) for line in rows)
+        begin, end = (-(-(line - phase.offset) // step) for line in rows)
+        return begin, end
 
-    def _dy_need(self, images, rows):
+    def _dy_need(self, images: Interval, rows: Interval) -> Need:
         return self.program.need(
             self.dy, images, self._dy_lines(0, rows), (0, self.layer.output_map[1])
         )
 
-    def _weights_need(self, tile):
+    def _weights_need(self, tile: int) -> Need:
         layer, kernel = self.layer, self.layer.kernel
         return self.program.need(
             layer.weights, (0, kernel[0]), (0, kernel[1]), self.tiles.range(tile)
         )
 
-    def _tile(self, images, rows, tile, output, dy, weights):
+    def _tile(
+        self, images: Interval, rows: Interval, tile: int, output: Block, dy: Block, weights: Block
+    ) -> None:
         program, layer = self.program, self.layer
         for vertical in layer.phases[0]:
             numbers = self._numbers(0, vertical, rows)
@@ -100,7 +110,7 @@ class _InputGradient:
             program.store(self.dx, box, output)
             program.scratch.drop([output])
 
-    def _phase(self, part, tile, dy, weights, output):
+    def _phase(self, part: "_Part", tile: int, dy: Block, weights: Block, output: Block) -> None:
         program, layer, core = self.program, self.layer, self.core
         vertical, horizontal = part.vertical, part.horizontal
         empty = not (vertical.taps and horizontal.taps)
@@ -178,7 +188,15 @@ class _InputGradient:
 class _Part:
     """A phase of a tile: images, input rows, and the numbers of the phase's rows and columns."""
 
-    def __init__(self, images, rows, vertical, horizontal, numbers, columns):
+    def __init__(
+        self,
+        images: Interval,
+        rows: Interval,
+        vertical: Phase,
+        horizontal: Phase,
+        numbers: Interval,
+        columns: Interval,
+    ) -> None:
         self.images, self.rows = images, rows
         self.vertical, self.horizontal = vertical, horizontal
         self.numbers, self.columns = numbers, columns

@@ -1,9 +1,15 @@
 """Tiles of the map that a product writes in training."""
 
-from compiler.errors import CompileError
-from compiler.tensors.intervals import even_parts
+from collections.abc import Callable, Sequence
 
-__all__ = ["cut_map"]
+from compiler.codegen.core_builder import CoreProgram
+from compiler.errors import CompileError
+from compiler.tensors.intervals import Interval, even_parts
+
+__all__ = ["MapTile", "cut_map"]
+
+#: Images and rows.
+MapTile = tuple[Interval, Interval]
 
 #: A map is cut into this many tiles at least, so that loads hide behind products and products
 #: before stores; but not into tiles of fewer vectors.
@@ -13,8 +19,18 @@ _END_VECTORS = 64
 
 
 def cut_map(
-    program, images, height, columns, *, size, weights, what, step=1, constant=0, copies=(2, 1)
-):
+    program: CoreProgram,
+    images: int,
+    height: int,
+    columns: int,
+    *,
+    size: Callable[[Interval, Interval], int],
+    weights: int,
+    what: str,
+    step: int = 1,
+    constant: int = 0,
+    copies: Sequence[int] = (2, 1),
+) -> list[MapTile]:
     """[(images, rows)], (begin, end) each: whole images, else rows of one, that fit accumulators
     and buffer.
 
@@ -57,7 +73,7 @@ def cut_map(
     )
 
 
-def _tapered(parts, columns, step):
+def _tapered(parts: list[MapTile], columns: int, step: int) -> list[MapTile]:
     """``parts`` with a short tile cut off at both ends, of whole images or ``step`` lines."""
     lines = max(1, _END_VECTORS // columns) * step
     first = parts[0]
@@ -66,7 +82,7 @@ def _tapered(parts, columns, step):
     return [*parts[:-1], *reversed(_split(parts[-1], lines, last=True))]
 
 
-def _split(part, lines, *, last=False):
+def _split(part: MapTile, lines: int, *, last: bool = False) -> list[MapTile]:
     """``part`` in up to three, from its beginning or, ``last``, its end on: ``lines``, the rest of
     their image, other images. It stays whole if it has less than twice as many lines."""
     (n0, n1), (h0, h1) = part

@@ -1,19 +1,31 @@
 """Weight and bias gradient of a convolution."""
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
+from compiler.tensors.intervals import Channels, Interval
+from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import Init
 
 from .conv_geometry import Convolution
+from .conv_tiling import MapTile
 from .conv_weight_gradient_tiling import Range, WeightGradientPlan
 
 __all__ = ["weight_gradient"]
 
 
-def weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, db=None, *, relu=False):
+def weight_gradient(
+    program: CoreProgram,
+    layer: Convolution,
+    dy: Tensor,
+    dw: Tensor | None,
+    db: Tensor | None = None,
+    *,
+    relu: bool = False,
+) -> None:
     """Commands that read ``layer.x`` and ``dy`` (like ``layer.y``) and write ``dw`` (like the
     weights), float32 or rounded to operands, perhaps behind a ReLU, and float32 ``db`` (like the
     bias), or the one of them that is not None.
@@ -48,11 +60,11 @@ class _Output:
     """Results that are stored together: of channels (begin, end), None: the biases, a row for each
     column tile. ``last`` is the last column tile among them."""
 
-    channels: tuple[int, int] | None
+    channels: Channels
     last: int
     need: Need
 
-    def is_in(self, ends):
+    def is_in(self, ends: Iterable[_Sums]) -> bool:
         """Whether the last of them is among ``ends``."""
         return self.last in {sums.tile for sums in ends}
 
@@ -68,7 +80,7 @@ class _Map:
     words: int
     channel: int
 
-    def part(self, images, lines, width):
+    def part(self, images: Interval, lines: Interval, width: int) -> Block:
         """The block of ``lines``, if there are several ``images`` all that are there, of images
         (begin, end)."""
         image, line = self.lines[1] - self.lines[0], width * self.words
@@ -77,15 +89,27 @@ class _Map:
         return self.block.part(first * line, count * line)
 
 
+#: What has been computed, and where it lies.
+_Result = tuple[_Output, Block]
+
+
 class _WeightGradient:
-    def __init__(self, program, layer, dy, dw, db, relu):
+    def __init__(
+        self,
+        program: CoreProgram,
+        layer: Convolution,
+        dy: Tensor,
+        dw: Tensor | None,
+        db: Tensor | None,
+        relu: bool,
+    ) -> None:
         self.program, self.core, self.dw, self.db = program, program.core, dw, db
         self.relu = relu
         self.plan = WeightGradientPlan(program, layer, dy, dw, db)
         self.layer, self.dy, self.tiles = self.plan.layer, self.plan.dy, self.plan.tiles
         self.known = self.layer is layer
 
-    def write(self):
+    def write(self) -> None:
         write = self._whole_jobs if self.plan.whole else self._piece_jobs
         jobs = [job for part in self.plan.ranges for job in write(part, self.plan.pieces)]
         self.program.run(jobs)
@@ -96,19 +120,22 @@ class _WeightGradient:
 
     # Jobs ------------------------------------------------------------------------------------
 
-    def _outputs(self, part):
+    def _outputs(self, part: Range) -> list[_Output]:
         """[:class:`_Output`] of a range."""
         rows, result = self.plan.out_rows(part), []
         for channels in self.plan.channels:
+            assert self.dw is not None
             last = -(-min(channels[1], self.tiles.channels) // self.tiles.width) - 1
             words = self.program.words(self.dw, channels)
             result.append(_Output(channels, last, Need(object(), rows * words)))
         if self.plan.has_bias(part):
-            words = self.tiles.count * self.program.words(self.db)
-            result.append(_Output(None, self.tiles.count - 1, Need(object(), words)))
+            need = Need(object(), self.plan.bias_words)
+            result.append(_Output(None, self.tiles.count - 1, need))
         return result
 
-    def _steps(self, part, tiles, pieces):
+    def _steps(
+        self, part: Range, tiles: range, pieces: Sequence[MapTile]
+    ) -> Iterator[tuple[MapTile, _Sums, bool, Sequence[_Sums]]]:
         """(piece, sums, whether they begin, those that are whole then) one after the other."""
         places, half = [], -(-len(tiles) // 2)
         for number, tile in enumerate(tiles):
@@ -122,7 +149,7 @@ class _WeightGradient:
                     ends = [other for other in places if other.bank == sums.bank]
                 yield piece, sums, piece == pieces[0], ends
 
-    def _piece_jobs(self, part, pieces):
+    def _piece_jobs(self, part: Range, pieces: Sequence[MapTile]) -> list[Job]:
         """A job for each piece and column tile; the tiles of a batch share what they read."""
         outputs, jobs = self._outputs(part), []
         for batch in self.plan.batches(part):
@@ -137,7 +164,17 @@ class _WeightGradient:
                 outputs = [output for output in outputs if not output.is_in(ends)]
         return jobs
 
-    def _piece(self, images, rows, channels, sums, begins, ends, outputs, *blocks):
+    def _piece(
+        self,
+        images: Interval,
+        rows: Interval,
+        channels: Interval,
+        sums: _Sums,
+        begins: bool,
+        ends: Iterable[_Sums],
+        outputs: Sequence[_Output],
+        *blocks: Block,
+    ) -> None:
         *results, x, dy = blocks
         slab = self.layer.lines(0, *rows, sums.part.rows)
         b0, b1 = sums.part.blocks
@@ -148,17 +185,29 @@ class _WeightGradient:
         self._post(ends, results)
         self._store(sums.part, [pair for pair in results if pair[0].is_in(ends)])
 
-    def _whole_jobs(self, part, pieces):
+    def _whole_jobs(self, part: Range, pieces: Sequence[MapTile]) -> list[Job]:
         """One job: what is not in the memory comes piece by piece."""
-        outputs, absent = self._outputs(part), []
+        outputs = self._outputs(part)
+        absent: list[Tensor] = []
+
+        def note(tensor: Tensor) -> Callable[[Block], None]:
+            return lambda _: absent.append(tensor)
+
         x, dy = (
-            replace(need, load=lambda _, tensor=tensor: absent.append(tensor))
+            replace(need, load=note(tensor))
             for tensor, need in ((self.layer.x, self.plan.x_need()), (self.dy, self.plan.dy_need()))
         )
         run = partial(self._whole, part, pieces, outputs, absent)
         return [Job((*(output.need for output in outputs), x, dy), run)]
 
-    def _whole(self, part, pieces, outputs, absent, *blocks):
+    def _whole(
+        self,
+        part: Range,
+        pieces: Sequence[MapTile],
+        outputs: Sequence[_Output],
+        absent: Sequence[Tensor],
+        *blocks: Block,
+    ) -> None:
         (height, _), (lines, _) = self.layer.input_map, self.layer.output_map
         everything = [((0, self.layer.images), (0, lines))]
         *results, x, dy = blocks
@@ -170,7 +219,7 @@ class _WeightGradient:
         loads = self._loads(pieces, absent, x, dy)
         next(loads)
         batch, begun = self.plan.batch(part, 0) if absent else range(1), None
-        stored = []
+        stored: list[_Result] = []
         while batch:
             for piece, sums, begins, ends in self._steps(part, batch, pieces):
                 if piece is not begun:
@@ -185,7 +234,9 @@ class _WeightGradient:
             batch, pieces = range(batch.stop, min(batch.stop + 1, self.tiles.count)), everything
         self._store(part, stored)
 
-    def _loads(self, pieces, absent, x, dy):
+    def _loads(
+        self, pieces: Sequence[MapTile], absent: Sequence[Tensor], x: _Map, dy: _Map
+    ) -> Iterator[None]:
         """Load what is ``absent`` of both maps, piece after piece; yields behind each."""
         layer, done = self.layer, 0
         (height, width), (_, columns) = layer.input_map, layer.output_map
@@ -204,7 +255,9 @@ class _WeightGradient:
 
     # Commands --------------------------------------------------------------------------------
 
-    def _product(self, sums, images, rows, begins, x, dy):
+    def _product(
+        self, sums: _Sums, images: Interval, rows: Interval, begins: bool, x: _Map, dy: _Map
+    ) -> None:
         """WEIGHTS and MATMUL of a piece: output ``rows`` of ``images``."""
         program, layer, core, part = self.program, self.layer, self.core, sums.part
         begin, end = self.tiles.range(sums.tile)
@@ -245,19 +298,20 @@ class _WeightGradient:
             block,
         )
 
-    def _post(self, ends, results):
+    def _post(self, ends: Iterable[_Sums], results: Sequence[_Result]) -> None:
         """POST of sums that are whole into ``results`` (output, block)."""
         for sums in ends:
             for output, block in results:
                 self._post_tile(sums, output.channels, block)
 
-    def _post_tile(self, sums, channels, block):
+    def _post_tile(self, sums: _Sums, channels: Channels, block: Block) -> None:
         """POST of a column tile, if it is among ``channels``: whole words of input channels, then
         the rest; or of its sums of dY, which the vectors of ones have left behind all others."""
         program, core, part = self.program, self.core, sums.part
         begin, end = self.tiles.range(sums.tile)
         taps = (part.rows[1] - part.rows[0]) * self.layer.kernel[1]
         if channels is None:
+            assert self.db is not None
             _, fields = program.column_place((0, end - begin), self.db.pitch, wide=True)
             address = sums.address + (part.blocks[1] - part.blocks[0]) * taps * core.rows
             place = sums.tile * program.words(self.db)
@@ -265,6 +319,7 @@ class _WeightGradient:
             program.post(fields | {"out_address": block.address + place}, block)
         if channels is None or not channels[0] <= begin < channels[1]:
             return
+        assert self.dw is not None
         stop = channels[1] if end == self.tiles.channels else end
         wide = self.dw.kind == "float32"
         place, fields = program.column_place(
@@ -295,13 +350,15 @@ class _WeightGradient:
                     block,
                 )
 
-    def _store(self, part, results):
+    def _store(self, part: Range, results: Sequence[_Result]) -> None:
         """STORE of results that are whole."""
         for output, block in results:
             if output.channels is None:
+                assert self.db is not None
                 box = (0, 1), (0, 1), (0, self.tiles.count), (0, self.db.pitch)
                 self.program.store(self.db, box, block)
             else:
+                assert self.dw is not None
                 taps = part.rows, (0, self.layer.kernel[1])
                 box = *taps, self.plan.inputs(part), output.channels
                 self.program.store(self.dw, box, block)

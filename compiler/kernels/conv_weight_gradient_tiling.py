@@ -3,10 +3,13 @@
 from dataclasses import dataclass, replace
 from math import gcd
 
-from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.core_builder import CoreProgram, Need
 from compiler.errors import CompileError
+from compiler.tensors.intervals import Channels, Interval
+from compiler.tensors.tensor import Tensor
 
 from .conv_geometry import Convolution
+from .conv_tiling import MapTile
 
 __all__ = ["Range", "WeightGradientPlan"]
 
@@ -26,7 +29,7 @@ class Range:
     rows: tuple[int, int]
 
 
-def _flat(layer, dy):
+def _flat(layer: Convolution, dy: Tensor) -> tuple[Convolution, Tensor]:
     """(layer, dy) as one image of all lines where no kernel reaches from line to line, so that
     pieces may begin anywhere."""
     height, lines = layer.input_map[0], layer.output_map[0]
@@ -53,7 +56,14 @@ class WeightGradientPlan:
     whole : whether both maps stay in the memory
     """
 
-    def __init__(self, program: CoreProgram, layer: Convolution, dy, dw, db):
+    def __init__(
+        self,
+        program: CoreProgram,
+        layer: Convolution,
+        dy: Tensor,
+        dw: Tensor | None,
+        db: Tensor | None,
+    ) -> None:
         self.program, self.core, self.dw, self.db = program, program.core, dw, db
         self.layer, self.dy = _flat(layer, dy)
         self.tiles = layer.output_tiles(self.core)
@@ -63,7 +73,7 @@ class WeightGradientPlan:
         self.ranges = self._ranges()
         self.pieces, self.whole = self._cut()
 
-    def _output_channels(self):
+    def _output_channels(self) -> list[Interval]:
         if self.dw is None:
             return []
         edges = [self.tiles.range(tile)[0] for tile in range(1, self.tiles.count)]
@@ -73,7 +83,7 @@ class WeightGradientPlan:
             return [(0, self.dw.pitch)]
         return [(0, edges[-1]), (edges[-1], self.dw.pitch)]
 
-    def _ranges(self):
+    def _ranges(self) -> list[Range]:
         """As much as the accumulators hold, and a quarter of the buffer the results."""
         if self.dw is None:
             return [Range((0, 1), (0, 1))]
@@ -95,7 +105,7 @@ class WeightGradientPlan:
         return [Range((b, b + 1), (kh, min(kh + most, kernel)))
                 for b in range(self._blocks) for kh in range(0, kernel, most)]  # fmt: skip
 
-    def _cut(self):
+    def _cut(self) -> tuple[list[MapTile], bool]:
         """(pieces, whole)."""
         layer, rows = self.layer, self.core.rows
         height, width = layer.output_map
@@ -136,7 +146,7 @@ class WeightGradientPlan:
             f"({self.program.scratch.words} words)"
         )
 
-    def _short_first(self, pieces):
+    def _short_first(self, pieces: list[MapTile]) -> list[MapTile]:
         """The same with little in the first piece, which is soon there."""
         (images, lines), *others = pieces
         height, width = self.layer.output_map
@@ -149,13 +159,13 @@ class WeightGradientPlan:
         parts = (begin, cut), (cut, end)
         return [*((images, part) if axis else (part, lines) for part in parts), *others]
 
-    def _few(self, pixels):
+    def _few(self, pixels: int) -> int:
         """Lines or images of so many pixels in as few whole K tiles as a piece should have."""
         rows = self.core.rows
         unit = rows // gcd(rows, pixels)
         return unit * -(-_FEW_TILES * rows // (unit * pixels))
 
-    def _growing(self, part):
+    def _growing(self, part: Range) -> list[MapTile]:
         """Pieces, the first one small, the next ones as much larger as they can be loaded while
         those before are computed."""
         layer, rows = self.layer, self.core.rows
@@ -174,49 +184,63 @@ class WeightGradientPlan:
             begin, size = end, max(size * growth, unit)
         return pieces
 
-    def entries(self, part):
+    def entries(self, part: Range) -> int:
         """Accumulators of a column tile."""
         taps = (part.rows[1] - part.rows[0]) * self.layer.kernel[1]
         blocks = part.blocks[1] - part.blocks[0]
         return blocks * taps * self.core.rows + self.has_bias(part)
 
-    def batch(self, part, first):
+    def batch(self, part: Range, first: int) -> range:
         """Column tiles from ``first`` on whose sums both accumulator banks hold."""
         most = min(_MOST_PER_BANK, self.core.accumulator_depth // self.entries(part))
         return range(first, min(first + (1 if self._narrow else 2 * most), self.tiles.count))
 
-    def batches(self, part):
+    def batches(self, part: Range) -> list[range]:
         """All column tiles, in order."""
         size = len(self.batch(part, 0))
         return [self.batch(part, first) for first in range(0, self.tiles.count, size)]
 
-    def _out_size(self, part):
-        bias = self.tiles.count * self.program.words(self.db) if self.has_bias(part) else 0
+    def _out_size(self, part: Range) -> int:
+        bias = self.bias_words if self.has_bias(part) else 0
+        if self.dw is None:
+            return bias
         return bias + self.out_rows(part) * sum(
             self.program.words(self.dw, channels) for channels in self.channels
         )
 
-    def out_rows(self, part):
+    @property
+    def bias_words(self) -> int:
+        """Words of the bias gradient, a row for each column tile."""
+        return 0 if self.db is None else self.tiles.count * self.program.words(self.db)
+
+    def out_rows(self, part: Range) -> int:
         """Rows (kh, kw, ci) of the weights in a range."""
         first, last = self.inputs(part)
         return (part.rows[1] - part.rows[0]) * self.layer.kernel[1] * (last - first)
 
-    def inputs(self, part):
+    def inputs(self, part: Range) -> Interval:
         """(begin, end) of the input channels of a range."""
         rows = self.core.rows
         return part.blocks[0] * rows, min(part.blocks[1] * rows, self.layer.inputs)
 
-    def x_need(self, images=None, rows=None, part=None):
+    def x_need(
+        self,
+        images: Interval | None = None,
+        rows: Interval | None = None,
+        part: Range | None = None,
+    ) -> Need:
         """X of output ``rows`` of ``images``, as far as a range reads it; by default all of it."""
         layer = self.layer
         if part is None:
             lines, channels, images = (0, layer.input_map[0]), None, (0, layer.images)
         else:
+            assert images is not None and rows is not None
             lines = layer.lines(0, *rows, part.rows)
-            channels = tuple(block * self.core.rows for block in part.blocks)
+            begin, end = part.blocks
+            channels = begin * self.core.rows, end * self.core.rows
         return self.program.need(layer.x, images, lines, (0, layer.input_map[1]), channels)
 
-    def dy_channels(self, tiles):
+    def dy_channels(self, tiles: range) -> Interval:
         """(begin, end) of channels to load for column tiles: in whole words, or all of them where
         short runs would not be faster."""
         begin, end = self.tiles.range(tiles[0])[0], self.tiles.range(tiles[-1])[1]
@@ -225,13 +249,19 @@ class WeightGradientPlan:
         short = words[1] <= max(words[0], _RUN_WORDS)
         return everything if short and not self._narrow else channels
 
-    def dy_need(self, images=None, rows=None, channels=None):
+    def dy_need(
+        self,
+        images: Interval | None = None,
+        rows: Interval | None = None,
+        channels: Channels = None,
+    ) -> Need:
         """dY there, of ``channels``; by default all of it."""
         height, width = self.layer.output_map
         if channels is None:
             images, rows = (0, self.layer.images), (0, height)
+        assert images is not None and rows is not None
         return self.program.need(self.dy, images, rows, (0, width), channels)
 
-    def has_bias(self, part):
+    def has_bias(self, part: Range) -> bool:
         """Whether a range brings the bias gradient, one more accumulator per column tile."""
         return self.db is not None and part.blocks[0] == 0 and part.rows[0] == 0

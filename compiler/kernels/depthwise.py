@@ -4,21 +4,26 @@ A layer is a :class:`~compiler.kernels.conv_geometry.Convolution` whose weights 
 and whose bias is (1, 1, 1, C) float32.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Need
+from compiler.codegen.scratchpad import Block
+from compiler.codegen.vector_commands import VectorCommands
 from compiler.codegen.view import View
+from compiler.tensors.intervals import ChannelBox, Channels
+from compiler.tensors.tensor import Shape, Tensor
 from hw.isa.vector import Factor
 
 from .conv_geometry import Convolution
 from .image_tiling import image_parts, state_job
-from .row_tiling import Part, Role, run_slabs
-from .windows import Windows
+from .row_tiling import Part, Role, RowTile, run_row_tiles
+from .windows import Lines, Windows
 
 __all__ = ["depthwise", "depthwise_input_gradient", "depthwise_weight_gradient"]
 
 
-def depthwise(program: CoreProgram, layer: Convolution):
+def depthwise(program: CoreProgram, layer: Convolution) -> None:
     """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
 
     Raises
@@ -29,12 +34,13 @@ def depthwise(program: CoreProgram, layer: Convolution):
     """
     windows, wide = _windows(layer), layer.y.kind == "float32"
 
-    def work(slab, y, x, *views):
-        total, views = (y, views) if wide else (views[0], views[1:])
-        weights, start = views if layer.bias is not None else (*views, 0.0)
+    def work(tile: RowTile, y: View, x: View, *views: View) -> None:
+        total, whole = (y, views) if wide else (views[0], views[1:])
+        weights = whole[0]
+        start = whole[1] if layer.bias is not None else 0.0
         terms = [
             (outputs, x[:, *lines], _tap(weights, place))
-            for place, outputs, lines in windows.places(slab.outputs, slab.lines)
+            for place, outputs, lines in windows.places(tile.outputs, tile.lines)
         ]
         _accumulate(program.vector, y, total, start, terms)
 
@@ -42,10 +48,12 @@ def depthwise(program: CoreProgram, layer: Convolution):
     parts += [] if wide else [Part(layer.y, False, Role.SUMS)]
     fixed = [layer.weights] if layer.bias is None else [layer.weights, layer.bias]
     parts += [Part(tensor, False, Role.WHOLE) for tensor in fixed]
-    run_slabs(program, windows, parts, work)
+    run_row_tiles(program, windows, parts, work)
 
 
-def depthwise_input_gradient(program: CoreProgram, layer: Convolution, dy, dx):
+def depthwise_input_gradient(
+    program: CoreProgram, layer: Convolution, dy: Tensor, dx: Tensor
+) -> None:
     """Commands that write ``dx`` (like ``layer.x``), phase by phase of the stride.
 
     Raises
@@ -56,16 +64,16 @@ def depthwise_input_gradient(program: CoreProgram, layer: Convolution, dy, dx):
     """
     windows = _windows(layer)
 
-    def work(slab, out, gradient, total, weights):
-        terms = {}
-        for place, outputs, lines in reversed(windows.places(slab.outputs, slab.lines)):
-            phase, places = [], []
-            for step, output, line in zip(windows.stride, outputs, lines, strict=True):
-                first, start = divmod(line.start, step)
-                phase.append(start)
-                places.append(slice(first, first + output.stop - output.start))
-            term = tuple(places), gradient[:, *outputs], _tap(weights, place)
-            terms.setdefault(tuple(phase), []).append(term)
+    def work(tile: RowTile, out: View, gradient: View, total: View, weights: View) -> None:
+        terms: dict[tuple[int, int], list[tuple[Lines, View, View]]] = {}
+        for place, outputs, lines in reversed(windows.places(tile.outputs, tile.lines)):
+            (row, a), (column, b) = (
+                divmod(line.start, step) for line, step in zip(lines, windows.stride, strict=True)
+            )
+            height, width = (part.stop - part.start for part in outputs)
+            there = slice(row, row + height), slice(column, column + width)
+            term = there, gradient[:, *outputs], _tap(weights, place)
+            terms.setdefault((a, b), []).append(term)
         step_h, step_w = windows.stride
         for a in range(min(step_h, out.shape[1])):
             for b in range(min(step_w, out.shape[2])):
@@ -75,10 +83,16 @@ def depthwise_input_gradient(program: CoreProgram, layer: Convolution, dy, dx):
 
     parts = [Part(dx, True, Role.WRITE), Part(dy, False), Part(dx, True, Role.SUMS)]
     parts.append(Part(layer.weights, False, Role.WHOLE))
-    run_slabs(program, windows, parts, work, cut_map=True)
+    run_row_tiles(program, windows, parts, work, cut_map=True)
 
 
-def depthwise_weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, db=None):
+def depthwise_weight_gradient(
+    program: CoreProgram,
+    layer: Convolution,
+    dy: Tensor,
+    dw: Tensor | None,
+    db: Tensor | None = None,
+) -> None:
     """Commands that write float32 ``dw`` (like the weights) and ``db`` (like the bias), or the one
     of them that is not None.
 
@@ -91,23 +105,32 @@ def depthwise_weight_gradient(program: CoreProgram, layer: Convolution, dy, dw, 
 
 
 class _WeightGradient:
-    def __init__(self, program, layer, dy, dw, db):
+    def __init__(
+        self,
+        program: CoreProgram,
+        layer: Convolution,
+        dy: Tensor,
+        dw: Tensor | None,
+        db: Tensor | None,
+    ) -> None:
         self.program, self.layer, self.dy, self.dw, self.db = program, layer, dy, dw, db
         self.windows, self.images = _windows(layer), layer.images
         self.taps = 0 if dw is None else self.windows.count
         self.rows = self.taps + (db is not None)
         #: A gradient; both have its pitch.
-        self.like = db if dw is None else dw
+        like = db if dw is None else dw
+        assert like is not None
+        self.like = like
         self.maps = (dy,) if dw is None else (layer.x, dy)
         #: Results of every image, and the sums of them.
         self.blocks = self.images + (self.images > 1)
 
-    def write(self):
+    def write(self) -> None:
         program, layer = self.program, self.layer
         pixels = sum(t.shape[1] * t.shape[2] for t in self.maps)
         more = program.words(self.like) - program.words(self.dy) * program.core.chunks_per_wide
 
-        def fixed(words):
+        def fixed(words: int) -> int:
             return self.blocks * self.rows * (words * program.core.chunks_per_wide + more)
 
         # An image is added up while the next one is loaded; more of them need not be there.
@@ -124,10 +147,10 @@ class _WeightGradient:
                 jobs.append(state_job(state, maps, (), run, first=n == 0))
         program.run(jobs)
 
-    def _box(self, tensor, n, channels):
+    def _box(self, tensor: Tensor, n: int, channels: Channels) -> ChannelBox:
         return (n, n + 1), (0, tensor.shape[1]), (0, tensor.shape[2]), channels
 
-    def _image(self, channels, n, state, *blocks):
+    def _image(self, channels: Channels, n: int, state: Block, *blocks: Block) -> None:
         program, vector = self.program, self.program.vector
         *x, dy = (
             program.view(block, tensor, *self._box(tensor, n, channels))
@@ -150,7 +173,7 @@ class _WeightGradient:
                 vector.fill(results[: self.images, place : place + 1], 0.0)
             self._results(channels, state, words, chunks)
 
-    def _results(self, channels, state, words, chunks):
+    def _results(self, channels: Channels, state: Block, words: int, chunks: int) -> None:
         """Add up the images' results, all lanes of all taps in one command, and store them."""
         program, row = self.program, words * chunks
         if self.images > 1:
@@ -168,19 +191,25 @@ class _WeightGradient:
         program.scratch.drop([state])
 
 
-def _windows(layer):
+def _windows(layer: Convolution) -> Windows:
     return Windows(
         size=layer.input_map, outputs=layer.output_map, kernel=layer.kernel, stride=layer.stride,
         padding=layer.padding, dilation=layer.dilation,
     )  # fmt: skip
 
 
-def _tap(weights, place):
+def _tap(weights: View, place: int) -> View:
     """Vector of a place of the kernel."""
     return weights.pixel(*divmod(place, weights.shape[1]), 0)
 
 
-def _accumulate(vector, y, total, start, terms):
+def _accumulate(
+    vector: VectorCommands,
+    y: View,
+    total: View,
+    start: View | float,
+    terms: Sequence[tuple[Lines, View, View]],
+) -> None:
     """``start`` and the products of all terms, added up in float32, one term after the other.
 
     The first product meets ``start`` without a pass that stores it, and the last sum goes to ``y``
@@ -204,7 +233,7 @@ def _accumulate(vector, y, total, start, terms):
                 vector.copy(after[:, *rest], start if first else total[:, *rest])
 
 
-def _outside(shape, lines):
+def _outside(shape: Shape, lines: Lines) -> list[Lines]:
     """Rectangles (rows, columns) of a map (N, H, W, C) that ``lines`` leave out."""
     (rows, columns), (height, width) = lines, shape[1:3]
     parts = (

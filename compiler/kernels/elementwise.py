@@ -1,54 +1,67 @@
 """Layers that compute every element of a map by itself, from DRAM to DRAM."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job
+from compiler.codegen.scratchpad import Block
+from compiler.codegen.view import View
 from compiler.errors import CompileError
+from compiler.tensors.intervals import PixelBox
+from compiler.tensors.tensor import Tensor
 
 from .splitting import MOST_WORDS, PIECES, boxes
 
 __all__ = ["add", "relu", "relu_backward", "sum_gradients"]
 
 
-def relu(program: CoreProgram, x, y):
+def relu(program: CoreProgram, x: Tensor, y: Tensor) -> None:
     """``y``: ``x`` where it is positive or NaN, +0 elsewhere."""
 
-    def piece(out, _, values):
+    def part(out: View, _: View | None, values: View) -> None:
         program.vector.positive(out, values)
 
-    _pointwise(program, [x], y, piece)
+    _pointwise(program, [x], y, part)
 
 
-def relu_backward(program: CoreProgram, dy, y, dx):
+def relu_backward(program: CoreProgram, dy: Tensor, y: Tensor, dx: Tensor) -> None:
     """``dx``: ``dy`` where the stored output ``y`` is positive or NaN, +0 elsewhere."""
 
-    def piece(out, _, gradient, output):
+    def part(out: View, _: View | None, gradient: View, output: View) -> None:
         program.vector.mask(out, gradient, output)
 
-    _pointwise(program, [dy, y], dx, piece)
+    _pointwise(program, [dy, y], dx, part)
 
 
-def add(program: CoreProgram, x1, x2, y):
+def add(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor) -> None:
     """``y = x1 + x2``, rounded once."""
     sum_gradients(program, [x1, x2], y)
 
 
-def sum_gradients(program: CoreProgram, gradients, dx):
+def sum_gradients(program: CoreProgram, gradients: Sequence[Tensor], dx: Tensor) -> None:
     """``dx``: the float32 sum of at least two maps of operands, in order, rounded once."""
     if len(gradients) < 2:
         raise ValueError(f"{dx.name} needs at least two maps to add, not {len(gradients)}")
 
-    def piece(out, total, first, *others):
+    def part(out: View, total: View | None, first: View, *others: View) -> None:
         for other in others[:-1]:
+            assert total is not None
             first = program.vector.add(total, first, other)
         program.vector.add(out, first, others[-1])
 
-    _pointwise(program, list(gradients), dx, piece, total=len(gradients) > 2)
+    _pointwise(program, list(gradients), dx, part, total=len(gradients) > 2)
 
 
-def _pointwise(program, inputs, output, piece, *, total=False):
-    """``piece(output, total, *inputs)`` on views of a piece after the other; ``total`` is a float32
-    map of the piece if it is wanted, else None.
+def _pointwise(
+    program: CoreProgram,
+    inputs: Sequence[Tensor],
+    output: Tensor,
+    part: Callable[..., None],
+    *,
+    total: bool = False,
+) -> None:
+    """``part(output, total, *inputs)`` on views of a part after the other; ``total`` is a float32
+    map of the part if it is wanted, else None.
 
     Raises
     ------
@@ -64,14 +77,14 @@ def _pointwise(program, inputs, output, piece, *, total=False):
             f"into the buffer ({program.scratch.words} words)"
         )
 
-    def work(box, out, *blocks):
+    def work(box: PixelBox, out: Block, *blocks: Block) -> None:
         temporary = [out]
         sums = None
         if total:
             sums = program.view(blocks[-1], output, *box, wide=True)
             temporary.append(blocks[-1])
         views = [program.view(b, t, *box) for b, t in zip(blocks, inputs, strict=False)]
-        piece(program.view(out, output, *box), sums, *views)
+        part(program.view(out, output, *box), sums, *views)
         program.store(output, (*box, (0, output.pitch)), out)
         program.scratch.drop(temporary)
 

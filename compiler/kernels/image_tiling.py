@@ -1,15 +1,26 @@
 """Layers that add up whole images: parts of the channels, and images at a time."""
 
-from compiler.codegen.core_builder import CoreProgram, Job
+from collections.abc import Callable, Sequence
+
+from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.errors import CompileError
-from compiler.tensors.intervals import even_parts
+from compiler.tensors.intervals import Channels, Interval, even_parts
+from compiler.tensors.tensor import Tensor
 
 from .splitting import MOST_WORDS, channel_parts, channel_steps
 
 __all__ = ["image_parts", "state_job"]
 
 
-def image_parts(program: CoreProgram, name, images, tensors, *, size, fixed):
+def image_parts(
+    program: CoreProgram,
+    name: str,
+    images: int,
+    tensors: Sequence[Tensor],
+    *,
+    size: Callable[[int], int],
+    fixed: Callable[[int], int | None],
+) -> tuple[list[Channels], list[Interval]]:
     """([channels], [images]): (begin, end) each; channels are None if they are all in one part.
 
     All images at once if a part of the channels leaves room for them, so that they are loaded once;
@@ -45,7 +56,14 @@ def image_parts(program: CoreProgram, name, images, tensors, *, size, fixed):
     )
 
 
-def state_job(state, maps, more, run, *, first=False):
+def state_job(
+    state: Need,
+    maps: Sequence[Need],
+    more: Sequence[Need],
+    run: Callable[..., None],
+    *,
+    first: bool = False,
+) -> Job:
     """A :class:`Job` that needs ``maps`` and ``more`` and a ``state``, which jobs before have
     written: ``run(state, *maps, *more)``.
 

@@ -1,9 +1,13 @@
 """The loss of a batch: value, gradient, correct answers."""
 
+from collections.abc import Callable
+from typing import Any
+
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
 from compiler.errors import CompileError
 from compiler.tensors.encoding import codes_of
-from compiler.tensors.intervals import even_parts
+from compiler.tensors.intervals import Interval, PixelBox, even_parts
 from compiler.tensors.tensor import Tensor
 from hw.formats import FLOAT32
 from hw.isa.encoding import Opcode
@@ -19,10 +23,10 @@ def loss_commands(
     gradient: Tensor,
     value: Tensor,
     *,
-    kind,
-    beside=None,
-    tensors=None,
-):
+    kind: str,
+    beside: Callable[[CoreProgram, Any], None] | None = None,
+    tensors: Any = None,
+) -> None:
     """Commands that read outputs ``x`` (N, H, W, C) and ``targets`` and write ``gradient`` and
     ``value`` (docs/loss.md), as many images at a time as fit.
 
@@ -37,10 +41,10 @@ def loss_commands(
     value_block = Need(object(), program.words(value))
     parts = _parts(program, x, targets, gradient, value)
 
-    def box(tensor, part):
+    def box(tensor: Tensor, part: Interval) -> PixelBox:
         return part, (0, tensor.shape[1]), (0, tensor.shape[2])
 
-    def run(part, out, result, outputs, wanted):
+    def run(part: Interval, out: Block, result: Block, outputs: Block, wanted: Block) -> None:
         fields = {
             "loss": Loss.SQUARED_ERROR if squared else Loss.CROSS_ENTROPY,
             "first": int(part[0] == 0),
@@ -72,14 +76,15 @@ def loss_commands(
             block.users += 1
         late.append((part, out, result))
 
-    def store(part, out, result):
+    def store(part: Interval, out: Block, result: Block) -> None:
         program.store(gradient, (*box(gradient, part), (0, gradient.pitch)), result)
         program.scratch.drop([result])
         if part[1] == images:
             program.store(value, ((0, 1), (0, 1), (0, 1), (0, value.pitch)), out)
             program.scratch.drop([out])
 
-    jobs, late = [], []
+    jobs = []
+    late: list[tuple[Interval, Block, Block]] = []
     for part in parts:
         size = (part[1] - part[0]) * height * width * program.words(gradient)
         needs = (
@@ -98,7 +103,9 @@ def loss_commands(
             program.scratch.release(block)
 
 
-def _parts(program, x, targets, gradient, value):
+def _parts(
+    program: CoreProgram, x: Tensor, targets: Tensor, gradient: Tensor, value: Tensor
+) -> list[Interval]:
     """Images, so many that everything takes less than half of the memory."""
     pixels = x.shape[1] * x.shape[2]
     each = pixels * (program.words(x) + program.words(gradient))

@@ -5,16 +5,31 @@ All geometry is pairs (vertical, horizontal). Every function raises
 that belong to it does not fit into the buffer.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.view import View
+from compiler.tensors.intervals import Pair
+from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Condition, Factor, Term
 
-from .row_tiling import Part, Role, run_slabs
+from .row_tiling import Part, Role, RowTile, run_row_tiles
 from .windows import Windows
 
 __all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward"]
 
 
-def max_pool(program: CoreProgram, x, y, places=None, *, kernel, stride, padding=(0, 0)):
+def max_pool(
+    program: CoreProgram,
+    x: Tensor,
+    y: Tensor,
+    places: Tensor | None = None,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+) -> None:
     """``y``: the maximum of every window; ``places``, if wanted: where it is, ``kh * KW + kw`` as
     an operand.
 
@@ -23,19 +38,19 @@ def max_pool(program: CoreProgram, x, y, places=None, *, kernel, stride, padding
     windows = _windows(x, y, kernel, stride, padding)
     vector = program.vector
 
-    def larger(o, value, old):
+    def larger(o: View, value: View, old: View) -> None:
         """``value`` where it is larger or NaN."""
         vector.emit(o, value, old, condition=Condition.GREATER, carry=Carry.Y, keep=1)
 
-    def place_of(where, value, old, place, before):
+    def place_of(where: View, value: View, old: View, place: int, before: View | None) -> None:
         """``place`` where ``value`` is larger or NaN, else what ``before`` says, or 0."""
-        rest = {} if before is None else {"z": before, "carry": Carry.Z, "keep": 1}
+        rest: dict[str, Any] = {} if before is None else {"z": before, "carry": Carry.Z, "keep": 1}
         vector.emit(
             where, value, old, term=Term.IMMEDIATE, immediate=place, condition=Condition.GREATER,
             **rest,
         )  # fmt: skip
 
-    def whole(best, index, taps):
+    def whole(best: View, index: View | None, taps: Sequence[tuple[int, View]]) -> None:
         """Every window has all of its places."""
         old, before = taps[0][1], None
         for place, value in taps[1:]:
@@ -48,9 +63,10 @@ def max_pool(program: CoreProgram, x, y, places=None, *, kernel, stride, padding
             if index is not None:
                 vector.fill(index, 0)
 
-    def work(slab, best, *views):
-        index, pixels = views if places is not None else (None, *views)
-        taps = windows.places(slab.outputs, slab.lines)
+    def work(tile: RowTile, best: View, *views: View) -> None:
+        pixels = views[-1]
+        index = views[0] if places is not None else None
+        taps = windows.places(tile.outputs, tile.lines)
         values = [(place, pixels[:, *lines]) for place, _, lines in taps]
         if len(taps) == windows.count and all(v.shape[:3] == best.shape[:3] for _, v in values):
             whole(best, index, values)
@@ -58,7 +74,7 @@ def max_pool(program: CoreProgram, x, y, places=None, *, kernel, stride, padding
         vector.fill(best, float("-inf"))
         # Minus infinity is not larger than what is there already: the first place is given.
         if index is not None:
-            for place, outputs in windows.first_places(slab.outputs):
+            for place, outputs in windows.first_places(tile.outputs):
                 vector.fill(index[:, *outputs], place)
         for (place, value), (_, outputs, _) in zip(values, taps, strict=True):
             old = best[:, *outputs]
@@ -69,13 +85,22 @@ def max_pool(program: CoreProgram, x, y, places=None, *, kernel, stride, padding
 
     written = [y] if places is None else [y, places]
     parts = [*(Part(tensor, False, Role.WRITE) for tensor in written), Part(x, True)]
-    run_slabs(program, windows, parts, work)
+    run_row_tiles(program, windows, parts, work)
 
 
-def max_pool_backward(program: CoreProgram, dy, places, dx, *, kernel, stride, padding=(0, 0)):
+def max_pool_backward(
+    program: CoreProgram,
+    dy: Tensor,
+    places: Tensor,
+    dx: Tensor,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+) -> None:
     """``dx``: every pixel adds ``dy`` of the windows whose maximum it is."""
 
-    def term(o, gradient, before, place, index):
+    def term(o: View, gradient: View, before: View, place: int, index: View) -> None:
         program.vector.emit(
             o, gradient, before, index, term=Term.ADD, immediate=place,
             condition=Condition.EQUAL, carry=Carry.Y, keep=1,
@@ -84,13 +109,13 @@ def max_pool_backward(program: CoreProgram, dy, places, dx, *, kernel, stride, p
     _scatter(program, _windows(dx, dy, kernel, stride, padding), [dy, places], dx, term)
 
 
-def average_pool(program: CoreProgram, x, y, *, kernel, stride):
+def average_pool(program: CoreProgram, x: Tensor, y: Tensor, *, kernel: Pair, stride: Pair) -> None:
     """``y``: the sum of every window, place by place, times a constant."""
     windows = _windows(x, y, kernel, stride, (0, 0))
     vector, share = program.vector, 1.0 / windows.count
 
-    def work(slab, out, sums, pixels):
-        places = windows.places(slab.outputs, slab.lines)
+    def work(tile: RowTile, out: View, sums: View, pixels: View) -> None:
+        places = windows.places(tile.outputs, tile.lines)
         first, *others = (pixels[:, *lines] for *_, lines in places)
         for part in others[:-1]:
             first = vector.add(sums, first, part)
@@ -100,26 +125,34 @@ def average_pool(program: CoreProgram, x, y, *, kernel, stride):
             vector.scale(out, first, share)
 
     parts = [Part(y, False, Role.WRITE), Part(y, False, Role.SUMS), Part(x, True)]
-    run_slabs(program, windows, parts, work)
+    run_row_tiles(program, windows, parts, work)
 
 
-def average_pool_backward(program: CoreProgram, dy, dx, *, kernel, stride):
+def average_pool_backward(
+    program: CoreProgram, dy: Tensor, dx: Tensor, *, kernel: Pair, stride: Pair
+) -> None:
     """``dx``: every pixel adds the shares of its windows."""
     windows = _windows(dx, dy, kernel, stride, (0, 0))
 
-    def term(o, gradient, before, _):
+    def term(o: View, gradient: View, before: View, _: int) -> None:
         program.vector.scale_add(o, gradient, 1.0 / windows.count, before)
 
     _scatter(program, windows, [dy], dx, term)
 
 
-def _windows(x, y, kernel, stride, padding):
+def _windows(x: Tensor, y: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Windows:
     return Windows(
         size=x.shape[1:3], outputs=y.shape[1:3], kernel=kernel, stride=stride, padding=padding
     )
 
 
-def _scatter(program, windows, inputs, dx, term):
+def _scatter(
+    program: CoreProgram,
+    windows: Windows,
+    inputs: Sequence[Tensor],
+    dx: Tensor,
+    term: Callable[..., None],
+) -> None:
     """Add to every pixel of ``dx``, from +0 on, what its windows bring, and round once.
 
     ``term(o, gradient, before, place, *others)``, on views of ``inputs``, leaves in ``o`` the sum
@@ -127,17 +160,17 @@ def _scatter(program, windows, inputs, dx, term):
     """
     vector = program.vector
 
-    def overlapping(slab, out, *views):
+    def overlapping(tile: RowTile, out: View, *views: View) -> None:
         *views, sums = views
         vector.fill(sums, 0.0)
-        for place, outputs, lines in reversed(windows.places(slab.outputs, slab.lines)):
+        for place, outputs, lines in reversed(windows.places(tile.outputs, tile.lines)):
             before = sums[:, *lines]
             term(before, views[0][:, *outputs], before, place, *(v[:, *outputs] for v in views[1:]))
         vector.copy(out, sums)
 
-    def apart(slab, out, *views):
+    def apart(tile: RowTile, out: View, *views: View) -> None:
         *views, zero = views
-        places = windows.places(slab.outputs, slab.lines)
+        places = windows.places(tile.outputs, tile.lines)
         pixels = [out[:, *lines] for *_, lines in places]
         if sum(part.size for part in pixels) < out.size:
             vector.fill(out, 0.0)
@@ -148,4 +181,4 @@ def _scatter(program, windows, inputs, dx, term):
     parts = [Part(dx, True, Role.WRITE), *(Part(part, False) for part in inputs)]
     # Where windows share no pixel, its sum begins with +0 and ends with one term at most.
     parts.append(Part(dx, True, Role.VECTOR if windows.apart else Role.SUMS))
-    run_slabs(program, windows, parts, apart if windows.apart else overlapping, cut_map=True)
+    run_row_tiles(program, windows, parts, apart if windows.apart else overlapping, cut_map=True)

@@ -4,9 +4,12 @@ from functools import partial
 from itertools import pairwise
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
-from compiler.tensors.intervals import even_parts
+from compiler.tensors.intervals import ChannelBox, Interval, even_parts
+from compiler.tensors.tensor import Tensor
+from hw.config import CoreConfig
 
 from .splitting import MOST_WORDS, PIECES, channel_parts, channel_steps
 
@@ -18,7 +21,7 @@ def pool_windows(size: int, pooled: int) -> list[tuple[int, int]]:
     return [(i * size // pooled, -(-(i + 1) * size // pooled)) for i in range(pooled)]
 
 
-def reorganize(program: CoreProgram, y, cells):
+def reorganize(program: CoreProgram, y: Tensor, cells: Tensor) -> None:
     """Commands that read the map ``y`` (N, H, W, O) and write float32 ``cells`` (1, S, S, O).
 
     Sums run over images, then over the columns of a window, then over its rows, so it makes no
@@ -45,53 +48,59 @@ class Reorganizer:
     y, cells : see :func:`reorganize`
     """
 
-    def __init__(self, program, y, cells):
+    def __init__(self, program: CoreProgram, y: Tensor, cells: Tensor) -> None:
         self.program, self.vector = program, program.vector
         self.y, self.cells = y, cells
         self.images, self.height, self.width, _ = y.shape
         self.pooled = cells.shape[1]
         self.chunks = program.core.chunks_per_wide
         self.windows = [pool_windows(size, self.pooled) for size in (self.height, self.width)]
-        self._sums = None  # while they are held
+        self._sums: Block | None = None  # while they are held
 
     @staticmethod
-    def held_words(core, y):
+    def held_words(core: CoreConfig, y: Tensor) -> int:
         """Words that the sums of a map take in the memory of ``core``."""
         _, height, width, _ = y.shape
         return height * width * -(-y.pitch // core.rows) * core.chunks_per_wide
 
-    def can_hold(self):
+    @property
+    def _held(self) -> Block:
+        assert self._sums is not None, "hold() comes first"
+        return self._sums
+
+    def can_hold(self) -> bool:
         """Whether all sums fit into the memory beside what they become."""
         program, size = self.program, self.held_words(self.program.core, self.y)
         folded = size // self.width * self.pooled
         cells = self.pooled**2 * program.words(self.cells)
         return size + folded + cells <= program.scratch.words
 
-    def hold(self):
+    def hold(self) -> Need:
         """Room for all sums, as a need of jobs that come before ``finish``."""
         sums = self.program.scratch.hold(self.held_words(self.program.core, self.y))
-        self._sums = Need(object(), sums.words, place=sums)
-        return self._sums
+        self._sums = sums
+        return Need(object(), sums.words, place=sums)
 
-    def observe(self, images, rows, block):
+    def observe(self, images: Interval, rows: Interval, block: Block) -> None:
         """Add ``block``, which holds whole lines of some images; those of a line in order."""
         box = images, rows, (0, self.width), None
-        total = self._view(self._sums.place, box, (1, self.height, self.width))
+        total = self._view(self._held, box, (1, self.height, self.width))
         maps = self.program.view(block, self.y, *box[:3])
         self._sum(total[:, slice(*rows)], maps, images[0])
 
-    def let_go(self):
+    def let_go(self) -> None:
         """The end of ``hold``."""
-        self.program.scratch.let_go(self._sums.place)
+        self.program.scratch.let_go(self._held)
 
-    def finish(self):
+    def finish(self) -> None:
         """Sums of all images into cells."""
-        sums, words = self._sums.place, self._sums.words // (self.height * self.width)
+        sums = self._held
+        words = sums.words // (self.height * self.width)
         rows = Need(object(), self.height * self.pooled * words)
         box = (0, 1), (0, self.pooled), (0, self.pooled), None
         lines = (0, self.height)
 
-        def fold(rows, out):
+        def fold(rows: Block, out: Block) -> None:
             shape = (1, self.height, self.width)
             self._fold_columns(box, lines, rows, self._view(sums, box, shape))
             self._finish(box, rows, out)
@@ -99,7 +108,7 @@ class Reorganizer:
         self.program.run([Job((rows, self.program.result(self.cells, *box)), fold)])
         self.let_go()
 
-    def write(self):
+    def write(self) -> None:
         words, lines, images = self._cut()
         jobs = []
         for channels in channel_parts(self.program, [self.y, self.cells], words):
@@ -118,7 +127,7 @@ class Reorganizer:
                             partial(self._finish, box)))  # fmt: skip
         self.program.run(jobs)
 
-    def _cut(self):
+    def _cut(self) -> tuple[int, int, int]:
         """Words per pixel, rows of the map, images that are in the buffer together."""
         program = self.program
         # A last layer's map is float32 itself.
@@ -139,7 +148,7 @@ class Reorganizer:
             f"predictor do not fit into the buffer ({program.scratch.words} words)"
         )
 
-    def _view(self, block, box, shape):
+    def _view(self, block: Block, box: ChannelBox, shape: tuple[int, int, int]) -> View:
         """Float32 sums of the channels of ``box``."""
         begin, end = box[3] or (0, self.y.pitch)
         words = -(-(min(end, self.y.pitch) - begin) // self.program.core.rows)
@@ -147,7 +156,7 @@ class Reorganizer:
         size = max(0, min(end, self.y.shape[3]) - begin)
         return View.dense(block, (*shape, size), words, chunks=self.chunks)
 
-    def _add(self, box, last, rows, sums, maps):
+    def _add(self, box: ChannelBox, last: bool, rows: Block, sums: Block, maps: Block) -> None:
         """The images of a group into the sums of a band of rows, and those into windows."""
         (first, _), (h0, h1) = box[0], box[1]
         total = self._view(sums, box, (1, h1 - h0, self.width))
@@ -156,7 +165,7 @@ class Reorganizer:
             self._fold_columns(box, (h0, h1), rows, total)
             self.program.scratch.drop([sums])
 
-    def _sum(self, total, maps, first):
+    def _sum(self, total: View, maps: View, first: int) -> None:
         """Images from number ``first`` on, one after the other, but two in a command: what takes
         time are the sums, which are float32."""
         count = maps.shape[0]
@@ -172,11 +181,11 @@ class Reorganizer:
         if len(images) % 2:
             self.vector.add(total, total, images[-1])
 
-    def _fold_columns(self, box, lines, rows, total):
+    def _fold_columns(self, box: ChannelBox, lines: Interval, rows: Block, total: View) -> None:
         target = self._view(rows, box, (1, self.height, self.pooled))[:, slice(*lines)]
         self._fold(target, total, 2)
 
-    def _finish(self, box, rows, out):
+    def _finish(self, box: ChannelBox, rows: Block, out: Block) -> None:
         source = self._view(rows, box, (1, self.height, self.pooled))
         target = self.program.view(out, self.cells, *box)
         self._fold(target, source, 1)
@@ -191,10 +200,10 @@ class Reorganizer:
         self.program.store(self.cells, (*box[:3], channels), out)
         self.program.scratch.drop([rows, out])
 
-    def _scale(self, view, pixels):
+    def _scale(self, view: View, pixels: int) -> None:
         self.vector.scale(view, view, 1.0 / (self.images * pixels))
 
-    def _fold(self, target, source, axis):
+    def _fold(self, target: View, source: View, axis: int) -> None:
         """Sums over the windows along an axis (1: rows, 2: columns), their lines in order."""
         windows = self.windows[axis - 1]
         starts, sizes = [a for a, _ in windows], {b - a for a, b in windows}
@@ -218,5 +227,5 @@ class Reorganizer:
                     self.vector.copy(o, x)
 
 
-def _along(axis, part):
+def _along(axis: int, part: slice) -> tuple[slice, ...]:
     return (slice(None),) * axis + (part,)

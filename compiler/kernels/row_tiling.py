@@ -4,18 +4,20 @@ Channels are cut only where not even a row of all of them fits.
 """
 
 import enum
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
 from compiler.errors import CompileError
-from compiler.tensors.intervals import even_parts
+from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts
 from compiler.tensors.tensor import Tensor
 
 from .splitting import MOST_WORDS, channel_parts, channel_steps
 from .windows import Windows
 
-__all__ = ["Part", "Role", "Slab", "run_slabs"]
+__all__ = ["Part", "Role", "RowTile", "run_row_tiles"]
 
 
 class Role(enum.Enum):
@@ -39,29 +41,36 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slab:
+class RowTile:
     """Images, and rows of outputs and of the map that belong to each other; (begin, end) each.
     ``channels`` are None for all."""
 
     images: tuple[int, int]
     outputs: tuple[int, int]
     lines: tuple[int, int]
-    channels: tuple[int, int] | None = None
+    channels: Channels = None
 
-    def box(self, part: Part):
+    def box(self, part: Part) -> ChannelBox:
         """Images, rows, columns and channels of a part."""
         if part.role is Role.VECTOR:
             return (0, 1), (0, 1), (0, 1), self.channels
         if part.role is Role.WHOLE:
-            return *((0, size) for size in part.tensor.shape[:3]), self.channels
+            return *part.tensor.pixels, self.channels
         rows = self.lines if part.on_map else self.outputs
         return self.images, rows, (0, part.tensor.shape[2]), self.channels
 
 
-def run_slabs(program: CoreProgram, windows: Windows, parts, work, *, cut_map=False):
-    """Call ``work(slab, *views of parts)`` for every slab; what is written is stored.
+def run_row_tiles(
+    program: CoreProgram,
+    windows: Windows,
+    parts: Sequence[Part],
+    work: Callable[..., None],
+    *,
+    cut_map: bool = False,
+) -> None:
+    """Call ``work(tile, *views of parts)`` for every tile; what is written is stored.
 
-    Slabs cut the outputs and have what their windows need of the map; with ``cut_map`` they cut the
+    Tiles cut the outputs and have what their windows need of the map; with ``cut_map`` they cut the
     map and have the outputs whose windows reach them.
 
     Parameters
@@ -71,26 +80,27 @@ def run_slabs(program: CoreProgram, windows: Windows, parts, work, *, cut_map=Fa
     Raises
     ------
     CompileError
-        if a slab of a single row and one word per pixel does not fit into the buffer.
+        if a tile of a single row and one word per pixel does not fit into the buffer.
     """
 
-    def do(slab, *blocks):
+    def do(tile: RowTile, *blocks: Block) -> None:
         views = [
-            program.view(block, part.tensor, *slab.box(part), wide=part.role in _WIDE)
+            program.view(block, part.tensor, *tile.box(part), wide=part.role in _WIDE)
             for part, block in zip(parts, blocks, strict=True)
         ]
-        work(slab, *views)
+        work(tile, *views)
         for part, block in zip(parts, blocks, strict=True):
             if part.role is Role.WRITE:
-                *box, channels = slab.box(part)
-                program.store(part.tensor, (*box, channels or (0, part.tensor.pitch)), block)
+                images, rows, columns, channels = tile.box(part)
+                box = images, rows, columns, channels or (0, part.tensor.pitch)
+                program.store(part.tensor, box, block)
             if part.role not in _LOADED:
                 program.scratch.drop([block])
 
     jobs = []
-    for slab in _cut(program, windows, parts, cut_map):
-        needs = tuple(_need(program, slab, part) for part in parts)
-        jobs.append(Job(needs, partial(do, slab)))
+    for tile in _cut(program, windows, parts, cut_map):
+        needs = tuple(_need(program, tile, part) for part in parts)
+        jobs.append(Job(needs, partial(do, tile)))
     program.run(jobs)
 
 
@@ -98,22 +108,24 @@ _WIDE = (Role.SUMS, Role.VECTOR)
 _LOADED = (Role.READ, Role.WHOLE)
 
 
-def _need(program, slab, part) -> Need:
-    box = slab.box(part)
+def _need(program: CoreProgram, tile: RowTile, part: Part) -> Need:
+    box = tile.box(part)
     if part.role in _LOADED:
         return program.need(part.tensor, *box)
     return program.result(part.tensor, *box, wide=part.role in _WIDE)
 
 
-def _cut(program, windows, parts, cut_map):
-    """Slabs of as many images, or else rows, as leave room for the next one; or at least fit."""
+def _cut(
+    program: CoreProgram, windows: Windows, parts: Sequence[Part], cut_map: bool
+) -> list[RowTile]:
+    """Tiles of as many images, or else rows, as leave room for the next one; or at least fit."""
     tensors = [part.tensor for part in parts]
     for step in channel_steps(program, tensors[0]):
         channels = channel_parts(program, tensors, step)
         for share in (2, 1):
-            slabs = _cut_rows(program, windows, parts, cut_map, channels[0], share)
-            if slabs:
-                return [replace(slab, channels=part) for part in channels for slab in slabs]
+            tiles = _cut_rows(program, windows, parts, cut_map, channels[0], share)
+            if tiles:
+                return [replace(tile, channels=part) for part in channels for tile in tiles]
     written = next(part.tensor.name for part in parts if part.role is Role.WRITE)
     raise CompileError(
         f"layer of {written}: a row of it with one word per pixel, and what belongs to it, do not "
@@ -121,22 +133,29 @@ def _cut(program, windows, parts, cut_map):
     )
 
 
-def _cut_rows(program, windows, parts, cut_map, channels, share):
-    """Slabs of these channels of which ``share`` fit at once; None if there are none."""
+def _cut_rows(
+    program: CoreProgram,
+    windows: Windows,
+    parts: Sequence[Part],
+    cut_map: bool,
+    channels: Channels,
+    share: int,
+) -> list[RowTile] | None:
+    """Row tiles of these channels of which ``share`` fit at once; None if there are none."""
     images = next(part.tensor.shape[0] for part in parts if part.role is Role.WRITE)
     height = windows.size[0] if cut_map else windows.outputs[0]
 
-    def slab(group, rows):
+    def tile(group: Interval, rows: Interval) -> RowTile:
         if cut_map:
             lines = {"outputs": windows.readers(*rows), "lines": rows}
         else:
             lines = {"outputs": rows, "lines": windows.lines(*rows)}
-        return Slab(images=group, channels=channels, **lines)
+        return RowTile(images=group, channels=channels, **lines)
 
-    def fits(slab):
+    def fits(tile: RowTile) -> bool:
         fixed, sizes = 0, []
         for part in parts:
-            words = _need(program, slab, part).words
+            words = _need(program, tile, part).words
             if part.role is Role.WHOLE:
                 fixed += words
             else:
@@ -145,10 +164,10 @@ def _cut_rows(program, windows, parts, cut_map, channels, share):
 
     for count in range(images, 0, -1):
         groups = even_parts(0, images, count)
-        if fits(slab(groups[-1], (0, height))):
-            return [slab(group, (0, height)) for group in groups]
+        if fits(tile(groups[-1], (0, height))):
+            return [tile(group, (0, height)) for group in groups]
     for most in range(height - 1, 0, -1):
         cuts = even_parts(0, height, most)
-        if all(fits(slab((0, 1), rows)) for rows in cuts):
-            return [slab((n, n + 1), rows) for n in range(images) for rows in cuts]
+        if all(fits(tile((0, 1), rows)) for rows in cuts):
+            return [tile((n, n + 1), rows) for n in range(images) for rows in cuts]
     return None

@@ -1,13 +1,18 @@
 """Single numbers of a layer, kept as vectors that hold the number in every lane."""
 
+from typing import Self
+
 from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
+from compiler.tensors.tensor import Tensor
+from hw.config import AdaGPConfig
 from hw.isa.vector import Watch
 
 __all__ = ["Scalars", "channel_sum", "lanes", "repeat", "running"]
 
 
-def lanes(config) -> int:
+def lanes(config: AdaGPConfig) -> int:
     """Lanes that hold a number: as many as a word of any core has."""
     return max(core.rows for core in config.cores)
 
@@ -23,7 +28,15 @@ class Scalars:
     pitch : words from one to the next; None for as few as possible
     """
 
-    def __init__(self, program: CoreProgram, block, count, *, first=0, pitch=None):
+    def __init__(
+        self,
+        program: CoreProgram,
+        block: Block,
+        count: int,
+        *,
+        first: int = 0,
+        pitch: int | None = None,
+    ) -> None:
         core, size = program.core, lanes(program.config)
         pitch = self.words(program, 1) if pitch is None else pitch
         self.all = View(
@@ -36,23 +49,23 @@ class Scalars:
         )
 
     @staticmethod
-    def words(program, count):
+    def words(program: CoreProgram, count: int) -> int:
         """Buffer words that ``count`` numbers take."""
         core = program.core
         return count * core.chunks_per_wide * -(-lanes(program.config) // core.rows)
 
     @classmethod
-    def stored(cls, program, block, tensor):
+    def stored(cls, program: CoreProgram, block: Block, tensor: Tensor) -> Self:
         """Those of a tensor (1, 1, count, lanes) in its block."""
         return cls(program, block, tensor.shape[2], pitch=program.words(tensor))
 
-    def __getitem__(self, index) -> View:
+    def __getitem__(self, index: int | slice) -> View:
         """One number, or those of a slice."""
         part = index if isinstance(index, slice) else slice(index, index + 1)
         return self.all[:, :, part]
 
 
-def channel_sum(program: CoreProgram, total: View, values: View, ones):
+def channel_sum(program: CoreProgram, total: View, values: View, ones: Block) -> None:
     """``total``, a number, is the sum of the channels of ``values``, one pixel of operands.
 
     A product with ones: K tiles of ``rows`` channels in order, from +0 on. ``ones`` is a block
@@ -95,7 +108,7 @@ def channel_sum(program: CoreProgram, total: View, values: View, ones):
         )
 
 
-def repeat(program: CoreProgram, o: View, number: View):
+def repeat(program: CoreProgram, o: View, number: View) -> View:
     """``o``, a float32 vector, is the number in every channel."""
     core = program.core
     words = View.dense(o.block, (1, 1, o.words, core.rows), 1, chunks=o.chunks, first=o.first)
@@ -104,7 +117,7 @@ def repeat(program: CoreProgram, o: View, number: View):
     return o
 
 
-def running(program: CoreProgram, state: View, new: View, factor, sink):
+def running(program: CoreProgram, state: View, new: View, factor: float, sink: View) -> None:
     """``state * factor + new * (1 - factor)``; with the guard on, nothing if any of ``new`` is not
     finite. ``new`` is changed; ``sink`` is a view of a word that has no other use.
     """

@@ -1,20 +1,33 @@
 """Update of a parameter in DRAM."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
-from compiler.codegen.view import View
+from compiler.codegen.scratchpad import Block
+from compiler.codegen.view import Coefficient, View
 from compiler.errors import CompileError
+from compiler.tensors.intervals import PixelBox
+from compiler.tensors.parameters import StoredParameter
+from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Watch
 
-from .in_place import Derived
+from .in_place import ChangedBoxes
 from .scalars import Scalars, repeat
 from .splitting import MOST_WORDS, boxes
 
 __all__ = ["update"]
 
 
-def update(program: CoreProgram, parameter, *, decay, momentum, rate, factor=None):
+def update(
+    program: CoreProgram,
+    parameter: StoredParameter,
+    *,
+    decay: Coefficient | float,
+    momentum: Coefficient | float,
+    rate: Coefficient | float,
+    factor: tuple[Tensor, int] | None = None,
+) -> None:
     """Stochastic gradient descent with momentum and weight decay, in place, and the operand copy.
 
     With the guard on, an infinity or NaN anywhere in the gradient leaves all of the parameter as it
@@ -37,7 +50,15 @@ def update(program: CoreProgram, parameter, *, decay, momentum, rate, factor=Non
 
 
 class _Update:
-    def __init__(self, program, tensors, decay, momentum, rate, factor):
+    def __init__(
+        self,
+        program: CoreProgram,
+        tensors: Mapping[str, Tensor],
+        decay: Coefficient | float,
+        momentum: Coefficient | float,
+        rate: Coefficient | float,
+        factor: tuple[Tensor, int] | None,
+    ) -> None:
         self.program, self.tensors = program, tensors
         self.decay, self.momentum, self.rate = decay, momentum, rate
         self.factor = factor
@@ -45,9 +66,9 @@ class _Update:
             tensors[role] for role in ("master", "velocity", "gradient")
         )
         self.operands, self.mask = tensors.get("operands"), tensors.get("mask")
-        self.derived = Derived(program)
+        self.changed = ChangedBoxes(program)
 
-    def write(self):
+    def write(self) -> None:
         program, name = self.program, self.master.name
         # Three float32 rows, and with operands also a copy and a mask.
         words = 3 * program.words(self.master)
@@ -70,9 +91,9 @@ class _Update:
         # What was loaded last is still there.
         jobs += [self._step_job(box) for box in reversed(pieces)]
         program.run(jobs)
-        self.derived.drop()
+        self.changed.drop()
 
-    def _factor_needs(self):
+    def _factor_needs(self) -> list[Need]:
         """Needs of the number that the gradient is multiplied by, and of a vector of it."""
         if self.factor is None:
             return []
@@ -83,35 +104,38 @@ class _Update:
             Need(object(), self.program.words(self.gradient)),
         ]
 
-    def _gradient(self, box):
+    def _gradient(self, box: PixelBox) -> list[Need]:
         """Needs of the gradient, and of its mask or factor."""
         if self.factor is not None:
-            return [self.derived.need(self.gradient, *box), *self._factor_needs()]
+            return [self.changed.need(self.gradient, *box), *self._factor_needs()]
         if self.mask is None:
             return [self.program.need(self.gradient, *box)]
         mask = self.program.need(self.mask, (0, 1), (0, 1), box[2])
-        return [self.derived.need(self.gradient, *box), mask]
+        return [self.changed.need(self.gradient, *box), mask]
 
-    def _gradient_view(self, box, block, *more):
+    def _gradient_view(self, box: PixelBox, block: Block, *more: Block) -> View:
         """The gradient times the factor, or with +0 between the groups."""
         program = self.program
         view = program.view(block, self.gradient, *box)
         if self.factor is not None:
-            self.derived.make(block, partial(self._scale, view, *more))
+            self.changed.make(block, partial(self._scale, view, *more))
             program.scratch.drop(more[1:])
-        elif more:
+        elif self.mask is not None:
             where = program.view(more[0], self.mask, (0, 1), (0, 1), box[2])
-            self.derived.make(block, lambda: program.vector.mask(view, view, where))
+            self.changed.make(block, lambda: program.vector.mask(view, view, where))
         return view
 
-    def _scale(self, view, state, room):
+    def _scale(self, view: View, state: Block, room: Block) -> None:
+        assert self.factor is not None
         program, (tensor, row) = self.program, self.factor
         shape = (1, 1, 1, view.shape[3])
         factor = View.dense(room, shape, view.words, chunks=view.chunks)
         repeat(program, factor, Scalars.stored(program, state, tensor)[row])
         program.vector.scale(view, view, factor)
 
-    def _watch(self, box, first, sink, gradient, *more):
+    def _watch(
+        self, box: PixelBox, first: bool, sink: Block, gradient: Block, *more: Block
+    ) -> None:
         view = self._gradient_view(box, gradient, *more)
         # Reads only: all steps write the same zeros.
         nothing = View.dense(sink, (1, 1, 1, view.shape[3]), view.words)
@@ -119,29 +143,30 @@ class _Update:
         self.program.vector.emit(nothing, 0.0, view, watch=watch, over=view)
         self.program.scratch.drop([sink])
 
-    def _step_job(self, box):
+    def _step_job(self, box: PixelBox) -> Job:
         program = self.program
         needs = [program.need(part, *box) for part in (self.master, self.velocity)]
         if self.operands is not None:
             needs.append(program.result(self.operands, *box))
         return Job((*needs, *self._gradient(box)), partial(self._step, box))
 
-    def _step(self, box, master, velocity, *blocks):
+    def _step(self, box: PixelBox, master: Block, velocity: Block, *blocks: Block) -> None:
         program, vector = self.program, self.program.vector
-        out, blocks = (None, blocks) if self.operands is None else (blocks[0], blocks[1:])
-        g = self._gradient_view(box, *blocks)
+        gradient = blocks if self.operands is None else blocks[1:]
+        g = self._gradient_view(box, *gradient)
         w, v = (
             program.view(block, tensor, *box)
             for block, tensor in ((master, self.master), (velocity, self.velocity))
         )
         # In place, so that the gradient is not what it was.
-        program.scratch.drop([blocks[0]])
+        program.scratch.drop([gradient[0]])
         vector.scale_add(g, w, self.decay, g, guarded=1)
         vector.scale_add(v, v, self.momentum, g, guarded=1)
         vector.scale_add(w, v, self.rate, w, negate_product=1, guarded=1)
         for block, tensor in ((master, self.master), (velocity, self.velocity)):
             program.store(tensor, (*box, (0, tensor.pitch)), block)
-        if out is not None:
+        if self.operands is not None:
+            out = blocks[0]
             vector.copy(program.view(out, self.operands, *box), w)
             program.store(self.operands, (*box, (0, self.operands.pitch)), out)
             program.scratch.drop([out])

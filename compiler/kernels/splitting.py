@@ -1,6 +1,10 @@
 """Pieces of maps that fit into the buffer."""
 
-from compiler.tensors.intervals import even_parts
+from collections.abc import Iterable, Sequence
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.tensors.intervals import Channels, Interval, PixelBox, even_parts
+from compiler.tensors.tensor import Tensor
 
 __all__ = ["MOST_WORDS", "PIECES", "boxes", "channel_parts", "channel_steps", "within"]
 
@@ -10,7 +14,7 @@ MOST_WORDS = (1 << 15) - 1
 PIECES = 8
 
 
-def boxes(shape, pixels):
+def boxes(shape: Sequence[int], pixels: int) -> list[PixelBox]:
     """[(images, rows, columns)] of at most ``pixels`` pixels each, in order of n, h, w.
 
     Whole images if one fits, else whole rows, else parts of rows; (begin, end) each.
@@ -30,18 +34,18 @@ def boxes(shape, pixels):
     return [((n, n + 1), row, part) for n in range(images) for row in rows for part in columns]
 
 
-def within(inner, outer):
+def within(inner: Iterable[Interval], outer: Iterable[Interval]) -> tuple[slice, ...]:
     """Slices that take the box ``inner`` out of ``outer``, which contains it."""
     return tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(inner, outer, strict=True))
 
 
-def channel_steps(program, tensor):
+def channel_steps(program: CoreProgram, tensor: Tensor) -> list[int]:
     """Numbers of words of operands per pixel in which a tensor may be cut, all of them first."""
     words = _words(program, tensor)
     return sorted({-(-words // count) for count in range(1, words + 1)}, reverse=True)
 
 
-def channel_parts(program, tensors, words):
+def channel_parts(program: CoreProgram, tensors: Sequence[Tensor], words: int) -> list[Channels]:
     """[(begin, end)] of channels that take at most ``words`` words of operands per pixel; [None] if
     that is all of them.
 
@@ -57,6 +61,6 @@ def channel_parts(program, tensors, words):
     return [(a * rows, last if b == total else b * rows) for a, b in even_parts(0, total, words)]
 
 
-def _words(program, tensor):
+def _words(program: CoreProgram, tensor: Tensor) -> int:
     chunks = program.core.chunks_per_wide if tensor.kind == "float32" else 1
     return program.words(tensor) // chunks

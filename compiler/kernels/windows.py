@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 
 from compiler.codegen.convolution_walk import input_range
+from compiler.tensors.intervals import Interval
 
-__all__ = ["Windows"]
+__all__ = ["Lines", "Windows"]
+
+#: Rows and columns.
+Lines = tuple[slice, slice]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,19 +30,21 @@ class Windows:
     dilation: tuple[int, int] = (1, 1)
 
     @property
-    def count(self):
+    def count(self) -> int:
         """Places of a window."""
         return self.kernel[0] * self.kernel[1]
 
     @property
-    def apart(self):
+    def apart(self) -> bool:
         """No two windows share a pixel, wherever they lie."""
         return all(
             stride >= dilation * (size - 1) + 1
             for stride, dilation, size in zip(self.stride, self.dilation, self.kernel, strict=True)
         )
 
-    def places(self, outputs=None, lines=None):
+    def places(
+        self, outputs: Interval | None = None, lines: Interval | None = None
+    ) -> list[tuple[int, Lines, Lines]]:
         """[(place, outputs, pixels)] of the places ``kh * KW + kw`` inside the map, in order.
 
         ``outputs`` (two slices, rows and columns) are the windows whose place is inside, ``pixels``
@@ -53,15 +59,16 @@ class Windows:
         result = []
         for kh in range(self.kernel[0]):
             for kw in range(self.kernel[1]):
-                parts = (
-                    self._lines(0, kh, outputs, lines),
-                    self._lines(1, kw, (0, self.outputs[1]), (0, self.size[1])),
-                )
-                if all(parts):
-                    result.append((kh * self.kernel[1] + kw, *zip(*parts, strict=True)))
+                rows = self._lines(0, kh, outputs, lines)
+                columns = self._lines(1, kw, (0, self.outputs[1]), (0, self.size[1]))
+                if rows and columns:
+                    place = kh * self.kernel[1] + kw
+                    result.append((place, (rows[0], columns[0]), (rows[1], columns[1])))
         return result
 
-    def _lines(self, axis, offset, outputs, lines):
+    def _lines(
+        self, axis: int, offset: int, outputs: Interval, lines: Interval
+    ) -> tuple[slice, slice] | None:
         """(outputs, lines of the map) whose window has ``offset`` on a line; None for none."""
         step = self.stride[axis]
         first = offset * self.dilation[axis] - self.padding[axis]  # the line of output 0
@@ -75,7 +82,7 @@ class Windows:
             slice(begin, begin + (high - 1 - low) * step + 1, step),
         )
 
-    def lines(self, begin, end):
+    def lines(self, begin: int, end: int) -> Interval:
         """[begin, end) of the rows of the map that rows of outputs have in their windows; at least
         one row, also where all of them lie in the padding."""
         return input_range(
@@ -87,7 +94,7 @@ class Windows:
             size=self.size[0],
         )
 
-    def readers(self, begin, end):
+    def readers(self, begin: int, end: int) -> Interval:
         """[begin, end) of the rows of outputs whose windows have rows of the map, and perhaps some
         between them that have none; at least one row."""
         found = [part[0] for _, part, _ in self.places(lines=(begin, end))]
@@ -95,16 +102,16 @@ class Windows:
         high = max((part.stop for part in found), default=1)
         return low, high
 
-    def first_places(self, outputs):
+    def first_places(self, outputs: Interval) -> list[tuple[int, Lines]]:
         """[(place, outputs)]: rectangles of windows by the first place inside the map; rows as
         ``outputs`` of :meth:`places`. Every window must have such a place."""
         rows = self._first(0, outputs)
         columns = self._first(1, (0, self.outputs[1]))
         return [(kh * self.kernel[1] + kw, (r, c)) for kh, r in rows for kw, c in columns]
 
-    def _first(self, axis, outputs):
+    def _first(self, axis: int, outputs: Interval) -> list[tuple[int, slice]]:
         """[(offset, outputs)] along one axis, by the offset of the first line inside."""
-        groups = {}
+        groups: dict[int, list[int]] = {}
         for output in range(*outputs):
             outside = self.padding[axis] - output * self.stride[axis]
             offset = max(0, -(-outside // self.dilation[axis]))

@@ -1,8 +1,11 @@
 """Column tiles of a product in training: the channels that pass through the array together."""
 
 from dataclasses import dataclass
+from typing import Self
 
-from .intervals import round_up
+from hw.config import CoreConfig
+
+from .intervals import Interval, round_up
 
 __all__ = ["ColumnTiles"]
 
@@ -20,7 +23,7 @@ class ColumnTiles:
     width: int
 
     @classmethod
-    def of(cls, channels, core, groups=1):
+    def of(cls, channels: int, core: CoreConfig, groups: int = 1) -> Self:
         """Tiles of a core; those of a grouped convolution have all ``columns``, because the tiles
         decide which infinities meet zeros (docs/training.md)."""
         if groups > 1:
@@ -30,9 +33,9 @@ class ColumnTiles:
         return cls(channels, word if word <= core.columns else round_up(even, core.post_lanes))
 
     @property
-    def count(self):
+    def count(self) -> int:
         return -(-self.channels // self.width)
 
-    def range(self, tile):
+    def range(self, tile: int) -> Interval:
         """(begin, end) of its channels."""
         return tile * self.width, min((tile + 1) * self.width, self.channels)

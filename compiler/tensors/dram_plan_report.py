@@ -1,14 +1,19 @@
 """A memory plan for people: a table, a line that sums it up, a drawing."""
 
 import sys
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
+from typing import Protocol
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
 from cli.atomic_files import replacing
+
+from .dram_planner import MemoryPlan
 
 __all__ = ["draw_plan", "plan_table", "print_plan", "print_steps", "summary"]
 
@@ -18,10 +23,36 @@ _COLOURS = (
 )  # fmt: skip
 
 
-def plan_table(plan) -> Table:
+class ListedStep(Protocol):
+    """What is shown of a :class:`compiler.training.saved_program.StepInfo`."""
+
+    @property
+    def layer(self) -> str: ...
+    @property
+    def direction(self) -> str: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
+class SteppedProgram(Protocol):
+    """What is shown of a :class:`~compiler.training.TrainingProgram`."""
+
+    @property
+    def steps(self) -> Sequence[ListedStep]: ...
+    @property
+    def command_list(self) -> Sequence[object]: ...
+    @property
+    def images(self) -> int: ...
+    @property
+    def memory_size(self) -> int: ...
+
+
+def plan_table(plan: MemoryPlan) -> Table:
     """One row for each block of a ``MemoryPlan``, by offset, then by steps."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading, justify in (
+    columns: tuple[tuple[str, JustifyMethod], ...] = (
         ("name", "left"),
         ("kind", "left"),
         ("shape", "left"),
@@ -30,7 +61,8 @@ def plan_table(plan) -> Table:
         ("from step", "right"),
         ("to step", "right"),
         ("shares space with", "left"),
-    ):
+    )
+    for heading, justify in columns:
         table.add_column(heading, justify=justify, no_wrap=heading != "shares space with")
     permanent = ("always", "")
     for block in sorted(plan.blocks, key=lambda b: (plan.offsets[b.name], b.steps or (-1, -1))):
@@ -46,21 +78,22 @@ def plan_table(plan) -> Table:
     return table
 
 
-def _console():
+def _console() -> Console:
     """Standard output; where nobody's window limits it, wide enough to cut nothing short."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
-def print_steps(program, console=None) -> None:
+def print_steps(program: SteppedProgram, console: Console | None = None) -> None:
     """One row for each step of a :class:`~compiler.training.TrainingProgram`."""
     console = console or _console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading, justify in (
+    columns: tuple[tuple[str, JustifyMethod], ...] = (
         ("step", "right"),
         ("layer", "left"),
         ("direction", "left"),
         ("commands", "right"),
-    ):
+    )
+    for heading, justify in columns:
         table.add_column(heading, justify=justify)
     for number, step in enumerate(program.steps):
         count = step.last - step.first
@@ -74,7 +107,7 @@ def print_steps(program, console=None) -> None:
     )
 
 
-def summary(plan) -> str:
+def summary(plan: MemoryPlan) -> str:
     """One line: bytes planned, bytes without sharing, the most bytes alive at once."""
     if not plan.blocks:
         return "no blocks"
@@ -84,14 +117,14 @@ def summary(plan) -> str:
     )
 
 
-def print_plan(plan, console=None) -> None:
+def print_plan(plan: MemoryPlan, console: Console | None = None) -> None:
     """Print table and summary to ``console``, by default standard output."""
     console = console or _console()
     console.print(plan_table(plan))
     console.print(summary(plan), markup=False, soft_wrap=True)
 
 
-def draw_plan(plan, path) -> Path:
+def draw_plan(plan: MemoryPlan, path: str | PathLike[str]) -> Path:
     """Draw the blocks, offset over steps, coloured by kind, into a PNG file at ``path``.
 
     Permanent blocks go through all steps. Needs matplotlib.

@@ -1,10 +1,13 @@
 """The memory plan of DRAM: blocks that are never alive at the same time share space."""
 
 from bisect import insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
+from typing import Any
 
-from .intervals import round_up
+from .intervals import Interval, round_up
 
 __all__ = ["Arena", "Block", "MemoryPlan"]
 
@@ -29,9 +32,9 @@ class Block:
     size: int
     steps: tuple[int, int] | None = None
     kind: str = "bytes"
-    shape: tuple = ()
+    shape: tuple[int, ...] = ()
 
-    def meets(self, other) -> bool:
+    def meets(self, other: "Block") -> bool:
         """Whether both are alive in some step."""
         if self.steps is None or other.steps is None:
             return True
@@ -46,13 +49,21 @@ class Arena:
     alignment : bytes; every offset is a multiple
     """
 
-    def __init__(self, alignment: int = 64):
+    def __init__(self, alignment: int = 64) -> None:
         if alignment < 1:
             raise ValueError(f"alignment must be at least 1 byte, not {alignment!r}")
         self.alignment = alignment
-        self.blocks = {}
+        self.blocks: dict[str, Block] = {}
 
-    def add(self, name, size, *, steps=None, kind="bytes", shape=()) -> Block:
+    def add(
+        self,
+        name: str,
+        size: int,
+        *,
+        steps: Interval | None = None,
+        kind: str = "bytes",
+        shape: Sequence[int] = (),
+    ) -> Block:
         """A block, as :class:`Block` describes it.
 
         Raises
@@ -89,22 +100,20 @@ class Arena:
             floor += round_up(block.size, self.alignment)
         sizes = {block.name: round_up(block.size, self.alignment) for block in rest}
         goal = _peak(rest, sizes)
-        orders = (
-            lambda b: (-sizes[b.name], b.steps),
-            lambda b: (-sizes[b.name] * (b.steps[1] - b.steps[0] + 1), b.steps),
-            lambda b: (b.steps[0] - b.steps[1], -sizes[b.name]),
-            lambda b: (b.steps[0], -sizes[b.name]),
+        orders: tuple[Callable[[Block], Any], ...] = (
+            lambda b: (-sizes[b.name], _steps(b)),
+            lambda b: (-sizes[b.name] * (_steps(b)[1] - _steps(b)[0] + 1), _steps(b)),
+            lambda b: (_steps(b)[0] - _steps(b)[1], -sizes[b.name]),
+            lambda b: (_steps(b)[0], -sizes[b.name]),
         )
-        best = None
-        for order in orders:
-            for tightest in (True, False):
-                found = _improve(sorted(rest, key=order), sizes, goal, tightest)
-                if best is None or found[0] < best[0]:
-                    best = found
-                if best[0] == goal:
-                    break
+        best: tuple[int, dict[str, int]] | None = None
+        for order, tightest in product(orders, (True, False)):
+            found = _improve(sorted(rest, key=order), sizes, goal, tightest)
+            if best is None or found[0] < best[0]:
+                best = found
             if best[0] == goal:
                 break
+        assert best is not None
         offsets |= {name: floor + offset for name, offset in best[1].items()}
         return MemoryPlan(
             blocks=tuple(self.blocks.values()), offsets=offsets, alignment=self.alignment
@@ -143,10 +152,10 @@ class MemoryPlan:
         return _peak(self.blocks, self._sizes)
 
     @property
-    def _sizes(self):
+    def _sizes(self) -> dict[str, int]:
         return {block.name: round_up(block.size, self.alignment) for block in self.blocks}
 
-    def neighbours(self, name) -> tuple[str, ...]:
+    def neighbours(self, name: str) -> tuple[str, ...]:
         """Names of the blocks that use some of the same bytes, in order of their steps."""
         own = next(block for block in self.blocks if block.name == name)
         first, end = self.offsets[name], self.offsets[name] + own.size
@@ -157,7 +166,7 @@ class MemoryPlan:
             and self.offsets[block.name] < end
             and first < self.offsets[block.name] + block.size
         ]
-        return tuple(block.name for block in sorted(found, key=lambda block: block.steps))
+        return tuple(block.name for block in sorted(found, key=_steps))
 
     def check(self) -> None:
         """Verify the plan: alignment, and blocks alive at the same time do not overlap.
@@ -182,9 +191,16 @@ class MemoryPlan:
                     )
 
 
-def _peak(blocks, sizes):
+def _steps(block: Block) -> Interval:
+    """Those of a block that is not permanent."""
+    assert block.steps is not None
+    return block.steps
+
+
+def _peak(blocks: Iterable[Block], sizes: Mapping[str, int]) -> int:
     """The most bytes alive in one step."""
-    changes, permanent = {}, 0
+    changes: dict[int, int] = {}
+    permanent = 0
     for block in blocks:
         if block.steps is None:
             permanent += sizes[block.name]
@@ -199,10 +215,13 @@ def _peak(blocks, sizes):
     return permanent + most
 
 
-def _improve(order, sizes, goal, tightest):
+def _improve(
+    order: Sequence[Block], sizes: Mapping[str, int], goal: int, tightest: bool
+) -> tuple[int, dict[str, int]]:
     """(size, offsets) of the best of some orders, each made of the one before by moving the block
     that ends highest to the front."""
-    best, seen = None, set()
+    best: tuple[int, dict[str, int]] | None = None
+    seen: set[tuple[str, ...]] = set()
     for _ in range(_ROUNDS):
         size, offsets = _place(order, sizes, tightest)
         if best is None or size < best[0]:
@@ -215,12 +234,17 @@ def _improve(order, sizes, goal, tightest):
         if key in seen:
             break
         seen.add(key)
+    assert best is not None
     return best
 
 
-def _place(order, sizes, tightest):
+def _place(
+    order: Sequence[Block], sizes: Mapping[str, int], tightest: bool
+) -> tuple[int, dict[str, int]]:
     """(size, offsets) when blocks get the smallest (or lowest) gap, one after the other."""
-    placed, offsets, total = [], {}, 0
+    placed: list[tuple[int, int, Block]] = []
+    offsets: dict[str, int] = {}
+    total = 0
     for number, block in enumerate(order):
         size, top, chosen = sizes[block.name], 0, None
         for offset, _, other in placed:

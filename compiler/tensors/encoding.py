@@ -1,16 +1,31 @@
 """Numbers into codes, and parameters into the shape in which they lie in DRAM."""
 
+from typing import Protocol
+
 import numpy as np
+from numpy.typing import ArrayLike
 
-__all__ = ["codes_of", "dense_weights", "storage", "tiled_biases"]
+from hw.config import CoreConfig
+from hw.formats import FloatFormat, IntFormat
+
+__all__ = ["WeightsAndBias", "codes_of", "dense_weights", "storage", "tiled_biases"]
 
 
-def storage(width):
+class WeightsAndBias(Protocol):
+    """Codes as a :class:`compiler.frontend.sequential.Stage` has them."""
+
+    @property
+    def weight(self) -> np.ndarray: ...
+    @property
+    def bias(self) -> np.ndarray | None: ...
+
+
+def storage(width: int) -> np.dtype:
     """NumPy type of a code of ``width`` bits."""
     return np.dtype(f"<u{max(1, width // 8)}")
 
 
-def codes_of(fmt, values):
+def codes_of(fmt: FloatFormat | IntFormat, values: ArrayLike) -> np.ndarray:
     """Codes (unsigned, same shape) of real ``values``.
 
     Floats round to the nearest, ties to even, overflow to infinity, results below the smallest
@@ -21,7 +36,7 @@ def codes_of(fmt, values):
     if not fmt.is_float:
         limit = 1 << (fmt.width - 1)
         integers = np.clip(np.rint(values), -limit, limit - 1).astype(np.int64)
-        return (integers & (2 * limit - 1)).astype(storage(fmt.width))
+        return np.asarray(integers & (2 * limit - 1), storage(fmt.width))
     magnitude = np.where(np.isfinite(values), np.abs(values), 0.0)
     _, exponent = np.frexp(magnitude)
     # An integer number of units in the last place, as if the exponent had no limits.
@@ -37,14 +52,15 @@ def codes_of(fmt, values):
     return np.where(np.isnan(values), fmt.nan, codes).astype(storage(fmt.width))
 
 
-def dense_weights(stage):
+def dense_weights(stage: WeightsAndBias) -> np.ndarray:
     """Weights (KH, KW, CI, CO) of ``stage``."""
     return np.ascontiguousarray(stage.weight.transpose(2, 3, 1, 0))
 
 
-def tiled_biases(stage, core):
+def tiled_biases(stage: WeightsAndBias, core: CoreConfig) -> np.ndarray:
     """Biases (1, 1, column tiles, columns) of ``stage`` on ``core``, filled up with zeros."""
     tiles = -(-stage.weight.shape[0] // core.columns)
     bias = np.zeros(tiles * core.columns, "<u4")
+    assert stage.bias is not None
     bias[: len(stage.bias)] = stage.bias
     return bias.reshape(1, 1, tiles, core.columns)

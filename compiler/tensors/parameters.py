@@ -5,22 +5,26 @@ in a row of its own because the array takes them so; everything else is a vector
 linear layer is a convolution whose kernel is the map in front of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm, prod
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from compiler.errors import CompileError
+from hw.config import AdaGPConfig, CoreConfig
 from hw.formats import FLOAT32, FORMATS
 
 from .column_tiles import ColumnTiles
 from .encoding import codes_of
 from .intervals import round_up
-from .tensor import Tensor
+from .tensor import Shape, Tensor
 
 __all__ = [
     "StoredParameter",
+    "TracedLayer",
     "channel_pitch",
     "pack_state",
     "stored_parameters",
@@ -28,7 +32,26 @@ __all__ = [
 ]
 
 
-def channel_pitch(channels: int, config) -> int:
+class TracedLayer(Protocol):
+    """What is asked of a :class:`compiler.frontend.torch_graph.Layer`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def module(self) -> Any: ...
+    @property
+    def trainable(self) -> tuple[str, ...]: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
+def channel_pitch(channels: int, config: AdaGPConfig) -> int:
     """Channels that a row of ``channels`` takes in every tensor of a parameter.
 
     The least number, at least ``channels``, such that an operand row is whole granules, and a
@@ -80,7 +103,7 @@ class StoredParameter:
     tensors: Mapping[str, Tensor]
     width: int | None = None
 
-    def placed(self, offsets) -> "StoredParameter":
+    def placed(self, offsets: Mapping[str, int]) -> "StoredParameter":
         """The same with the tensors at ``offsets`` (by name of tensor)."""
         tensors = {
             role: replace(tensor, offset=offsets[tensor.name])
@@ -88,7 +111,7 @@ class StoredParameter:
         }
         return replace(self, tensors=tensors)
 
-    def placed_as(self, tensors) -> "StoredParameter":
+    def placed_as(self, tensors: Mapping[str, Tensor]) -> "StoredParameter":
         """The same with those of ``tensors`` (by name) that are there."""
         own = {role: tensors[tensor.name] for role, tensor in self.tensors.items()
                if tensor.name in tensors}  # fmt: skip
@@ -100,7 +123,7 @@ class StoredParameter:
         inputs, outputs = self.shape[2] // self.groups, self.shape[3] // self.groups
         return np.kron(np.eye(self.groups, dtype=bool), np.ones((inputs, outputs), bool))
 
-    def to_memory(self, values) -> np.ndarray:
+    def to_memory(self, values: ArrayLike) -> np.ndarray:
         """(KH, KW, CI, CO) of an array in torch's shape, zero outside the groups."""
         values = np.asarray(values)
         if values.shape != self.torch_shape:
@@ -120,7 +143,7 @@ class StoredParameter:
         repeated = np.tile(dense, (1, 1, self.groups, 1))
         return np.where(self.mask, repeated, np.zeros((), values.dtype))
 
-    def from_memory(self, values) -> np.ndarray:
+    def from_memory(self, values: ArrayLike) -> np.ndarray:
         """An array (KH, KW, CI, CO) in torch's shape; what lies outside the groups is dropped."""
         values = np.asarray(values)
         if values.shape != self.shape:
@@ -137,19 +160,21 @@ class StoredParameter:
             values = np.moveaxis(values, 0, 3).reshape(kh, kw, blocks[1], outputs)
         return np.ascontiguousarray(values.transpose(3, 2, 0, 1)).reshape(self.torch_shape)
 
-    def pack(self, role, values) -> bytes:
+    def pack(self, role: str, values: ArrayLike) -> bytes:
         """Bytes of a tensor from real numbers (rounded once) or codes, in torch's shape."""
         tensor, values = self.tensors[role], self.to_memory(values)
         if tensor.kind == "float32" and values.dtype.kind == "f":
             values = codes_of(FLOAT32, values)
         return tensor.pack(values)
 
-    def unpack(self, role, memory) -> np.ndarray:
+    def unpack(self, role: str, memory: bytes | bytearray | memoryview) -> np.ndarray:
         """Codes of a tensor in torch's shape, from the bytes of the whole memory window."""
         return self.from_memory(self.tensors[role].unpack(memory))
 
 
-def stored_parameters(layers, config, *, slots=("velocity",)) -> dict[str, StoredParameter]:
+def stored_parameters(
+    layers: Sequence[TracedLayer], config: AdaGPConfig, *, slots: Sequence[str] = ("velocity",)
+) -> dict[str, StoredParameter]:
     """All parameters and running statistics of traced ``layers``, by torch's names.
 
     Tensors have offset 0 until :meth:`StoredParameter.placed`.
@@ -171,7 +196,7 @@ def stored_parameters(layers, config, *, slots=("velocity",)) -> dict[str, Store
             + ", ".join(name for name, fmt in FORMATS.items() if fmt.is_float)
         )
     maps = {layer.name: layer.shape for layer in layers}
-    found = {}
+    found: dict[str, StoredParameter] = {}
     for layer in layers:
         if layer.module is None:
             continue
@@ -189,7 +214,11 @@ def stored_parameters(layers, config, *, slots=("velocity",)) -> dict[str, Store
     return found
 
 
-def pack_state(parameters, state, slots=None) -> dict[str, bytes]:
+def pack_state(
+    parameters: Mapping[str, StoredParameter],
+    state: Mapping[str, Any],
+    slots: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, bytes]:
     """Contents of all tensors but gradients, by name of tensor.
 
     Parameters
@@ -238,7 +267,11 @@ def pack_state(parameters, state, slots=None) -> dict[str, bytes]:
     return contents
 
 
-def unpack_state(parameters, memory, role="master") -> dict[str, np.ndarray]:
+def unpack_state(
+    parameters: Mapping[str, StoredParameter],
+    memory: bytes | bytearray | memoryview,
+    role: str = "master",
+) -> dict[str, np.ndarray]:
     """Float32 arrays in torch's shapes by torch's names, of those that have ``role``."""
     return {
         name: parameter.unpack(role, memory).view(np.float32)
@@ -247,14 +280,16 @@ def unpack_state(parameters, memory, role="master") -> dict[str, np.ndarray]:
     }
 
 
-def _real(values):
+def _real(values: Any) -> np.ndarray:
     """A NumPy array (float64) of an array or torch tensor."""
     if hasattr(values, "detach"):  # torch's; it is not imported for programs that were saved
         values = values.detach().cpu().double().numpy()
     return np.asarray(values, np.float64)
 
 
-def _shape(layer, values, maps, core):
+def _shape(
+    layer: TracedLayer, values: Any, maps: Mapping[str, tuple[int, int, int]], core: CoreConfig
+) -> tuple[Shape, int, int | None]:
     """(shape in memory, groups, width) of a parameter or statistic."""
     size = tuple(values.shape)
     if values.dim() == 1 and layer.kind in ("convolution", "linear"):
@@ -272,7 +307,17 @@ def _shape(layer, values, maps, core):
     return (*kernel, inputs * groups, outputs), groups, None
 
 
-def _add(found, layer, name, values, shape, width, groups, roles, config):
+def _add(
+    found: dict[str, StoredParameter],
+    layer: TracedLayer,
+    name: str,
+    values: Any,
+    shape: Shape,
+    width: int | None,
+    groups: int,
+    roles: Sequence[str],
+    config: AdaGPConfig,
+) -> None:
     full, pitch = f"{layer.name}.{name}", channel_pitch(shape[3], config)
     tensors = {}
     for role in roles:

@@ -1,17 +1,23 @@
 """Where things lie: tensors in DRAM, regions in the on-chip memories."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from hw.config import BUFFER_ADDRESS_WIDTH
+from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 from hw.formats import FLOAT32, format_by_name
 
 from .encoding import codes_of, storage
-from .intervals import round_up
+from .intervals import Interval, PixelBox, round_up
 
-__all__ = ["PREDICTOR_MEMORY", "Pool", "Tensor", "Transfer", "transfers"]
+__all__ = ["PREDICTOR_MEMORY", "Pool", "Shape", "Tensor", "Transfer", "transfers"]
+
+#: (N, H, W, C), of weights (KH, KW, CI, CO).
+Shape = tuple[int, int, int, int]
 
 #: Address bit that selects the predictor memory.
 PREDICTOR_MEMORY = 1 << (BUFFER_ADDRESS_WIDTH - 1)
@@ -19,43 +25,47 @@ PREDICTOR_MEMORY = 1 << (BUFFER_ADDRESS_WIDTH - 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """A tensor in DRAM, NHWC, or a block of bytes.
+    """A tensor in DRAM, NHWC.
 
     Members
     -------
     name : unique in its program
     offset, size : bytes, from the start of the memory window
-    shape : (N, H, W, C), or (size,) for kind "bytes"
+    shape : (N, H, W, C)
     pitch : channels stored for each pixel, the ones behind C being zero
-    kind : name of the operand format, "float32", "int32" or "bytes"
+    kind : name of the operand format, "float32" or "int32"
     stage : index of the stage that owns it, or None
     """
 
     name: str
     offset: int
     size: int
-    shape: tuple
+    shape: Shape
     pitch: int
     kind: str
     stage: int | None
 
     @classmethod
-    def dense(cls, name, shape, *, kind, pitch, offset=0):
+    def dense(cls, name: str, shape: Shape, *, kind: str, pitch: int, offset: int = 0) -> Self:
         """A tensor (N, H, W, C) that belongs to no stage, of the size that its pitch makes."""
-        tensor = cls(name=name, offset=offset, size=0, shape=tuple(shape), pitch=pitch, kind=kind,
+        tensor = cls(name=name, offset=offset, size=0, shape=shape, pitch=pitch, kind=kind,
                      stage=None)  # fmt: skip
         return replace(tensor, size=prod(shape[:3]) * pitch * tensor.dtype.itemsize)
 
     @property
-    def dtype(self):
+    def pixels(self) -> PixelBox:
+        """The box of all of them."""
+        images, height, width, _ = self.shape
+        return (0, images), (0, height), (0, width)
+
+    @property
+    def dtype(self) -> np.dtype:
         """NumPy type of one element's code."""
-        if self.kind == "bytes":
-            return np.dtype(np.uint8)
         if self.kind in ("float32", "int32"):
             return np.dtype("<u4")
         return storage(format_by_name(self.kind).width)
 
-    def pack(self, values):
+    def pack(self, values: ArrayLike) -> bytes:
         """Bytes of an array of shape ``shape``: real values (converted), or codes (unsigned or
         of the operand's own integer type) as they are."""
         values = np.asarray(values)
@@ -69,20 +79,16 @@ class Tensor:
                 values = codes_of(format_by_name(self.kind), values)
         if values.dtype.itemsize != self.dtype.itemsize:
             raise ValueError(f"{self.name} takes {self.dtype} codes, not {values.dtype}")
-        if self.kind == "bytes":
-            return values.tobytes()
         full = np.zeros((*self.shape[:3], self.pitch), self.dtype)
         full[..., : self.shape[3]] = values.view(self.dtype)
         return full.tobytes()
 
-    def unpack(self, memory):
+    def unpack(self, memory: bytes | bytearray | memoryview) -> np.ndarray:
         """Codes (unsigned, shape ``shape``) from the bytes of the whole memory window."""
         data = np.frombuffer(memory, self.dtype, self.size // self.dtype.itemsize, self.offset)
-        if self.kind == "bytes":
-            return data.copy()
         return data.reshape(*self.shape[:3], self.pitch)[..., : self.shape[3]].copy()
 
-    def values(self, codes):
+    def values(self, codes: ArrayLike) -> np.ndarray:
         """Real values (float64) of ``codes``."""
         codes = np.asarray(codes)
         if self.kind == "int32":
@@ -90,7 +96,8 @@ class Tensor:
         fmt = FLOAT32 if self.kind == "float32" else format_by_name(self.kind)
         codes = codes.astype(np.int64)
         if not fmt.is_float:
-            return (codes - ((codes >> (fmt.width - 1)) << fmt.width)).astype(np.float64)
+            sign = codes >> (fmt.width - 1)
+            return np.asarray(codes - (sign << fmt.width), np.float64)
         exponent = (codes >> fmt.mantissa_bits) & fmt.exponent_max
         mantissa = codes & ((1 << fmt.mantissa_bits) - 1)
         value = np.ldexp(
@@ -117,7 +124,14 @@ class Transfer:
     row_bytes: int
 
 
-def transfers(tensor, images, rows, columns, channels, word_bytes):
+def transfers(
+    tensor: Tensor,
+    images: Interval,
+    rows: Interval,
+    columns: Interval,
+    channels: Interval,
+    word_bytes: int,
+) -> list[Transfer]:
     """LOADs or STOREs that move a box of ``tensor``.
 
     ``images``, ``rows``, ``columns`` and ``channels`` are (begin, end); ``channels`` are clipped to
@@ -141,7 +155,7 @@ def transfers(tensor, images, rows, columns, channels, word_bytes):
     run = row_bytes
     while loops and (loops[0][1] == run or loops[0][0] == 1):
         run *= loops.pop(0)[0]
-    merged = []
+    merged: list[tuple[int, int]] = []
     for count, stride in loops:
         if count == 1:
             continue
@@ -183,13 +197,13 @@ class Pool:
     memory : 0 global buffer, 1 predictor memory
     """
 
-    def __init__(self, config, memory):
+    def __init__(self, config: AdaGPConfig, memory: int) -> None:
         depths = config.memory_banks[memory]
         self.bank_depth = depths[0]
         self.base = PREDICTOR_MEMORY if memory else 0
         self.words = sum(depths)
 
-    def place(self, sizes):
+    def place(self, sizes: Sequence[int]) -> tuple[list[int], bool] | None:
         """Addresses of regions of ``sizes`` words, and whether no two share a bank.
 
         Returns ``None`` when they do not fit.

@@ -1,15 +1,27 @@
 """A batch as the host gives it, checked and in the shape of its tensors."""
 
+from typing import Protocol
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from compiler.tensors.encoding import codes_of
 from compiler.tensors.tensor import Tensor
 from hw.formats import format_by_name
 
-__all__ = ["image_codes", "target_codes"]
+__all__ = ["OutputLayer", "image_codes", "target_codes"]
 
 
-def image_codes(tensor: Tensor, images, *, flat: bool) -> np.ndarray:
+class OutputLayer(Protocol):
+    """What is asked of a :class:`compiler.training.saved_program.LayerInfo`."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def flat(self) -> bool: ...
+
+
+def image_codes(tensor: Tensor, images: ArrayLike, *, flat: bool) -> np.ndarray:
     """Operand codes, of the shape of ``tensor``, of images; see
     :meth:`compiler.training.saved_program.TrainingProgram.batch`.
 
@@ -34,7 +46,9 @@ def image_codes(tensor: Tensor, images, *, flat: bool) -> np.ndarray:
     return shaped if codes else _encoded("images", tensor, shaped, images)
 
 
-def target_codes(tensor: Tensor, targets, *, loss: str, output) -> np.ndarray:
+def target_codes(
+    tensor: Tensor, targets: ArrayLike, *, loss: str, output: OutputLayer
+) -> np.ndarray:
     """Codes, of the shape of ``tensor``, of labels or target maps.
 
     ``output`` is the last layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
@@ -67,7 +81,7 @@ def target_codes(tensor: Tensor, targets, *, loss: str, output) -> np.ndarray:
     return _encoded("targets", tensor, shaped, targets)
 
 
-def _check_shape(name, values, expected, axes):
+def _check_shape(name: str, values: np.ndarray, expected: tuple[int, ...], axes: str) -> None:
     """Raise unless ``values`` have the shape ``expected``."""
     if values.shape == expected:
         return
@@ -80,7 +94,7 @@ def _check_shape(name, values, expected, axes):
     raise ValueError(f"{name} must have shape {shown} = {expected}, not {values.shape}")
 
 
-def _encoded(name, tensor, shaped, given):
+def _encoded(name: str, tensor: Tensor, shaped: np.ndarray, given: np.ndarray) -> np.ndarray:
     """Codes of ``shaped``, which holds the numbers of ``given`` in the tensor's order."""
     codes = _codes(tensor, shaped)
     if np.isfinite(tensor.values(codes)).all():
@@ -92,7 +106,7 @@ def _encoded(name, tensor, shaped, given):
     raise ValueError(f"{name}{list(place)} is {value}, which is {why}")
 
 
-def _codes(tensor, values):
+def _codes(tensor: Tensor, values: np.ndarray) -> np.ndarray:
     if tensor.kind != "float32":
         return codes_of(format_by_name(tensor.kind), values)
     with np.errstate(over="ignore"):

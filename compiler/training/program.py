@@ -1,17 +1,20 @@
 """A whole training step of a ``torch.nn.Module`` as one program."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 
 import torch
 
 from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import SemaphoreNames, encode_commands
 from compiler.errors import CompileError, require_config
-from compiler.frontend.torch_graph import require_trainable, trace
-from compiler.tensors.dram_planner import Arena
-from compiler.tensors.intervals import round_up
+from compiler.frontend.torch_graph import Layer, require_trainable, trace
+from compiler.tensors.dram_planner import Arena, MemoryPlan
+from compiler.tensors.intervals import Interval, round_up
+from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
 from .saved_program import LayerInfo, StepInfo, TrainingProgram
@@ -30,7 +33,7 @@ __all__ = [
 def compile_training(
     model: torch.nn.Module,
     config: AdaGPConfig,
-    input_shape,
+    input_shape: Sequence[int],
     *,
     images: int,
     loss: str = "cross_entropy",
@@ -64,7 +67,8 @@ def compile_training(
     tensors = {
         name: replace(tensor, offset=plan.offsets[name]) for name, tensor in graph.tensors.items()
     }
-    commands, infos, semaphores = [], [], []
+    commands: list[Command] = []
+    infos, semaphores = [], []
     program = CoreProgram(config, config.cores[0], Recorder(config))
     for step in graph.steps:
         first, before = len(program.recorder), len(commands)
@@ -79,13 +83,13 @@ def compile_training(
     if not separate:
         commands = program.recorder.link()
         semaphores.append(SemaphoreNames(first=0, names=program.recorder.semaphores))
-    commands = encode_commands(commands)
+    code = encode_commands(commands)
     return TrainingProgram(
         config=config,
         layers=[LayerInfo.of(layer) for layer in layers],
         images=images,
         loss=loss,
-        commands=commands,
+        commands=code,
         semaphores=semaphores,
         steps=infos,
         tensors=tensors,
@@ -96,11 +100,13 @@ def compile_training(
         },
         plan=plan,
         program=plan.size,
-        memory_size=round_up(plan.size + len(commands), 4096),
+        memory_size=round_up(plan.size + len(code), 4096),
     )
 
 
-def training_layers(model, config, input_shape, images) -> list:
+def training_layers(
+    model: torch.nn.Module, config: AdaGPConfig, input_shape: Sequence[int], images: int
+) -> list[Layer]:
     """Layers of a network in training, of :func:`compiler.frontend.torch_graph.trace`.
 
     Raises
@@ -121,19 +127,23 @@ def training_layers(model, config, input_shape, images) -> list:
     return layers
 
 
-def plan_memory(graphs, *, reuse=True, twice=()):
+def plan_memory(
+    graphs: Mapping[str, TrainingSteps], *, reuse: bool = True, twice: Collection[str] = ()
+) -> MemoryPlan:
     """Places of all tensors of ``graphs``, :class:`~compiler.training.steps.TrainingSteps` by the
     part of the program they make. Tensors named in ``twice`` have another place, "name (odd)".
 
     What is kept always exists, and is the same in all parts. Others exist from the step that writes
     them to the last one that reads them, and are called ``part + name``.
     """
-    arena, used, sizes, count = Arena(), {}, {}, 0
+    arena, count = Arena(), 0
+    used: dict[str, Interval] = {}
+    sizes: dict[str, Tensor] = {}
     for part, graph in graphs.items():
         for step in graph.steps:
             for name in (*step.reads, *step.writes):
                 key = name if name in graph.kept else part + name
-                used.setdefault(key, [count, count])[1] = count
+                used[key] = used.get(key, (count, count))[0], count
             count += 1
         for name, tensor in graph.tensors.items():
             sizes.setdefault(name if name in graph.kept else part + name, tensor)
@@ -145,7 +155,7 @@ def plan_memory(graphs, *, reuse=True, twice=()):
         arena.add(
             name,
             tensor.size,
-            steps=steps and tuple(steps),
+            steps=steps,
             kind=tensor.kind,
             shape=tensor.shape,
         )

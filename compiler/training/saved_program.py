@@ -1,11 +1,15 @@
 """A compiled training step: what a host runs, reads, writes and keeps in a file."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from compiler.codegen import program_file
-from compiler.codegen.cost import matmul_vectors
+from compiler.codegen.cost import Fields, matmul_vectors
 from compiler.codegen.program import SemaphoreNames, decode_commands
 from compiler.codegen.program_file import SavedProgram
 from compiler.tensors.dram_planner import MemoryPlan
@@ -15,6 +19,12 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
 from .batch_input import image_codes, target_codes
+
+if TYPE_CHECKING:
+    from compiler.codegen.core_builder import CoreProgram
+    from compiler.frontend.torch_graph import Layer
+
+    from .step import Step
 
 __all__ = ["LayerInfo", "StepInfo", "TrainingProgram"]
 
@@ -35,10 +45,10 @@ class LayerInfo:
     flat: bool
 
     @classmethod
-    def of(cls, layer) -> "LayerInfo":
+    def of(cls, layer: "Layer") -> "LayerInfo":
         """That of a :class:`compiler.frontend.torch_graph.Layer`."""
         return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
-                   shape=tuple(layer.shape), flat=layer.flat)  # fmt: skip
+                   shape=layer.shape, flat=layer.flat)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +58,7 @@ class StepInfo:
     Members
     -------
     layer, direction, writes, predictor, background : as in
-        :class:`~compiler.training.steps.Step`
+        :class:`~compiler.training.step.Step`
     first, last : its commands, [first, last), where all are of one core; with a HALT of its own in
         a program of separate steps
     vectors : that enter a PE array
@@ -64,7 +74,7 @@ class StepInfo:
     vectors: int
 
     @classmethod
-    def of(cls, step, program, first, before=0):
+    def of(cls, step: "Step", program: "CoreProgram", first: int, before: int = 0) -> "StepInfo":
         """``step``, written by ``program`` from its recorder's command ``first`` on; ``before`` are
         commands of programs before."""
         last = len(program.recorder)
@@ -80,7 +90,7 @@ class StepInfo:
         )  # fmt: skip
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"{self.layer} {self.direction}"
 
 
@@ -124,7 +134,9 @@ class TrainingProgram:
     program: int
     memory_size: int
 
-    def memory(self, state, slots=None) -> bytearray:
+    def memory(
+        self, state: Mapping[str, Any], slots: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> bytearray:
         """The memory window with the program and everything that is learned.
 
         ``state`` maps torch's names to numbers, as ``state_dict()`` does, ``slots`` role and
@@ -137,7 +149,7 @@ class TrainingProgram:
             memory[offset : offset + len(data)] = data
         return memory
 
-    def batch(self, images, targets) -> list[tuple[int, bytes]]:
+    def batch(self, images: ArrayLike, targets: ArrayLike) -> list[tuple[int, bytes]]:
         """(offset, bytes) of the images and the targets of a batch, which the host writes.
 
         Parameters
@@ -164,22 +176,24 @@ class TrainingProgram:
             ),
         ]
 
-    def loss_of(self, memory) -> tuple[float, int]:
+    def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
         """Value of the last batch, and how many of its images were classified correctly."""
         value, correct = self.tensors["loss"].unpack(memory).view(np.float32).ravel()
         return float(value), int(correct)
 
-    def state(self, memory, role="master") -> dict:
+    def state(
+        self, memory: bytes | bytearray | memoryview, role: str = "master"
+    ) -> dict[str, np.ndarray]:
         """Float32 arrays in torch's shapes by torch's names: weights and running statistics, or
         the optimizer's numbers called ``role``, of parameters that are trainable."""
         return unpack_state(self.parameters, memory, role)
 
     @property
-    def command_list(self):
+    def command_list(self) -> list[tuple[Opcode, Fields]]:
         """Decoded commands, (opcode, fields) each."""
         return decode_commands(self.commands)
 
-    def save(self, path) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file."""
         program_file.write(
             path,
@@ -192,7 +206,9 @@ class TrainingProgram:
         )
 
     @classmethod
-    def load(cls, path, config=None) -> "TrainingProgram":
+    def load(
+        cls, path: str | PathLike[str], config: AdaGPConfig | None = None
+    ) -> "TrainingProgram":
         """Read what ``save`` wrote; see ``read``. Neither the model
         nor torch is needed."""
         saved = program_file.read(path, "training", config)

@@ -1,17 +1,18 @@
 """A training step as a list of steps from DRAM to DRAM: forward, loss, backward, update."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import lcm
+from typing import Any, cast
 
+from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.scratchpad import NoRoom
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import backward_order, learning, readers
+from compiler.frontend.torch_graph import Layer, backward_order, learning, readers
 from compiler.kernels.batch_norm import batch_norm, batch_norm_backward
 from compiler.kernels.conv_forward import forward
-from compiler.kernels.conv_geometry import Convolution
 from compiler.kernels.conv_input_gradient import input_gradient
 from compiler.kernels.conv_weight_gradient import weight_gradient
 from compiler.kernels.depthwise import (
@@ -30,44 +31,19 @@ from compiler.kernels.pooling import (
 from compiler.kernels.sgd import update
 from compiler.tensors.intervals import round_up
 from compiler.tensors.parameters import channel_pitch, stored_parameters
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.tensor import Shape, Tensor
+from hw.config import AdaGPConfig
 
-__all__ = ["COEFFICIENTS", "LOSSES", "Step", "TrainingSteps"]
+from .named_tensors import NamedConvolution, TensorReference, resolve
+from .step import Step
+
+__all__ = ["COEFFICIENTS", "LOSSES", "TrainingSteps"]
 
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number.
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
-
 LOSSES = ("cross_entropy", "mean_squared_error")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One layer in one direction.
-
-    Members
-    -------
-    layer : name
-    direction : "forward", "loss", "input gradient", "weight gradient", "backward" or "update"
-    reads, writes : names of tensors
-    write : function of (CoreProgram, tensors by name) that emits the commands
-    predictor : it is work of the predictor, which may have a core or a memory of its own
-    background : it may fall behind steps that follow, see
-        :meth:`~compiler.codegen.dependencies.Recorder.background`
-    """
-
-    layer: str
-    direction: str
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    write: Callable
-    predictor: bool = False
-    background: bool = False
-
-    @property
-    def name(self):
-        return f"{self.layer} {self.direction}"
 
 
 class TrainingSteps:
@@ -90,7 +66,9 @@ class TrainingSteps:
         normalisation with a ReLU behind it has none of the latter
     """
 
-    def __init__(self, layers, config, *, images, loss):
+    def __init__(
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: str
+    ) -> None:
         if loss not in LOSSES:
             raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
         self.layers = {layer.name: layer for layer in layers}
@@ -102,21 +80,23 @@ class TrainingSteps:
             for parameter in self.parameters.values()
             for tensor in parameter.tensors.values()
         }
-        self.steps, self.maps, self.gradients = [], {}, {}
+        self.steps: list[Step] = []
+        self.maps: dict[str, str] = {}
+        self.gradients: dict[str, str] = {}
         self._readers = readers(layers)
         self._backward_order = backward_order(layers)
-        self._fused = {}  # ReLU -> the layer that computes it, too
+        self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
         self._last = layers[-1].name
         self._build(layers)
 
-    def _build(self, layers):
+    def _build(self, layers: Sequence[Layer]) -> None:
         for layer in layers:
             self._forward(layer)
         self._add_loss()
         self._backward(layers)
 
     @property
-    def kept(self):
+    def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
         found = {"targets", "loss", next(iter(self.maps.values()))}
         for parameter in self.parameters.values():
@@ -127,7 +107,9 @@ class TrainingSteps:
 
     # Tensors ---------------------------------------------------------------------------------
 
-    def _tensor(self, name, shape, *, kind=None, pitch=None):
+    def _tensor(
+        self, name: str, shape: Shape, *, kind: str | None = None, pitch: int | None = None
+    ) -> str:
         kind = kind or self.config.operand_format
         item = 4 if kind in ("float32", "int32") else self.core.operand_width // 8
         if pitch is None:
@@ -135,24 +117,27 @@ class TrainingSteps:
         self.tensors[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch)
         return name
 
-    def _map(self, layer, name=None, **options):
+    def _map(self, layer: Layer, name: str | None = None, **options: Any) -> str:
         channels, height, width = layer.shape
         shape = (self.images, height, width, channels)
         return self._tensor(name or layer.name, shape, **options)
 
-    def _add(self, layer, direction, function, *names, reads=(), writes=(), named=None,
-             predictor=False, background=False, **options):  # fmt: skip
+    def _add(
+        self, layer: str, direction: str, function: Callable[..., object], *names: TensorReference,
+        reads: Iterable[str | None] = (), writes: Iterable[str | None] = (),
+        named: Mapping[str, TensorReference] | None = None, predictor: bool = False,
+        background: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
         """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
         the options."""
 
-        def write(program, tensors):
-            more = {key: _resolve(name, tensors) for key, name in (named or {}).items()}
+        def write(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
+            arguments = [resolve(name, tensors) for name in names]
+            more = {key: resolve(name, tensors) for key, name in (named or {}).items()}
             context = program.recorder.background() if background else nullcontext()
             try:
                 with context:
-                    function(
-                        program, *(_resolve(name, tensors) for name in names), **options, **more
-                    )
+                    function(program, *arguments, **options, **more)
             except NoRoom as error:
                 raise CompileError(f"layer {layer} ({direction}): {error}") from error
 
@@ -168,24 +153,24 @@ class TrainingSteps:
             )
         )
 
-    def _role(self, name, role):
+    def _role(self, name: str, role: str) -> str | None:
         """Name of a parameter's tensor; None where it does not exist."""
         found = name in self.parameters and self.parameters[name].tensors.get(role)
         return found.name if found else None
 
-    def _gradients(self, layer):
+    def _gradients(self, layer: Layer) -> list[str | None]:
         """Names of the gradients of weight and bias; None for what is frozen or missing."""
         return [self._role(f"{layer.name}.{name}", "gradient") for name in ("weight", "bias")]
 
     # Forward ---------------------------------------------------------------------------------
 
-    def _precision(self, layer):
+    def _precision(self, layer: Layer) -> dict[str, Any]:
         """Kind and pitch of a product's map: the last layer's stays float32."""
         if layer.name != self._last:
             return {}
         return {"kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config)}
 
-    def _forward(self, layer):
+    def _forward(self, layer: Layer) -> None:
         sources = [self.maps[name] for name in layer.inputs]
         if layer.kind == "input":
             self.maps[layer.name] = self._map(layer)
@@ -196,7 +181,7 @@ class TrainingSteps:
         else:
             getattr(self, f"_forward_{layer.kind}")(layer, sources)
 
-    def _output(self, layer, **options):
+    def _output(self, layer: Layer, **options: Any) -> tuple[str, bool]:
         """The tensor that a layer writes: its map, or that of a ReLU that alone reads it."""
         follower = self._readers[layer.name]
         if len(follower) == 1 and self.layers[follower[0]].kind == "relu":
@@ -204,19 +189,19 @@ class TrainingSteps:
             layer = replace(layer, name=follower[0])
         return self._map(layer, **options), layer.name in self._fused
 
-    def _product(self, layer):
+    def _product(self, layer: Layer) -> NamedConvolution:
         """How a product is computed: the names of its tensors in place of them."""
         x = self.maps[layer.inputs[0]]
         options = {key: value for key, value in layer.options.items() if key != "kernel"}
         if layer.kind == "linear":
             options["stride"] = self.tensors[x].shape[1:3]
-        weights = self._role(f"{layer.name}.weight", "operands")
+        weights = self.parameters[f"{layer.name}.weight"].tensors["operands"].name
         bias = self._role(f"{layer.name}.bias", "master")
-        return Convolution(
+        return NamedConvolution(
             name=layer.name, x=x, y=self.maps[layer.name], weights=weights, bias=bias, **options
         )
 
-    def _forward_convolution(self, layer, sources):
+    def _forward_convolution(self, layer: Layer, sources: list[str]) -> None:
         output, relu = self._output(layer, **self._precision(layer))
         self.maps[layer.name] = output
         product = self._product(layer)
@@ -225,18 +210,18 @@ class TrainingSteps:
 
     _forward_linear = _forward_convolution
 
-    def _forward_depthwise(self, layer, sources):
+    def _forward_depthwise(self, layer: Layer, sources: list[str]) -> None:
         self.maps[layer.name] = self._map(layer, **self._precision(layer))
         product = self._product(layer)
         reads = (product.x, product.weights, product.bias)
-        self._add(layer.name, "forward", depthwise, product, reads=reads,
-                  writes=[product.y])  # fmt: skip
+        self._add(layer.name, "forward", depthwise, product, reads=reads, writes=[product.y])
 
-    def _forward_batch_norm(self, layer, sources):
+    def _forward_batch_norm(self, layer: Layer, sources: list[str]) -> None:
         output, relu = self._output(layer)
         self.maps[layer.name] = output
         pitch = channel_pitch(layer.shape[0], self.config)
-        saved, size = [None] * len(_SAVED), (1, 1, 1, layer.shape[0])
+        size, norm = (1, 1, 1, layer.shape[0]), cast(Any, layer.module)
+        saved: list[str | None] = [None] * len(_SAVED)
         if layer.name in self._backward_order:
             saved = [self._tensor(f"{layer.name}.{name}", size, kind="float32", pitch=pitch)
                      for name in _SAVED]  # fmt: skip
@@ -245,31 +230,34 @@ class TrainingSteps:
         self._add(
             layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
             reads=[sources[0], *parameters], writes=[output, *parameters[2:], *saved],
-            epsilon=layer.module.eps, momentum=layer.module.momentum, relu=relu,
+            epsilon=norm.eps, momentum=norm.momentum, relu=relu,
         )  # fmt: skip
 
-    def _forward_relu(self, layer, sources):
+    def _forward_relu(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, relu)
 
-    def _forward_add(self, layer, sources):
+    def _forward_add(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, add)
 
-    def _forward_average_pool(self, layer, sources):
+    def _forward_average_pool(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, average_pool, **layer.options)
 
-    def _forward_max_pool(self, layer, sources):
+    def _forward_max_pool(self, layer: Layer, sources: list[str]) -> None:
         backward = layer.name in self._backward_order
         places = [self._map(layer, f"{layer.name}.places")] if backward else []
         self._simple(layer, sources, max_pool, *places, **layer.options)
 
-    def _simple(self, layer, sources, function, *more, **options):
+    def _simple(
+        self, layer: Layer, sources: list[str], function: Callable[..., object], *more: str,
+        **options: Any,
+    ) -> None:  # fmt: skip
         output = self.maps[layer.name] = self._map(layer)
         self._add(layer.name, "forward", function, *sources, output, *more, reads=sources,
                   writes=[output, *more], **options)  # fmt: skip
 
     # Loss and backward -----------------------------------------------------------------------
 
-    def _add_loss(self):
+    def _add_loss(self) -> None:
         last = self.layers[self._last]
         if self.loss == "cross_entropy":
             if last.shape[1:] != (1, 1):
@@ -283,10 +271,10 @@ class TrainingSteps:
         self._add("loss", "loss", loss_commands, x, "targets", gradient, "loss",
                   reads=[x, "targets"], writes=[gradient, "loss"], kind=self.loss)  # fmt: skip
 
-    def _backward(self, layers):
+    def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)
         arriving = {self._last: [f"{self._last}.gradient"]}
-        givers = {}
+        givers: dict[str, list[str]] = {}
         for name in order:
             for source in self.layers[name].inputs:
                 givers.setdefault(source, []).append(name)
@@ -318,19 +306,21 @@ class TrainingSteps:
                 if goal:
                     arriving.setdefault(source, []).append(goal)
 
-    def _masks(self, layer):
+    def _masks(self, layer: Layer) -> bool:
         """Whether a ReLU's mask is applied by the layer that computed the ReLU."""
         source = self._fused.get(layer.name)
         return source is not None and self.layers[source].kind == "batch_norm"
 
-    def _gradient_map(self, layer, goal):
+    def _gradient_map(self, layer: Layer, goal: str | None) -> str | None:
         if goal:
             self._map(self.layers[layer.inputs[0]], goal)
         return goal
 
     def _backward_convolution(
-        self, layer, dy, goal, to_input=input_gradient, to_weights=weight_gradient
-    ):
+        self, layer: Layer, dy: str, goal: str | None,
+        to_input: Callable[..., object] = input_gradient,
+        to_weights: Callable[..., object] = weight_gradient,
+    ) -> None:  # fmt: skip
         product, gradients = self._product(layer), self._gradients(layer)
         if self._gradient_map(layer, goal):
             self._add(layer.name, "input gradient", to_input, product, dy, goal,
@@ -338,7 +328,14 @@ class TrainingSteps:
         self._add_weight_gradient(layer, to_weights, product, dy, gradients)
         self._updates(layer)
 
-    def _add_weight_gradient(self, layer, function, product, dy, gradients):
+    def _add_weight_gradient(
+        self,
+        layer: Layer,
+        function: Callable[..., object],
+        product: NamedConvolution,
+        dy: str,
+        gradients: list[str | None],
+    ) -> None:
         if any(gradients):
             x = product.x if gradients[0] else None
             self._add(layer.name, "weight gradient", function, product, dy, *gradients,
@@ -346,23 +343,23 @@ class TrainingSteps:
 
     _backward_linear = _backward_convolution
 
-    def _backward_depthwise(self, layer, dy, goal):
+    def _backward_depthwise(self, layer: Layer, dy: str, goal: str | None) -> None:
         self._backward_convolution(
             layer, dy, goal, depthwise_input_gradient, depthwise_weight_gradient
         )
 
-    def _updates(self, layer):
+    def _updates(self, layer: Layer) -> None:
         for name in layer.trainable:
             tensors = self.parameters[name].tensors
             names = [tensor.name for tensor in tensors.values()]
             changed = [tensor.name for role, tensor in tensors.items()
                        if role not in ("gradient", "mask")]  # fmt: skip
-            registers = {name: Coefficient(index=COEFFICIENTS.index(name))
+            registers: dict[str, Any] = {name: Coefficient(index=COEFFICIENTS.index(name))
                          for name in ("rate", "momentum", "decay")}  # fmt: skip
             self._add(name, "update", update, self.parameters[name].placed_as,
                       reads=names, writes=changed, **registers)  # fmt: skip
 
-    def _backward_batch_norm(self, layer, dy, goal):
+    def _backward_batch_norm(self, layer: Layer, dy: str, goal: str | None) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
         gradients = self._gradients(layer)
         # The mask of a ReLU that was computed here, too.
@@ -374,33 +371,22 @@ class TrainingSteps:
         )  # fmt: skip
         self._updates(layer)
 
-    def _backward_relu(self, layer, dy, goal):
+    def _backward_relu(self, layer: Layer, dy: str, goal: str | None) -> None:
         y = self.maps[layer.name]
         self._add(layer.name, "backward", relu_backward, dy, y,
                   self._gradient_map(layer, goal), reads=[dy, y], writes=[goal])  # fmt: skip
 
-    def _backward_max_pool(self, layer, dy, goal):
+    def _backward_max_pool(self, layer: Layer, dy: str, goal: str | None) -> None:
         places = f"{layer.name}.places"
         self._add(layer.name, "backward", max_pool_backward, dy, places,
                   self._gradient_map(layer, goal), reads=[dy, places], writes=[goal],
                   **layer.options)  # fmt: skip
 
-    def _backward_average_pool(self, layer, dy, goal):
+    def _backward_average_pool(self, layer: Layer, dy: str, goal: str | None) -> None:
         self._add(layer.name, "backward", average_pool_backward, dy,
                   self._gradient_map(layer, goal), reads=[dy], writes=[goal],
                   **layer.options)  # fmt: skip
 
 
-def _sum_gradients(program, *tensors):
+def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:
     sum_gradients(program, tensors[:-1], tensors[-1])
-
-
-def _resolve(name, tensors):
-    """What a step's function is given: tensors for names, also inside a convolution."""
-    if isinstance(name, Convolution):
-        own = {key: tensors[value] for key in ("x", "y", "weights", "bias")
-               if (value := getattr(name, key)) is not None}  # fmt: skip
-        return replace(name, **own)
-    if callable(name):
-        return name(tensors)
-    return None if name is None else tensors[name]

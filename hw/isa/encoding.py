@@ -14,7 +14,7 @@ waits for the tiles it takes.
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from amaranth.lib import data
 
@@ -303,7 +303,7 @@ _HEADER_DEFAULTS = _defaults(HEADER)
 _DEFAULTS = {opcode: _defaults(fields) for opcode, fields in COMMANDS.items()}
 
 
-def with_defaults(opcode: Opcode, values: Mapping[str, int]) -> dict[str, int]:
+def with_defaults(opcode: Opcode, values: dict[str, int]) -> dict[str, int]:
     """``values``, fields of a command behind its header, and the defaults of those not given."""
     return _DEFAULTS[opcode] | values
 

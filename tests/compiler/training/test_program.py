@@ -1,6 +1,6 @@
 """Compiled training steps: plans, messages, the command line. Results are tested in tests/verif.
 
-Covers: compiler/training/steps.py, compiler/training/saved_program.py,
+Covers: compiler/training/steps.py, compiler/training/step.py, compiler/training/saved_program.py,
 compiler/frontend/example.py.
 """
 

@@ -1,6 +1,7 @@
 """Layers between products, from DRAM to DRAM, against golden, bit for bit.
 
-Covers: compiler/kernels/batch_norm.py, compiler/kernels/conv_geometry.py,
+Covers: compiler/kernels/batch_norm.py, compiler/kernels/batch_norm_pass.py,
+compiler/kernels/conv_geometry.py,
 compiler/kernels/depthwise.py, compiler/kernels/elementwise.py, compiler/kernels/image_tiling.py,
 compiler/kernels/in_place.py, compiler/kernels/loss.py, compiler/kernels/pooling.py,
 compiler/kernels/row_tiling.py, compiler/kernels/scalars.py, compiler/kernels/sgd.py,

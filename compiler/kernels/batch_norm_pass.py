@@ -1,0 +1,153 @@
+"""What batch normalisation forward and backward have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+
+from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.scratchpad import Block
+from compiler.codegen.view import View
+from compiler.tensors.intervals import ChannelBox, Channels, Interval
+from compiler.tensors.tensor import Shape, Tensor
+
+from .image_tiling import image_parts, state_job
+from .splitting import boxes
+
+__all__ = ["BatchNormPass"]
+
+#: Of a float32 vector of the channels.
+VECTOR_BOX = ((0, 1), (0, 1), (0, 1))
+
+
+class BatchNormPass(ABC):
+    """What both directions share: parts of the maps, and float32 vectors that stay in a block.
+
+    Parameters
+    ----------
+    program : CoreProgram
+    tensors : by name; the map is ``x``
+    """
+
+    #: Maps that are in the buffer together.
+    maps: int = 1
+    #: Vectors, and vectors for each image.
+    names: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    #: Words that a finished pixel takes for each of its words.
+    cost: int = 1
+
+    def __init__(self, program: CoreProgram, tensors: Mapping[str, Tensor | None]) -> None:
+        self.program, self.vector = program, program.vector
+        self.tensors = SimpleNamespace(**tensors)
+        #: One of the float32 vectors of the channels; all have its pitch.
+        self.like = next(
+            tensor
+            for name in ("gamma", "dgamma", "dbeta", "mean")
+            if (tensor := tensors.get(name)) is not None
+        )
+        shape: Shape = self.tensors.x.shape
+        self.images, self.height, self.width, _ = shape
+        self.pixels = self.images * self.height * self.width
+        self.chunks = program.core.chunks_per_wide
+
+    def write(self) -> None:
+        program = self.program
+        x, vector = self.tensors.x, self.like
+        extra = program.words(vector) - self.chunks * program.words(x)
+
+        def fixed(words: int) -> int | None:
+            vectors = (self.rows + 4) * (self.chunks * words + extra)
+            return program.scratch.words // 4 + vectors if self.most(words) else None
+
+        channels, pieces = image_parts(
+            program, f"{x.name} (batch normalisation)", self.images, [x, vector],
+            size=lambda words: self.maps * self.height * self.width * words, fixed=fixed,
+        )  # fmt: skip
+        jobs = []
+        for part in channels:
+            jobs += self.jobs(part, pieces)
+        program.run(jobs)
+        program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] is self)
+
+    @abstractmethod
+    def jobs(self, channels: Channels, pieces: Sequence[Interval]) -> list[Job]:
+        """Jobs of a part of the channels, with so many images at a time."""
+
+    def most(self, words: int) -> int:
+        """Pixels of so many words that are finished together. A quarter of the buffer is left for
+        results; in four gaps between other blocks, one of them has room for these."""
+        return self.program.scratch.words // 16 // (self.cost * words)
+
+    @property
+    def rows(self) -> int:
+        """Vectors in the block that stays."""
+        return len(self.names) + len(self.sums) * self.images
+
+    def state(self, channels: Channels) -> Need:
+        words = self.program.words(self.like, channels)
+        return Need((self, channels), self.rows * words)
+
+    def box(self, images: Interval, channels: Channels) -> ChannelBox:
+        return images, (0, self.height), (0, self.width), channels
+
+    def whole(self, block: Block, name: str, images: Interval, channels: Channels) -> View:
+        """Images of a map."""
+        tensor = getattr(self.tensors, name)
+        return self.program.view(block, tensor, *self.box(images, channels))
+
+    def vectors(self, block: Block, channels: Channels) -> dict[str, View]:
+        """The state's vectors by name; those for each image as maps of N images."""
+        end = self.like.pitch if channels is None else channels[1]
+        begin = 0 if channels is None else channels[0]
+        words = self.program.words(self.like, channels) // self.chunks
+        size = min(end, self.like.shape[3]) - begin
+        view = View.dense(block, (self.rows, 1, 1, size), words, chunks=self.chunks)
+        count = len(self.names)
+        found = {name: view.pixel(row, 0, 0) for row, name in enumerate(self.names)}
+        for number, name in enumerate(self.sums):
+            first = count + number * self.images
+            found[name] = view[first : first + self.images]
+        return found
+
+    def total(self, o: View, sums: View) -> View:
+        """The sum of all images' results in ``o``; returns where it is."""
+        return sums if self.images == 1 else self.vector.sum(o, sums)
+
+    def need(self, tensor: Tensor, channels: Channels) -> Need:
+        return self.program.need(tensor, *VECTOR_BOX, channels)
+
+    def view(self, block: Block, tensor: Tensor, channels: Channels) -> View:
+        return self.program.view(block, tensor, *VECTOR_BOX, channels)
+
+    def store(self, view: View, tensor: Tensor | None, channels: Channels) -> None:
+        """Store a vector, if there is a ``tensor`` for it."""
+        if tensor is None:
+            return
+        box = (*VECTOR_BOX, channels or (0, tensor.pitch))
+        self.program.store(tensor, box, view.block, view.first)
+
+    def last_jobs(
+        self,
+        pieces: Sequence[Interval],
+        channels: Channels,
+        state: Need,
+        maps: Callable[[Interval], list[Need]],
+        more: Sequence[Need],
+        run: Callable[..., None],
+        output: Tensor,
+    ) -> list[Job]:
+        """Jobs that write ``output`` box by box: ``run(box, images, *blocks)``."""
+        jobs = []
+        most = self.most(self.program.words(self.tensors.x, channels))
+        for images in pieces:
+            shape = (images[1] - images[0], self.height, self.width)
+            for (a, b), rows, columns in boxes(shape, most):
+                box = ((images[0] + a, images[0] + b), rows, columns, channels)
+                room = [self.program.result(output, *box)]
+                if self.cost > 1:
+                    room.append(self.program.result(output, *box, wide=True))
+                needs = (*more, *room)
+                do = partial(run, box, images)
+                jobs.append(state_job(state, maps(images), needs, do))
+        return jobs

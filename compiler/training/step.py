@@ -1,0 +1,37 @@
+"""One step of training: a layer in one direction."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.tensors.tensor import Tensor
+
+__all__ = ["Step"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One layer in one direction.
+
+    Members
+    -------
+    layer : name
+    direction : "forward", "loss", "input gradient", "weight gradient", "backward" or "update"
+    reads, writes : names of tensors
+    write : function of (CoreProgram, tensors by name) that emits the commands
+    predictor : it is work of the predictor, which may have a core or a memory of its own
+    background : it may fall behind steps that follow, see
+        :meth:`~compiler.codegen.dependencies.Recorder.background`
+    """
+
+    layer: str
+    direction: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    write: Callable[[CoreProgram, Mapping[str, Tensor]], None]
+    predictor: bool = False
+    background: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.layer} {self.direction}"
