@@ -21,12 +21,13 @@ verilog: ## Generate Verilog (VARIANT=max|efficient|low|baseline, PRESET=, ARGS=
 	@$(BOOTSTRAP) generate
 	$(PY) -m rtl_gen --variant $(VARIANT) $(if $(PRESET),--preset $(PRESET)) $(ARGS)
 
-test: lint tools ## Run formatter check, linter and all fast tests (ARGS= for pytest, JOBS=2)
+test: lint tools ## Run formatter check, linters and all fast tests (ARGS= for pytest, JOBS=2)
 	@$(PY) -m pytest -n $(JOBS) $(ARGS)
 
-lint: setup ## Check format, style and who imports whom
+lint: setup ## Check format, style, types and who imports whom
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
+	@$(PY) -m mypy
 	@.venv/bin/lint-imports --cache-dir build/import-linter
 
 format: setup ## Format all Python files
