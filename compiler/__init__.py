@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import nn
 
-    from compiler.adagp.saved_program import AdaGPProgram
+    from compiler.adagp.program import AdaGPProgram
     from compiler.codegen.program import CompiledProgram, ProgramError, StageInfo
     from compiler.tensors.tensor import Tensor
-    from compiler.training.saved_program import TrainingProgram
+    from compiler.training.program import TrainingProgram
     from hw.config import AdaGPConfig
 
     from .errors import CompileError
@@ -34,10 +34,10 @@ def __getattr__(name: str) -> Any:
     """Import what is exported when it is asked for, so that the command line starts at once."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from compiler.adagp.saved_program import AdaGPProgram
+    from compiler.adagp.program import AdaGPProgram
     from compiler.codegen.program import CompiledProgram, ProgramError, StageInfo
     from compiler.tensors.tensor import Tensor
-    from compiler.training.saved_program import TrainingProgram
+    from compiler.training.program import TrainingProgram
 
     from .errors import CompileError
 

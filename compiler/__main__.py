@@ -137,7 +137,7 @@ def _adagp_lines(program: AdaGPProgram) -> Iterator[str]:
 
 def _training(options: argparse.Namespace) -> None:
     from compiler.tensors.dram_plan_report import draw_plan, print_plan, print_steps
-    from compiler.training.program import compile_training
+    from compiler.training.compile import compile_training
 
     model = _model(options.model)
     shape = options.input

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .saved_program import AdaGPProgram
+from .program import AdaGPProgram
 
 if TYPE_CHECKING:
-    from .program import compile_adagp
+    from .compile import compile_adagp
 
 __all__ = ["AdaGPProgram", "compile_adagp"]
 
@@ -14,6 +14,6 @@ def __getattr__(name: str) -> Any:
     """``compile_adagp`` when it is asked for: only who compiles needs torch."""
     if name != "compile_adagp":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .program import compile_adagp
+    from .compile import compile_adagp
 
     return compile_adagp

@@ -1,200 +1,168 @@
-"""Training by gradient prediction: batches of backpropagation and of Phase GP."""
+"""Compiled training by gradient prediction: what a host runs, reads, writes and keeps in a file."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from math import prod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import ArrayLike
 
-from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.cost import Command
-from compiler.codegen.dependencies import Recorder
-from compiler.codegen.program import SemaphoreNames, encode_commands
-from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer
-from compiler.tensors.intervals import round_up
+from compiler.codegen import program_file
+from compiler.codegen.program_file import SavedProgram
+from compiler.tensors.dram_planner import MemoryPlan
+from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
-from compiler.training.program import plan_memory, training_layers
-from compiler.training.saved_program import LayerInfo, StepInfo, TrainingProgram
+from compiler.training.program import TrainingProgram
 from hw.config import AdaGPConfig
-from hw.isa.encoding import COMMAND_BYTES, Opcode
 
-from .saved_program import PARTS, AdaGPProgram
-from .steps import PredictionSteps
-from .tensors import PredictorShape
+from .tensors import GRADIENT_STATISTICS, PredictorShape, PredictorTensors
 
-__all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
+__all__ = ["PARTS", "AdaGPProgram"]
+
+#: Parts of a program: batches with backpropagation, and those of Phase GP.
+PARTS = ("bp", "gp")
+#: What the programs in a file have in common, or have in arrays of their own.
+_SHARED = ("config", "commands", "plan")
 
 
-def compile_adagp(
-    model: torch.nn.Module,
-    config: AdaGPConfig,
-    input_shape: Sequence[int],
-    *,
-    images: int,
-    loss: str = "cross_entropy",
-    shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
-    predict: Collection[str] | None = None,
-    reuse: bool = True,
-) -> AdaGPProgram:
-    """Compile batches of backpropagation and of Phase GP.
+@dataclass(frozen=True, kw_only=True)
+class AdaGPProgram:
+    """What a host needs to train a network with ADA-GP.
 
-    The variant says where the predictor works: ``baseline`` and ``low`` on the main core, with the
-    global buffer; ``efficient`` on the main core with the predictor memory; ``max`` on a core of
-    its own.
+    A run of :attr:`loop` goes through many batches, as the schedule in the registers says; the host
+    refills images and targets (:meth:`batch`), which have two places in turn. A part alone is one
+    batch; its images and targets are those of even batches.
 
-    Parameters
-    ----------
-    model, config, input_shape, images, loss, reuse : see
-        :func:`compiler.training.compile_training`
-    shape : of the predictor
-    predict : names of the layers to predict, None for all that can be
-
-    Raises
-    ------
-    CompileError
-        naming the layer, why it cannot be compiled and what can.
+    Members
+    -------
+    parts : part -> :class:`~compiler.training.TrainingProgram` of a batch; tensors that are kept
+        are the same in all of them
+    loop : TrainingProgram of the whole run, with tensors and parameters as in the parts
+    odd : name -> Tensor of what has another place in odd batches
+    predictor : :class:`~compiler.adagp.tensors.PredictorTensors`, without places
+    head : layer with an exact gradient in Phase GP, or None
+    plan : :class:`~compiler.tensors.dram_planner.MemoryPlan` of all parts together
+    memory_size : bytes of the memory window
     """
-    layers = training_layers(model, config, input_shape, images)
-    if not isinstance(shape, PredictorShape):
-        raise CompileError(f"shape must be a PredictorShape, not {shape!r}")
-    if isinstance(predict, str):
-        raise CompileError(f"predict must be a list of names of layers, not {predict!r}")
-    graphs = {
-        part: PredictionSteps(
-            layers, config, images=images, loss=loss, core=config.cores[-1], shape=shape,
-            predict=predict, backpropagate=part == "bp",
-        )
-        for part in PARTS
-    }  # fmt: skip
-    return _Compiler(config, graphs, images, loss, layers, reuse).compile()
 
+    parts: dict[str, TrainingProgram]
+    loop: TrainingProgram
+    odd: dict[str, Tensor]
+    predictor: PredictorTensors
+    head: str | None
+    plan: MemoryPlan
+    memory_size: int
 
-class _Compiler:
-    def __init__(
+    @property
+    def first(self) -> TrainingProgram:
+        """The part with backpropagation."""
+        return self.parts[PARTS[0]]
+
+    def memory(
         self,
-        config: AdaGPConfig,
-        graphs: Mapping[str, PredictionSteps],
-        images: int,
-        loss: str,
-        layers: Sequence[Layer],
-        reuse: bool,
-    ) -> None:
-        self.config, self.graphs = config, graphs
-        self.common: dict[str, Any] = {
-            "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
-            "images": images, "loss": loss,
-        }  # fmt: skip
-        first = graphs[PARTS[0]]
-        self.inputs = (first.maps[layers[0].name], "targets")
-        prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
-        self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
-        self.odd = {
-            name: replace(first.tensors[name], offset=self.plan.offsets[f"{name} (odd)"])
-            for name in self.inputs
-        }
-        self.tensors = {part: self._tensors(part) for part in PARTS}
+        state: Mapping[str, Any],
+        slots: Mapping[str, Mapping[str, Any]] | None = None,
+        predictor: Mapping[str, ArrayLike] | None = None,
+    ) -> bytearray:
+        """The memory window with all programs and everything that is learned.
 
-    def _tensors(self, part: str) -> dict[str, Tensor]:
-        graph, found = self.graphs[part], {}
-        for tensor in graph.tensors.values():
-            key = tensor.name if tensor.name in graph.kept else f"{part}: {tensor.name}"
-            if key in self.plan.offsets:
-                found[tensor.name] = replace(tensor, offset=self.plan.offsets[key])
+        ``state`` and ``slots`` as :meth:`TrainingProgram.memory` takes them, ``predictor`` as
+        :meth:`~compiler.adagp.tensors.PredictorTensors.contents`.
+        """
+        memory = self.loop.memory(state, slots)
+        for part in self.parts.values():
+            memory[part.program : part.program + len(part.commands)] = part.commands
+        for name, values in self.predictor.contents(predictor or {}).items():
+            tensor = self.loop.tensors[name]
+            memory[tensor.offset : tensor.offset + tensor.size] = tensor.pack(values)
+        return memory
+
+    def batch(
+        self, images: ArrayLike, targets: ArrayLike, number: int = 0
+    ) -> list[tuple[int, bytes]]:
+        """The inputs of batch ``number`` of a run, checked and laid out as by
+        :meth:`TrainingProgram.batch`."""
+        program = self.loop
+        if number % 2:
+            program = replace(program, tensors=program.tensors | self.odd)
+        return program.batch(images, targets)
+
+    def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
+        """Value of the last batch that computed a loss, and how many of its images were classified
+        correctly. All do but those of Phase GP in a network without a :attr:`head`."""
+        return self.loop.loss_of(memory)
+
+    def state(
+        self, memory: bytes | bytearray | memoryview, role: str = "master"
+    ) -> dict[str, np.ndarray]:
+        """What the network has learned, as :meth:`TrainingProgram.state`."""
+        return self.loop.state(memory, role)
+
+    def predictor_state(self, memory: bytes | bytearray | memoryview) -> dict[str, np.ndarray]:
+        """Codes of everything that the predictor keeps, by name of tensor."""
+        tensors = self.loop.tensors
+        return {name: tensors[name].unpack(memory) for name in sorted(self.predictor.kept)}
+
+    def gates(self, memory: bytes | bytearray | memoryview) -> dict[str, float]:
+        """How far the prediction of each layer is trusted, from 0 to 1."""
+        row, found = GRADIENT_STATISTICS.index("gate"), {}
+        for name, layer in self.predictor.layers.items():
+            codes = self.first.tensors[layer.gradient_statistics.name].unpack(memory)
+            found[name] = float(codes.view(np.float32)[0, 0, row, 0])
         return found
 
-    def compile(self) -> AdaGPProgram:
-        parts, end = {}, self.plan.size
-        for part in PARTS:
-            commands, infos, names = self._write(part, self.tensors[part], load=True)
-            code = encode_commands([*commands, Command(Opcode.HALT)])
-            parts[part] = self._program(
-                part, code, infos, end, [SemaphoreNames(first=0, names=names)]
-            )
-            end += len(code)
-        code, names = self._loop(end)
-        loop = self._program(PARTS[0], code, [], end, names)
-        size = round_up(end + len(loop.commands), 4096)
-        first = self.graphs[PARTS[0]]
-        return AdaGPProgram(
-            parts={name: replace(part, memory_size=size) for name, part in parts.items()},
-            loop=replace(loop, memory_size=size),
-            odd=self.odd,
-            predictor=first.predictor,
-            head=first.head,
-            plan=self.plan,
-            memory_size=size,
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one file."""
+        programs = self.parts | {"loop": self.loop}
+        program_file.write(
+            path,
+            SavedProgram(
+                kind="adagp",
+                config=self.loop.config,
+                fields={
+                    "programs": {
+                        name: program_file.plain(part, leave_out=_SHARED)
+                        for name, part in programs.items()
+                    },
+                    "shape": program_file.plain(self.predictor.shape),
+                    "predicted": {
+                        name: program_file.plain(layer.weights)
+                        for name, layer in self.predictor.layers.items()
+                    },
+                    **program_file.plain(self, leave_out=("parts", "loop", "predictor")),
+                },
+                arrays={f"commands/{name}": part.commands for name, part in programs.items()},
+            ),
         )
 
-    def _loop(self, begin: int) -> tuple[bytes, list[SemaphoreNames]]:
-        """A prologue, and a batch for each phase and parity, with BATCH behind each of them; the
-        stream's bytes, and the names of its semaphores."""
-        prologue = Recorder(self.config)
-        predictor = self._programs(prologue)[1]
-        predictor.fetch(self._keep(PARTS[0], predictor, load=True))
-        batches = {
-            (part, parity): self._write(part, self.tensors[part] | odd, load=False)
-            for parity, odd in (("even", {}), ("odd", self.odd))
-            for part in PARTS
-        }
-        start = prologue.link()[:-1]
-        targets, place = {}, begin + (len(start) + 1) * COMMAND_BYTES
-        for (part, parity), (commands, _, _) in batches.items():
-            targets[f"{part}_{parity}"] = place
-            place += (len(commands) + 1) * COMMAND_BYTES
-        stream = [*start, Command(Opcode.BATCH, fields={"first": 1, **targets})]
-        semaphores = [SemaphoreNames(first=0, names=prologue.semaphores)]
-        for commands, _, names in batches.values():
-            semaphores.append(SemaphoreNames(first=len(stream), names=names))
-            stream += [*commands, Command(Opcode.BATCH, fields={"first": 0, **targets})]
-        return encode_commands(stream), semaphores
-
-    def _write(
-        self, part: str, tensors: Mapping[str, Tensor], *, load: bool
-    ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
-        """Commands of a batch without its end, what of them belongs to which step, and the names
-        of their semaphores."""
-        recorder, infos = Recorder(self.config), []
-        main, predictor = self._programs(recorder)
-        self._keep(part, predictor, load=load)
-        for step in self.graphs[part].steps:
-            first, program = len(recorder), predictor if step.predictor else main
-            step.write(program, tensors)
-            infos.append(StepInfo.of(step, program, first))
-        return recorder.link()[:-1], infos, recorder.semaphores
-
-    def _programs(self, recorder: Recorder) -> tuple[CoreProgram, CoreProgram]:
-        """:class:`CoreProgram` s of the network and of the predictor."""
-        config = self.config
-        main = CoreProgram(config, config.cores[0], recorder)
-        if not config.has_predictor_memory:
-            return main, main
-        return main, CoreProgram(config, config.cores[-1], recorder, memory=1)
-
-    def _keep(self, part: str, program: CoreProgram, *, load: bool) -> str:
-        """Keep the predictor's weights in its memory if half of that is enough; their name."""
-        predictor = self.graphs[part].predictor
-        weights = self.tensors[part][predictor.full.tensors["operands"].name]
-        words = prod(weights.shape[:3]) * program.words(weights)
-        if self.config.has_predictor_memory and 2 * words <= program.scratch.words:
-            program.keep(weights, load=load)
-        return weights.name
-
-    def _program(
-        self,
-        part: str,
-        commands: bytes,
-        infos: list[StepInfo],
-        begin: int,
-        semaphores: list[SemaphoreNames],
-    ) -> TrainingProgram:
-        graph, tensors = self.graphs[part], self.tensors[part]
-        return TrainingProgram(
-            **self.common, commands=commands, semaphores=semaphores, steps=infos,
-            tensors=tensors, maps=graph.maps, gradients=graph.gradients,
-            parameters={
-                name: parameter.placed_as(tensors) for name, parameter in graph.parameters.items()
-            },
-            plan=self.plan, program=begin, memory_size=0,
-        )  # fmt: skip
+    @classmethod
+    def load(cls, path: str | PathLike[str], config: AdaGPConfig | None = None) -> "AdaGPProgram":
+        """Read what ``save`` wrote; see ``read``. Neither the model
+        nor torch is needed."""
+        saved = program_file.read(path, "adagp", config)
+        with program_file.reading(path):
+            fields = dict(saved.fields)
+            programs, shape, predicted = (
+                fields.pop(name) for name in ("programs", "shape", "predicted")
+            )
+            own = program_file.rebuild_fields(cls, fields)
+            programs = {
+                name: TrainingProgram(
+                    config=saved.config,
+                    commands=saved.arrays[f"commands/{name}"],
+                    plan=own["plan"],
+                    **program_file.rebuild_fields(TrainingProgram, values),
+                )
+                for name, values in programs.items()
+            }
+            weights = program_file.rebuild(dict[str, StoredParameter], predicted)
+            return cls(
+                parts={name: programs[name] for name in PARTS},
+                loop=programs["loop"],
+                predictor=PredictorTensors(
+                    saved.config, saved.config.cores[-1],
+                    program_file.rebuild(PredictorShape, shape), list(weights.items()),
+                ),
+                **own,
+            )  # fmt: skip

@@ -24,7 +24,7 @@ _COLOURS = (
 
 
 class ListedStep(Protocol):
-    """What is shown of a :class:`compiler.training.saved_program.StepInfo`."""
+    """What is shown of a :class:`compiler.training.program.StepInfo`."""
 
     @property
     def layer(self) -> str: ...

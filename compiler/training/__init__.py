@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .saved_program import TrainingProgram
+from .program import TrainingProgram
 
 if TYPE_CHECKING:
-    from .program import compile_training
+    from .compile import compile_training
 
 __all__ = ["TrainingProgram", "compile_training"]
 
@@ -14,6 +14,6 @@ def __getattr__(name: str) -> Any:
     """``compile_training`` when it is asked for: only who compiles needs torch."""
     if name != "compile_training":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .program import compile_training
+    from .compile import compile_training
 
     return compile_training

@@ -13,7 +13,7 @@ __all__ = ["OutputLayer", "image_codes", "target_codes"]
 
 
 class OutputLayer(Protocol):
-    """What is asked of a :class:`compiler.training.saved_program.LayerInfo`."""
+    """What is asked of a :class:`compiler.training.program.LayerInfo`."""
 
     @property
     def shape(self) -> tuple[int, int, int]: ...
@@ -23,7 +23,7 @@ class OutputLayer(Protocol):
 
 def image_codes(tensor: Tensor, images: ArrayLike, *, flat: bool) -> np.ndarray:
     """Operand codes, of the shape of ``tensor``, of images; see
-    :meth:`compiler.training.saved_program.TrainingProgram.batch`.
+    :meth:`compiler.training.program.TrainingProgram.batch`.
 
     ``flat``: the network takes vectors. Raises ValueError.
     """

@@ -1,166 +1,220 @@
-"""A whole training step of a ``torch.nn.Module`` as one program."""
+"""A compiled training step: what a host runs, reads, writes and keeps in a file."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from numbers import Integral
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
+from numpy.typing import ArrayLike
 
-from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.cost import Command
-from compiler.codegen.dependencies import Recorder
-from compiler.codegen.program import SemaphoreNames, encode_commands
-from compiler.errors import CompileError, require_config
-from compiler.frontend.torch_graph import Layer, require_trainable, trace
-from compiler.tensors.dram_planner import Arena, MemoryPlan
-from compiler.tensors.intervals import Interval, round_up
+from compiler.codegen import program_file
+from compiler.codegen.cost import Fields, matmul_vectors
+from compiler.codegen.program import SemaphoreNames, decode_commands
+from compiler.codegen.program_file import SavedProgram
+from compiler.tensors.dram_planner import MemoryPlan
+from compiler.tensors.parameters import StoredParameter, pack_state, unpack_state
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
+from hw.isa.encoding import Opcode
 
-from .saved_program import LayerInfo, StepInfo, TrainingProgram
-from .steps import COEFFICIENTS, TrainingSteps
+from .batch_input import image_codes, target_codes
 
-__all__ = [
-    "COEFFICIENTS",
-    "StepInfo",
-    "TrainingProgram",
-    "compile_training",
-    "plan_memory",
-    "training_layers",
-]
+if TYPE_CHECKING:
+    from compiler.codegen.core_builder import CoreProgram
+    from compiler.frontend.torch_graph import Layer
+
+    from .step import Step
+
+__all__ = ["LayerInfo", "StepInfo", "TrainingProgram"]
 
 
-def compile_training(
-    model: torch.nn.Module,
-    config: AdaGPConfig,
-    input_shape: Sequence[int],
-    *,
-    images: int,
-    loss: str = "cross_entropy",
-    reuse: bool = True,
-    separate: bool = False,
-) -> TrainingProgram:
-    """Compile a training step: SGD with momentum and weight decay on core 0.
+@dataclass(frozen=True, kw_only=True)
+class LayerInfo:
+    """What a program says of a layer.
 
-    Parameters
-    ----------
-    model : see :func:`compiler.frontend.torch_graph.trace`; parameters with
-        ``requires_grad_(False)`` stay as they are, without gradient, velocity and update, and
-        layers below the lowest that learns have no backward pass. Running statistics follow every
-        batch.
-    config : with a float format and ``training``
-    input_shape : (C, H, W) of one image, or (features,)
-    images : in a batch
-    loss : "cross_entropy" of vectors, or "mean_squared_error"
-    reuse : tensors that are not needed at the same time share memory; False keeps all of them to
-        be looked at
-    separate : every step is a program of its own, to be run one after the other
-
-    Raises
-    ------
-    CompileError
-        naming the layer, why it cannot be compiled and what can.
+    Members
+    -------
+    name, kind, inputs, shape, flat : as in :class:`compiler.frontend.torch_graph.Layer`
     """
-    layers = training_layers(model, config, input_shape, images)
-    graph = TrainingSteps(layers, config, images=images, loss=loss)
-    plan = plan_memory({"": graph}, reuse=reuse)
-    tensors = {
-        name: replace(tensor, offset=plan.offsets[name]) for name, tensor in graph.tensors.items()
-    }
-    commands: list[Command] = []
-    infos, semaphores = [], []
-    program = CoreProgram(config, config.cores[0], Recorder(config))
-    for step in graph.steps:
-        first, before = len(program.recorder), len(commands)
-        step.write(program, tensors)
-        info = StepInfo.of(step, program, first, before)
-        if separate:
-            commands += program.recorder.link()
-            semaphores.append(SemaphoreNames(first=before, names=program.recorder.semaphores))
-            program = CoreProgram(config, config.cores[0], Recorder(config))
-            info = replace(info, last=len(commands))
-        infos.append(info)
-    if not separate:
-        commands = program.recorder.link()
-        semaphores.append(SemaphoreNames(first=0, names=program.recorder.semaphores))
-    code = encode_commands(commands)
-    return TrainingProgram(
-        config=config,
-        layers=[LayerInfo.of(layer) for layer in layers],
-        images=images,
-        loss=loss,
-        commands=code,
-        semaphores=semaphores,
-        steps=infos,
-        tensors=tensors,
-        maps=graph.maps,
-        gradients=graph.gradients,
-        parameters={
-            name: parameter.placed(plan.offsets) for name, parameter in graph.parameters.items()
-        },
-        plan=plan,
-        program=plan.size,
-        memory_size=round_up(plan.size + len(code), 4096),
-    )
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    shape: tuple[int, int, int]
+    flat: bool
+
+    @classmethod
+    def of(cls, layer: "Layer") -> "LayerInfo":
+        """That of a :class:`compiler.frontend.torch_graph.Layer`."""
+        return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
+                   shape=layer.shape, flat=layer.flat)  # fmt: skip
 
 
-def training_layers(
-    model: torch.nn.Module, config: AdaGPConfig, input_shape: Sequence[int], images: int
-) -> list[Layer]:
-    """Layers of a network in training, of :func:`compiler.frontend.torch_graph.trace`.
+@dataclass(frozen=True, kw_only=True)
+class StepInfo:
+    """What is known of a step when its commands are written.
 
-    Raises
-    ------
-    CompileError
-        as :func:`compile_training`.
+    Members
+    -------
+    layer, direction, writes, predictor, background : as in
+        :class:`~compiler.training.step.Step`
+    first, last : its commands, [first, last), where all are of one core; with a HALT of its own in
+        a program of separate steps
+    vectors : that enter a PE array
     """
-    require_config(config)
-    if not config.training:
-        raise CompileError(
-            f"this configuration has no engines for training: field training must be True, not "
-            f"{config.training}"
+
+    layer: str
+    direction: str
+    writes: tuple[str, ...]
+    predictor: bool
+    background: bool
+    first: int
+    last: int
+    vectors: int
+
+    @classmethod
+    def of(cls, step: "Step", program: "CoreProgram", first: int, before: int = 0) -> "StepInfo":
+        """``step``, written by ``program`` from its recorder's command ``first`` on; ``before`` are
+        commands of programs before."""
+        last = len(program.recorder)
+        vectors = sum(
+            matmul_vectors(command.fields, program.core)
+            for command in program.recorder.commands(first, last)
+            if command.opcode is Opcode.MATMUL
         )
-    if isinstance(images, bool) or not isinstance(images, Integral) or images < 1:
-        raise CompileError(f"images: a batch must have at least 1 image, not {images!r}")
-    layers = trace(model, input_shape)
-    require_trainable(layers)
-    return layers
+        return cls(
+            layer=step.layer, direction=step.direction, writes=step.writes,
+            predictor=step.predictor, background=step.background, first=before + first,
+            last=before + last, vectors=vectors,
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        return f"{self.layer} {self.direction}"
 
 
-def plan_memory(
-    graphs: Mapping[str, TrainingSteps], *, reuse: bool = True, twice: Collection[str] = ()
-) -> MemoryPlan:
-    """Places of all tensors of ``graphs``, :class:`~compiler.training.steps.TrainingSteps` by the
-    part of the program they make. Tensors named in ``twice`` have another place, "name (odd)".
+@dataclass(frozen=True, kw_only=True)
+class TrainingProgram:
+    """What a host needs to train a network, batch after batch.
 
-    What is kept always exists, and is the same in all parts. Others exist from the step that writes
-    them to the last one that reads them, and are called ``part + name``.
+    A run of the program is one batch: forward, loss, backward, update. Before it the host writes
+    images and targets (:meth:`batch`) and, where they change, the coefficient registers in the
+    order of :data:`compiler.training.compile.COEFFICIENTS`. Weights, velocities and running
+    statistics stay in memory.
+
+    Members
+    -------
+    config : AdaGPConfig
+    layers : list of :class:`LayerInfo`, the input first, the output last
+    images, loss : as given to :func:`compiler.training.compile_training`
+    commands : the command stream, at offset :attr:`program`
+    semaphores : list of :class:`~compiler.codegen.program.SemaphoreNames`
+    steps : list of :class:`StepInfo`, in order
+    tensors : name -> Tensor: maps by the name of their layer, "<layer>.gradient", "targets",
+        "loss" and parameters; those that are not permanent share memory
+    maps, gradients : layer -> name of the tensor that holds its map, the map's gradient
+    parameters : torch's name -> :class:`~compiler.tensors.parameters.StoredParameter`
+    plan : :class:`~compiler.tensors.dram_planner.MemoryPlan`
+    program, memory_size : offset of the command stream, bytes of the memory window
     """
-    arena, count = Arena(), 0
-    used: dict[str, Interval] = {}
-    sizes: dict[str, Tensor] = {}
-    for part, graph in graphs.items():
-        for step in graph.steps:
-            for name in (*step.reads, *step.writes):
-                key = name if name in graph.kept else part + name
-                used[key] = used.get(key, (count, count))[0], count
-            count += 1
-        for name, tensor in graph.tensors.items():
-            sizes.setdefault(name if name in graph.kept else part + name, tensor)
-    kept = set().union(*(graph.kept for graph in graphs.values()))
-    for name, tensor in sizes.items():
-        steps = None if name in kept or not reuse else used.get(name)
-        if steps is None and name not in kept and name not in used:
-            continue
-        arena.add(
-            name,
-            tensor.size,
-            steps=steps,
-            kind=tensor.kind,
-            shape=tensor.shape,
+
+    config: AdaGPConfig
+    layers: list[LayerInfo]
+    images: int
+    loss: str
+    commands: bytes
+    semaphores: list[SemaphoreNames]
+    steps: list[StepInfo]
+    tensors: dict[str, Tensor]
+    maps: dict[str, str]
+    gradients: dict[str, str]
+    parameters: dict[str, StoredParameter]
+    plan: MemoryPlan
+    program: int
+    memory_size: int
+
+    def memory(
+        self, state: Mapping[str, Any], slots: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> bytearray:
+        """The memory window with the program and everything that is learned.
+
+        ``state`` maps torch's names to numbers, as ``state_dict()`` does, ``slots`` role and
+        torch's name to the optimizer's; zero where missing.
+        """
+        memory = bytearray(self.memory_size)
+        memory[self.program : self.program + len(self.commands)] = self.commands
+        for name, data in pack_state(self.parameters, state, slots).items():
+            offset = self.tensors[name].offset
+            memory[offset : offset + len(data)] = data
+        return memory
+
+    def batch(self, images: ArrayLike, targets: ArrayLike) -> list[tuple[int, bytes]]:
+        """(offset, bytes) of the images and the targets of a batch, which the host writes.
+
+        Parameters
+        ----------
+        images : (N, H, W, C), or (N, features) where the network takes vectors; real numbers, which
+            must be finite, or operand codes, which are taken as they are
+        targets : of cross-entropy labels (N,), integers from 0 on; else real numbers (N, H, W, C)
+            for a network whose output is a map, (N, features) for one whose output is a vector,
+            in torch's order where it has been flattened
+
+        Raises
+        ------
+        ValueError
+            naming what is wrong, and what is expected: another number of images, shape or type, a
+            number that is not finite or too large, a label that is no class.
+        """
+        first, last, wanted = self.layers[0], self.layers[-1], self.tensors["targets"]
+        tensor = self.tensors[self.maps[first.name]]
+        return [
+            (tensor.offset, tensor.pack(image_codes(tensor, images, flat=first.flat))),
+            (
+                wanted.offset,
+                wanted.pack(target_codes(wanted, targets, loss=self.loss, output=last)),
+            ),
+        ]
+
+    def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
+        """Value of the last batch, and how many of its images were classified correctly."""
+        value, correct = self.tensors["loss"].unpack(memory).view(np.float32).ravel()
+        return float(value), int(correct)
+
+    def state(
+        self, memory: bytes | bytearray | memoryview, role: str = "master"
+    ) -> dict[str, np.ndarray]:
+        """Float32 arrays in torch's shapes by torch's names: weights and running statistics, or
+        the optimizer's numbers called ``role``, of parameters that are trainable."""
+        return unpack_state(self.parameters, memory, role)
+
+    @property
+    def command_list(self) -> list[tuple[Opcode, Fields]]:
+        """Decoded commands, (opcode, fields) each."""
+        return decode_commands(self.commands)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one file."""
+        program_file.write(
+            path,
+            SavedProgram(
+                kind="training",
+                config=self.config,
+                fields=program_file.plain(self, leave_out=("config", "commands")),
+                arrays={"commands": self.commands},
+            ),
         )
-        if name in twice:
-            arena.add(f"{name} (odd)", tensor.size, kind=tensor.kind, shape=tensor.shape)
-    plan = arena.plan()
-    plan.check()
-    return plan
+
+    @classmethod
+    def load(
+        cls, path: str | PathLike[str], config: AdaGPConfig | None = None
+    ) -> "TrainingProgram":
+        """Read what ``save`` wrote; see ``read``. Neither the model
+        nor torch is needed."""
+        saved = program_file.read(path, "training", config)
+        with program_file.reading(path):
+            return cls(
+                config=saved.config,
+                commands=saved.arrays["commands"],
+                **program_file.rebuild_fields(cls, saved.fields),
+            )

@@ -27,6 +27,7 @@ from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
 from .arguments import require_names
+from .batch_loss import batch_loss
 from .torch_graph import Node, learning, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
@@ -388,29 +389,4 @@ class Training:
 
     def _loss(self, outputs, targets):
         wide = self._wide_output(outputs)
-        if self.loss == "mean_squared_error":
-            maps = self._target_maps(np.asarray(targets, np.float64), wide.shape)
-            return mean_squared_error(self.format, wide, encode(FLOAT32, maps))
-        if np.asarray(targets).dtype.kind not in "iu":
-            raise ValueError(f"Labels must be integers, not {np.asarray(targets).dtype}")
-        if wide.shape[1:3] != (1, 1):
-            raise ValueError("Cross-entropy needs vectors")
-        result = cross_entropy(self.format, wide[:, 0, 0], targets)
-        gradient = result.gradient[:, np.newaxis, np.newaxis]
-        return LossResult(
-            value=result.value,
-            gradient=gradient,
-            flags=result.flags,
-            probabilities=result.probabilities,
-        )
-
-    def _target_maps(self, targets, shape):
-        """Targets as maps of ``shape`` (N, H, W, C)."""
-        images, height, width, channels = shape
-        flat = self.nodes[-1].flat
-        wanted = (images, channels * height * width) if flat else shape
-        if targets.shape != wanted:
-            raise ValueError(f"Targets must have shape {wanted}, not {targets.shape}")
-        if flat:
-            targets = np.moveaxis(targets.reshape(images, channels, height, width), 1, 3)
-        return targets
+        return batch_loss(self.format, self.loss, wide, targets, flat=self.nodes[-1].flat)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler.adagp.program import AdaGPProgram, PredictorShape, compile_adagp
+from compiler.adagp.compile import AdaGPProgram, PredictorShape, compile_adagp
 from emulator.interpreter import interpret
 from golden.prediction.config import PredictorConfig
 from golden.prediction.step import PredictedTraining

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from compiler.training.program import COEFFICIENTS, TrainingProgram, compile_training
+from compiler.training.compile import COEFFICIENTS, TrainingProgram, compile_training
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32

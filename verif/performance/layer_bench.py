@@ -13,7 +13,7 @@ from torch import nn
 
 from cli.atomic_files import write_whole
 from compiler.codegen.cost import post_cycles
-from compiler.training.program import compile_training
+from compiler.training.compile import compile_training
 from golden.layers.optimizer import SGD
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.vector import VECTOR_LOOPS, Source

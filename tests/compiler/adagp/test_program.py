@@ -1,7 +1,7 @@
 """Programs of gradient prediction: parts, tensors, messages. What they compute: tests/verif.
 
 Covers: compiler/adagp/predictor.py, compiler/adagp/steps.py, compiler/adagp/tensors.py,
-compiler/adagp/saved_program.py.
+compiler/adagp/compile.py.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from compiler.adagp.program import PARTS, PredictorShape, compile_adagp
+from compiler.adagp.compile import PARTS, PredictorShape, compile_adagp
 from compiler.adagp.tensors import GRADIENT_STATISTICS
 from compiler.errors import CompileError
 from golden.arithmetic.dot_product import encode

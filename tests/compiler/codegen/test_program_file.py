@@ -15,10 +15,10 @@ from torch import nn
 
 import compiler
 from compiler.__main__ import main
-from compiler.adagp.program import PARTS, compile_adagp
+from compiler.adagp.compile import PARTS, compile_adagp
 from compiler.codegen import program_file
 from compiler.codegen.disassemble import disassemble
-from compiler.training.program import compile_training
+from compiler.training.compile import compile_training
 from hw.config import make_config
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from torch import nn
 
-from compiler.adagp.program import compile_adagp
-from compiler.training.program import compile_training
+from compiler.adagp.compile import compile_adagp
+from compiler.training.compile import compile_training
 from hw.config import make_config
 
 CONFIG = make_config(variant="low", preset="tiny")

@@ -9,10 +9,10 @@ Covers: compiler/training/steps.py.
 import pytest
 from torch import nn
 
-from compiler.adagp.program import compile_adagp
+from compiler.adagp.compile import compile_adagp
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import backward_order, learning, trace
-from compiler.training.program import compile_training
+from compiler.training.compile import compile_training
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 from tests.freezing import FROZEN, SHAPE, network
@@ -35,7 +35,8 @@ def vectors(program):
 def test_only_the_head_learns():
     program = compiled("all but the head")
     assert steps(program) == ["head weight gradient", "head.weight update", "head.bias update"]
-    assert backward_order(program.layers) == ("head",) and learning(program.layers) == {"head"}
+    layers = trace(network(1, "all but the head"), SHAPE)
+    assert backward_order(layers) == ("head",) and learning(layers) == {"head"}
     assert set(program.state(program.memory(network(1, "nothing").state_dict()), "velocity")) == {
         "head.weight", "head.bias",
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """Compiled training steps: plans, messages, the command line. Results are tested in tests/verif.
 
-Covers: compiler/training/steps.py, compiler/training/step.py, compiler/training/saved_program.py,
+Covers: compiler/training/steps.py, compiler/training/step.py, compiler/training/compile.py,
 compiler/frontend/example.py.
 """
 
@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from compiler.__main__ import main
-from compiler.adagp.program import compile_adagp
+from compiler.adagp.compile import compile_adagp
 from compiler.errors import CompileError
 from compiler.frontend.example import ResidualCNN
-from compiler.training.program import compile_training
+from compiler.training.compile import compile_training
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 

@@ -3,7 +3,8 @@
 A step is checked layer by layer by :mod:`golden.training.check`; the bounds are derived in
 :mod:`golden.training.bounds`.
 
-Covers: golden/training/arguments.py, golden/training/check.py, golden/training/torch_graph.py.
+Covers: golden/training/batch_loss.py, golden/training/arguments.py, golden/training/check.py,
+golden/training/torch_graph.py.
 """
 
 import numpy as np

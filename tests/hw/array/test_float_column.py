@@ -1,7 +1,7 @@
 """One column with operands decoded by the test, and its rounding stage alone.
 
-Covers: hw/primitives/reduction_tree.py, hw/arithmetic/multiplier.py, hw/array/integer_column.py, hw/array/operand_decoder.py,
-hw/array/pe.py, hw/array/sum_round.py, verif/blocks/array_bench.py.
+Covers: hw/primitives/reduction_tree.py, hw/arithmetic/multiplier.py, hw/array/integer_column.py,
+hw/array/operand_decoder.py, hw/array/pe.py, hw/array/sum_round.py, verif/blocks/array_bench.py.
 """
 
 from fractions import Fraction

@@ -1,0 +1,200 @@
+"""Training by gradient prediction: batches of backpropagation and of Phase GP."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.cost import Command
+from compiler.codegen.dependencies import Recorder
+from compiler.codegen.program import SemaphoreNames, encode_commands
+from compiler.errors import CompileError
+from compiler.frontend.torch_graph import Layer
+from compiler.tensors.intervals import round_up
+from compiler.tensors.tensor import Tensor
+from compiler.training.compile import plan_memory, training_layers
+from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
+from hw.config import AdaGPConfig
+from hw.isa.encoding import COMMAND_BYTES, Opcode
+
+from .program import PARTS, AdaGPProgram
+from .steps import PredictionSteps
+from .tensors import PredictorShape
+
+__all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
+
+
+def compile_adagp(
+    model: torch.nn.Module,
+    config: AdaGPConfig,
+    input_shape: Sequence[int],
+    *,
+    images: int,
+    loss: str = "cross_entropy",
+    shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
+    predict: Collection[str] | None = None,
+    reuse: bool = True,
+) -> AdaGPProgram:
+    """Compile batches of backpropagation and of Phase GP.
+
+    The variant says where the predictor works: ``baseline`` and ``low`` on the main core, with the
+    global buffer; ``efficient`` on the main core with the predictor memory; ``max`` on a core of
+    its own.
+
+    Parameters
+    ----------
+    model, config, input_shape, images, loss, reuse : see
+        :func:`compiler.training.compile_training`
+    shape : of the predictor
+    predict : names of the layers to predict, None for all that can be
+
+    Raises
+    ------
+    CompileError
+        naming the layer, why it cannot be compiled and what can.
+    """
+    layers = training_layers(model, config, input_shape, images)
+    if not isinstance(shape, PredictorShape):
+        raise CompileError(f"shape must be a PredictorShape, not {shape!r}")
+    if isinstance(predict, str):
+        raise CompileError(f"predict must be a list of names of layers, not {predict!r}")
+    graphs = {
+        part: PredictionSteps(
+            layers, config, images=images, loss=loss, core=config.cores[-1], shape=shape,
+            predict=predict, backpropagate=part == "bp",
+        )
+        for part in PARTS
+    }  # fmt: skip
+    return _Compiler(config, graphs, images, loss, layers, reuse).compile()
+
+
+class _Compiler:
+    def __init__(
+        self,
+        config: AdaGPConfig,
+        graphs: Mapping[str, PredictionSteps],
+        images: int,
+        loss: str,
+        layers: Sequence[Layer],
+        reuse: bool,
+    ) -> None:
+        self.config, self.graphs = config, graphs
+        self.common: dict[str, Any] = {
+            "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
+            "images": images, "loss": loss,
+        }  # fmt: skip
+        first = graphs[PARTS[0]]
+        self.inputs = (first.maps[layers[0].name], "targets")
+        prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
+        self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
+        self.odd = {
+            name: replace(first.tensors[name], offset=self.plan.offsets[f"{name} (odd)"])
+            for name in self.inputs
+        }
+        self.tensors = {part: self._tensors(part) for part in PARTS}
+
+    def _tensors(self, part: str) -> dict[str, Tensor]:
+        graph, found = self.graphs[part], {}
+        for tensor in graph.tensors.values():
+            key = tensor.name if tensor.name in graph.kept else f"{part}: {tensor.name}"
+            if key in self.plan.offsets:
+                found[tensor.name] = replace(tensor, offset=self.plan.offsets[key])
+        return found
+
+    def compile(self) -> AdaGPProgram:
+        parts, end = {}, self.plan.size
+        for part in PARTS:
+            commands, infos, names = self._write(part, self.tensors[part], load=True)
+            code = encode_commands([*commands, Command(Opcode.HALT)])
+            parts[part] = self._program(
+                part, code, infos, end, [SemaphoreNames(first=0, names=names)]
+            )
+            end += len(code)
+        code, names = self._loop(end)
+        loop = self._program(PARTS[0], code, [], end, names)
+        size = round_up(end + len(loop.commands), 4096)
+        first = self.graphs[PARTS[0]]
+        return AdaGPProgram(
+            parts={name: replace(part, memory_size=size) for name, part in parts.items()},
+            loop=replace(loop, memory_size=size),
+            odd=self.odd,
+            predictor=first.predictor,
+            head=first.head,
+            plan=self.plan,
+            memory_size=size,
+        )
+
+    def _loop(self, begin: int) -> tuple[bytes, list[SemaphoreNames]]:
+        """A prologue, and a batch for each phase and parity, with BATCH behind each of them; the
+        stream's bytes, and the names of its semaphores."""
+        prologue = Recorder(self.config)
+        predictor = self._programs(prologue)[1]
+        predictor.fetch(self._keep(PARTS[0], predictor, load=True))
+        batches = {
+            (part, parity): self._write(part, self.tensors[part] | odd, load=False)
+            for parity, odd in (("even", {}), ("odd", self.odd))
+            for part in PARTS
+        }
+        start = prologue.link()[:-1]
+        targets, place = {}, begin + (len(start) + 1) * COMMAND_BYTES
+        for (part, parity), (commands, _, _) in batches.items():
+            targets[f"{part}_{parity}"] = place
+            place += (len(commands) + 1) * COMMAND_BYTES
+        stream = [*start, Command(Opcode.BATCH, fields={"first": 1, **targets})]
+        semaphores = [SemaphoreNames(first=0, names=prologue.semaphores)]
+        for commands, _, names in batches.values():
+            semaphores.append(SemaphoreNames(first=len(stream), names=names))
+            stream += [*commands, Command(Opcode.BATCH, fields={"first": 0, **targets})]
+        return encode_commands(stream), semaphores
+
+    def _write(
+        self, part: str, tensors: Mapping[str, Tensor], *, load: bool
+    ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+        """Commands of a batch without its end, what of them belongs to which step, and the names
+        of their semaphores."""
+        recorder, infos = Recorder(self.config), []
+        main, predictor = self._programs(recorder)
+        self._keep(part, predictor, load=load)
+        for step in self.graphs[part].steps:
+            first, program = len(recorder), predictor if step.predictor else main
+            step.write(program, tensors)
+            infos.append(StepInfo.of(step, program, first))
+        return recorder.link()[:-1], infos, recorder.semaphores
+
+    def _programs(self, recorder: Recorder) -> tuple[CoreProgram, CoreProgram]:
+        """:class:`CoreProgram` s of the network and of the predictor."""
+        config = self.config
+        main = CoreProgram(config, config.cores[0], recorder)
+        if not config.has_predictor_memory:
+            return main, main
+        return main, CoreProgram(config, config.cores[-1], recorder, memory=1)
+
+    def _keep(self, part: str, program: CoreProgram, *, load: bool) -> str:
+        """Keep the predictor's weights in its memory if half of that is enough; their name."""
+        predictor = self.graphs[part].predictor
+        weights = self.tensors[part][predictor.full.tensors["operands"].name]
+        words = prod(weights.shape[:3]) * program.words(weights)
+        if self.config.has_predictor_memory and 2 * words <= program.scratch.words:
+            program.keep(weights, load=load)
+        return weights.name
+
+    def _program(
+        self,
+        part: str,
+        commands: bytes,
+        infos: list[StepInfo],
+        begin: int,
+        semaphores: list[SemaphoreNames],
+    ) -> TrainingProgram:
+        graph, tensors = self.graphs[part], self.tensors[part]
+        return TrainingProgram(
+            **self.common, commands=commands, semaphores=semaphores, steps=infos,
+            tensors=tensors, maps=graph.maps, gradients=graph.gradients,
+            parameters={
+                name: parameter.placed_as(tensors) for name, parameter in graph.parameters.items()
+            },
+            plan=self.plan, program=begin, memory_size=0,
+        )  # fmt: skip

@@ -1,0 +1,166 @@
+"""A whole training step of a ``torch.nn.Module`` as one program."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral
+
+import torch
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.cost import Command
+from compiler.codegen.dependencies import Recorder
+from compiler.codegen.program import SemaphoreNames, encode_commands
+from compiler.errors import CompileError, require_config
+from compiler.frontend.torch_graph import Layer, require_trainable, trace
+from compiler.tensors.dram_planner import Arena, MemoryPlan
+from compiler.tensors.intervals import Interval, round_up
+from compiler.tensors.tensor import Tensor
+from hw.config import AdaGPConfig
+
+from .program import LayerInfo, StepInfo, TrainingProgram
+from .steps import COEFFICIENTS, TrainingSteps
+
+__all__ = [
+    "COEFFICIENTS",
+    "StepInfo",
+    "TrainingProgram",
+    "compile_training",
+    "plan_memory",
+    "training_layers",
+]
+
+
+def compile_training(
+    model: torch.nn.Module,
+    config: AdaGPConfig,
+    input_shape: Sequence[int],
+    *,
+    images: int,
+    loss: str = "cross_entropy",
+    reuse: bool = True,
+    separate: bool = False,
+) -> TrainingProgram:
+    """Compile a training step: SGD with momentum and weight decay on core 0.
+
+    Parameters
+    ----------
+    model : see :func:`compiler.frontend.torch_graph.trace`; parameters with
+        ``requires_grad_(False)`` stay as they are, without gradient, velocity and update, and
+        layers below the lowest that learns have no backward pass. Running statistics follow every
+        batch.
+    config : with a float format and ``training``
+    input_shape : (C, H, W) of one image, or (features,)
+    images : in a batch
+    loss : "cross_entropy" of vectors, or "mean_squared_error"
+    reuse : tensors that are not needed at the same time share memory; False keeps all of them to
+        be looked at
+    separate : every step is a program of its own, to be run one after the other
+
+    Raises
+    ------
+    CompileError
+        naming the layer, why it cannot be compiled and what can.
+    """
+    layers = training_layers(model, config, input_shape, images)
+    graph = TrainingSteps(layers, config, images=images, loss=loss)
+    plan = plan_memory({"": graph}, reuse=reuse)
+    tensors = {
+        name: replace(tensor, offset=plan.offsets[name]) for name, tensor in graph.tensors.items()
+    }
+    commands: list[Command] = []
+    infos, semaphores = [], []
+    program = CoreProgram(config, config.cores[0], Recorder(config))
+    for step in graph.steps:
+        first, before = len(program.recorder), len(commands)
+        step.write(program, tensors)
+        info = StepInfo.of(step, program, first, before)
+        if separate:
+            commands += program.recorder.link()
+            semaphores.append(SemaphoreNames(first=before, names=program.recorder.semaphores))
+            program = CoreProgram(config, config.cores[0], Recorder(config))
+            info = replace(info, last=len(commands))
+        infos.append(info)
+    if not separate:
+        commands = program.recorder.link()
+        semaphores.append(SemaphoreNames(first=0, names=program.recorder.semaphores))
+    code = encode_commands(commands)
+    return TrainingProgram(
+        config=config,
+        layers=[LayerInfo.of(layer) for layer in layers],
+        images=images,
+        loss=loss,
+        commands=code,
+        semaphores=semaphores,
+        steps=infos,
+        tensors=tensors,
+        maps=graph.maps,
+        gradients=graph.gradients,
+        parameters={
+            name: parameter.placed(plan.offsets) for name, parameter in graph.parameters.items()
+        },
+        plan=plan,
+        program=plan.size,
+        memory_size=round_up(plan.size + len(code), 4096),
+    )
+
+
+def training_layers(
+    model: torch.nn.Module, config: AdaGPConfig, input_shape: Sequence[int], images: int
+) -> list[Layer]:
+    """Layers of a network in training, of :func:`compiler.frontend.torch_graph.trace`.
+
+    Raises
+    ------
+    CompileError
+        as :func:`compile_training`.
+    """
+    require_config(config)
+    if not config.training:
+        raise CompileError(
+            f"this configuration has no engines for training: field training must be True, not "
+            f"{config.training}"
+        )
+    if isinstance(images, bool) or not isinstance(images, Integral) or images < 1:
+        raise CompileError(f"images: a batch must have at least 1 image, not {images!r}")
+    layers = trace(model, input_shape)
+    require_trainable(layers)
+    return layers
+
+
+def plan_memory(
+    graphs: Mapping[str, TrainingSteps], *, reuse: bool = True, twice: Collection[str] = ()
+) -> MemoryPlan:
+    """Places of all tensors of ``graphs``, :class:`~compiler.training.steps.TrainingSteps` by the
+    part of the program they make. Tensors named in ``twice`` have another place, "name (odd)".
+
+    What is kept always exists, and is the same in all parts. Others exist from the step that writes
+    them to the last one that reads them, and are called ``part + name``.
+    """
+    arena, count = Arena(), 0
+    used: dict[str, Interval] = {}
+    sizes: dict[str, Tensor] = {}
+    for part, graph in graphs.items():
+        for step in graph.steps:
+            for name in (*step.reads, *step.writes):
+                key = name if name in graph.kept else part + name
+                used[key] = used.get(key, (count, count))[0], count
+            count += 1
+        for name, tensor in graph.tensors.items():
+            sizes.setdefault(name if name in graph.kept else part + name, tensor)
+    kept = set().union(*(graph.kept for graph in graphs.values()))
+    for name, tensor in sizes.items():
+        steps = None if name in kept or not reuse else used.get(name)
+        if steps is None and name not in kept and name not in used:
+            continue
+        arena.add(
+            name,
+            tensor.size,
+            steps=steps,
+            kind=tensor.kind,
+            shape=tensor.shape,
+        )
+        if name in twice:
+            arena.add(f"{name} (odd)", tensor.size, kind=tensor.kind, shape=tensor.shape)
+    plan = arena.plan()
+    plan.check()
+    return plan
