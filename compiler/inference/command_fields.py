@@ -23,7 +23,7 @@ def matmul_fields(
 ) -> Fields:
     """MATMUL of ``box``'s K tiles for ``tile`` and ``column_tile``.
 
-    ``x_box`` is the box whose input slab lies at ``x_address``; it contains ``box``.
+    ``x_box`` is the box whose input window lies at ``x_address``; it contains ``box``.
     """
     stage = geometry.stage
     walk = matmul_walk(
@@ -32,7 +32,7 @@ def matmul_fields(
         images=tile.images,
         outputs=(geometry.conv_rows(tile), geometry.conv_columns(tile)),
         taps=((box.kh0, box.kh1), (box.kw0, box.kw1)),
-        lines=geometry.slab(tile, x_box),
+        lines=geometry.input_window(tile, x_box),
         stride=stage.stride,
         padding=stage.padding,
         dilation=stage.dilation,
@@ -44,7 +44,7 @@ def matmul_fields(
     return walk | {
         "accumulator_bank": bank,
         "init": init,
-        # May lie before the slab; sums of address and strides wrap at the field's width.
+        # May lie before the window; sums of address and strides wrap at the field's width.
         "x_address": walk["x_address"] % (1 << BUFFER_ADDRESS_WIDTH),
         "channels": _channels(geometry, column_tile),
         "cb_count": box.cb1 - box.cb0,

@@ -1,6 +1,6 @@
 """The commands of one run: a stage over some images on one core, with everything double-buffered.
 
-The order is output tiles outermost, then column tiles, then boxes of K tiles. An input slab is
+The order is output tiles outermost, then column tiles, then boxes of K tiles. An input window is
 loaded once per output tile and serves all its column tiles; weights stay in the buffer when all
 of them fit and are streamed through a ring of slots otherwise. Streaming weights costs about
 ``rows x columns`` operands for every K tile and output tile, streaming inputs would cost ``rows``
@@ -31,7 +31,7 @@ __all__ = ["RunScheduler"]
 MAX_TOKENS = 14
 #: Column tiles ahead of their use at which a weight LOAD enters the stream.
 LOOKAHEAD = 2
-#: Most LOADs that a slab is cut into, and words below which it is not worth cutting.
+#: Most LOADs that an input window is cut into, and words below which it is not worth cutting.
 MAX_PIECES, MIN_PIECE_WORDS = 8, 64
 
 
@@ -90,7 +90,9 @@ class RunScheduler:
         """Find room for the slots; whether there is any."""
         plan, geometry = self.plan, self.geometry
         x_boxes = plan.boxes if plan.chunk_x else (geometry.whole,)
-        self.x_slot = max(geometry.slab_words(tile, box) for tile in plan.tiles for box in x_boxes)
+        self.x_slot = max(
+            geometry.input_window_words(tile, box) for tile in plan.tiles for box in x_boxes
+        )
         w_groups = -(-geometry.column_tiles // plan.w_group)
         self.w_slot = max(
             self._w_slice((0, group, box)).words for box in plan.boxes for group in range(w_groups)
@@ -181,11 +183,11 @@ class RunScheduler:
         return commands
 
     def _x_loads(self) -> Iterator[_Load]:
-        """LOADs of the slabs as (position, deadline, commands)."""
+        """LOADs of the input windows as (position, deadline, commands)."""
         plan, geometry, run = self.plan, self.geometry, self.run
         for index, item in enumerate(self.x_items):
             tile, box = plan.tiles[item.what[0]], self._x_box(item)
-            rows, columns = geometry.slab(tile, box)
+            rows, columns = geometry.input_window(tile, box)
             earliest = 0
             wait = 0
             if index >= plan.x_slots:
@@ -195,7 +197,7 @@ class RunScheduler:
                 wait |= self._mask(Semaphore.INPUT)
             by_image = tile.images > 1
             begin, end = (tile.n0, tile.n1) if by_image else rows
-            words = geometry.slab_words(tile, box)
+            words = geometry.input_window_words(tile, box)
             room = item.first_use - earliest
             pieces = max(1, min(end - begin, room, MAX_PIECES, words // MIN_PIECE_WORDS))
             unit = words // (end - begin)

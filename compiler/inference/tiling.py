@@ -1,4 +1,4 @@
-"""Cutting a stage into pieces that fit: output tiles, input slabs, blocks of K tiles."""
+"""Tiling of a stage: output tiles, the input windows that they need, blocks of K tiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ class Geometry:
         (r0, r1), (c0, c1) = self.conv_rows(tile), self.conv_columns(tile)
         return tile.images * (r1 - r0) * (c1 - c0)
 
-    def slab(self, tile: Tile, box: Box) -> tuple[Interval, Interval]:
+    def input_window(self, tile: Tile, box: Box) -> tuple[Interval, Interval]:
         """Input rows (begin, end) and columns (begin, end) that ``tile`` reads in ``box``.
 
         At least one row and one column, also where all that is read is padding.
@@ -113,8 +113,8 @@ class Geometry:
         )
         return rows, columns
 
-    def slab_words(self, tile: Tile, box: Box) -> int:
-        (h0, h1), (w0, w1) = self.slab(tile, box)
+    def input_window_words(self, tile: Tile, box: Box) -> int:
+        (h0, h1), (w0, w1) = self.input_window(tile, box)
         return tile.images * (h1 - h0) * (w1 - w0) * (box.cb1 - box.cb0)
 
 

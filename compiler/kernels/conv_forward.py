@@ -202,7 +202,7 @@ class _Forward:
         layer = self.layer
         walk = layer.walk(
             x, self.x_words, images, rows,
-            taps=(0, layer.kernel[0]), slab=layer.lines(0, *rows), block=blocks[0],
+            taps=(0, layer.kernel[0]), input_lines=layer.lines(0, *rows), block=blocks[0],
         )  # fmt: skip
         self.program.matmul(
             walk

@@ -104,14 +104,14 @@ class Convolution:
         rows: Interval,
         *,
         taps: Interval,
-        slab: Interval,
+        input_lines: Interval,
         block: int = 0,
     ) -> Fields:
         """MATMUL's fields for the loops over outputs and taps, forward or for the weight gradient.
 
         Parameters
         ----------
-        x : block with the input lines ``slab`` (begin, end) of ``images``
+        x : block with ``input_lines`` (begin, end) of ``images``
         pixel : words of a pixel there, of which ``block`` is the first one read
         images, rows : of the outputs, (begin, end)
         taps : rows of the kernel, (begin, end)
@@ -122,7 +122,7 @@ class Convolution:
             images=images[1] - images[0],
             outputs=(rows, (0, self.output_map[1])),
             taps=(taps, (0, self.kernel[1])),
-            lines=(slab, (0, self.input_map[1])),
+            lines=(input_lines, (0, self.input_map[1])),
             stride=self.stride,
             padding=self.padding,
             dilation=self.dilation,

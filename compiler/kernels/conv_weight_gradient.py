@@ -176,9 +176,9 @@ class _WeightGradient:
         *blocks: Block,
     ) -> None:
         *results, x, dy = blocks
-        slab = self.layer.lines(0, *rows, sums.part.rows)
+        input_lines = self.layer.lines(0, *rows, sums.part.rows)
         b0, b1 = sums.part.blocks
-        x = _Map(x, images[0], slab, b1 - b0, b0 * self.core.rows)
+        x = _Map(x, images[0], input_lines, b1 - b0, b0 * self.core.rows)
         dy = _Map(dy, images[0], rows, self.program.words(self.dy, channels), channels[0])
         self._product(sums, images, rows, begins, x, dy)
         results = list(zip(outputs, results, strict=True))
@@ -278,11 +278,11 @@ class _WeightGradient:
             },
             block,
         )
-        slab = x.lines if layer.images > 1 else layer.lines(0, *rows, part.rows)
-        block = x.part(images, slab, layer.input_map[1])
+        input_lines = x.lines if layer.images > 1 else layer.lines(0, *rows, part.rows)
+        block = x.part(images, input_lines, layer.input_map[1])
         walk = layer.walk(
             block, x.words, images, rows,
-            taps=part.rows, slab=slab, block=part.blocks[0] - x.channel // core.rows,
+            taps=part.rows, input_lines=input_lines, block=part.blocks[0] - x.channel // core.rows,
         )  # fmt: skip
         program.matmul(
             walk

@@ -60,25 +60,6 @@ async def back_to_back(_):
 
 
 @cocotb.test()
-async def wide_then_narrow(_):
-    """32-bit results leave early; nothing of them is left when the next command stores operands."""
-    config, core = configuration()
-    rng = random.Random(cocotb.RANDOM_SEED)
-    bench = await start(config, core, rng)
-    for _ in range(20):
-        pending = []
-        for wide in (1, 0):
-            values, entries = random_command(rng, config, core, limit=12)
-            values["wide"] = wide
-            await bench.issue(values)
-            pending.append((values, expected(config, core, bench.memory, values, entries)))
-        await bench.finish(1000)
-        commands, parts = zip(*pending, strict=True)
-        wanted = [write for writes, _ in parts for write in writes]
-        check(core, commands, bench.take(), (wanted, parts[0][1] | parts[1][1]))
-
-
-@cocotb.test()
 async def throughput(_):
     """Without stalls a command takes its steps plus a constant."""
     config, core = configuration()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from verif.networks.random_networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run, random_model
 
 from compiler.frontend.example import ResidualCNN
 from golden.layers.optimizer import SGD, Adam
 from hw.config import make_config
+from verif.networks.train_blocks import BLOCKS, INPUT_SHAPE, block_run, random_model
 from verif.networks.training_result import Batch
 from verif.networks.training_run import TrainingRun
 
@@ -121,7 +121,7 @@ def last_depthwise(model, config, images, targets):
 def test_a_last_depthwise_convolution_stays_float32(array, rng, seed):
     config = make_config(variant="baseline", preset="tiny", **ARRAYS[array])
     images = np.full((2, 1, 1, 2), 1 + 2**-7)
-    run = last_depthwise(one_tap(), config, images, np.zeros((2, 2, 1, 1), np.float32))
+    run = last_depthwise(one_tap(), config, images, np.zeros((2, 1, 1, 2), np.float32))
     result = run.interpret(seed)
     check(result)
     output = run.program.tensors[run.program.maps["0"]]
@@ -140,7 +140,7 @@ def test_a_last_depthwise_convolution_on_the_accelerator(rng, seed):
         )
 
     images = rng.standard_normal((2, 4, 5, 2))
-    targets = np.full((2, 7, 2, 3), 0.5, np.float32)
+    targets = np.full((2, 2, 3, 7), 0.5, np.float32)
     run = last_depthwise(random_model(network, rng), config, images, targets)
     check(run.interpret(seed))
     check(run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=3_000_000))
