@@ -36,7 +36,8 @@ format: setup ## Format all Python files
 
 regression: setup ## Run the long simulations (ARGS= for python -m verif)
 	$(PY) -m verif run all $(ARGS)
-	$(PY) -m pytest -q tests/test_docs.py --long
+	$(PY) -m pytest -q --long -m long
+	$(PY) -m pytest -q --long tests/test_docs.py
 
 bench: setup ## Measure utilisation, area, clock frequency and simulation speed
 	$(PY) -m verif bench $(ARGS)

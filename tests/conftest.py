@@ -2,6 +2,12 @@
 
 import contextlib
 import os
+
+# As many processes as cores run tests: threads of their own would only get in each other's way.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import signal
 import subprocess
 import time
@@ -28,8 +34,16 @@ def pytest_addoption(parser):
     parser.addoption(
         "--long",
         action="store_true",
-        help="run what takes minutes, too: the waveform of docs/example.md",
+        help="run what takes minutes, too: tests marked so, and the waveform of docs/example.md",
     )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Without --long, tests marked ``long`` are not for this run."""
+    if not config.getoption("long"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if item not in long]
+        config.hook.pytest_deselected(items=long)
 
 
 def pytest_report_header(config):

@@ -122,7 +122,13 @@ def design(directory, columns, per_column, memories):
     return directory / "harness.json"
 
 
-@pytest.mark.parametrize("name", ["LFE5U-25F", "LFE5U-45F", "LFE5U-85F"])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["LFE5U-25F", pytest.param("LFE5U-45F", marks=LONG), pytest.param("LFE5U-85F", marks=LONG)],
+)
 def test_nextpnr_has_these_places(tmp_path, name):
     """All of them, each once: it refuses a place that it does not have, or that is taken."""
     pytest.importorskip("pyosys")

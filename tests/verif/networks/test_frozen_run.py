@@ -59,7 +59,9 @@ def test_memory_is_shared(rng, seed):
     check(run.interpret(seed))
 
 
-@pytest.mark.parametrize("frozen", ["weights", "a scale and a shift"])
+@pytest.mark.parametrize(
+    "frozen", ["weights", pytest.param("a scale and a shift", marks=pytest.mark.long)]
+)
 def test_on_the_accelerator(frozen, rng, seed):
     """Gradients of biases alone, and of a scale or a shift alone, on a memory that stalls."""
     run = TrainingRun(network(seed, frozen), config_of("5x3"), SHAPE, batches(rng, 2, images=2))
