@@ -11,8 +11,9 @@ result.
 
 import numpy as np
 
+from golden.arithmetic import float32
 from golden.arithmetic.dot_product import FLOAT32, Flags, FloatFormat, IntFormat, convert_float32
-from golden.arithmetic.float32 import add_f32, max_f32, mul_f32, relu
+from golden.arithmetic.float32 import add_f32, max_f32, mul_f32
 
 __all__ = [
     "MAX_SHIFT",
@@ -108,7 +109,7 @@ def post(
     Parameters
     ----------
     fmt : operand format; decides between float32 and int32 accumulators
-    relu : apply :func:`relu` first
+    relu : apply :func:`golden.arithmetic.float32.relu` first
     pool : ``"max"`` or ``"sum"`` over the window, in the order of axis 1
     scale : bits of a float32 factor, or see :func:`requantize`
     wide : return 32-bit numbers instead of operands: float32 after scaling, or the int32 numbers
@@ -126,7 +127,7 @@ def post(
     if pool not in ("max", "sum"):
         raise ValueError(f"pool must be 'max' or 'sum', not {pool!r}")
     if relu:
-        values = _relu(values)
+        values = float32.relu(values)
     if not fmt.is_float:
         reduced, flags = pool_integer(values, pool)
         if wide:
@@ -141,9 +142,6 @@ def post(
         result, new = to_operand(fmt, result)
         flags |= new
     return result, flags
-
-
-_relu = relu
 
 
 def _check_accumulators(bits: np.ndarray) -> None:
