@@ -10,11 +10,12 @@ from verif.blocks.support import CONFIG_VARIABLE
 from verif.sim import runner
 
 
-def engine_cases(*cases):
-    """``size`` (rows, columns, lanes) and ``operand_format`` of every case."""
+def engine_cases(*cases, long=()):
+    """``size`` (rows, columns, lanes) and ``operand_format`` of every case, and of those that run
+    with ``--long`` only."""
     return pytest.mark.parametrize(
         ("size", "operand_format"),
-        cases,
+        [*cases, *(pytest.param(*case, marks=pytest.mark.long) for case in long)],
         ids=lambda value: value if isinstance(value, str) else "x".join(map(str, value)),
     )
 

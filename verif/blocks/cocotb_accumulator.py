@@ -8,6 +8,7 @@ import cocotb
 from hw.bus.signatures import ACCUMULATOR_READ_LATENCY
 
 from . import support
+from .ports import Ports
 
 
 @cocotb.test()
@@ -18,6 +19,7 @@ async def random_traffic(dut, outside_share, same_bank_share):
     Entries outside are written by the array or read by post-processing in ``outside_share`` of
     the cycles; post-processing asks for the array's bank in ``same_bank_share`` of them.
     """
+    dut = Ports(dut)
     config = support.configuration()
     core = config.cores[0]
     rng = support.generator(f"accumulator {outside_share} {same_bank_share}")

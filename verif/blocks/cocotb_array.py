@@ -17,6 +17,7 @@ from hw.array.pe_array import ArrayTiming
 from hw.formats import FORMATS
 
 from . import array_bench as bench
+from .ports import Ports
 
 
 def schedule(job, timing, rng):
@@ -64,6 +65,7 @@ def schedule(job, timing, rng):
 
 @cocotb.test()
 async def stream(dut):
+    dut = Ports(dut)
     job = json.loads(os.environ["ARRAY_JOB"])
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     timing = ArrayTiming(fmt=FORMATS[job["format"]], rows=job["rows"])
@@ -97,4 +99,4 @@ async def stream(dut):
         results.append((words[part], flags[part]))
         start = part.stop
     bench.compare(job["format"], tiles, results, f"seed {cocotb.RANDOM_SEED}")
-    dut._log.info("%d vectors equal", start)
+    cocotb.log.info("%d vectors equal", start)

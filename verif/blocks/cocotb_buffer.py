@@ -10,6 +10,7 @@ from hw.bus.signatures import BUFFER_READ_LATENCY
 from hw.config import BUFFER_ADDRESS_WIDTH
 
 from . import support
+from .ports import Ports
 
 #: JSON: ``readers`` and ``writers`` of the buffer.
 CHANNELS_VARIABLE = "ADAGP_BUFFER_CHANNELS"
@@ -98,6 +99,7 @@ def _outside(config, core):
 
 async def _traffic(dut, *, cycles, density, outside_share, name):
     """Random requests on all ports; checks grants, data, latency and reports in every cycle."""
+    dut = Ports(dut)
     config = support.configuration()
     core = _core(config)
     rng = support.generator(f"{name} {density} {outside_share}")

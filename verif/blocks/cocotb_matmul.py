@@ -20,6 +20,7 @@ from hw.isa.encoding import (
 from hw.isa.encoding import encode as encode_command
 
 from . import support
+from .ports import Ports
 
 
 def random_operands(rng, fmt, shape):
@@ -238,6 +239,7 @@ async def count_done(bench):
 @cocotb.parametrize(disturbance=[0.0, 0.5])
 async def random_commands(dut, disturbance):
     """Commands of all kinds back to back, sums after each batch, with and without conflicts."""
+    dut = Ports(dut)
     bench = Bench(dut)
     for port in (
         dut.command__valid,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import cocotb
 
 from . import support
+from .ports import Ports
 
 __all__ = ["EngineBench", "configuration", "reset"]
 
@@ -107,7 +108,7 @@ class EngineBench:
 
 async def reset(inputs, outputs):
     """Clock and reset with ``inputs`` at 0; afterwards ``outputs`` are 0. Returns the device."""
-    dut = cocotb.top
+    dut = Ports(cocotb.top)
     for name in inputs:
         getattr(dut, name).value = 0
     await support.start(dut)
