@@ -347,19 +347,20 @@ class Sequencer(wiring.Component):
             m.d.sync += failed.eq(1)
 
     def _add_watchdog(self, m, restart, stopping):
-        """Blames the engine that has worked for too long, or else who waits for the bus; in STOP,
-        in which engines stop, only the latter."""
-        engines = [
-            (bit, Unit[f"CORE{core}_{opcode.name}"])
-            for bit, (core, opcode) in zip(self.working, self.queues, strict=True)
-            if opcode not in (Opcode.LOAD, Opcode.STORE)
-        ]
-        m.submodules.watchdog = watchdog = Watchdog([unit for _, unit in engines] + self.masters)
+        """Blames the engine that has worked for too long, or else who waits for the bus, or whose
+        command is not done; in STOP, in which engines stop, only who waits for the bus."""
+        units = [Unit[f"CORE{core}_{opcode.name}"] for core, opcode in self.queues]
+        engines = [number for number, unit in enumerate(units) if unit not in self.masters]
+        at_work = Cat(self.working[number] for number in engines)
+        watchdog = Watchdog([*(units[number] for number in engines), *self.masters, *units])
+        m.submodules.watchdog = watchdog
         m.d.comb += [
             watchdog.limit.eq(self.watchdog),
             watchdog.restart.eq(restart),
             watchdog.progress.eq(self.progress | self.dispatched),
-            watchdog.suspects.eq(Cat(*(bit & ~stopping for bit, _ in engines), self.bus_busy)),
+            watchdog.suspects.eq(
+                Cat(Mux(stopping, 0, at_work), self.bus_busy, Mux(stopping, 0, ~self.empty))
+            ),
         ]
         return watchdog
 

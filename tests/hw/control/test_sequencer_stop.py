@@ -270,16 +270,20 @@ def test_watchdog_ends_a_run():
         ]
         transfers = bench.all - sum(bit for bit, _ in compute)
         masters = [(1 << n, unit) for n, unit in enumerate(dut.masters)]
-        cases = [
-            (bit | transfers, bench_all, unit) for bit, unit in compute for bench_all in (0, 1)
-        ]
+        cases = [(bit | transfers, busy, unit) for bit, unit in compute for busy in (0, 1)]
         cases += [(transfers, bit, unit) for bit, unit in masters]
         cases += [(transfers, (1 << len(masters)) - 1, Unit.FETCH), (0, 0, Unit.SEQUENCER)]
         assert len({unit for *_, unit in cases}) == len(compute) + len(masters) + 1
-        for working, bus_busy, unit in cases:
-            await steps(bench, 0, blocked=0, empty=0, watchdog=LIMIT, bus_busy=bus_busy)
+        cases = [(*case, bench.all if case[:2] == (0, 0) else 0) for case in cases]
+        # Nobody works: then it is the first that is not done.
+        cases += [
+            (0, 0, Unit[f"CORE{core}_{opcode.name}"], (1 << number) - 1)
+            for number, (core, opcode) in enumerate(dut.queues)
+        ]
+        for working, bus_busy, unit, empty in cases:
+            await steps(bench, 0, blocked=0, empty=empty, watchdog=LIMIT, bus_busy=bus_busy)
             bench.ctx.set(dut.working, working)
-            await bench.start([LOAD, HALT])
+            await bench.start([LOAD])
             await bench.until("dispatched")
             assert LIMIT < await bench.until("stop", LIMIT + 10) <= LIMIT + 3
             bench.ctx.set(dut.bus_busy, 0)
