@@ -288,7 +288,7 @@ def test_watchdog_ends_a_run():
             assert LIMIT < await bench.until("stop", LIMIT + 10) <= LIMIT + 3
             bench.ctx.set(dut.bus_busy, 0)
             await bench.until("finish")
-            assert bench.errors == [(ErrorCode.WATCHDOG, unit, ADDRESS + 64)], (working, bus_busy)
+            assert bench.errors == [(ErrorCode.WATCHDOG, unit, ADDRESS)], (working, bus_busy, empty)
             assert not bench.trace[-1]["stopped"]
         await still_good(bench)
 
