@@ -20,21 +20,24 @@ class Watchdog(wiring.Component):
     ----------
     units : sequence of Unit
         who may be to blame; the first suspect is
+    width : int
+        bits of ``limit``
 
     Members
     -------
-    limit : In(32), cycles; stable
+    limit : In(width), cycles; stable
     restart : In(1), count from here on; expire neither now nor in the next cycle
     progress : In(1), registered first: it may come from all over the machine
     suspects : In, a bit for each of ``units``: it has something to do and has not done it
     expired : Out(1), pulse; ``unit``: Out(8), the first suspect of the cycle before, or SEQUENCER
     """
 
-    def __init__(self, units):
+    def __init__(self, units, *, width=32):
         self.units = tuple(units)
+        self.width = width
         super().__init__(
             {
-                "limit": In(32),
+                "limit": In(width),
                 "restart": In(1),
                 "progress": In(1),
                 "suspects": In(len(self.units)),
@@ -48,7 +51,7 @@ class Watchdog(wiring.Component):
         moved = Signal()
         # One more than the cycles without progress, so it never equals a limit of 0; it stops
         # where it is above every limit.
-        count = Signal(33, init=1)
+        count = Signal(self.width + 1, init=1)
         m.d.sync += [
             moved.eq(self.progress),
             self.expired.eq((count == self.limit) & ~moved & ~self.restart),
