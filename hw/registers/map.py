@@ -26,8 +26,9 @@ from hw.isa.encoding import MEMORY_SIZE_WIDTH
 from hw.isa.error_codes import ErrorCode
 from hw.isa.vector import COEFFICIENTS
 
+from .builder import Builder, constants, flags, value
 from .counter_list import counter_list
-from .model import Access, Register, RegisterField, RegisterMap
+from .model import Access, RegisterField, RegisterMap
 
 __all__ = [
     "ADDRESS_WIDTH",
@@ -63,7 +64,7 @@ COUNTER_BASE = 0x100
 #: The memory window starts at a multiple of this many bytes.
 MEMORY_BASE_ALIGNMENT_BITS = 12
 
-_CONST, _RO, _RW = Access.CONSTANT, Access.READ_ONLY, Access.READ_WRITE
+_RO, _RW = Access.READ_ONLY, Access.READ_WRITE
 _SHARED, _W1C = Access.SHARED, Access.WRITE_ONE_TO_CLEAR
 
 
@@ -104,74 +105,15 @@ class VariantCode(enum.IntEnum):
 FormatCode = enum.IntEnum("FormatCode", [name.upper() for name in FORMATS], start=0)
 
 
-def _pack(*fields):
-    """Constant fields from ``(name, width, value, doc[, enum])``, from bit 0 upwards."""
-    packed, lsb = [], 0
-    for name, width, value, doc, *names in fields:
-        packed.append(
-            RegisterField(
-                name=name,
-                lsb=lsb,
-                width=width,
-                access=_CONST,
-                reset=value,
-                doc=doc,
-                enum=names[0] if names else None,
-            )
-        )
-        lsb += width
-    return packed
-
-
-def _bits(access, **docs):
-    """One-bit fields from bit 0 upwards; one whose doc is None leaves its bit without a field."""
-    return [
-        RegisterField(name=name, lsb=lsb, access=access, doc=doc)
-        for lsb, (name, doc) in enumerate(docs.items())
-        if doc is not None
-    ]
-
-
-def _value(access, width=32, *, lsb=0, names=None):
-    """The only field of a register that holds one number."""
-    return [RegisterField(name="VALUE", lsb=lsb, width=width, access=access, enum=names)]
-
-
-class _Builder:
-    """Places registers one behind the other."""
-
-    def __init__(self):
-        self.registers = []
-        self.offset = 0
-
-    def add(self, name, fields, doc, **options):
-        self.registers.append(
-            Register(name=name, offset=self.offset, fields=tuple(fields), doc=doc, **options)
-        )
-        self.offset += 4
-
-    def add_pair(self, name, access, doc, *, width=64, lsb=0, **options):
-        """A number of ``width`` bits, of which the lowest ``lsb`` are always zero."""
-        low = _value(access, min(width, 32) - lsb, lsb=lsb)
-        high = _value(access, width - 32) if width > 32 else ()
-        self.add(f"{name}_LO", low, f"{doc}; bits 31 to 0", **options)
-        self.add(f"{name}_HI", high, f"{doc}; bits 63 to 32", **options)
-
-    def skip_to(self, offset):
-        if self.offset > offset:
-            raise AssertionError(f"registers reach {self.offset:#x}, beyond {offset:#x}")
-        self.offset = offset
-
-
 def _identification(build, config):
     build.add(
         "ID",
-        _pack(("VALUE", 32, MAGIC, "always the same")),
+        constants(("VALUE", 32, MAGIC, "always the same")),
         "identifies the accelerator; ADAG in ASCII",
     )
     build.add(
         "VERSION",
-        _pack(
+        constants(
             ("MINOR", 8, VERSION[1], "grows with compatible changes"),
             ("MAJOR", 8, VERSION[0], "grows with all others"),
         ),
@@ -179,12 +121,12 @@ def _identification(build, config):
     )
     build.add(
         "CONFIG_HASH",
-        _pack(("VALUE", 32, int(config.hash[:8], 16), "first eight hexadecimal digits")),
+        constants(("VALUE", 32, int(config.hash[:8], 16), "first eight hexadecimal digits")),
         "identifies the configuration; the manifest has the whole hash",
     )
     build.add(
         "CAPABILITIES",
-        _pack(
+        constants(
             ("VARIANT", 4, VariantCode[config.variant.upper()], "design variant", VariantCode),
             ("FORMAT", 4, FormatCode[config.operand_format.upper()], "operands", FormatCode),
             ("CORES", 4, len(config.cores), "number of cores"),
@@ -196,7 +138,7 @@ def _identification(build, config):
     )
     build.add(
         "GRANULE",
-        _pack(
+        constants(
             ("BYTES", 16, config.granule_bytes, "alignment of addresses and lengths in DRAM"),
             ("BEAT_BYTES", 16, config.beat_bytes, "one beat of the memory bus"),
         ),
@@ -206,7 +148,7 @@ def _identification(build, config):
     for core in config.cores:
         build.add(
             f"CORE{core.index}_ARRAY",
-            _pack(
+            constants(
                 ("ROWS", 10, core.rows, "rows: input channels per step"),
                 ("COLUMNS", 10, core.columns, "columns: output channels per step"),
                 ("POST_LANES", 10, core.post_lanes, "channels in a group"),
@@ -217,7 +159,7 @@ def _identification(build, config):
 
 def _control(build, config):
     trains = config.has_training_engines
-    start, stop = _bits(
+    start, stop = flags(
         Access.STROBE,
         START="writing 1 starts the program; refused (SLVERR) during a run",
         STOP="writing 1 during a run ends it, a second time without waiting for the bus",
@@ -229,7 +171,7 @@ def _control(build, config):
     )
     build.add(
         "STATUS",
-        _bits(
+        flags(
             _RO,
             BUSY="a program runs",
             DONE="the last program has ended, with or without an error",
@@ -246,16 +188,16 @@ def _control(build, config):
         "BATCH": "a batch is done, all it stores is in memory" if trains else None,
         "STOPPED": "CONTROL.STOP ended a program",
     }
-    build.add("INTERRUPT_STATUS", _bits(_W1C, **causes), "causes of the interrupt that happened")
+    build.add("INTERRUPT_STATUS", flags(_W1C, **causes), "causes of the interrupt that happened")
     build.add(
         "INTERRUPT_ENABLE",
-        _bits(_RW, **causes),
+        flags(_RW, **causes),
         "causes that raise the interrupt line, which stays high until they are cleared",
     )
     build.add(
-        "ERROR_CODE", _value(_RO, 8, names=ErrorCode), "reason of the first error since the start"
+        "ERROR_CODE", value(_RO, 8, names=ErrorCode), "reason of the first error since the start"
     )
-    build.add("ERROR_UNIT", _value(_RO, 8, names=Unit), "unit that reported the error")
+    build.add("ERROR_UNIT", value(_RO, 8, names=Unit), "unit that reported the error")
     build.add_pair("ERROR_ADDRESS", _RO, "address that the error concerns, see ERROR_CODE")
     build.add_pair(
         "MEM_BASE",
@@ -268,23 +210,23 @@ def _control(build, config):
     )
     build.add(
         "MEM_SIZE",
-        _value(_RW),
+        value(_RW),
         "length of the memory window; bit 32 is in MEM_SIZE_HI",
         unit="bytes",
         locked=True,
     )
     build.add(
         "PROGRAM_ADDRESS",
-        _value(_RW),
+        value(_RW),
         "offset of the first command in the memory window, a multiple of 64",
         unit="bytes",
         locked=True,
     )
-    build.add("PROGRAM_SIZE", _value(_RW), "length of the program", unit="bytes", locked=True)
+    build.add("PROGRAM_SIZE", value(_RW), "length of the program", unit="bytes", locked=True)
     for core in config.cores:
         build.add(
             f"CORE{core.index}_FLAGS",
-            _bits(
+            flags(
                 _W1C,
                 INVALID="an operation without a meaningful result gave NaN",
                 OVERFLOW="a result too large for its format became infinity",
@@ -297,7 +239,7 @@ def _control(build, config):
     build.skip_to(WATCHDOG_OFFSET)
     build.add(
         "WATCHDOG",
-        _value(_RW),
+        value(_RW),
         "a run ends with an error when so long no command ends and no beat moves; 0: never",
         unit="cycles",
         locked=True,
@@ -311,13 +253,13 @@ def _vector(build, config):
     for number in range(COEFFICIENTS):
         build.add(
             f"COEFFICIENT{number}",
-            _value(_RW),
+            value(_RW),
             f"float32 number {number} for VECTOR; a write counts from the next start on",
             locked=True,
         )
     build.add(
         "GUARD",
-        _bits(_RW, ENABLE="guarded commands do nothing once an infinity or NaN was found"),
+        flags(_RW, ENABLE="guarded commands do nothing once an infinity or NaN was found"),
         "what VECTOR does about gradients that are not finite; a write counts from the next start",
         locked=True,
     )
@@ -327,24 +269,24 @@ def _batches(build, config):
     if not config.has_training_engines:
         return
     build.skip_to(BATCH_BASE)
-    build.add("BATCHES", _value(_RW), "a BATCH ends the run when so many are done", unit="batches")
+    build.add("BATCHES", value(_RW), "a BATCH ends the run when so many are done", unit="batches")
     build.add(
         "BATCHES_READY",
-        _value(_RW),
+        value(_RW),
         "batches of this run whose inputs are in memory; a batch waits for its own",
         unit="batches",
     )
-    build.add("BATCHES_DONE", _value(_RO), "batches done in this run or the last", unit="batches")
+    build.add("BATCHES_DONE", value(_RO), "batches done in this run or the last", unit="batches")
     build.add(
         "EPOCH_BATCHES",
-        _value(_RW, EPOCH_BATCH_WIDTH),
+        value(_RW, EPOCH_BATCH_WIDTH),
         "batches of an epoch; 0 counts as 1",
         unit="batches",
         locked=True,
     )
     build.add(
         "WARM_UP",
-        _value(_RW, EPOCH_WIDTH),
+        value(_RW, EPOCH_WIDTH),
         "epochs at the beginning whose batches are WARM_UP",
         unit="epochs",
         locked=True,
@@ -368,24 +310,24 @@ def _batches(build, config):
         )
     build.add(
         "EPOCH",
-        _value(_SHARED, EPOCH_WIDTH),
+        value(_SHARED, EPOCH_WIDTH),
         "epoch of the first batch that is not done, which the hardware counts; stays at its limit",
         locked=True,
     )
     build.add(
         "EPOCH_BATCH",
-        _value(_SHARED, EPOCH_BATCH_WIDTH),
+        value(_SHARED, EPOCH_BATCH_WIDTH),
         "number of that batch in its epoch",
         locked=True,
     )
-    build.add("PHASE", _value(_RO, 2, names=PhaseCode), "phase of the batch under way, or the last")
+    build.add("PHASE", value(_RO, 2, names=PhaseCode), "phase of the batch under way, or the last")
 
 
 def _window(build):
     build.skip_to(WINDOW_BASE)
     build.add(
         "MEM_SIZE_HI",
-        _value(_RW, MEMORY_SIZE_WIDTH - 32),
+        value(_RW, MEMORY_SIZE_WIDTH - 32),
         "bit 32 of the length of the memory window: 1, and MEM_SIZE 0, for 4 GiB, which is as far "
         "as offsets reach",
         locked=True,
@@ -394,7 +336,7 @@ def _window(build):
 
 def register_map(config: AdaGPConfig) -> RegisterMap:
     """Return the :class:`~hw.registers.model.RegisterMap` of an :class:`~hw.config.AdaGPConfig`."""
-    build = _Builder()
+    build = Builder()
     _identification(build, config)
     build.skip_to(CONTROL_BASE)
     _control(build, config)

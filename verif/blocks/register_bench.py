@@ -7,6 +7,7 @@ ports that the accelerator connects.
 import itertools
 import random
 
+import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
@@ -16,7 +17,16 @@ from hw.registers.model import Access
 
 from .support import configuration
 
-__all__ = ["CONFIG", "HARDWARE_REGISTERS", "LOCKED_REGISTERS", "MAP", "UPDATED_REGISTERS", "bench"]
+__all__ = [
+    "CONFIG",
+    "HARDWARE_REGISTERS",
+    "LOCKED_REGISTERS",
+    "MAP",
+    "UPDATED_REGISTERS",
+    "bench",
+    "check_counters",
+    "one_run",
+]
 
 CONFIG = configuration()
 MAP = register_map(CONFIG)
@@ -123,3 +133,50 @@ async def bench(dut):
     result = Bench(dut)
     await result.reset()
     return result
+
+
+async def drive_events(tb, counts, density):
+    """Random events in every cycle; adds up those that come while busy."""
+    dut = tb.dut
+    while True:
+        await FallingEdge(dut.clk)
+        busy = int(dut.busy.value)
+        counts["busy"] = counts.get("busy", 0) + busy
+        for name, width in MAP.events.items():
+            value = random.getrandbits(width) if random.random() < density else 0
+            value = (1 << width) - 1 if density == 1 else value
+            getattr(dut, f"events_{name}").value = value
+            counts[name] = counts.get(name, 0) + (value if busy else 0)
+
+
+async def one_run(tb, *, cycles, density, error=None, keep_reading=False):
+    """Start, events, end; returns the expected counts."""
+    dut = tb.dut
+    counts = {}
+    driver = cocotb.start_soon(drive_events(tb, counts, density))
+    await tb.write("CONTROL", 1)
+    await tb.expect("STATUS", 1)
+    if keep_reading:
+        for counter in itertools.islice(itertools.cycle(MAP.counters), cycles // 20):
+            await tb.read(f"{counter.name}_LO")
+    else:
+        await tb.cycles(cycles)
+    if error:
+        code, unit, address = error
+        await tb.pulse(error_valid=1, error_code=code, error_unit=unit, error_address=address)
+        await tb.pulse(error_valid=1, error_code=1, error_unit=1, error_address=1)
+    await RisingEdge(dut.clk)
+    dut.finish.value = 1
+    await RisingEdge(dut.clk)
+    dut.finish.value = 0
+    await FallingEdge(dut.clk)
+    await tb.cycles(5)
+    driver.cancel()
+    return counts
+
+
+async def check_counters(tb, counts):
+    for counter in MAP.counters:
+        actual = await tb.counter(counter.name)
+        expected = counts[counter.event or "busy"] * counter.step
+        assert actual == expected, f"{counter.name} is {actual}, not {expected}"

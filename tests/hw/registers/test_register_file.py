@@ -1,7 +1,8 @@
 """The register file in simulation, and its description.
 
-Covers: hw/registers/file.py, hw/registers/map.py, hw/registers/model.py, hw/bus/axi_lite.py,
-verif/blocks/cocotb_registers.py, verif/blocks/register_bench.py.
+Covers: hw/registers/file.py, hw/registers/builder.py, hw/registers/map.py,
+hw/registers/model.py, hw/bus/axi_lite.py, verif/blocks/cocotb_registers.py,
+verif/blocks/register_bench.py.
 """
 
 import json
