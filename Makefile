@@ -53,8 +53,9 @@ docs: ## Write the documentation as a site to build/site/ (ARGS= for mkdocs buil
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build $(ARGS)
 	@echo 'open build/site/index.html; for its search, serve it: $(PY) -m http.server -d build/site'
 
-tools: setup ## Fetch CACTI and a standard-cell library into build/ (8.9 MB)
+tools: setup ## Fetch CACTI, a standard-cell library and Icarus Verilog into build/ (11 MB)
 	@$(PY) -m synth fetch >/dev/null || echo 'tools: tests that need them are skipped' >&2
+	@$(PY) -m verif.sim.icarus >/dev/null || echo 'tools: tests in Icarus Verilog are skipped' >&2
 
 setup: ## Create or update .venv/ with everything
 	@$(BOOTSTRAP) full

@@ -80,6 +80,8 @@ def _register_lines(config: AdaGPConfig) -> Iterator[str]:
         unit = f" [{register.unit}]" if register.unit else ""
         yield ""
         yield _define(f"{register.name}_OFFSET", f"{register.offset:#05x}u", register.doc + unit)
+        if register.constant:
+            yield _define(f"{register.name}_CONSTANT", f"{register.reset:#010x}u", "all of it")
         for field in register.fields:
             name = f"{register.name}_{field.name}"
             yield _define(f"{name}_SHIFT", field.lsb)

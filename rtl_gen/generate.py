@@ -45,7 +45,7 @@ targets:
     tools:
       verilator:
         mode: lint-only
-        verilator_options: [-Wno-fatal]
+        verilator_options: [-Wall]
 """
 
 

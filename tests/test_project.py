@@ -24,6 +24,7 @@ PACKAGES = (
     "synth",
     "paper",
     "cli",
+    "examples",
 )
 
 # Third-party packages a package is restricted to; the others may use any.

@@ -91,34 +91,34 @@ class FloatSpecial(wiring.Component):
         # Results that the operands' kinds decide; they replace what the recurrences give.
         a, b = classify(a_bits), classify(b_bits)
         negative, negative_b = a_bits[31], b_bits[31]
-        special = Signal(data.StructLayout(dict.fromkeys(("sign", "zero", "infinite", "nan"), 1)))
+        outcome = Signal(data.StructLayout(dict.fromkeys(("sign", "zero", "infinite", "nan"), 1)))
         invalid = Signal()
         with m.If(is_exponential):
             m.d.comb += [
-                special.zero.eq(a.infinite & negative),
-                special.infinite.eq(a.infinite & ~negative),
-                special.nan.eq(a.nan),
+                outcome.zero.eq(a.infinite & negative),
+                outcome.infinite.eq(a.infinite & ~negative),
+                outcome.nan.eq(a.nan),
             ]
         with m.Elif(is_root):
             m.d.comb += [
                 invalid.eq(negative & ~a.zero & ~a.nan),
-                special.sign.eq(negative),
-                special.zero.eq(a.zero),
-                special.infinite.eq(a.infinite),
-                special.nan.eq(a.nan | invalid),
+                outcome.sign.eq(negative),
+                outcome.zero.eq(a.zero),
+                outcome.infinite.eq(a.infinite),
+                outcome.nan.eq(a.nan | invalid),
             ]
         with m.Else():
             m.d.comb += [
                 invalid.eq((a.zero & b.zero) | (a.infinite & b.infinite)),
-                special.sign.eq(negative ^ negative_b),
-                special.zero.eq(a.zero | b.infinite),
-                special.infinite.eq(a.infinite | b.zero),
-                special.nan.eq(a.nan | b.nan | invalid),
+                outcome.sign.eq(negative ^ negative_b),
+                outcome.zero.eq(a.zero | b.infinite),
+                outcome.infinite.eq(a.infinite | b.zero),
+                outcome.nan.eq(a.nan | b.nan | invalid),
             ]
         kind = Signal(5, reset_less=True)
         choose = Signal(reset_less=True)
         with m.If(accept):
-            m.d.sync += [kind.eq(Cat(special, invalid)), choose.eq(is_exponential)]
+            m.d.sync += [kind.eq(Cat(outcome, invalid)), choose.eq(is_exponential)]
 
         def chosen(name):
             return Mux(choose, getattr(exponential, name), getattr(recurrence, name))

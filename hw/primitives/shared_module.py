@@ -10,9 +10,6 @@ Either way the parent connects to the ports of the component it holds. :func:`em
 the complete text of a design with all of its shared modules.
 """
 
-import re
-
-from amaranth.back import verilog
 from amaranth.hdl import (
     ClockDomain,
     ClockSignal,
@@ -27,10 +24,9 @@ from amaranth.hdl._ir import PortDirection
 from amaranth.lib.wiring import In
 
 from hw.config import TECHNOLOGIES
+from hw.verilog.backend import convert, envelope
 
 __all__ = ["SharedModules", "add_shared", "emit_verilog"]
-
-_HEADER = re.compile(r"\A/\*.*?\*/\n", re.DOTALL)
 
 
 class SharedModules:
@@ -104,8 +100,8 @@ def emit_verilog(
         if hasattr(child, "verilog"):
             texts.append(child.verilog(module_name))
         else:
-            texts.append(_HEADER.sub("", _convert(child, module_name, shared)))
-    return "\n".join(texts)
+            texts.append(_convert(child, module_name, shared))
+    return envelope(texts)
 
 
 def _ports(component) -> dict:
@@ -127,7 +123,4 @@ def _convert(component, name, shared, ports=None):
         "rst": (domain.rst, PortDirection.Input),
         **(_ports(component) if ports is None else ports),
     }
-    text, _names = verilog.convert_fragment(
-        fragment, ports, name, emit_src=False, strip_internal_attrs=True
-    )
-    return text
+    return convert(fragment, ports, name)

@@ -76,6 +76,11 @@ class Register:
         return not self.fields or any(field.access.writable for field in self.fields)
 
     @property
+    def constant(self) -> bool:
+        """Whether it always holds the value of :attr:`reset`."""
+        return bool(self.fields) and all(f.access is Access.CONSTANT for f in self.fields)
+
+    @property
     def reset(self) -> int:
         """Value that a read after reset returns."""
         return sum(f.reset << f.lsb for f in self.fields if f.access is not Access.STROBE)

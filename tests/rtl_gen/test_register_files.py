@@ -45,6 +45,9 @@ def test_header_values(header):
     for register in register_map(config):
         names.append(f"ADAGP_{register.name}_OFFSET")
         expected.append(register.offset)
+        if register.name in ("ID", "VERSION", "CONFIG_HASH", "CAPABILITIES"):
+            names.append(f"ADAGP_{register.name}_CONSTANT")
+            expected.append(register.reset)
         for field in register.fields:
             names += [f"ADAGP_{register.name}_{field.name}_{kind}" for kind in ("SHIFT", "MASK")]
             expected += [field.lsb, field.mask]

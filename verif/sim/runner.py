@@ -28,6 +28,8 @@ from pathlib import Path
 
 from cocotb_tools import config as cocotb_config
 
+from hw.primitives.shared_module import emit_verilog
+
 from . import environment
 from .results import Result, SimulationFailed, TestOutcome, judge, parse_results, tail
 
@@ -87,16 +89,13 @@ class Build:
 
 
 def verilog(component, *, name: str, ports=None) -> str:
-    """Return the Verilog of an Amaranth ``component`` as one text with ``name`` as top module.
+    """Return the Verilog of an Amaranth ``component`` with ``name`` as top module.
 
-    ``ports`` is passed to :func:`amaranth.back.verilog.convert`; without it, the component's
-    signature gives the ports, with double underscores (``i__payload``).
+    It is the text that users get: see :func:`hw.primitives.shared_module.emit_verilog`. Without
+    ``ports``, name -> (signal, direction), the component's signature gives them, with double
+    underscores (``i__payload``).
     """
-    from amaranth.back import verilog as backend
-
-    return backend.convert(
-        component, name=name, ports=ports, emit_src=False, strip_internal_attrs=True
-    )
+    return emit_verilog(component, name=name, ports=ports)
 
 
 def build(

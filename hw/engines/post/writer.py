@@ -233,7 +233,8 @@ class PostWriter(wiring.Component):
                     m.d.sync += out_data.word_select(number, core.group_width).eq(placed[number])
             with m.If(whole & last):
                 m.d.sync += [address.eq(following), slot.eq(self.out_group)]
-                for number, origin in enumerate(origins):
+                m.d.sync += origins[0].eq(following)
+                for number, origin in enumerate(origins[1:], 1):
                     with m.If(level >= number):
                         m.d.sync += origin.eq(following)
             with m.Elif(word_end):

@@ -1,0 +1,1 @@
+"""Examples to copy: a testbench in plain Verilog, and a driver in C; what they run is made here."""
