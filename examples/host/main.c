@@ -1,4 +1,5 @@
-/* Runs the program that `python -m examples` wrote, compares what it stored, then provokes an error.
+/* Runs the program that `python -m examples` wrote, compares what it stored, then provokes an error
+ * and stops a run.
  *
  * usage: host DIRECTORY   (memory.bin and expected.bin are in it) */
 #include <stdio.h>
@@ -9,6 +10,8 @@
 #include "platform.h"
 
 #define POLLS 1000000ul
+/* More than the longest command takes, and than the memory ever pauses. */
+#define WATCHDOG_CYCLES 1000000u
 
 static void fail(const char *reason)
 {
@@ -64,6 +67,7 @@ int main(int argc, char **argv)
         .memory_bytes = EXAMPLE_MEMORY_BYTES,
         .program_offset = EXAMPLE_PROGRAM_OFFSET,
         .program_bytes = EXAMPLE_PROGRAM_BYTES,
+        .watchdog_cycles = WATCHDOG_CYCLES,
     };
     run_and_compare(&device, &program, argv[1]);
 
@@ -79,7 +83,14 @@ int main(int argc, char **argv)
     printf("without HALT: error %d of unit %d at 0x%llx\n", (int)error.code, (int)error.unit,
            (unsigned long long)error.address);
 
-    /* An error leaves nothing behind. */
+    /* A run can be stopped at any time. */
+    adagp_start(&device, &program);
+    adagp_stop(&device);
+    if (adagp_wait(&device, POLLS) != ADAGP_RESULT_STOPPED)
+        fail("a run that was stopped ended in another way");
+    printf("stopped\n");
+
+    /* Neither leaves anything behind. */
     run_and_compare(&device, &program, argv[1]);
     printf("PASS\n");
     return 0;

@@ -102,6 +102,7 @@ def test_host(example):
     size = (example / "memory.bin").stat().st_size
     fetch = "error 13 of unit 1"  # PROGRAM_END, FETCH
     assert f"without HALT: {fetch} at 0x" in done.stdout
+    assert "\nstopped\n" in done.stdout
     assert done.stdout.count(f"all {size} bytes as expected\n") == 2
     assert "\nPASS\n" in done.stdout
 
