@@ -19,6 +19,7 @@ from verif.sim.results import SimulationFailed
 from verif.sim.runner import BuildFailed
 
 from . import tables as report
+from .prove import command as prove_command
 
 
 def _parser():
@@ -105,6 +106,8 @@ def _parser():
         help="for cycles.json and cycles.png (default: build/cycles)",
     )  # fmt: skip
     _add_settings(cycles)
+
+    prove_command.add_parser(commands)
     return parser
 
 
@@ -124,6 +127,8 @@ def main(arguments=None) -> int:
             from verif.performance import cycles_report
 
             return cycles_report.main(options, _cycle_settings(options), console)
+        if options.command == "prove":
+            return prove_command.main(options, console)
         settings = _settings(options)
         if options.command == "bench":
             from verif.performance import bench
