@@ -19,6 +19,7 @@ from verif.sim.results import SimulationFailed
 from verif.sim.runner import BuildFailed
 
 from . import tables as report
+from .mutate import command as mutate
 from .prove import command as prove_command
 
 
@@ -108,6 +109,7 @@ def _parser():
     _add_settings(cycles)
 
     prove_command.add_parser(commands)
+    mutate.add_arguments(commands)
     return parser
 
 
@@ -123,6 +125,8 @@ def main(arguments=None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(soft_wrap=False)
     try:
+        if options.command == "mutate":
+            return mutate.main(options, console)
         if options.command == "cycles":
             from verif.performance import cycles_report
 

@@ -1,0 +1,348 @@
+"""Runs the mutants of one file against the tests that cover it."""
+
+import hashlib
+import json
+import queue
+import random
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cli.atomic_files import write_whole
+
+from .covering import SYSTEM_TESTS, covering_tests
+from .operators import Mutant
+from .pool import Worker
+from .rewrite import rewrite
+from .runtime import GENERATOR, HARDWARE, NOTHING
+
+__all__ = ["Campaign", "CampaignFailed", "Outcome", "sample"]
+
+KILLED = "killed"
+SURVIVED = "survived"
+UNTESTED = "not built"
+
+#: A test on a mutant may take that many times as long as without, and so much longer.
+_TIMES_AS_LONG = 5
+_LONGER_SECONDS = 10
+
+
+class CampaignFailed(Exception):
+    """The tests fail without any mutant, or cannot be run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a mutant.
+
+    Members
+    -------
+    mutant : the mutant
+    verdict : KILLED, SURVIVED, or UNTESTED if it is none of the hardware but of the generator, and
+        all tests that reach it need a compiled simulation
+    test : the test that killed it
+    message : how
+    """
+
+    mutant: Mutant
+    verdict: str
+    test: str = ""
+    message: str = ""
+
+    def as_dict(self):
+        """For the JSON summary."""
+        return self.mutant.as_dict() | {
+            "verdict": self.verdict, "test": self.test, "message": self.message,
+        }  # fmt: skip
+
+
+@dataclass
+class _Profile:
+    """The tests without a mutant: node id -> seconds, compiled, mutants elaborated; and mutants
+    that show when the file is imported."""
+
+    tests: dict = field(default_factory=dict)
+    at_import: dict = field(default_factory=dict)
+    name: str = ""
+
+    def reaching(self, number, *, compiled):
+        return [
+            name
+            for name, test in self.tests.items()
+            if test["compiled"] == compiled and str(number) in test["met"]
+        ]
+
+    def kind(self, number):
+        """What the mutant is part of, in the test where that is most; None: no test meets it."""
+        kinds = {test["met"].get(str(number)) for test in self.tests.values()}
+        return next((kind for kind in (HARDWARE, GENERATOR, NOTHING) if kind in kinds), None)
+
+
+class Campaign:
+    """The mutants of a file, its tests, and what is known of them from earlier runs.
+
+    Parameters
+    ----------
+    root : Path
+        of the project
+    file : str
+    directory : Path
+        for results and logs
+    jobs : int
+        mutants at a time
+    system : bool
+        whether tests of the whole accelerator try what the tests of the block leave alive
+    spared : callable
+        whether a mutant is known to be equivalent; those are not tried on the whole accelerator
+    """
+
+    def __init__(self, root: Path, file: str, directory: Path, *, jobs, system, spared):
+        self.root = root
+        self.file = file
+        self.jobs = jobs
+        self.system = system
+        self.spared = spared
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        source = (root / file).read_text()
+        self.mutants = rewrite(source, file)[1]
+        self.tests = covering_tests(root, file)
+        self._stem = file.removesuffix(".py").replace("/", ".")
+        self._store = directory / f"{self._stem}.json"
+        self._known = self._read()
+        self._kills = {}
+        self._lock = threading.Lock()
+        self._workers = []
+        self._idle = []
+        self._idle_lock = threading.Lock()
+
+    # Before ----------------------------------------------------------------------------------
+
+    def prepare(self) -> list[Mutant]:
+        """Run the tests without a mutant; returns the mutants that can be.
+
+        Raises
+        ------
+        CampaignFailed
+            A test fails.
+        """
+        self.block = self._profile("block", self.tests)
+        self.whole = None
+        return [mutant for mutant in self.mutants if self.block.kind(mutant.number) != NOTHING]
+
+    def _profile(self, name, files):
+        """Of the tests in ``files``, from an earlier run if nothing has changed since."""
+        known = self._known.get(name)
+        if known and known["key"] == self._key(known["modules"], files):
+            return _Profile(known["tests"], known["at_import"], name)
+        if known:
+            self._known[name] = None
+        plain = self._warm(name, "simulate", [], files)
+        tests, modules = plain["tests"], plain["modules"]
+        for test in tests.values():
+            test["met"] |= plain["at_import"]
+        compiled = [test for test in tests.values() if test["compiled"]]
+        if compiled:
+            # What a fixture of several tests elaborates is met by the first of them only.
+            met = {number: kind for test in compiled for number, kind in test["met"].items()}
+            names = [name for name, test in tests.items() if test["compiled"]]
+            full = self._warm(name, "compile", names, _files(names))
+            for name_, test in full["tests"].items():
+                tests[name_] = {"seconds": test["seconds"], "compiled": True, "met": met}
+            modules = sorted({*modules, *full["modules"]})
+        own = [str(Path(place).relative_to(self.root)) for place in modules if self._own(place)]
+        key = self._key(own, files)
+        self._known[name] = {
+            "key": key, "tests": tests, "at_import": plain["at_import"], "modules": own,
+            "results": {},
+        }  # fmt: skip
+        self._write()
+        return _Profile(tests, plain["at_import"], name)
+
+    def _warm(self, profile, mode, names, files, worker=None):
+        """Have a worker run tests without a mutant, and stay ready for their mutants."""
+        worker = worker or self._worker("")
+        result = worker.ask(
+            {
+                "tests": names, "files": files, "mode": mode, "selected": 0, "limits": {},
+                "stop": True, "warm": True,
+            }
+        )  # fmt: skip
+        if result["failed"] or result["status"] not in (0, 1):
+            failed = result["failed"] or {"test": "", "message": f"status {result['status']}"}
+            raise CampaignFailed(
+                f"{self.file}: without a mutant {failed['test']} fails: {failed['message']} "
+                f"(log: {worker.log})"
+            )
+        worker.warm = f"{profile} {mode}"
+        self._release(worker)
+        return result
+
+    def _own(self, place):
+        path = Path(place)
+        return (
+            path.is_relative_to(self.root)
+            and "build" not in path.relative_to(self.root).parts
+            and ".venv" not in path.relative_to(self.root).parts
+            and "mutate" not in path.parts
+        )
+
+    def _key(self, modules, files):
+        """Changes when the file, its mutants, a test or anything that a test imports changes."""
+        digest = hashlib.sha256(repr([m.name for m in self.mutants]).encode())
+        for name in sorted({self.file, *modules, *files}):
+            path = self.root / name
+            content = path.read_bytes() if path.is_file() else b""
+            digest.update(name.encode() + hashlib.sha256(content).digest())
+        return digest.hexdigest()
+
+    # Mutants ---------------------------------------------------------------------------------
+
+    def run(self, mutants, *, report=None) -> list[Outcome]:
+        """Try ``mutants``; ``report`` is called with every :class:`Outcome`."""
+        jobs, outcomes, errors = queue.SimpleQueue(), {}, []
+        for mutant in mutants:
+            jobs.put(mutant)
+
+        def work():
+            try:
+                while not errors:
+                    mutant = jobs.get_nowait()
+                    outcome = outcomes[mutant.number] = self._try(mutant)
+                    if report is not None:
+                        report(outcome)
+            except queue.Empty:
+                pass
+            except BaseException as error:  # raised again below
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(self.jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.2)
+        if errors:
+            raise errors[0]
+        self._write()
+        return [outcomes[mutant.number] for mutant in mutants]
+
+    def close(self):
+        """End all processes."""
+        for worker in self._workers:
+            worker.close()
+        self._workers = []
+
+    def _try(self, mutant):
+        outcome = self._with("block", self.block, mutant)
+        if outcome.verdict == KILLED or not self.system or self.spared(mutant):
+            return outcome
+        if self.block.kind(mutant.number) == GENERATOR:
+            return outcome
+        with self._lock:
+            if self.whole is None:
+                self.whole = self._profile("system", list(SYSTEM_TESTS))
+        beyond = self._with("system", self.whole, mutant)
+        return beyond if beyond.verdict == KILLED else outcome
+
+    def _with(self, name, profile, mutant):
+        """What the tests of a profile make of a mutant; known results are taken."""
+        results = self._known[name]["results"]
+        if mutant.name in results:
+            return Outcome(mutant=mutant, **results[mutant.name])
+        verdict, test, message = self._run_tests(profile, mutant)
+        with self._lock:
+            results[mutant.name] = {"verdict": verdict, "test": test, "message": message}
+            if test:
+                self._kills[test] = self._kills.get(test, 0) + 1
+            self._write()
+        return Outcome(mutant=mutant, **results[mutant.name])
+
+    def _run_tests(self, profile, mutant):
+        simulated = profile.reaching(mutant.number, compiled=False)
+        compiled = profile.reaching(mutant.number, compiled=True)
+        for mode, names in (("simulate", simulated), ("compile", compiled)):
+            if not names:
+                continue
+            if mode == "compile" and profile.kind(mutant.number) == GENERATOR:
+                if simulated:
+                    break
+                return UNTESTED, "", "a number of the generator: needs a build of its own"
+            result = self._task(profile, mutant, mode, names)
+            if result["failed"]:
+                return KILLED, result["failed"]["test"], result["failed"]["message"]
+            if result["status"] != 0:
+                raise CampaignFailed(f"{self.file}, {mutant.name}: status {result['status']}")
+        return SURVIVED, "", "" if simulated or compiled else "no test reaches it"
+
+    def _task(self, profile, mutant, mode, names):
+        def promising(name):
+            return -(self._kills.get(name, 0) + 0.3) / (profile.tests[name]["seconds"] + 0.2)
+
+        names = sorted(names, key=promising)
+        task = {
+            "tests": names, "files": _files(names), "mode": mode, "selected": mutant.number,
+            "stop": True, "warm": False, "limits": {
+                name: _TIMES_AS_LONG * profile.tests[name]["seconds"] + _LONGER_SECONDS
+                for name in names
+            },
+        }  # fmt: skip
+        worker = self._warm_worker(profile, mode, mutant)
+        result = worker.ask(task)
+        self._release(worker)
+        return result
+
+    def _warm_worker(self, profile, mode, mutant):
+        """A worker that has imported the tests; a fresh one, if the mutant shows at import."""
+        if str(mutant.number) in profile.at_import:
+            return self._worker("")
+        worker = self._worker(f"{profile.name} {mode}")
+        if not worker.warm:
+            compiled = mode == "compile"
+            names = [name for name, t in profile.tests.items() if t["compiled"] == compiled]
+            # To import is enough, but what is to be compiled must be elaborated.
+            few = (
+                names if compiled else sorted(names, key=lambda n: profile.tests[n]["seconds"])[:1]
+            )
+            self._warm(profile.name, mode, few, _files(names), worker)
+            worker = self._worker(f"{profile.name} {mode}")
+        return worker
+
+    def _worker(self, warm):
+        """A worker that is free and as ``warm``, or a fresh one."""
+        with self._idle_lock:
+            for wanted in (warm, ""):
+                for worker in self._idle:
+                    if worker.warm == wanted:
+                        self._idle.remove(worker)
+                        return worker
+            log = self.directory / f"{self._stem}.{len(self._workers)}.log"
+            self._workers.append(Worker(self.root, self.file, log))
+            return self._workers[-1]
+
+    def _release(self, worker):
+        with self._idle_lock:
+            self._idle.append(worker)
+
+    # Results ---------------------------------------------------------------------------------
+
+    def _read(self):
+        try:
+            return json.loads(self._store.read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def _write(self):
+        write_whole(self._store, json.dumps(self._known, indent=1) + "\n")
+
+
+def _files(names):
+    return list(dict.fromkeys(name.partition("::")[0] for name in names))
+
+
+def sample(mutants, count, seed):
+    """``count`` of the mutants, chosen at random, in their order; all if ``count`` is None."""
+    if count is None or count >= len(mutants):
+        return list(mutants)
+    chosen = random.Random(seed).sample(range(len(mutants)), count)
+    return [mutants[index] for index in sorted(chosen)]
