@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import queue
 import random
 import threading
@@ -25,6 +26,11 @@ UNTESTED = "not built"
 #: A test on a mutant may take that many times as long as without, and so much longer.
 _TIMES_AS_LONG = 5
 _LONGER_SECONDS = 10
+
+
+_NOTHING_KNOWN = {
+    "base": "", "files": {}, "tests": {}, "at_import": {}, "modules": [], "results": {},
+}  # fmt: skip
 
 
 class CampaignFailed(Exception):
@@ -111,6 +117,7 @@ class Campaign:
         self._store = directory / f"{self._stem}.json"
         self._known = self._read()
         self._kills = {}
+        self._hints = {}  # name of a mutant -> the test that killed it before something changed
         self._lock = threading.Lock()
         self._workers = []
         self._idle = []
@@ -131,13 +138,38 @@ class Campaign:
         return [mutant for mutant in self.mutants if self.block.kind(mutant.number) != NOTHING]
 
     def _profile(self, name, files):
-        """Of the tests in ``files``, from an earlier run if nothing has changed since."""
-        known = self._known.get(name)
-        if known and known["key"] == self._key(known["modules"], files):
-            return _Profile(known["tests"], known["at_import"], name)
-        if known:
-            self._known[name] = None
-        plain = self._warm(name, "simulate", [], files)
+        """Of the tests in ``files``; where nothing has changed since an earlier run, from that."""
+        known = self._known.get(name) or dict(_NOTHING_KNOWN)
+        digests = {file: self._digest(file) for file in files}
+        same = known["base"] == self._base(known["modules"], files)
+        kept = [file for file in files if same and known["files"].get(file) == digests[file]]
+        profile = _Profile(
+            {test: entry for test, entry in known["tests"].items() if _file(test) in kept},
+            known["at_import"], name,
+        )  # fmt: skip
+        fresh = [file for file in files if file not in kept]
+        if fresh:
+            modules = self._measure(profile, fresh, whole=not kept)
+            modules = sorted({*modules, *(known["modules"] if kept else ())} - set(files))
+            results = {}
+            for mutant, result in known["results"].items():
+                if result["test"]:
+                    self._hints[mutant] = result["test"]
+                # A test that has not changed would kill it again.
+                if result["verdict"] == KILLED and _file(result["test"]) in kept:
+                    results[mutant] = result
+            self._known[name] = {
+                "base": self._base(modules, files), "files": digests, "tests": profile.tests,
+                "at_import": profile.at_import, "modules": modules, "results": results,
+            }  # fmt: skip
+            self._write()
+        return profile
+
+    def _measure(self, profile, files, *, whole):
+        """Run the tests in ``files`` without a mutant and add them to the profile; returns the
+        files of the project that they import. ``whole``: there are no others."""
+        label = profile.name if whole else "some of " + profile.name
+        plain = self._warm(label, "simulate", [], files)
         tests, modules = plain["tests"], plain["modules"]
         for test in tests.values():
             test["met"] |= plain["at_import"]
@@ -146,18 +178,13 @@ class Campaign:
             # What a fixture of several tests elaborates is met by the first of them only.
             met = {number: kind for test in compiled for number, kind in test["met"].items()}
             names = [name for name, test in tests.items() if test["compiled"]]
-            full = self._warm(name, "compile", names, _files(names))
-            for name_, test in full["tests"].items():
-                tests[name_] = {"seconds": test["seconds"], "compiled": True, "met": met}
-            modules = sorted({*modules, *full["modules"]})
-        own = [str(Path(place).relative_to(self.root)) for place in modules if self._own(place)]
-        key = self._key(own, files)
-        self._known[name] = {
-            "key": key, "tests": tests, "at_import": plain["at_import"], "modules": own,
-            "results": {},
-        }  # fmt: skip
-        self._write()
-        return _Profile(tests, plain["at_import"], name)
+            full = self._warm(label, "compile", names, _files(names))
+            for name, test in full["tests"].items():
+                tests[name] = {"seconds": test["seconds"], "compiled": True, "met": met}
+            modules += full["modules"]
+        profile.tests.update(tests)
+        profile.at_import = plain["at_import"]
+        return {str(Path(place).relative_to(self.root)) for place in modules if self._own(place)}
 
     def _warm(self, profile, mode, names, files, worker=None):
         """Have a worker run tests without a mutant, and stay ready for their mutants."""
@@ -187,14 +214,15 @@ class Campaign:
             and "mutate" not in path.parts
         )
 
-    def _key(self, modules, files):
-        """Changes when the file, its mutants, a test or anything that a test imports changes."""
-        digest = hashlib.sha256(repr([m.name for m in self.mutants]).encode())
-        for name in sorted({self.file, *modules, *files}):
-            path = self.root / name
-            content = path.read_bytes() if path.is_file() else b""
-            digest.update(name.encode() + hashlib.sha256(content).digest())
-        return digest.hexdigest()
+    def _digest(self, file):
+        path = self.root / file
+        return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+
+    def _base(self, modules, tests):
+        """Changes when the file, its mutants or anything that a test imports changes."""
+        names = sorted({self.file, *modules} - set(tests))
+        parts = [[mutant.name for mutant in self.mutants], *((n, self._digest(n)) for n in names)]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     # Mutants ---------------------------------------------------------------------------------
 
@@ -277,6 +305,8 @@ class Campaign:
 
     def _task(self, profile, mutant, mode, names):
         def promising(name):
+            if name == self._hints.get(mutant.name):
+                return -math.inf
             return -(self._kills.get(name, 0) + 0.3) / (profile.tests[name]["seconds"] + 0.2)
 
         names = sorted(names, key=promising)
@@ -336,8 +366,12 @@ class Campaign:
         write_whole(self._store, json.dumps(self._known, indent=1) + "\n")
 
 
-def _files(names):
-    return list(dict.fromkeys(name.partition("::")[0] for name in names))
+def _file(test):
+    return test.partition("::")[0]
+
+
+def _files(tests):
+    return list(dict.fromkeys(map(_file, tests)))
 
 
 def sample(mutants, count, seed):

@@ -11,10 +11,23 @@ from hw.dma.gearbox import Packer, Unpacker
 GRANULE_WIDTH = 8
 ROW_WIDTH = 10
 #: (granules per beat, granules per word)
-SIZES = [(1, 1), (1, 3), (1, 4), (2, 1), (2, 3), (4, 1), (4, 3), (4, 4), (4, 6), (8, 5), (4, 13)]
+SIZES = [
+    (1, 1),
+    (1, 3),
+    (1, 4),
+    (2, 1),
+    (2, 3),
+    (4, 1),
+    (4, 2),
+    (4, 3),
+    (4, 4),
+    (4, 6),
+    (8, 5),
+    (4, 13),
+]
 
 
-def _granules(values):
+def joined(values):
     return sum(value << (GRANULE_WIDTH * index) for index, value in enumerate(values))
 
 
@@ -25,14 +38,14 @@ def _runs(rng, word):
         yield row, [rng.randrange(1, 256) for _ in range(row * rng.randint(1, 6))]
 
 
-def _words(row, granules, word):
+def words_of(row, granules, word):
     """The words of a run as (granules without padding)."""
     for start in range(0, len(granules), row):
         for part in range(start, start + row, word):
             yield granules[part : min(part + word, start + row)]
 
 
-def _simulate(dut, senders, checker):
+def simulate(dut, senders, checker):
     m = Module()
     m.submodules.dut = dut
     m.d.sync += Signal().eq(0)  # a clock, should the design have no register
@@ -93,7 +106,7 @@ def test_packer(beat, word, busy, seed):
             last = index == len(chunks) - 1
             beats.append(
                 {
-                    "data": _granules(chunk),
+                    "data": joined(chunk),
                     "offset": 0 if index else offset,
                     "end": end if last else beat - 1,
                     "first": index == 0,
@@ -101,8 +114,8 @@ def test_packer(beat, word, busy, seed):
                     "final": last,
                 }
             )
-        words = list(_words(row, granules, word))
-        expected += [(_granules(w), index == len(words) - 1) for index, w in enumerate(words)]
+        words = list(words_of(row, granules, word))
+        expected += [(joined(w), index == len(words) - 1) for index, w in enumerate(words)]
 
     async def check(ctx):
         got, _ = await _receive(ctx, dut.o, len(expected), rng, busy, ("data", "final"))
@@ -111,7 +124,7 @@ def test_packer(beat, word, busy, seed):
         assert not ctx.get(dut.cut_row)
 
     gaps = random.Random(seed)
-    _simulate(
+    simulate(
         dut,
         [
             _sender(dut.row, rows, gaps, 1.0),
@@ -146,7 +159,7 @@ def test_packer_throughput(beat, word):
         ideal = max(count // word, count // beat)
         assert cycles <= ideal + 4, f"{cycles} cycles, ideal {ideal}"
 
-    _simulate(
+    simulate(
         dut,
         [
             _sender(dut.row, [word * 2 - 1], random.Random(0), 1.0),
@@ -171,7 +184,7 @@ def test_packer_row_cut_short(beat, word):
             await ctx.tick()
         assert ctx.get(dut.cut_row), "not reported"
 
-    _simulate(
+    simulate(
         dut,
         [
             _sender(dut.row, [1], random.Random(0), 1.0),
@@ -190,12 +203,12 @@ def test_unpacker(beat, word, busy, seed):
     for row, granules in _runs(rng, word):
         offset = rng.randrange(beat)
         offsets.append(offset)
-        parts = list(_words(row, granules, word))
+        parts = list(words_of(row, granules, word))
         for index, part in enumerate(parts):
             noise = [rng.randrange(256) for _ in range(word - len(part))]
             words.append(
                 {
-                    "data": _granules(part + noise),
+                    "data": joined(part + noise),
                     "top": len(part) - 1,
                     "last": index == len(parts) - 1,
                 }
@@ -214,7 +227,7 @@ def test_unpacker(beat, word, busy, seed):
             assert want == have, f"beat {index}: expected {want}, got {have}"
 
     gaps = random.Random(seed)
-    _simulate(
+    simulate(
         dut,
         [
             _sender(dut.offset, offsets, gaps, 1.0),
