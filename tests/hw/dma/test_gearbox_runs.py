@@ -92,7 +92,7 @@ def test_packer_reset_at_any_time(beat, word, seed):
 
 
 @pytest.mark.parametrize(("beat", "word"), [(1, 3), (4, 3), (4, 4), (8, 5), (4, 13)])
-def test_packer_row_cut_betweenwords(beat, word):
+def test_packer_row_cut_between_words(beat, word):
     """A run that ends inside a row, but with a whole word: reported as well."""
     dut = _packer(beat, word)
 
@@ -106,7 +106,7 @@ def test_packer_row_cut_betweenwords(beat, word):
 
 
 @pytest.mark.parametrize(("beat", "word"), SIZES)
-def test_packer_runs_of_a_command(beat, word, seed):
+def test_packer_runs_of_one_command(beat, word, seed):
     """Runs of a command follow each other without a cycle lost, the next command waits for its
     row."""
     dut, rng = _packer(beat, word), random.Random(seed)

@@ -6,6 +6,7 @@ Covers: hw/registers/counter_list.py.
 import itertools
 
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from hw.registers.counter_bank import VISIT_CYCLES, CounterBank
@@ -20,9 +21,9 @@ COUNTERS = (
 )
 
 
-def run(counters, bench):
+def run(counters, bench, *, clear=None):
     dut = CounterBank(counters)
-    simulator = Simulator(dut)
+    simulator = Simulator(dut if clear is None else ResetInserter(clear)(dut))
     simulator.add_clock(1e-8)
 
     async def process(ctx):
@@ -98,3 +99,61 @@ def test_read_while_counting_moves_with_time():
         assert max(steps) <= MAX_READ_CYCLES
 
     run(COUNTERS, bench)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 6])
+def test_nothing_is_lost_under_load(count):
+    """As many events as there can be, and a read in every second visit; the highest bit, too."""
+    counters = [
+        Counter(
+            name=f"C{n}", unit="events", doc="", event=f"e{n}", width=3, step=1 << (60 if n else 0)
+        )
+        for n in range(count)
+    ]
+    cycles = 16 * (3 * count + 8) + 4  # 7 * cycles / 8 is odd: the highest bit is set
+
+    async def bench(ctx, dut):
+        ctx.set(dut.enable, 1)
+        for n in range(count):
+            ctx.set(getattr(dut.events, f"e{n}"), 7)
+        ctx.set(dut.read_valid, 1)
+        for _ in range(cycles):
+            await ctx.tick()
+        ctx.set(dut.read_valid, 0)
+        ctx.set(dut.enable, 0)
+        await ctx.tick().repeat(VISIT_CYCLES)
+        for n, counter in enumerate(counters):
+            want = 7 * cycles * counter.step % (1 << 64)
+            assert await read(ctx, dut, n) == want, counter.name
+        assert 7 * cycles << 60 & 1 << 63
+
+    run(counters, bench)
+
+
+def test_reset_at_any_phase():
+    """Nothing is left of the counts, of a read under way and of the events of the last cycle."""
+    clear = Signal()
+
+    async def bench(ctx, dut):
+        for delay in range(6 * VISIT_CYCLES):
+            ctx.set(dut.enable, 1)
+            ctx.set(dut.events.many, 7)
+            ctx.set(dut.read_index, 2)
+            ctx.set(dut.read_valid, delay % 2)
+            await ctx.tick().repeat(20 + delay)
+            ctx.set(dut.read_valid, 0)
+            ctx.set(clear, 1)
+            await ctx.tick()
+            ctx.set(clear, 0)
+            ctx.set(dut.enable, 0)
+            for _ in range(3 * VISIT_CYCLES):
+                assert not ctx.get(dut.read_done), "an answer without a question"
+                await ctx.tick()
+            ctx.set(dut.enable, 1)
+            await ctx.tick().repeat(5)
+            ctx.set(dut.enable, 0)
+            await ctx.tick()
+            values = [await read(ctx, dut, index) for index in range(3)]
+            assert values == [5, 0, 35 << 28], f"after a reset in cycle {20 + delay}"
+
+    run(COUNTERS, bench, clear=clear)
