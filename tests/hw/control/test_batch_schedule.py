@@ -6,6 +6,7 @@ Covers: hw/isa/batch.py.
 import random
 
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from golden.prediction.schedule import Phase, ScheduleConfig, Stage
@@ -21,8 +22,8 @@ class Walk:
         self.registers = registers
         self.dut = BatchSchedule()
 
-    def simulate(self, process):
-        simulator = Simulator(self.dut)
+    def simulate(self, process, clear=None):
+        simulator = Simulator(self.dut if clear is None else ResetInserter(clear)(self.dut))
         simulator.add_clock(1e-6)
 
         async def testbench(ctx):
@@ -129,6 +130,7 @@ def test_positions_at_their_limits():
             (0xFFFF, 3, (0xFFFF, 4)),
             (7, 9, (8, 0)),
             (7, 300, (8, 0)),
+            (7, 0xFFFFFFFF, (8, 0)),
         ):
             ctx.set(dut.epoch, epoch)
             ctx.set(dut.epoch_batch, batch)
@@ -153,3 +155,69 @@ def test_positions_at_their_limits():
     schedule = ScheduleConfig(warm_up=0, ladder=(Stage(gp=254, bp=1, epochs=None),))
     loop = BatchLoop(schedule=schedule, batches=0, epoch_batches=10)
     Walk(loop.registers()).simulate(process)
+
+
+def test_large_numbers(rng):
+    """Positions that need every bit, in rounds as long as they can be, by plain arithmetic."""
+    warm_up, batches = 0x9000, 0xFFFF_FFFF
+    stages = ((255, 255, 0x100), (255, 2, 0x3000), (1, 255, 0x2000), (200, 120, 0))
+
+    def expected(epoch, batch):
+        if epoch < warm_up:
+            return Phase.WARM_UP
+        epoch -= warm_up
+        for gp, bp, epochs in stages:
+            if not epochs or epoch < epochs:
+                return Phase.GP if batch % (gp + bp) < gp else Phase.BP
+            epoch -= epochs
+        raise AssertionError(epoch)
+
+    async def process(walk):
+        ctx, dut = walk.ctx, walk.dut
+        ctx.set(dut.warm_up, warm_up)
+        ctx.set(dut.epoch_batches, batches)
+        for number, (gp, bp, epochs) in enumerate(stages):
+            ctx.set(getattr(dut, f"stage{number}"), {"gp": gp, "bp": bp, "epochs": epochs})
+        begins = (0x100, 0x8FFF, 0x9000, 0x9100, 0xC100, 0xE100)
+        places = [(epoch, batch) for epoch in begins for batch in (254, 508, 0x8000_0000 - 1)]
+        places += [
+            (int(epoch), int(batch))
+            for epoch, batch in zip(
+                rng.integers(0x8F00, 1 << 16, 20), rng.integers(1 << 30, batches - 1, 20)
+            )
+        ]
+        for epoch, batch in places:
+            ctx.set(dut.epoch, epoch)
+            ctx.set(dut.epoch_batch, batch)
+            await walk.go("locate")
+            assert walk.phase() is expected(epoch, batch), (hex(epoch), hex(batch))
+            for following in (batch + 1, batch + 2):
+                await walk.go("advance")
+                assert (ctx.get(dut.epoch), ctx.get(dut.epoch_batch)) == (epoch, following)
+                assert walk.phase() is expected(epoch, following), (hex(epoch), hex(following))
+
+    Walk({}).simulate(process)
+
+
+def test_idle_after_a_reset():
+    """Also while a position is located."""
+    clear = Signal()
+    loop = BatchLoop(schedule=ScheduleConfig(), batches=10, epoch_batches=10)
+
+    async def process(walk):
+        ctx, dut = walk.ctx, walk.dut
+        ctx.set(dut.epoch, 12)
+        ctx.set(dut.epoch_batch, 4)
+        for moment in range(1, 40, 3):
+            ctx.set(dut.locate, 1)
+            await ctx.tick()
+            ctx.set(dut.locate, 0)
+            await ctx.tick().repeat(moment)
+            ctx.set(clear, 1)
+            await ctx.tick()
+            ctx.set(clear, 0)
+            assert ctx.get(dut.ready), f"not ready after a reset in cycle {moment}"
+            await walk.go("locate")
+            assert walk.phase() is Phase.BP
+
+    Walk(loop.registers()).simulate(process, clear)
