@@ -1,7 +1,6 @@
 """LoadEngine, StoreEngine and the AXI multiplexers on Verilator; see verif/blocks/cocotb_dma.py.
 
-Covers: hw/dma/load.py, hw/dma/store.py, hw/dma/burst.py, hw/dma/gearbox.py,
-hw/bus/axi_mux.py, hw/bus/signatures.py, hw/primitives/stream_register.py,
+Covers: hw/dma/load.py, hw/dma/store.py, hw/dma/burst.py, hw/bus/signatures.py,
 verif/blocks/cocotb_dma.py, verif/blocks/cocotb_dma_speed.py, verif/blocks/dma_bench.py,
 verif/blocks/dma_support.py.
 """

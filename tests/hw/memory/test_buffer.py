@@ -1,6 +1,6 @@
 """The on-chip operand memory against its model, for every kind of core.
 
-Covers: hw/primitives/stream_register.py, verif/blocks/cocotb_buffer.py.
+Covers: verif/blocks/cocotb_buffer.py.
 """
 
 import json

@@ -70,9 +70,8 @@ def test_wrong_input(arguments, message, capsys):
 def test_tests_of_a_file():
     dma = "tests/hw/dma/test_dma.py"
     assert covering_tests(PROJECT_ROOT, "hw/dma/store.py") == [dma]
-    assert covering_tests(PROJECT_ROOT, "hw/dma/gearbox.py") == [
-        "tests/hw/dma/test_gearbox.py", dma,
-    ]  # fmt: skip
+    gearbox = ["tests/hw/dma/test_gearbox.py", "tests/hw/dma/test_gearbox_runs.py"]
+    assert covering_tests(PROJECT_ROOT, "hw/dma/gearbox.py") == gearbox
     vector = "tests/hw/engines/test_vector.py"
     assert covering_tests(PROJECT_ROOT, "hw/engines/vector/reader.py") == [vector]
     files = hardware_files(PROJECT_ROOT, ["hw/dma", "hw.dma.load"])
