@@ -264,6 +264,8 @@ def bad_commands(bench):
         cases += [
             (plain(run_bytes=cut), ErrorCode.ILLEGAL_FIELD, 7),
             (plain(run_bytes=WORD, run_stride=WORD), ErrorCode.ILLEGAL_FIELD, None),
+            # Rows whose length needs its highest bit.
+            (plain(row_bytes=usual["row_bytes"] + (1 << 31)), ErrorCode.ILLEGAL_FIELD, None),
         ]
     return cases
 
