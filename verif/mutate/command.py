@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.atomic_files import write_whole
@@ -14,6 +15,7 @@ from .campaign import KILLED, SURVIVED, Campaign, CampaignFailed, sample
 from .covering import GROUPS, hardware_files
 from .equivalents import Equivalents
 from .operators import OPERATORS
+from .pool import WorkerEnded
 from .report import FileReport, print_table
 from .rewrite import rewrite
 
@@ -80,8 +82,8 @@ def main(options, console) -> int:
                 reports.append(report)
                 stem = file.removesuffix(".py").replace("/", ".")
                 write_whole(directory / f"{stem}.md", report.markdown())
-    except CampaignFailed as error:
-        console.print(f"[red]FAIL[/] {error}", highlight=False, markup=True)
+    except (CampaignFailed, WorkerEnded) as error:
+        console.print(f"[red]FAIL[/] {escape(str(error))}", highlight=False)
         return 1
     if options.list:
         return 0

@@ -1,5 +1,6 @@
 """The side that gives workers their tasks."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -46,16 +47,20 @@ class Worker:
             It has ended.
         """
         with self._lock:
-            self._process.stdin.write(json.dumps({**task, "log": str(self.log)}) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
+            try:
+                self._process.stdin.write(json.dumps({**task, "log": str(self.log)}) + "\n")
+                self._process.stdin.flush()
+                line = self._process.stdout.readline()
+            except BrokenPipeError:
+                line = ""
         if not line:
             raise WorkerEnded(f"the worker has ended; see {self._errors.name}")
         return json.loads(line)
 
     def close(self):
         """End the process."""
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
         self._errors.close()
