@@ -75,6 +75,7 @@ def test_options_make_configurations():
     assert all(case.description for case in CASES.values())
 
 
+@pytest.mark.long
 def test_waves(seed):
     """A waveform and a save file that names only signals that are in it."""
     config = make_config(

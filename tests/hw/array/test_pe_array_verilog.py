@@ -18,7 +18,7 @@ from verif.sim.technology import MODELS
     ("name", "rows", "columns", "technology", "lut_rows"),
     [
         pytest.param("bf16", 12, 4, "generic", 0, marks=pytest.mark.long),
-        ("bf16", 5, 3, "ecp5", 2),
+        pytest.param("bf16", 5, 3, "ecp5", 2, marks=pytest.mark.long),
         pytest.param("fp16", 3, 5, "generic", 3, marks=pytest.mark.long),
         ("fp8_e4m3", 4, 2, "generic", 2),
         ("int8", 9, 4, "generic", 0),

@@ -59,6 +59,7 @@ def test_dma(name, seed):
     print(f"seed {seed}, built in {build.seconds:.1f} s, ran in {result.seconds:.1f} s")
 
 
+@pytest.mark.long
 def test_throughput(seed):
     fields = {"variant": "max"}
     config = make_config(**fields)

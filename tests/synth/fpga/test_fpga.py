@@ -76,7 +76,7 @@ def test_placed_and_routed(small, old_entries, monkeypatch, tmp_path, capsys):
     ("device", "resource", "number"),
     [
         pytest.param("xc7", "DSP48E1", 2, marks=pytest.mark.long),
-        ("LIFCL-40", "MULT18X18", 2),
+        pytest.param("LIFCL-40", "MULT18X18", 2, marks=pytest.mark.long),
         ("GW2A-18C", "LUT4", None),
     ],
 )

@@ -19,8 +19,9 @@ from verif.networks.train_blocks import random_batches
 from verif.networks.training_result import in_phases
 from verif.networks.training_run import TrainingRun
 
-#: One buffer in which maps do not fit as a whole.
+#: Small: a buffer in which maps do not fit as a whole.
 ARRAYS = {"4x4": {}, "5x3": {"rows": 5, "columns": 3}, "small": {"buffer_bank_depth": 64}}
+ARRAYS["small 5x3"] = ARRAYS["5x3"] | ARRAYS["small"]
 
 
 def config_of(array="4x4", variant="baseline"):
@@ -64,7 +65,8 @@ def test_memory_is_shared(rng, seed):
 )
 def test_on_the_accelerator(frozen, rng, seed):
     """Gradients of biases alone, and of a scale or a shift alone, on a memory that stalls."""
-    run = TrainingRun(network(seed, frozen), config_of("5x3"), SHAPE, batches(rng, 2, images=2))
+    config = config_of("small 5x3")
+    run = TrainingRun(network(seed, frozen), config, SHAPE, batches(rng, 2, images=2))
     check(run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=3_000_000))
 
 

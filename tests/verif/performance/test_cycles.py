@@ -127,7 +127,10 @@ def test_wrong_options(options, capsys):
     assert options[1] in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("variant", ["baseline", "efficient", "max"])
+@pytest.mark.parametrize(
+    "variant",
+    ["baseline", *(pytest.param(v, marks=pytest.mark.long) for v in ("efficient", "max"))],
+)
 def test_cycles_of_a_small_network(variant):
     """The parts of a batch come from different places and have to fit: counters of the RTL, the
     program, the memory."""

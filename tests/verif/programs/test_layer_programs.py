@@ -35,8 +35,13 @@ ARRAYS = {
     # Parameters have more words than maps with as many channels.
     "two cores": {"variant": "max", "rows": 4, "predictor_rows": 6},
 }
-#: Of which small buffers are tried, too.
-SMALL = ("tiny", "5x3", "fp8", "two cores")
+#: Of which small buffers are tried, too; half of them with --long only.
+SMALL = (
+    "5x3",
+    "two cores",
+    pytest.param("tiny", marks=pytest.mark.long),
+    pytest.param("fp8", marks=pytest.mark.long),
+)
 #: Shapes (N, H, W, C): ragged channels, several words per pixel, one image, one pixel.
 SHAPES = ((2, 6, 5, 4), (1, 7, 8, 7), (3, 5, 3, 2))
 
