@@ -19,6 +19,7 @@ from verif.sim.results import SimulationFailed
 from verif.sim.runner import BuildFailed
 
 from . import tables as report
+from .fuzz.command import add_command as add_fuzz
 
 
 def _parser():
@@ -105,6 +106,7 @@ def _parser():
         help="for cycles.json and cycles.png (default: build/cycles)",
     )  # fmt: skip
     _add_settings(cycles)
+    add_fuzz(commands)
     return parser
 
 
@@ -120,6 +122,10 @@ def main(arguments=None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(soft_wrap=False)
     try:
+        if options.command == "fuzz":
+            from verif.fuzz import command
+
+            return command.main(options, console)
         if options.command == "cycles":
             from verif.performance import cycles_report
 
