@@ -132,7 +132,7 @@ def interpret(
     FunctionalError
         for an undefined command, an address out of range or unaligned, something read that was
         never written, a race, a semaphore above 15, a deadlock, a missing HALT, or a BATCH without
-        a loop or to a place outside the program.
+        a loop, to a place outside the program, or with ``first`` behind another BATCH.
     """
     machine = Machine(config, memory, unwritten, coefficients=coefficients, guard=guard)
     between = boundary and (lambda done: boundary(done, memory))
@@ -159,6 +159,7 @@ class _Interpreter:
         self.position = 0
         self.executed = 0
         self.halted = False
+        self.looping = False  # a BATCH has been executed
         self.phases = []
         self.overlap = 0
 
@@ -264,6 +265,11 @@ class _Interpreter:
         self._no_tiles()
         if self.loop is None:
             raise FunctionalError(f"command {self.position} (BATCH): the registers say no loop")
+        if fields["first"] and self.looping:
+            raise FunctionalError(
+                f"command {self.position} (BATCH): first is 1, but it is not the run's first BATCH"
+            )
+        self.looping = True
         places = {}
         for name in ("bp_even", "bp_odd", "gp_even", "gp_odd"):
             places[name], rest = divmod(fields[name] - self.program, COMMAND_BYTES)

@@ -23,8 +23,8 @@ class Accelerator(wiring.Component):
     """The top of every variant.
 
     The host sets the memory window and the program's place through the registers and writes
-    CONTROL.START; commands are then fetched and executed until HALT or the first error, and the
-    interrupt rises. See docs/architecture.md.
+    CONTROL.START; commands are then fetched and executed until HALT, the first error or
+    CONTROL.STOP, and the interrupt rises. See docs/architecture.md.
 
     One clock ``clk``; reset ``rst``, active high, synchronous. After reset all registers have
     their documented values, nothing runs, and no bus request is out.
@@ -63,6 +63,8 @@ class Accelerator(wiring.Component):
         # waiting   the run waits for the host at a batch     batches             counters
         # stop      no new bus requests                       sequencer           fetch, cores
         # bus_busy  something is outstanding on the bus       fetch, cores        sequencer
+        # progress  a command has ended, a beat moves, or     bus, cores,         sequencer
+        #           the run waits for the host                batches
         m = Module()
         config = self.config
         cores = config.cores
@@ -81,7 +83,11 @@ class Accelerator(wiring.Component):
 
         m.d.comb += [
             sequencer.start.eq(registers.start),
+            sequencer.abort.eq(registers.abort),
+            sequencer.watchdog.eq(registers.watchdog),
             registers.finish.eq(sequencer.finish),
+            registers.stopped.eq(sequencer.stopped),
+            registers.draining.eq(sequencer.draining),
             fetch.start.eq(sequencer.begin),
             fetch.first.eq(registers.program_address),
             fetch.stop.eq(sequencer.stop),
@@ -98,6 +104,7 @@ class Accelerator(wiring.Component):
         if config.has_training_engines:
             m.submodules.batches = batches = ResetInserter(clear)(BatchControl())
             connect_batches(m, batches, sequencer=sequencer, fetch=fetch, restart=restart)
+            m.d.comb += batches.fails.eq(sequencer.error.valid | semaphores.fails)
             for name in ("program_address", "program_size", *BATCH_REGISTERS):
                 m.d.comb += getattr(batches, name).eq(getattr(registers, name))
             for name in BATCH_UPDATES:
@@ -116,10 +123,8 @@ class Accelerator(wiring.Component):
         m.submodules.write_mux = write_mux = WriteMux(config, len(cores))
         connect(m, fetch.read, read_mux.requesters[0])
 
-        busy = [fetch.busy]
-        for core in cores:
-            busy.append(self._add_core(m, platform, core, semaphores, waiting))
-        m.d.comb += sequencer.bus_busy.eq(Cat(busy).any())
+        added = [self._add_core(m, platform, core, semaphores, waiting) for core in cores]
+        m.d.comb += sequencer.bus_busy.eq(Cat(fetch.busy, *(core.bus_busy for core in added)))
 
         # Bus
         axi = self.m_axi
@@ -133,6 +138,13 @@ class Accelerator(wiring.Component):
                 (axi.awvalid & ~axi.awready) | (axi.wvalid & ~axi.wready)
             ),
         ]
+        moves = [
+            getattr(axi, f"{channel}valid") & getattr(axi, f"{channel}ready")
+            for channel in ("ar", "r", "aw", "w", "b")
+        ]
+        m.d.comb += sequencer.progress.eq(
+            Cat(moves, waiting, *(core.progress for core in added)).any()
+        )
         with m.If(axi.wvalid & axi.wready):
             m.d.comb += registers.events.write_bytes.eq(sum(axi.wstrb))
         return m
@@ -151,7 +163,7 @@ class Accelerator(wiring.Component):
             ]
 
     def _add_core(self, m, platform, core_config, semaphores, waiting):
-        """A core with its queues, errors and bus channels; returns whether the bus owes it."""
+        """A core with its queues, errors and bus channels."""
         config, index = self.config, core_config.index
         registers, sequencer = m.submodules.registers, m.submodules.sequencer
         read_mux, write_mux = m.submodules.read_mux, m.submodules.write_mux
@@ -171,6 +183,7 @@ class Accelerator(wiring.Component):
             m.d.comb += [
                 sequencer.empty[number].eq(core.empty[queue]),
                 sequencer.blocked[number].eq(core.blocked[queue]),
+                sequencer.working[number].eq(core.working[queue]),
             ]
         m.d.comb += [
             core.memory_base.eq(registers.mem_base),
@@ -193,4 +206,4 @@ class Accelerator(wiring.Component):
         connect(m, core.error, sequencer.errors[2 + index])
         connect(m, core.read, read_mux.requesters[1 + index])
         connect(m, core.write, write_mux.requesters[index])
-        return core.bus_busy
+        return core

@@ -102,6 +102,7 @@ def _registers(config: AdaGPConfig) -> Iterator[dict[str, Any]]:
                     "access": field.access.name.lower(),
                     "reset": field.reset,
                     "doc": field.doc,
+                    **({"idle_only": True} if field.idle_only else {}),
                     **({"values": _enum(field.enum)} if field.enum else {}),
                 }
                 for field in register.fields

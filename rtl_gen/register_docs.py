@@ -28,7 +28,8 @@ are the hardware, the C header and `adagp.rdl`; do not edit it.
   something that does not exist stays 0.
 - Bits without a field read as zero and ignore writes; byte strobes are honoured.
 - An undefined address answers DECERR (a read returns 0), a write to a read-only register SLVERR.
-- Locked registers keep their value during a run (STATUS.BUSY is set): a write answers SLVERR.
+- Locked registers keep their value during a run (STATUS.BUSY is set): a write answers SLVERR. So
+  does a write of 1 to CONTROL.START, without any effect.
 - Counters have 64 bits, are cleared by a start and count during a run. Reading `_LO` gives the low
   half and latches the high half of the same counter; read `_HI` next.
 - Counters of cores stand still while a BATCH waits for the host (STATUS.WAITING).

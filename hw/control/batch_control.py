@@ -33,12 +33,14 @@ class BatchControl(wiring.Component):
     """Executes BATCH: ends a batch, waits for the inputs of the next, sends the fetch to it.
 
     While ``offered``, all four targets are checked: each a multiple of COMMAND_BYTES inside the
-    program. Behind them, when the queues are ``drained``, the batch is counted and the position
-    moves on, unless the command says ``first``. Then the run is ``complete`` if BATCHES are done;
-    otherwise it waits until BATCHES_READY is above BATCHES_DONE. Both registers may change at any
-    time. Last, the phase is stored and the fetch, which has stopped, is reset and started at the
-    target for the phase and the parity of BATCHES_DONE. From ``drained`` to that start it is 4
-    cycles (with ``first`` 3), up to 6 more at the end of an epoch, and what the host takes.
+    program. A command that says ``first`` must be the first one of the run. Behind the checks, when
+    the queues are ``drained`` and no error is about to end the run, the batch is counted and the
+    position moves on, unless the command says ``first``. Then the run is ``complete`` if BATCHES
+    are done; otherwise it waits until BATCHES_READY is above BATCHES_DONE. Both registers may
+    change at any time. Last, the phase is stored and the fetch, which has stopped, is reset and
+    started at the target for the phase and the parity of BATCHES_DONE. From ``drained`` to that
+    start it is 4 cycles (with ``first`` 3), up to 6 more at the end of an epoch, and what the host
+    takes.
 
     Idle after reset, which is also between two runs.
 
@@ -47,8 +49,10 @@ class BatchControl(wiring.Component):
     begin : In(1), pulse: a run starts; the phase of its first batch is looked up
     offered : In(1), a BATCH is at the head of the stream, as long as it stays there
     command : In(512); drained : In(1), all queues are empty
+    fails : In(1), an error ends the run in this cycle or the next: what is drained does not count
     fetch_busy : In(1)
     bad_target : Out(1), level: a target of the command is not in the program
+    bad_first : Out(1), level: the command says ``first`` and is not
     complete : Out(1), level: the run ends here
     hold : Out(1), the fetch stops; ``jump``: Out(1), pulse, the last cycle of the command: the
         fetch is reset, and starts in the next cycle, in which ``begin_jump`` is high, at ``target``
@@ -65,8 +69,10 @@ class BatchControl(wiring.Component):
                 "offered": In(1),
                 "command": In(8 * COMMAND_BYTES),
                 "drained": In(1),
+                "fails": In(1),
                 "fetch_busy": In(1),
                 "bad_target": Out(1),
+                "bad_first": Out(1),
                 "complete": Out(1),
                 "hold": Out(1),
                 "jump": Out(1),
@@ -120,6 +126,7 @@ class BatchControl(wiring.Component):
         ]
 
         over, supplied = Signal(), Signal()
+        begun = Signal()  # a BATCH of this run is over
         m.d.sync += [
             over.eq(self.batches_done >= self.batches),
             supplied.eq(self.batches_ready > self.batches_done),
@@ -148,14 +155,18 @@ class BatchControl(wiring.Component):
             with m.State("CHECK"):
                 m.d.comb += checking.eq(1)
                 m.d.sync += check.eq(check + 1)
-                with m.If((check >= 2) & ~inside):
+                with m.If(fields.first & begun):
+                    m.next = "BAD_FIRST"
+                with m.Elif((check >= 2) & ~inside):
                     m.next = "BAD"
                 with m.Elif(check == 5):
                     m.next = "DRAIN"
             with m.State("BAD"):
                 m.d.comb += self.bad_target.eq(1)
+            with m.State("BAD_FIRST"):
+                m.d.comb += self.bad_first.eq(1)
             with m.State("DRAIN"):
-                with m.If(self.offered & self.drained & schedule.ready):
+                with m.If(self.offered & self.drained & ~self.fails & schedule.ready):
                     with m.If(fields.first):
                         m.next = "WAIT"
                     with m.Else():
@@ -174,6 +185,7 @@ class BatchControl(wiring.Component):
                     m.next = "JUMP"
             with m.State("JUMP"):
                 m.d.comb += self.jump.eq(self.offered)
+                m.d.sync += begun.eq(1)
                 m.next = "IDLE"
         return m
 
@@ -190,6 +202,7 @@ def connect_batches(m, batches, *, sequencer, fetch, restart):
         sequencer.resume.eq(batches.jump),
         sequencer.complete.eq(batches.complete),
         sequencer.bad_target.eq(batches.bad_target),
+        sequencer.bad_first.eq(batches.bad_first),
         restart.eq(batches.jump),
     ]
     with m.If(batches.hold):

@@ -38,6 +38,8 @@ class Semaphores(wiring.Component):
     take : array of ``In(stream.Signature(count))`` -- accepted when granted
     give : array of ``In(stream.Signature(count))``
     error : ``Out(ErrorSignature())``
+    fails : Out(1), as long as ``error`` is to come or is there, if no take is granted: a token
+        comes to a counter at its maximum, or came in the cycle before
     """
 
     WIDTH = 4
@@ -50,6 +52,7 @@ class Semaphores(wiring.Component):
                 "take": In(stream.Signature(count)).array(queues),
                 "give": In(stream.Signature(count)).array(queues),
                 "error": Out(ErrorSignature()),
+                "fails": Out(1),
             }
         )
 
@@ -81,12 +84,13 @@ class Semaphores(wiring.Component):
             busy = busy | port.valid
         m.d.sync += given.eq(_chosen(first, gives))
 
-        overflow = Signal(self.count)
+        overflow, full = Signal(self.count), Signal(self.count)
         for index in range(self.count):
             counter = Signal(self.WIDTH, name=f"counter{index}")
             m.d.comb += [
                 above[index].eq(counter != 0),
-                overflow[index].eq(given[index] & ~taken[index] & counter.all()),
+                full[index].eq(given[index] & counter.all()),
+                overflow[index].eq(full[index] & ~taken[index]),
             ]
             with m.If(given[index] & ~taken[index]):
                 m.d.sync += counter.eq(counter + 1)
@@ -98,7 +102,10 @@ class Semaphores(wiring.Component):
             with m.If(overflow[index]):
                 m.d.comb += number.eq(index)
         m.d.sync += [self.error.valid.eq(overflow.any()), self.error.address.eq(number)]
-        m.d.comb += self.error.code.eq(ErrorCode.SEMAPHORE_OVERFLOW)
+        m.d.comb += [
+            self.error.code.eq(ErrorCode.SEMAPHORE_OVERFLOW),
+            self.fails.eq(full.any() | self.error.valid),
+        ]
         return m
 
 
@@ -127,6 +134,7 @@ class CommandQueue(wiring.Component):
     done : In(1), one pulse per command the engine has finished, in order
     empty : Out(1), nothing is queued or in flight
     starved : In(1), the engine can neither go on nor take a command before another engine does
+    working : Out(1), the engine has a command and is not starved
     blocked : Out(1), nothing can move before another engine does: the head waits for semaphores or
         for an engine that is starved (or there is none), and what is in flight is starved
     """
@@ -144,6 +152,7 @@ class CommandQueue(wiring.Component):
                 "done": In(1),
                 "starved": In(1),
                 "empty": Out(1),
+                "working": Out(1),
                 "blocked": Out(1),
             }
         )
@@ -237,6 +246,7 @@ class CommandQueue(wiring.Component):
 
         m.d.comb += [
             self.empty.eq((reserved == 0) & ~waiting & ~signals.r_rdy),
+            self.working.eq(signals.r_rdy & ~self.starved),
             self.blocked.eq(
                 (~signals.r_rdy | self.starved)
                 & Mux(waiting, Mux(granted, self.starved, ~self.take.ready), reserved == 0)

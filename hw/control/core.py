@@ -71,11 +71,12 @@ class Core(wiring.Component):
     -------
     push0 ... : ``In(stream of CHUNK_WIDTH bits)``, in the order of ``queue_opcodes(core)``
     take, give : arrays of ``Out(stream of masks)``, to the semaphores
-    empty, blocked : Out, one bit per queue
+    empty, blocked, working : Out, one bit per queue
+    progress : Out(1), a command has ended in the cycle before
     memory_base, memory_size : In, memory window in bytes
     stop : In(1), no new bus requests
     read, write : bus channels
-    bus_busy : Out(1), something is outstanding on the bus
+    bus_busy : Out(2), LOAD and STORE: it has something outstanding on the bus
     error : ``Out(ErrorReportSignature())``
     flags : Out(5), float flags raised in this cycle, and in bit 4 that VECTOR rejected numbers
     coefficients, guard : In, registers for VECTOR
@@ -95,12 +96,14 @@ class Core(wiring.Component):
                 "give": Out(masks).array(queues),
                 "empty": Out(queues),
                 "blocked": Out(queues),
+                "working": Out(queues),
+                "progress": Out(1),
                 "memory_base": In(config.axi_address_width),
                 "memory_size": In(32),
                 "stop": In(1),
                 "read": Out(ReadChannelSignature(config)),
                 "write": Out(WriteChannelSignature(config)),
-                "bus_busy": Out(1),
+                "bus_busy": Out(2),
                 "error": Out(ErrorReportSignature()),
                 "flags": Out(5),
                 "coefficients": In(data.ArrayLayout(32, COEFFICIENTS)),
@@ -122,6 +125,7 @@ class Core(wiring.Component):
         #          weights are left over                     weights_held
         # blocked  the queue waits for a semaphore           queues; WEIGHTS: and      sequencer
         #                                                    weights_quiet
+        # working  the engine is at work                     queues                    sequencer
         m = Module()
         config, core = self.config, self.core
 
@@ -175,7 +179,7 @@ class Core(wiring.Component):
                 engine.memory_size.eq(self.memory_size),
             ]
         m.d.comb += [engine.stop.eq(self.stop) for engine in engines.values()]
-        m.d.comb += self.bus_busy.eq(load.busy | store.busy)
+        m.d.comb += self.bus_busy.eq(Cat(load.busy, store.busy))
         connect(m, load.read, flipped(self.read))
         connect(m, store.write, flipped(self.write))
 
@@ -208,7 +212,9 @@ class Core(wiring.Component):
                 queue.done.eq(done),
                 self.empty[number].eq(queue.empty),
                 self.blocked[number].eq(queue.blocked),
+                self.working[number].eq(queue.working),
             ]
+        m.d.sync += self.progress.eq(Cat(done for _, done in ends.values()).any())
         # Weights go on by themselves when their command is done, and must be taken by somebody.
         # That MATMUL is starved may be over before its last sums are in place, but not for long.
         number = self.opcodes.index(Opcode.WEIGHTS)

@@ -1,6 +1,6 @@
 """Run control: starts a program, checks and dispatches its commands, ends it cleanly."""
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -19,6 +19,7 @@ from hw.isa.error_codes import ErrorCode
 from hw.registers.map import Unit
 
 from .command_queue import CHUNK_WIDTH, command_chunks
+from .watchdog import Watchdog
 
 __all__ = ["DEADLOCK_CYCLES", "Sequencer"]
 
@@ -32,9 +33,16 @@ class Sequencer(wiring.Component):
 
     A run begins with one cycle of ``clear``, which resets everything but the registers, so that
     nothing is left of the run before. ``HALT`` ends it when all queues are empty, the first error
-    ends it at once. Either way ``stop`` keeps the bus masters from new requests (the fetch may have
-    gone on behind ``HALT``), and when nothing is outstanding ``clear`` drops all that remains. So
-    no answer to one run can reach the next.
+    and ``abort`` end it at once; of several in a cycle the error decides, then ``HALT``. In any
+    case ``stop`` keeps the bus masters from new requests (the fetch may have gone on behind
+    ``HALT``), and when nothing is outstanding ``clear`` drops all that remains. So no answer to one
+    run can reach the next.
+
+    A run in which nothing moves for ``watchdog`` cycles ends with WATCHDOG
+    (:class:`~hw.control.watchdog.Watchdog`). If then, or behind any other end, the bus does not
+    answer for so long, or ``abort`` comes again, ``finish`` comes without waiting for it. The stop
+    goes on all the same until nothing is outstanding; a run that is started meanwhile begins behind
+    it, or ends in the same two ways.
 
     Every command is checked (opcode, core, semaphores, fields below their least value or without
     a name) before it enters a queue, chunk by chunk
@@ -52,7 +60,10 @@ class Sequencer(wiring.Component):
     Members
     -------
     start : In(1); ignored during a run
-    finish : Out(1), pulse at the end
+    abort : In(1), pulse: end the run; ignored outside one
+    watchdog : In(32), cycles, stable during a run; 0: for ever
+    finish : Out(1), pulse at the end; ``stopped``: Out(1), with it: because of ``abort``
+    draining : Out(1), level: the bus owes something to a run that has ended
     error : ``Out(ErrorReportSignature())``, one cycle for the first error of a run
     clear, stop : Out(1); ``begin``: Out(1), pulse after ``clear``: start fetching
     command : ``In(stream of 512 bits)``; ``address``: In(64), its DRAM address
@@ -60,12 +71,14 @@ class Sequencer(wiring.Component):
     batch : Out(1), level: a BATCH is the next command; ``drained``: Out(1), all queues are empty
     resume : In(1), pulse: the BATCH is over, the next command comes from elsewhere
     complete : In(1), level while ``batch``: end the run as HALT does
-    bad_target : In(1), level while ``batch``: end it with BATCH_TARGET
+    bad_target, bad_first : In(1), level while ``batch``: end it with BATCH_TARGET, BATCH_FIRST
     push : array of Out streams, core after core in the order of
         :func:`~hw.isa.encoding.queue_opcodes`
     empty, blocked : In, one bit per queue
     errors : array of ``In(ErrorReportSignature())``; a lower number goes first
-    bus_busy : In(1), a bus master has something outstanding
+    working : In, one bit per queue: its engine has a command and does not wait for another engine
+    bus_busy : In, a bit per bus master that has something outstanding, in the order of ``masters``
+    progress : In(1), a command has ended, a beat has moved, or the run waits for the host
     dispatched : Out(1), event
     """
 
@@ -75,10 +88,19 @@ class Sequencer(wiring.Component):
         self.queues = [
             (core.index, opcode) for core in config.cores for opcode in queue_opcodes(core)
         ]
+        self.masters = [Unit.FETCH] + [
+            Unit[f"CORE{core.index}_{opcode.name}"]
+            for core in config.cores
+            for opcode in (Opcode.LOAD, Opcode.STORE)
+        ]
         super().__init__(
             {
                 "start": In(1),
+                "abort": In(1),
+                "watchdog": In(32),
                 "finish": Out(1),
+                "stopped": Out(1),
+                "draining": Out(1),
                 "error": Out(ErrorReportSignature()),
                 "clear": Out(1),
                 "stop": Out(1),
@@ -91,10 +113,13 @@ class Sequencer(wiring.Component):
                 "resume": In(1),
                 "complete": In(1),
                 "bad_target": In(1),
+                "bad_first": In(1),
                 "empty": In(len(self.queues)),
                 "blocked": In(len(self.queues)),
                 "errors": In(ErrorReportSignature()).array(self.sources),
-                "bus_busy": In(1),
+                "working": In(len(self.queues)),
+                "bus_busy": In(len(self.masters)),
+                "progress": In(1),
                 "dispatched": Out(1),
                 **{
                     f"push{number}": Out(stream.Signature(CHUNK_WIDTH))
@@ -121,22 +146,26 @@ class Sequencer(wiring.Component):
         # stuck, idle        nothing moves; for how long      blocked, bus idle    anything moves
         # found              an error was found here          bad_*, idle          the next cycle
         # ending             what follows CLEAR is END        finish, an error     start
-        # failed             the run has had its error        the error            start
+        # failed             its error is known, or none      the error, abort     start
+        #                    counts
+        # aborted            that is because of abort         abort                start
+        # asked              abort has come                   abort                RUN, STOP, start
+        # reported           finish came in STOP              asked, expired       start
         # quiet              cycles of STOP without the bus   counts up            bus_busy, finish
-        # finish             HALT or the last BATCH is over   drained, complete    the next cycle
+        # halted             HALT or the last BATCH is over   drained, complete    the next cycle
         m = Module()
         own = Signal.like(self.error.code)  # code of an error found here
         found = Signal()
         running = Signal()
 
-        checked, chunk, finish, waits = self._dispatch(m, running, found, own)
-        self._watch_progress(m, running, (checked, waits), found, own)
-        self._add_states(m, running, found, own, (checked, chunk, finish))
+        checked, chunk, halted, waits = self._dispatch(m, running, found, own)
+        self._find_deadlock(m, running, (checked, waits), found, own)
+        self._add_states(m, running, found, own, (checked, chunk, halted))
         return m
 
     def _dispatch(self, m, running, found, own):
         """Checks the command that is offered, and pushes it into its queue chunk by chunk, or ends
-        the run. Returns ``checked``, ``chunk``, ``finish``, and whether the command has to wait for
+        the run. Returns ``checked``, ``chunk``, ``halted``, and whether the command has to wait for
         all queues to be empty and whether for its queue."""
         header = data.View(HEADER_LAYOUT, self.command.payload[: HEADER_LAYOUT.size])
         body = self.command.payload[HEADER_LAYOUT.size :]
@@ -172,7 +201,7 @@ class Sequencer(wiring.Component):
             ]
             with m.If(target[number] & (chunk == command_chunks(opcode) - 1)):
                 m.d.comb += last_chunk.eq(1)
-        finish = Signal()
+        halted = Signal()
         m.d.comb += self.drained.eq(self.empty.all())
         with m.If(running & checked):
             with m.If(bad_opcode):
@@ -180,13 +209,13 @@ class Sequencer(wiring.Component):
             with m.Elif(bad_field):
                 m.d.comb += [found.eq(1), own.eq(ErrorCode.ILLEGAL_FIELD)]
             with m.Elif(halting):
-                m.d.comb += [finish.eq(self.drained), self.dispatched.eq(finish)]
+                m.d.comb += [halted.eq(self.drained), self.dispatched.eq(halted)]
             with m.Elif(batching):
                 m.d.comb += [
                     self.batch.eq(1),
-                    found.eq(self.bad_target),
-                    own.eq(ErrorCode.BATCH_TARGET),
-                    finish.eq(self.complete),
+                    found.eq(self.bad_target | self.bad_first),
+                    own.eq(Mux(self.bad_first, ErrorCode.BATCH_FIRST, ErrorCode.BATCH_TARGET)),
+                    halted.eq(self.complete),
                     self.dispatched.eq(self.complete | self.resume),
                 ]
                 with m.If(self.resume):
@@ -205,11 +234,11 @@ class Sequencer(wiring.Component):
         # The fetch takes this as "a command is wanted", even when there is none.
         with m.If(running & ~self.command.valid):
             m.d.comb += self.command.ready.eq(1)
-        return checked, chunk, finish, (halting | batching, waiting_for_queue)
+        return checked, chunk, halted, (halting | batching, waiting_for_queue)
 
-    def _watch_progress(self, m, running, waits, found, own):
-        """Finds that nothing moves any more. Registered: what blocks a queue comes from all over
-        the machine."""
+    def _find_deadlock(self, m, running, waits, found, own):
+        """Finds that no queue can go on. Registered: what blocks a queue comes from all over the
+        machine."""
         checked, (for_all, for_queue) = waits
         idle = Signal(range(DEADLOCK_CYCLES + 1))
         stuck = Signal()
@@ -219,7 +248,7 @@ class Sequencer(wiring.Component):
                 & checked
                 & (for_all & ~self.drained | for_queue)
                 & self.blocked.all()
-                & ~self.bus_busy
+                & ~self.bus_busy.any()
             ),
             idle.eq(0),
         ]
@@ -231,33 +260,50 @@ class Sequencer(wiring.Component):
     def _add_states(self, m, running, found, own, dispatch):
         """From start to finish, and the first error of a run. ``clear`` and ``stop``, which go to
         everything, are registers of their own."""
-        checked, chunk, finish = dispatch
-        failed, ending = Signal(), Signal()
+        checked, chunk, halted = dispatch
+        failed, ending, aborted, reported = Signal(), Signal(), Signal(), Signal()
+        asked, begins, gives_up = Signal(), Signal(), Signal()
         quiet = Signal(2)
-        errors = [self.errors[number] for number in range(self.sources)]
+        settled, stopping = Signal(), Signal()  # in STOP, and not in its first cycle
+        watchdog = self._add_watchdog(m, begins | (stopping & ~settled), stopping)
+        with m.If(self.abort):
+            m.d.sync += asked.eq(1)
         with m.FSM() as states:
             with m.State("IDLE"):
+                m.d.comb += begins.eq(self.start)
                 with m.If(self.start):
-                    m.d.sync += [failed.eq(0), ending.eq(0), checked.eq(0), chunk.eq(0)]
                     m.d.sync += self.clear.eq(1)
                     m.next = "CLEAR"
             with m.State("CLEAR"):
+                m.d.comb += begins.eq(self.start & reported)
                 m.d.sync += self.clear.eq(0)
-                with m.If(ending):
-                    m.next = "END"
-                with m.Else():
+                with m.If(~ending | begins):
                     m.next = "BEGIN"
+                with m.Elif(reported):
+                    m.next = "IDLE"
+                with m.Else():
+                    m.next = "END"
             with m.State("BEGIN"):
                 m.d.comb += self.begin.eq(1)
                 m.next = "RUN"
             with m.State("RUN"):
                 m.d.comb += running.eq(1)
-                with m.If(finish | self.error.valid):
-                    m.d.sync += [ending.eq(1), quiet.eq(0), self.stop.eq(1)]
+                with m.If(halted | self.error.valid | asked):
+                    m.d.sync += [ending.eq(1), quiet.eq(0), self.stop.eq(1), asked.eq(0)]
+                    with m.If(~halted & ~self.error.valid):
+                        m.d.sync += [aborted.eq(1), failed.eq(1)]
                     m.next = "STOP"
             with m.State("STOP"):
+                m.d.comb += [
+                    stopping.eq(1),
+                    begins.eq(self.start & reported),
+                    gives_up.eq(~reported & settled & (asked | watchdog.expired)),
+                ]
+                with m.If(gives_up):
+                    # With ``ending`` low, the run that is given up has not begun.
+                    m.d.sync += [reported.eq(1), ending.eq(1), asked.eq(0)]
                 # A request may be under way to the bus: look for a few cycles.
-                with m.If(self.bus_busy):
+                with m.If(self.bus_busy.any()):
                     m.d.sync += quiet.eq(0)
                 with m.Elif(quiet.all()):
                     m.d.sync += [self.stop.eq(0), self.clear.eq(1)]
@@ -265,26 +311,58 @@ class Sequencer(wiring.Component):
                 with m.Else():
                     m.d.sync += quiet.eq(quiet + 1)
             with m.State("END"):
-                m.d.comb += self.finish.eq(1)
                 m.next = "IDLE"
+        with m.If(begins):
+            verdict = (failed, ending, aborted, reported)
+            m.d.sync += [signal.eq(0) for signal in (*verdict, asked, checked, chunk)]
+        m.d.sync += settled.eq(stopping)
+        m.d.comb += [
+            self.finish.eq(states.ongoing("END") | gives_up),
+            self.stopped.eq(aborted | (gives_up & asked & ~ending)),
+            self.draining.eq(stopping & (reported | ~ending)),
+        ]
 
         # The first error of a run, also of what was still under way at HALT.
-        with m.If(running | (states.ongoing("STOP") & ~failed)):
-            m.d.comb += [
-                self.error.valid.eq(found | Cat(port.valid for port in errors).any()),
-                self.error.code.eq(own),
-                self.error.unit.eq(Unit.SEQUENCER),
-                self.error.address.eq(self.address),
-            ]
-            for port in reversed(errors):
-                with m.If(port.valid):
-                    m.d.comb += [
-                        self.error.code.eq(port.code),
-                        self.error.unit.eq(port.unit),
-                        self.error.address.eq(port.address),
-                    ]
-            with m.If(self.error.valid):
-                m.d.sync += failed.eq(1)
+        listening, starved = Signal(), Signal()
+        m.d.comb += [
+            listening.eq(running | (stopping & ending & ~failed & ~reported)),
+            starved.eq(Mux(running, watchdog.expired, gives_up & ~asked & ~failed)),
+            self.error.valid.eq(found | starved),
+            self.error.address.eq(self.address),
+        ]
+        with m.If(found):
+            m.d.comb += [self.error.code.eq(own), self.error.unit.eq(Unit.SEQUENCER)]
+        with m.Else():
+            m.d.comb += [self.error.code.eq(ErrorCode.WATCHDOG), self.error.unit.eq(watchdog.unit)]
+        for number in reversed(range(self.sources)):
+            port = self.errors[number]
+            with m.If(port.valid & listening):
+                m.d.comb += [
+                    self.error.valid.eq(1),
+                    self.error.code.eq(port.code),
+                    self.error.unit.eq(port.unit),
+                    self.error.address.eq(port.address),
+                ]
+        with m.If(self.error.valid):
+            m.d.sync += failed.eq(1)
+
+    def _add_watchdog(self, m, restart, stopping):
+        """Blames the engine that has worked for too long, or else who waits for the bus, or whose
+        command is not done; in STOP, in which engines stop, only who waits for the bus."""
+        units = [Unit[f"CORE{core}_{opcode.name}"] for core, opcode in self.queues]
+        engines = [number for number, unit in enumerate(units) if unit not in self.masters]
+        at_work = Cat(self.working[number] for number in engines)
+        watchdog = Watchdog([*(units[number] for number in engines), *self.masters, *units])
+        m.submodules.watchdog = watchdog
+        m.d.comb += [
+            watchdog.limit.eq(self.watchdog),
+            watchdog.restart.eq(restart),
+            watchdog.progress.eq(self.progress | self.dispatched),
+            watchdog.suspects.eq(
+                Cat(Mux(stopping, 0, at_work), self.bus_busy, Mux(stopping, 0, ~self.empty))
+            ),
+        ]
+        return watchdog
 
     def _push(self, number):
         return getattr(self, f"push{number}")

@@ -253,7 +253,7 @@ _POST = (
 )
 
 _BATCH = (
-    Field("first", 1, "no batch ends here: the command stands at the program's beginning"),
+    Field("first", 1, "no batch ends here; only the first BATCH that a run comes to may say so"),
     *(
         Field(
             f"{phase}_{parity}",

@@ -37,3 +37,5 @@ class ErrorCode(enum.IntEnum):
     PROGRAM_END = 13, "the program ended without a HALT command; address: behind the last command"
     ILLEGAL_LABEL = 14, "a label that is no class; address: the word address of its row"
     BATCH_TARGET = 15, "BATCH names no command of the program; address: the command's DRAM address"
+    WATCHDOG = 16, "nothing moved for WATCHDOG cycles; address: the next command to be dispatched"
+    BATCH_FIRST = 18, "BATCH has `first`, but is not the run's first; address: its DRAM address"

@@ -42,11 +42,12 @@ class RegisterFile(wiring.Component):
     A run lasts from ``start`` to ``finish``: ``busy`` is high from the cycle of ``start`` to that
     of ``finish``, the interrupt follows in the next cycle. CYCLES is the number of cycles with
     ``busy``; the other counters count their events in these cycles. A run in which ``error`` came
-    ends with ERROR instead of DONE as interrupt cause; only the first error of a run is kept.
+    ends with ERROR instead of DONE as interrupt cause, one with ``stopped`` with STOPPED; only the
+    first error of a run is kept.
 
-    Writes to locked registers during a run and to read-only registers are answered with SLVERR,
-    accesses to undefined addresses with DECERR; neither changes anything. If a cause or flag is
-    set and cleared in the same cycle, it stays set.
+    Writes to locked registers and of CONTROL.START during a run and to read-only registers are
+    answered with SLVERR, accesses to undefined addresses with DECERR; neither changes anything. If
+    a cause or flag is set and cleared in the same cycle, it stays set.
 
     Latency: a write takes effect 2 cycles after address and data are accepted; a read answers 2
     cycles after its address, for a counter's low half up to 14 cycles. Reset: everything as in
@@ -61,11 +62,14 @@ class RegisterFile(wiring.Component):
     bus : AXI4-Lite slave
     irq : interrupt, level
     start : one cycle
+    abort : one cycle, only during a run: CONTROL.STOP
     busy : high during a run
     finish : the run has ended; one cycle, only while ``busy``
+    stopped : In(1), with ``finish``: because of ``abort``; then there is no error
+    draining : In(1), state
     error : :class:`~hw.bus.signatures.ErrorReportSignature`
     events : one input per event, see :attr:`~hw.registers.model.RegisterMap.events`
-    mem_base, mem_size, program_address, program_size : registers, stable while ``busy``
+    mem_base, mem_size, program_address, program_size, watchdog : registers, stable while ``busy``
     coefficient0 ... coefficient7, guard : the same, where VECTOR exists
     waiting, batch : In(1), state and interrupt cause, where BATCH exists, and its registers:
         batches, batches_ready : Out; may change at any time
@@ -95,8 +99,11 @@ class RegisterFile(wiring.Component):
                 "bus": In(AXI4LiteSignature(address_width=ADDRESS_WIDTH)),
                 "irq": Out(1),
                 "start": Out(1),
+                "abort": Out(1),
                 "busy": Out(1),
                 "finish": In(1),
+                "stopped": In(1),
+                "draining": In(1),
                 "error": In(ErrorReportSignature()),
                 "events": In(EventSignature(self.map.events)),
                 **ports,
@@ -149,7 +156,7 @@ class RegisterFile(wiring.Component):
                     if not register.writable:
                         m.d.comb += target.write_resp.eq(RESP_SLVERR)
                         continue
-                    refused = self.busy if register.locked else Const(0)
+                    refused = self.busy & self._needs_idle(register, target.write_data & mask)
                     m.d.comb += target.write_resp.eq(Mux(refused, RESP_SLVERR, RESP_OKAY))
                     with m.If(~refused):
                         for field in register.fields:
@@ -162,6 +169,14 @@ class RegisterFile(wiring.Component):
                                 m.d.sync += value.eq(value & ~(written & enable))
                             elif field.access is Access.STROBE:
                                 m.d.sync += value.eq(written & enable)
+
+    @staticmethod
+    def _needs_idle(register, written):
+        """Whether a write of these bits to ``register`` is refused during a run."""
+        if register.locked:
+            return Const(1)
+        fields = (field for field in register.fields if field.idle_only)
+        return Cat(written[field.lsb :][: field.width] for field in fields).any()
 
     def _read(self, m, target, counters, state):
         """Answer reads; the low half of a counter is fetched from the bank first."""
@@ -195,18 +210,21 @@ class RegisterFile(wiring.Component):
 
     def _run(self, m, counters, state):
         """Start, end and errors of a run, and the interrupt."""
-        busy, done, failed = (state["STATUS", name] for name in ("BUSY", "DONE", "ERROR"))
+        busy, done, failed, stopped = (
+            state["STATUS", name] for name in ("BUSY", "DONE", "ERROR", "STOPPED")
+        )
         code, unit = state["ERROR_CODE", "VALUE"], state["ERROR_UNIT", "VALUE"]
         address = Cat(state["ERROR_ADDRESS_LO", "VALUE"], state["ERROR_ADDRESS_HI", "VALUE"])
         start = state["CONTROL", "START"]
         m.d.comb += [
             self.start.eq(start),
+            self.abort.eq(state["CONTROL", "STOP"] & busy),
             self.busy.eq(start | busy),
             counters.clear.eq(start),
             counters.enable.eq(self.busy),
         ]
         with m.If(start):
-            m.d.sync += [s.eq(0) for s in (done, failed, code, unit, address)]
+            m.d.sync += [s.eq(0) for s in (done, failed, stopped, code, unit, address)]
             m.d.sync += busy.eq(1)
         first_error = Signal()
         m.d.comb += first_error.eq(self.busy & self.error.valid & (start | ~failed))
@@ -218,11 +236,14 @@ class RegisterFile(wiring.Component):
                 address.eq(self.error.address),
             ]
         with m.If(self.busy & self.finish):
-            m.d.sync += [busy.eq(0), done.eq(1)]
-            with m.If(first_error | (failed & ~start)):
+            m.d.sync += [busy.eq(0), done.eq(1), stopped.eq(self.stopped)]
+            with m.If(self.stopped):
+                m.d.sync += state["INTERRUPT_STATUS", "STOPPED"].eq(1)
+            with m.Elif(first_error | (failed & ~start)):
                 m.d.sync += state["INTERRUPT_STATUS", "ERROR"].eq(1)
             with m.Else():
                 m.d.sync += state["INTERRUPT_STATUS", "DONE"].eq(1)
+        m.d.comb += state["STATUS", "DRAINING"].eq(self.draining)
         if self.has_batches:
             m.d.comb += state["STATUS", "WAITING"].eq(self.waiting)
             with m.If(self.batch):

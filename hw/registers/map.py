@@ -8,13 +8,15 @@ Rules that hold for every register:
 
 - 32 bits wide, little endian; 64-bit values are a pair ``NAME_LO``, ``NAME_HI`` at the next word;
 - bits without a field read as zero and ignore writes; byte strobes are honoured;
-- a *locked* register refuses writes (SLVERR, no effect) while STATUS.BUSY is set;
+- a *locked* register refuses writes (SLVERR, no effect) while STATUS.BUSY is set, one with a field
+  that is ``idle_only`` those that write 1 to it;
 - a write to a read-only register answers SLVERR, an undefined address DECERR (reads give 0);
 - an offset means the same in all configurations: registers of a core that does not exist, and
   those for VECTOR and BATCH where these do not exist, are undefined addresses; a counter of
   something that does not exist stays 0.
 """
 
+import dataclasses
 import enum
 
 from hw.config import AdaGPConfig
@@ -44,9 +46,11 @@ ADDRESS_WIDTH = 12
 #: Value of the ID register: "ADAG" in ASCII.
 MAGIC = 0x41444147
 #: Version of this register interface and of the command encoding: major, minor.
-VERSION = (4, 0)
+VERSION = (4, 1)
 #: Byte offset of the first register of control and status; the constants lie below.
 CONTROL_BASE = 0x40
+#: Byte offset of WATCHDOG, behind the registers of as many cores as there may be.
+WATCHDOG_OFFSET = 0x7C
 #: Byte offset of the first register for VECTOR.
 VECTOR_BASE = 0x80
 #: Byte offset of the first register for BATCH.
@@ -115,10 +119,11 @@ def _pack(*fields):
 
 
 def _bits(access, **docs):
-    """One-bit fields from bit 0 upwards."""
+    """One-bit fields from bit 0 upwards; one whose doc is None leaves its bit without a field."""
     return [
         RegisterField(name=name, lsb=lsb, access=access, doc=doc)
         for lsb, (name, doc) in enumerate(docs.items())
+        if doc is not None
     ]
 
 
@@ -206,11 +211,16 @@ def _identification(build, config):
 
 
 def _control(build, config):
+    trains = config.has_training_engines
+    start, stop = _bits(
+        Access.STROBE,
+        START="writing 1 starts the program; refused (SLVERR) during a run",
+        STOP="writing 1 during a run ends it, a second time without waiting for the bus",
+    )
     build.add(
         "CONTROL",
-        _bits(Access.STROBE, START="writing 1 starts the program"),
-        "starts a run, which clears STATUS, the error registers and all counters first",
-        locked=True,
+        [dataclasses.replace(start, idle_only=True), stop],
+        "starts a run, which clears STATUS, the error registers and all counters first; stops one",
     )
     build.add(
         "STATUS",
@@ -219,13 +229,18 @@ def _control(build, config):
             BUSY="a program runs",
             DONE="the last program has ended, with or without an error",
             ERROR="the last program was stopped by an error",
-            **({"WAITING": "BATCH waits for BATCHES_READY"} if config.has_training_engines else {}),
+            WAITING="BATCH waits for BATCHES_READY" if trains else None,
+            STOPPED="the last program was ended by CONTROL.STOP",
+            DRAINING="the bus still owes answers to a program that has ended; a start waits",
         ),
         "state of the run",
     )
-    causes = {"DONE": "a program ended without error", "ERROR": "an error stopped a program"}
-    if config.has_training_engines:
-        causes["BATCH"] = "a batch is done, all it stores is in memory"
+    causes = {
+        "DONE": "a program ended by itself without error",
+        "ERROR": "an error stopped a program",
+        "BATCH": "a batch is done, all it stores is in memory" if trains else None,
+        "STOPPED": "CONTROL.STOP ended a program",
+    }
     build.add("INTERRUPT_STATUS", _bits(_W1C, **causes), "causes of the interrupt that happened")
     build.add(
         "INTERRUPT_ENABLE",
@@ -268,6 +283,14 @@ def _control(build, config):
             ),
             f"sticky flags of core {core.index}; a start does not clear them",
         )
+    build.skip_to(WATCHDOG_OFFSET)
+    build.add(
+        "WATCHDOG",
+        _value(_RW),
+        "a run ends with an error when so long no command ends and no beat moves; 0: never",
+        unit="cycles",
+        locked=True,
+    )
 
 
 def _vector(build, config):

@@ -33,6 +33,7 @@ class RegisterField:
     lsb, width : position and size in bits
     reset : value after reset; for a constant, its value
     enum : IntEnum that names the values, or None
+    idle_only : writing 1 while the accelerator is busy is refused, the whole write has no effect
     """
 
     name: str
@@ -42,6 +43,7 @@ class RegisterField:
     reset: int = 0
     doc: str = ""
     enum: type[IntEnum] | None = None
+    idle_only: bool = False
 
     @property
     def mask(self) -> int:

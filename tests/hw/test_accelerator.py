@@ -1,7 +1,8 @@
 """The whole accelerator: networks, faulty programs, resets, bus models; on one build.
 
-Covers: hw/control/core.py, verif/system/cocotb_errors.py, verif/system/harness.py,
-verif/system/driver.py, verif/programs/faulty_programs.py.
+Covers: hw/control/core.py, verif/system/cocotb_errors.py, verif/system/cocotb_stop.py,
+verif/system/harness.py, verif/system/driver.py, verif/programs/faulty_programs.py,
+verif/programs/endless_programs.py.
 """
 
 import numpy as np
@@ -46,19 +47,25 @@ def good(config, request):
 
 
 @pytest.mark.parametrize(
-    "testcase",
+    ("bench", "testcase"),
     [
-        "faulty_programs",
-        "faults_on_a_slow_memory",
-        "broken_in_the_middle",
-        "reset_at_any_time",
-        "independent_bus_models",
+        ("errors", "faulty_programs"),
+        ("errors", "faults_on_a_slow_memory"),
+        ("errors", "broken_in_the_middle"),
+        ("errors", "reset_at_any_time"),
+        ("errors", "independent_bus_models"),
+        ("stop", "endless_programs_are_stopped"),
+        ("stop", "endless_programs_and_the_watchdog"),
+        ("stop", "stopped_anywhere"),
+        ("stop", "silent_memory_and_stop"),
+        ("stop", "silent_memory_and_watchdog"),
+        ("stop", "a_good_program_under_the_watchdog"),
     ],
 )
-def test_bench(config, good, testcase, seed):
+def test_bench(config, good, bench, testcase, seed):
     result = runner.run(
         accelerator.build(config).design,
-        "verif.system.cocotb_errors",
+        f"verif.system.cocotb_{bench}",
         testcase=testcase,
         seed=seed,
         files=good,

@@ -225,6 +225,59 @@ async def locked_while_busy(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def start_and_stop(dut):
+    """STOP is a strobe of one cycle during a run, and nothing outside one; START is refused during
+    a run, and takes the whole write with it."""
+    tb = await bench(dut)
+    START, STOP = 1, 2
+    pulses = 0
+
+    async def count():
+        nonlocal pulses
+        while True:
+            await FallingEdge(dut.clk)
+            pulses += int(dut.abort.value)
+
+    cocotb.start_soon(count())
+    await tb.write("INTERRUPT_ENABLE", 8)
+    await tb.write("CONTROL", STOP)
+    await tb.cycles(3)
+    await tb.expect("STATUS", 0)
+    assert not pulses and not dut.busy.value, "STOP outside a run"
+    await tb.write("CONTROL", START | STOP)
+    await tb.cycles(3)
+    assert dut.busy.value and not pulses, "START and STOP in one write start a run"
+    for number in (1, 2):
+        await tb.write("CONTROL", START, AxiResp.SLVERR)
+        await tb.write("CONTROL", START | STOP, AxiResp.SLVERR)
+        await tb.cycles(3)
+        assert pulses == number - 1
+        await tb.write("CONTROL", STOP)
+        await tb.cycles(3)
+        assert pulses == number
+    await tb.expect("CONTROL", 0)
+    await tb.expect("STATUS", 1)
+    assert not dut.irq.value
+    await tb.pulse(finish=1, stopped=1)
+    assert dut.irq.value
+    await tb.expect("STATUS", 0b10010)
+    await tb.expect("INTERRUPT_STATUS", 8)
+    await tb.expect("ERROR_CODE", 0)
+    dut.draining.value = 1
+    await tb.expect("STATUS", 0b110010)
+    # The next run begins clean, whatever its end.
+    await tb.write("CONTROL", START)
+    await tb.expect("STATUS", 0b100001)
+    dut.draining.value = 0
+    await tb.pulse(finish=1)
+    await tb.expect("STATUS", 2)
+    await tb.expect("INTERRUPT_STATUS", 9)
+    await tb.write("INTERRUPT_STATUS", 8)
+    await tb.cycles(2)
+    assert not dut.irq.value and pulses == 2
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def interrupts_and_errors(dut):
     tb = await bench(dut)
     address = 0xFEDCBA9876543210

@@ -43,7 +43,10 @@ class Bench:
 
     async def reset(self, cycles=3):
         dut = self.dut
-        for name in ("finish", "error_valid", "error_code", "error_unit", "error_address"):
+        for name in (
+            "finish", "stopped", "draining", "error_valid", "error_code", "error_unit",
+            "error_address",
+        ):  # fmt: skip
             getattr(dut, name).value = 0
         for name in (
             *(f"events_{name}" for name in MAP.events),

@@ -1,6 +1,6 @@
 """A sequencer with queues and engines played by Python, for Amaranth's simulator."""
 
-from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
@@ -92,7 +92,7 @@ class SequencerBench:
                 self._chunk(number, ctx.get(push.payload))
         event = {
             name: ctx.get(getattr(dut, name))
-            for name in ("clear", "begin", "stop", "finish", "dispatched")
+            for name in ("clear", "begin", "stop", "finish", "dispatched", "stopped", "draining")
         }
         event["taken"] = bool(self.program) and ctx.get(dut.command.ready)
         event["wants"] = ctx.get(dut.command.ready)
@@ -158,13 +158,14 @@ class Control(Sequencer):
     """A sequencer, a fetch and a batch control with its registers, connected as in the accelerator.
 
     ``registers``: those that the machine writes, as Signals by name; the others are ports of
-    ``batches``.
+    ``batches``. ``fails``: the Signal of that name of the semaphores.
     """
 
     def __init__(self, config):
         super().__init__(config, sources=1)
         self.fetch = CommandFetch(config)
         self.batches = BatchControl()
+        self.fails = Signal()
         self.registers = {
             name.removesuffix("_update"): Signal.like(getattr(self.batches, name).value)
             for name in BATCH_UPDATES
@@ -182,7 +183,11 @@ class Control(Sequencer):
             inner.start.eq(self.start),
             inner.empty.eq(self.empty),
             inner.blocked.eq(self.blocked),
-            inner.bus_busy.eq(self.fetch.busy),
+            inner.abort.eq(self.abort),
+            inner.watchdog.eq(self.watchdog),
+            inner.working.eq(self.working),
+            inner.progress.eq(self.progress),
+            inner.bus_busy.eq(Cat(self.fetch.busy, self.bus_busy[1:])),
             inner.address.eq(self.fetch.address),
             inner.errors[0].valid.eq(self.fetch.error.valid),
             inner.errors[0].code.eq(self.fetch.error.code),
@@ -193,6 +198,8 @@ class Control(Sequencer):
             self.fetch.stop.eq(inner.stop),
             self.fetch.shift.eq(inner.shift),
             self.finish.eq(inner.finish),
+            self.stopped.eq(inner.stopped),
+            self.draining.eq(inner.draining),
             self.error.valid.eq(inner.error.valid),
             self.error.code.eq(inner.error.code),
             self.error.unit.eq(inner.error.unit),
@@ -201,6 +208,7 @@ class Control(Sequencer):
             self.dispatched.eq(inner.dispatched),
         ]
         connect_batches(m, batches, sequencer=inner, fetch=self.fetch, restart=restart)
+        m.d.comb += batches.fails.eq(inner.error.valid | self.fails)
         for name in ("program_address", "program_size"):
             m.d.comb += getattr(batches, name).eq(getattr(self.fetch, name))
         for name, register in self.registers.items():

@@ -15,7 +15,7 @@ from cocotb.triggers import RisingEdge
 
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import AdaGPConfig
-from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 from verif.programs.batch_programs import PARTS, BatchProgram, part_of
 from verif.programs.faulty_programs import dma
 
@@ -31,6 +31,8 @@ SCHEDULE = ScheduleConfig(
 )
 LOOP = BatchLoop(schedule=SCHEDULE, batches=14, epoch_batches=5)
 LIMIT = 20_000
+#: Cycles without progress that no batch of the program has.
+WATCHDOG = 500
 
 
 class Bench:
@@ -41,7 +43,7 @@ class Bench:
         self.harness = Harness(dut, CONFIG)
         self.driver = self.harness.driver
 
-    async def begin(self, loop, commands=None, *, ready=0, number=0):
+    async def begin(self, loop, commands=None, *, ready=0, number=0, watchdog=0):
         """Load everything and start; ``number`` is that of the first batch's inputs."""
         commands = PROGRAM.commands() if commands is None else commands
         self.expected = bytearray(PROGRAM.image(commands))
@@ -54,8 +56,9 @@ class Bench:
                 await self.inputs(parity)
         await self.driver.write("BATCHES_READY", ready)
         await self.harness.start(
-            size=PROGRAM.size, program=PROGRAM.program, program_size=len(commands)
-        )
+            size=PROGRAM.size, program=PROGRAM.program, program_size=len(commands),
+            watchdog=watchdog,
+        )  # fmt: skip
 
     async def inputs(self, number):
         for offset, data in PROGRAM.changes(number):
@@ -234,6 +237,60 @@ async def errors_in_a_batch(dut, stalls):
         tb.expected[place : place + 2 * PROGRAM.word] = memory[place : place + 2 * PROGRAM.word]
         await tb.check(f"{code} in {part}", done=failing)
         await tb.whole(LOOP.after(failing))
+
+
+@cocotb.test()
+async def overflow_at_the_end_of_a_batch(dut):
+    """The last signal of a batch is the token too many: the batch has failed and does not count,
+    whenever the error comes. The run that begins with it goes on."""
+    tb = await bench(dut)
+    numbers = [part_of(phase, number) for number, phase in enumerate(LOOP.phases())]
+    for part in ("bp_even", "gp_odd"):
+        failing = numbers.index(part)
+        tokens = [dma(Opcode.LOAD, CONFIG, words=1, signal=4)] * 15
+        *body, store = PROGRAM.part(part, extra=tokens)
+        fields = decode(store)[1]
+        body.append(encode(Opcode.STORE, **fields | {"signal": 4}))
+        await tb.begin(LOOP, PROGRAM.commands(parts={part: body}))
+        for number in range(failing):
+            await tb.batch(number)
+        await tb.status(WAITING=1)
+        await tb.inputs(failing)
+        await tb.driver.write("BATCHES_READY", failing + 1)
+        await tb.status(BUSY=0)
+        causes = await tb.driver.acknowledge()
+        assert causes["ERROR"] and not causes["BATCH"], causes
+        code, unit, semaphore = await tb.driver.error()
+        assert (code.name, unit.name, semaphore) == ("SEMAPHORE_OVERFLOW", "SEQUENCER", 2)
+        # What it stores is there: the signal comes behind.
+        PROGRAM.after(tb.expected, LOOP.phases()[failing], failing)
+        await tb.check(f"overflow in {part}", done=failing)
+        await tb.whole(LOOP.after(failing))
+
+
+@cocotb.test()
+@cocotb.parametrize(stop_at=[0, 1, 4])
+async def stop_while_waiting(dut, stop_at):
+    """STOP ends a run that waits for its host, whose watchdog does not: batches done are done, and
+    the next run goes on."""
+    tb = await bench(dut)
+    await tb.begin(LOOP, watchdog=WATCHDOG)
+    for number in range(stop_at):
+        await tb.batch(number)
+        await tb.harness.wait(2 * WATCHDOG)
+    await tb.status(WAITING=1)
+    await tb.harness.wait(2 * WATCHDOG)
+    await tb.status(WAITING=1, BUSY=1)
+    await tb.driver.stop()
+    assert await tb.driver.wait(3) == "the program was stopped by CONTROL.STOP"
+    assert (await tb.driver.fields("STATUS"))["WAITING"] == 0
+    causes = await tb.driver.acknowledge()
+    assert causes == dict.fromkeys(causes, 0) | {"STOPPED": 1}, causes
+    waited = await tb.driver.read("BATCH_WAIT")
+    await tb.harness.wait(50)
+    assert await tb.driver.read("BATCH_WAIT") == waited, "it still counts"
+    await tb.check(f"stopped behind {stop_at}", done=stop_at)
+    await tb.whole(LOOP.after(stop_at))
 
 
 @cocotb.test()

@@ -61,9 +61,12 @@ class Driver:
             raise ValueError(f"{name} has no field {', '.join(values)}")
         await self.write(name, word)
 
-    async def start(self, *, base: int, size: int, program: int, program_size: int) -> None:
+    async def start(
+        self, *, base: int, size: int, program: int, program_size: int, watchdog: int = 0
+    ) -> None:
         """Describe the memory window and the program (offsets in bytes), enable the interrupt for
-        all causes and start."""
+        all causes and start. ``watchdog``: cycles without progress that end the run; 0: none do."""
+        await self.write("WATCHDOG", watchdog)
         await self.write("MEM_BASE", base)
         await self.write("MEM_SIZE", size)
         await self.write("PROGRAM_ADDRESS", program)
@@ -71,6 +74,40 @@ class Driver:
         causes = {field.name: 1 for field in self.map["INTERRUPT_ENABLE"].fields}
         await self.write_fields("INTERRUPT_ENABLE", **causes)
         await self.write_fields("CONTROL", START=1)
+
+    async def stop(self) -> None:
+        """End the run that is under way, if there is one; :meth:`wait` tells when it has ended. A
+        second time: do not wait for a bus that does not answer."""
+        await self.write_fields("CONTROL", STOP=1)
+
+    async def wait(self, polls: int) -> str:
+        """Wait until no program runs, and say in a sentence how the last one has ended.
+
+        Raises
+        ------
+        TimeoutError
+            after ``polls`` reads of STATUS
+        """
+        for _ in range(polls):
+            status = await self.fields("STATUS")
+            if not status["BUSY"]:
+                return await self._ending(status)
+        state = ", ".join(name for name, value in status.items() if value)
+        raise TimeoutError(f"the program has not ended after {polls} reads of STATUS: {state}")
+
+    async def _ending(self, status):
+        """What STATUS and the error registers say of the last run."""
+        if not status["DONE"]:
+            return "no program has run since the reset"
+        text = "the program has ended"
+        if status["STOPPED"]:
+            text = "the program was stopped by CONTROL.STOP"
+        elif status["ERROR"]:
+            code, unit, address = await self.error()
+            text = f"{unit.name} ended the program with {code.name} at {address:#x}: {code.doc}"
+        if status["DRAINING"]:
+            text += "; the bus still owes answers"
+        return text
 
     async def acknowledge(self) -> dict[str, int]:
         """Read and clear the causes of the interrupt."""

@@ -140,10 +140,10 @@ class Harness:
 
     # Runs ------------------------------------------------------------------------------------
 
-    async def start(self, *, size: int, program: int, program_size: int) -> None:
+    async def start(self, *, size: int, program: int, program_size: int, watchdog: int = 0) -> None:
         """Start the program at offset ``program``."""
         await self.driver.start(
-            base=self.base, size=size, program=program, program_size=program_size
+            base=self.base, size=size, program=program, program_size=program_size, watchdog=watchdog
         )
 
     async def interrupt(self, timeout_cycles: int) -> None:
@@ -166,6 +166,7 @@ class Harness:
         return RunRecord(
             done=bool(causes["DONE"]),
             error=bool(causes["ERROR"]),
+            stopped=bool(causes["STOPPED"]),
             code=code.name,
             unit=unit.name,
             address=address,
@@ -179,7 +180,7 @@ class Harness:
         )
 
     async def run(
-        self, *, size, program, program_size, timeout_cycles, batches=0, between=None
+        self, *, size, program, program_size, timeout_cycles, batches=0, between=None, watchdog=0
     ) -> RunRecord:
         """Start a program and wait for its end.
 
@@ -193,13 +194,13 @@ class Harness:
         if batches:
             await between(0, None)
             await driver.write("BATCHES_READY", 1)
-        await self.start(size=size, program=program, program_size=program_size)
+        await self.start(size=size, program=program, program_size=program_size, watchdog=watchdog)
         first, begin = int(self.dut.cycle.value), time.perf_counter()
         before = {}
         for done in range(1, batches):
             await self.interrupt(timeout_cycles)
             causes = await driver.fields("INTERRUPT_STATUS")
-            if causes["DONE"] or causes["ERROR"]:
+            if causes["DONE"] or causes["ERROR"] or causes["STOPPED"]:
                 break
             await driver.acknowledge()
             before = await self._batch(done, before, between)

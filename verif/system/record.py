@@ -38,7 +38,7 @@ class RunRecord:
 
     Members
     -------
-    done, error : the causes of the interrupt
+    done, error, stopped : the causes of the interrupt
     code, unit, address : the error registers; names and number
     counters : name -> value
     flags : one dictionary per core
@@ -51,6 +51,7 @@ class RunRecord:
 
     done: bool
     error: bool
+    stopped: bool
     code: str
     unit: str
     address: int

@@ -13,7 +13,7 @@ from hw.control.command_queue import CHUNK_WIDTH, command_chunks
 from hw.control.sequencer import DEADLOCK_CYCLES
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 from hw.isa.error_codes import ErrorCode
-from verif.blocks.sequencer_bench import Control, values_of
+from verif.blocks.sequencer_bench import Control, patched, values_of
 from verif.programs.batch_programs import PARTS, part_of
 from verif.system.batch_loop import PHASES, BatchLoop
 
@@ -55,6 +55,7 @@ class Machine:
     ready_after : cycles that the host takes to give inputs to a batch; None: all are there
     refused : number of the command whose read fails, or None
     stuck : number of the LOAD that never finishes, or None
+    failing : batch during which and behind which an error is announced, or None
     """
 
     latency: int = 3
@@ -63,6 +64,7 @@ class Machine:
     seed: int = 1
     refused: int | None = None
     stuck: int | None = None
+    failing: int | None = None
 
     def simulate(self, process):
         self.dut = Control(CONFIG)
@@ -138,6 +140,7 @@ class Machine:
             everything = (1 << len(dut.queues)) - 1
             ctx.set(dut.empty, everything if not queued and not chunks else 0)
             ctx.set(dut.blocked, 0 if queued and self.stuck not in self.taken else everything)
+            ctx.set(dut.fails, self.failing is not None and len(self.log) > self.failing)
             if ctx.get(dut.batches.offered):
                 assert ctx.get(dut.fetch.stop), "the fetch may ask for what lies behind BATCH"
             if ctx.get(dut.batches.waiting):
@@ -269,6 +272,46 @@ def test_a_lowered_number_ends_the_waiting():
         assert not ctx.get(dut.batches.waiting)
 
     Machine().simulate(process)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_first_only_in_front_of_the_first_batch(part):
+    """A BATCH that says so behind a batch would send the stream to the same place for ever, without
+    counting; the run ends there, and the next one works."""
+
+    async def process(machine):
+        loop = BatchLoop(schedule=SCHEDULE, batches=24, epoch_batches=5)
+        stream, bodies = program_of(random.Random(5), least=1)
+        done = [part_of(phase, n) for n, phase in enumerate(loop.phases())].index(part)
+        place = stream.index(load(bodies[part][-1])) + 1
+        bad = [*stream[:place], patched(stream[place], "first", 1), *stream[place + 1 :]]
+        for again in range(2):
+            errors = await machine.run(bad, loop)
+            assert errors == [(ErrorCode.BATCH_FIRST, BASE + PROGRAM + COMMAND_BYTES * place)]
+            assert machine.register("batches_done") == done, again
+            assert len(machine.log) == done + 1
+        assert await machine.run(stream, loop.after(done)) == []
+        machine.check(loop.after(done), bodies)
+
+    Machine(work=0.5).simulate(process)
+
+
+def test_a_batch_that_fails_as_it_ends():
+    """With the queues empty, nothing is counted while an error is announced."""
+
+    async def process(machine):
+        ctx, dut = machine.ctx, machine.dut
+        loop = BatchLoop(schedule=SCHEDULE, batches=3, epoch_batches=5)
+        stream, _ = program_of(random.Random(8), least=1)
+        with pytest.raises(AssertionError, match="the run does not end"):
+            await machine.run(stream, loop, limit=500)
+        assert ctx.get(dut.batches.offered) and ctx.get(dut.batches.drained)
+        assert len(machine.batch_at) == machine.register("batches_done") == 1
+        ctx.set(dut.fails, 0)
+        await ctx.tick()
+        assert machine.register("batches_done") == 2
+
+    Machine(failing=1).simulate(process)
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -102,6 +102,8 @@ def compare_semaphores(model, *, count, queues, cycles, seed, gives_chance):
             assert error == overflow, f"cycle {cycle}: overflow of {error}, expected {overflow}"
             if error is not None:
                 assert ctx.get(dut.error.code) == ErrorCode.SEMAPHORE_OVERFLOW
+            full = [model.given >> n & 1 and model.counters[n] == 15 for n in range(count)]
+            assert ctx.get(dut.fails) == (any(full) or overflow is not None), f"cycle {cycle}"
             before = list(model.counters)
             take, give, overflow = model.cycle(takes, gives)
             assert served == [take, give], (

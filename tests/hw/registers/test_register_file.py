@@ -79,6 +79,28 @@ def test_numbers_of_the_interface():
     }
     assert max(ErrorCode) < 256
     assert max(Unit) < 256
+    assert (ErrorCode.WATCHDOG, ErrorCode.BATCH_FIRST) == (16, 18)
+
+
+@pytest.mark.parametrize("fields", [{}, {"operand_format": "int8"}], ids=["training", "forward"])
+def test_bits_of_control_and_status(fields):
+    """The same where bits in between do not exist."""
+    registers = register_map(make_config(**fields))
+    places = {
+        name: {field.name: field.lsb for field in registers[name].fields}
+        for name in ("CONTROL", "STATUS", "INTERRUPT_STATUS", "INTERRUPT_ENABLE")
+    }
+    waiting, batch = ({}, {}) if fields else ({"WAITING": 3}, {"BATCH": 2})
+    causes = {"DONE": 0, "ERROR": 1, "STOPPED": 3} | batch
+    assert places == {
+        "CONTROL": {"START": 0, "STOP": 1},
+        "STATUS": {"BUSY": 0, "DONE": 1, "ERROR": 2, "STOPPED": 4, "DRAINING": 5} | waiting,
+        "INTERRUPT_STATUS": causes,
+        "INTERRUPT_ENABLE": causes,
+    }
+    assert registers["WATCHDOG"].offset == 0x7C and registers["WATCHDOG"].locked
+    refused = [f"{r.name}.{f.name}" for r in registers for f in r.fields if f.idle_only]
+    assert refused == ["CONTROL.START"]
 
 
 def test_the_bench_notices_lost_events(seed, monkeypatch):

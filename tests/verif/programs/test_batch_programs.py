@@ -99,6 +99,12 @@ def test_interpreter_checks_targets(targets, message):
         play(bytearray(PROGRAM.image(commands)), LOOP, commands)
 
 
+def test_interpreter_refuses_first_behind_a_batch():
+    commands = PROGRAM.commands(first=1)
+    with pytest.raises(FunctionalError, match=r"command 4 \(BATCH\): first is 1, but it is not"):
+        play(bytearray(PROGRAM.image(commands)), LOOP, commands)
+
+
 def test_interpreter_needs_a_loop():
     fields = dict.fromkeys(("bp_even", "bp_odd", "gp_even", "gp_odd"), 0)
     for header, message in (({}, "registers say no loop"), ({"wait": 1}, "no semaphores")):

@@ -19,6 +19,8 @@ from verif.system import accelerator
         "registers_during_a_run",
         "without_waiting",
         "errors_in_a_batch",
+        "overflow_at_the_end_of_a_batch",
+        "stop_while_waiting",
         "reset_while_waiting",
         "one_request_at_a_time",
     ],

@@ -1,0 +1,72 @@
+"""Programs that end only when they are stopped, and who is at work in them."""
+
+from dataclasses import dataclass
+
+from hw.config import AdaGPConfig
+from hw.isa.encoding import Opcode
+from hw.registers.map import Unit
+
+from .faulty_programs import HALT, dma, matmul, post, vector, weights
+
+__all__ = ["EndlessProgram", "endless_programs"]
+
+#: Loops that may have their largest count, 2**48 passes in all, and stay at one place in the
+#: memories. LOAD, STORE and LOSS have none: their addresses go on to the end of a memory.
+_LOOPS = {
+    Opcode.WEIGHTS: ("kw", "kh", "cb"),
+    Opcode.MATMUL: ("kw", "kh", "cb"),
+    Opcode.POST: ("wo", "ho", "pw", "ph"),
+    Opcode.VECTOR: ("i0", "i1", "i2"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndlessProgram:
+    """A program for offset ``faulty_programs.PROGRAM``.
+
+    Members
+    -------
+    units : those that are at work for ever, at least one of them at any time
+    """
+
+    name: str
+    commands: list
+    units: tuple
+
+    @property
+    def bytes(self) -> bytes:
+        """The program."""
+        return b"".join(self.commands)
+
+
+def endless_programs(config: AdaGPConfig) -> list[EndlessProgram]:
+    """A program for every engine that can work for ever, and one with all of them at once, beside
+    LOADs and STOREs."""
+    list_, transfers = [], []
+    for core in config.cores:
+        index = core.index
+        loops = {
+            (Opcode.POST,): [post(config, index, **_counts(Opcode.POST))],
+            (Opcode.WEIGHTS, Opcode.MATMUL): [
+                weights(config, index, **_counts(Opcode.WEIGHTS)),
+                matmul(config, index, **_counts(Opcode.MATMUL)),
+            ],
+        }
+        if core.has_vector:
+            fields = _counts(Opcode.VECTOR) | {"x_i0_stride": 0, "o_i0_stride": 0}
+            loops[(Opcode.VECTOR,)] = [vector(config, index, **fields)]
+        for opcodes, commands in loops.items():
+            units = tuple(Unit[f"CORE{index}_{opcode.name}"] for opcode in opcodes)
+            name = " and ".join(unit.name for unit in units)
+            list_.append(EndlessProgram(name=name, commands=[*commands, HALT], units=units))
+        transfers += [
+            dma(opcode, config, index, words=40) for opcode in (Opcode.LOAD, Opcode.STORE)
+        ]
+    everything = [command for program in list_ for command in program.commands[:-1]]
+    units = tuple(unit for program in list_ for unit in program.units)
+    commands = [*transfers, *everything, *transfers, HALT]
+    return [*list_, EndlessProgram(name="everything", commands=commands, units=units)]
+
+
+def _counts(opcode: Opcode) -> dict:
+    return {f"{loop}_count": 0xFFFF for loop in _LOOPS[opcode]}
