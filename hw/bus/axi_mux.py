@@ -90,7 +90,7 @@ def _drive_address(m, config, axi, channel, register):
         "burst": _BURST_INCR,
         "lock": 0,
         "cache": _CACHE_MODIFIABLE_BUFFERABLE,
-        "prot": 0,
+        "prot": config.axi_prot,
         "qos": 0,
         "valid": register.o.valid,
     }

@@ -8,7 +8,7 @@ from amaranth.sim import Simulator
 from hw.bus.axi_mux import ReadMux, WriteMux
 from hw.config import make_config
 
-CONFIG = make_config(preset="tiny")
+CONFIG = make_config(preset="tiny", axi_prot=5)
 BURSTS = 12
 
 
@@ -88,6 +88,7 @@ def test_read_mux(requesters, seed):
                 assert ctx.get(axi.arsize) == 3
                 assert ctx.get(axi.arburst) == 1
                 assert ctx.get(axi.arcache) == 3
+                assert ctx.get(axi.arprot) == CONFIG.axi_prot
                 served.append(number)
                 queues[number] += [(address + n, n == length) for n in range(length + 1)]
             if current is not None and taken_beat:
@@ -187,6 +188,7 @@ def test_write_mux(requesters, seed):
                 br,
             ) = await ctx.tick().sample(*signals)
             if av and ar:
+                assert ctx.get(axi.awprot) == CONFIG.axi_prot
                 expected += [(address + n, number + 1, n == length) for n in range(length + 1)]
             if wv and wr:
                 # The beat may be here before its address was accepted.
