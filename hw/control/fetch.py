@@ -8,7 +8,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from hw.bus.signatures import RESP_DECERR, RESP_OKAY, ErrorSignature, ReadChannelSignature
-from hw.isa.encoding import COMMAND_BYTES, COMMAND_WIDTH
+from hw.isa.encoding import COMMAND_BYTES, COMMAND_WIDTH, MEMORY_SIZE_WIDTH
 from hw.isa.error_codes import ErrorCode
 
 from .command_queue import CHUNK_WIDTH
@@ -52,7 +52,7 @@ class CommandFetch(wiring.Component):
                 "first": In(32),
                 "stop": In(1),
                 "memory_base": In(width),
-                "memory_size": In(32),
+                "memory_size": In(MEMORY_SIZE_WIDTH),
                 "program_address": In(32),
                 "program_size": In(32),
                 "read": Out(ReadChannelSignature(config)),

@@ -20,6 +20,7 @@ import enum
 from hw.config import AdaGPConfig
 from hw.formats import FORMATS
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
+from hw.isa.encoding import MEMORY_SIZE_WIDTH
 from hw.isa.error_codes import ErrorCode
 from hw.isa.vector import COEFFICIENTS
 
@@ -44,13 +45,15 @@ ADDRESS_WIDTH = 12
 #: Value of the ID register: "ADAG" in ASCII.
 MAGIC = 0x41444147
 #: Version of this register interface and of the command encoding: major, minor.
-VERSION = (4, 0)
+VERSION = (4, 1)
 #: Byte offset of the first register of control and status; the constants lie below.
 CONTROL_BASE = 0x40
 #: Byte offset of the first register for VECTOR.
 VECTOR_BASE = 0x80
 #: Byte offset of the first register for BATCH.
 BATCH_BASE = 0xB0
+#: Byte offset of the register with what MEM_SIZE has no room for.
+WINDOW_BASE = 0xE0
 #: Byte offset of the first counter; the other registers lie below.
 COUNTER_BASE = 0x100
 #: The memory window starts at a multiple of this many bytes.
@@ -246,7 +249,13 @@ def _control(build, config):
         unit="bytes",
         locked=True,
     )
-    build.add("MEM_SIZE", _value(_RW), "length of the memory window", unit="bytes", locked=True)
+    build.add(
+        "MEM_SIZE",
+        _value(_RW),
+        "length of the memory window; bit 32 is in MEM_SIZE_HI",
+        unit="bytes",
+        locked=True,
+    )
     build.add(
         "PROGRAM_ADDRESS",
         _value(_RW),
@@ -347,6 +356,17 @@ def _batches(build, config):
     build.add("PHASE", _value(_RO, 2, names=PhaseCode), "phase of the batch under way, or the last")
 
 
+def _window(build):
+    build.skip_to(WINDOW_BASE)
+    build.add(
+        "MEM_SIZE_HI",
+        _value(_RW, MEMORY_SIZE_WIDTH - 32),
+        "bit 32 of the length of the memory window: 1, and MEM_SIZE 0, for 4 GiB, which is as far "
+        "as offsets reach",
+        locked=True,
+    )
+
+
 def register_map(config: AdaGPConfig) -> RegisterMap:
     """Return the :class:`~hw.registers.model.RegisterMap` of an :class:`~hw.config.AdaGPConfig`."""
     build = _Builder()
@@ -355,6 +375,7 @@ def register_map(config: AdaGPConfig) -> RegisterMap:
     _control(build, config)
     _vector(build, config)
     _batches(build, config)
+    _window(build)
     build.skip_to(COUNTER_BASE)
     counters = tuple(counter_list(config))
     for counter in counters:

@@ -9,7 +9,7 @@ from hw.bus.axi_mux import ReadMux, WriteMux, axi_id_width, connect_axi_half
 from hw.bus.signatures import AXI4Signature, BufferReadSignature, BufferWriteSignature
 from hw.dma.load import LoadEngine
 from hw.dma.store import StoreEngine
-from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, Opcode, command_layout
+from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, command_layout
 
 __all__ = ["REQUESTERS", "DmaBench", "StallingBuffer"]
 
@@ -98,7 +98,7 @@ class DmaBench(wiring.Component):
                 )
             ),
             "memory_base": In(config.axi_address_width),
-            "memory_size": In(32),
+            "memory_size": In(MEMORY_SIZE_WIDTH),
             "stop": In(1),
             "stall": In(8),
             "access_write": In(1),

@@ -259,6 +259,7 @@ def test_program_end_only_when_a_command_is_wanted(size, seed):
         (0xFFFFFFC0, 64, 0xFFFFFFFF, ErrorCode.MEMORY_WINDOW, 0x1_0000_0000),
         (0xFFFFFFC0, 0xFFFFFFFF, 0xFFFFFFFF, ErrorCode.MEMORY_WINDOW, 0x1_FFFF_FFBF),
         (64, 0xFFFFFFC0, 0xFFFFFFFF, ErrorCode.MEMORY_WINDOW, 0x1_0000_0000),
+        (0xFFFFFFC0, 65, 1 << 32, ErrorCode.MEMORY_WINDOW, 0x1_0000_0001),
     ],
 )
 def test_a_program_in_the_wrong_place(address, size, window, code, place, seed):
@@ -282,6 +283,7 @@ def test_a_program_in_the_wrong_place(address, size, window, code, place, seed):
         (0xFFFFFF80, 64, 0xFFFFFFFF),
         (0xFFFFFF80, 0x7F, 0xFFFFFFFF),
         (0x40, 0xC0, 0x100),
+        (0xFFFFFFC0, 64, 1 << 32),
     ],
 )
 def test_the_whole_window_may_be_program(address, size, window, seed):
