@@ -38,3 +38,4 @@ class ErrorCode(enum.IntEnum):
     PROGRAM_END = 13, "the program ended without a HALT command; address: behind the last command"
     ILLEGAL_LABEL = 14, "a label that is no class; address: the word address of its row"
     BATCH_TARGET = 15, "BATCH names no command of the program; address: the command's DRAM address"
+    UNEXPECTED_RESPONSE = 17, "the bus answered what nobody had asked for; address: the AXI ID"

@@ -70,6 +70,8 @@ class Unit(enum.IntEnum):
     NONE = 0
     FETCH = 1
     SEQUENCER = 2
+    READ_BUS = 3
+    WRITE_BUS = 4
     CORE0_LOAD = 8
     CORE0_WEIGHTS = 9
     CORE0_MATMUL = 10

@@ -23,7 +23,7 @@ def _simulate(dut, testbenches):
 @pytest.mark.parametrize("requesters", [1, 2, 3])
 def test_read_mux(requesters, seed):
     """Every requester gets its own beats, in order, from a slave that interleaves the IDs."""
-    dut = ReadMux(CONFIG, requesters)
+    dut = ReadMux(CONFIG, requesters, outstanding=BURSTS)
     rng = random.Random(seed)
     taken = {index: [] for index in range(requesters)}
     bursts = {
@@ -111,7 +111,7 @@ def test_read_mux(requesters, seed):
 @pytest.mark.parametrize("requesters", [1, 2, 3])
 def test_write_mux(requesters, seed):
     """Beats follow the order of the addresses; responses find their requester."""
-    dut = WriteMux(CONFIG, requesters)
+    dut = WriteMux(CONFIG, requesters, outstanding=BURSTS)
     rng = random.Random(seed)
     bursts = {
         index: [(0x1000 * index + 0x100 * n, rng.randrange(4)) for n in range(BURSTS)]
