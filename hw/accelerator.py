@@ -9,8 +9,9 @@ from hw.bus.signatures import AXI4LiteSignature, AXI4Signature
 from hw.control.batch_control import BATCH_REGISTERS, BATCH_UPDATES, BatchControl, connect_batches
 from hw.control.command_queue import Semaphores
 from hw.control.core import CORE_EVENTS, Core
-from hw.control.fetch import CommandFetch
+from hw.control.fetch import AHEAD, CommandFetch
 from hw.control.sequencer import Sequencer
+from hw.dma.store import OUTSTANDING_WRITES
 from hw.isa.vector import COEFFICIENTS
 from hw.primitives.shared_module import add_shared
 from hw.registers.file import RegisterFile
@@ -73,7 +74,7 @@ class Accelerator(wiring.Component):
         connect(m, flipped(self.s_axil), registers.bus)
         m.d.comb += self.irq.eq(registers.irq)
 
-        m.submodules.sequencer = sequencer = Sequencer(config, sources=2 + len(cores))
+        m.submodules.sequencer = sequencer = Sequencer(config, sources=4 + len(cores))
         clear = sequencer.clear
         fetch = CommandFetch(config)
         restart, waiting = Signal(), Signal()
@@ -117,10 +118,16 @@ class Accelerator(wiring.Component):
                 registers.events.batches_gp.eq(batches.in_gp),
             ]
 
+        m.submodules.read_mux = read_mux = ReadMux(
+            config, 1 + len(cores), outstanding=max(AHEAD, config.axi_outstanding_reads)
+        )
+        m.submodules.write_mux = write_mux = WriteMux(
+            config,
+            len(cores),
+            outstanding=OUTSTANDING_WRITES,
+            id_width=axi_id_width(1 + len(cores)),
+        )
         self._connect_errors(m, fetch, semaphores)
-
-        m.submodules.read_mux = read_mux = ReadMux(config, 1 + len(cores))
-        m.submodules.write_mux = write_mux = WriteMux(config, len(cores))
         connect(m, fetch.read, read_mux.requesters[0])
 
         added = [self._add_core(m, platform, core, semaphores, waiting) for core in cores]
@@ -150,10 +157,15 @@ class Accelerator(wiring.Component):
         return m
 
     def _connect_errors(self, m, fetch, semaphores):
-        """Errors of fetch and semaphores; those of the cores follow with them."""
+        """Errors of fetch, semaphores and bus; those of the cores come with them, in front of the
+        bus."""
         sequencer = m.submodules.sequencer
-        for number, (port, unit) in enumerate(
-            ((fetch.error, Unit.FETCH), (semaphores.error, Unit.SEQUENCER))
+        behind = 2 + len(self.config.cores)
+        for number, port, unit in (
+            (0, fetch.error, Unit.FETCH),
+            (1, semaphores.error, Unit.SEQUENCER),
+            (behind, m.submodules.read_mux.error, Unit.READ_BUS),
+            (behind + 1, m.submodules.write_mux.error, Unit.WRITE_BUS),
         ):
             m.d.comb += [
                 sequencer.errors[number].valid.eq(port.valid),

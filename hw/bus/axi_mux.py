@@ -5,9 +5,16 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import Flow, In, Out
 
+from hw.isa.error_codes import ErrorCode
 from hw.primitives.stream_register import HalfRateRegister, SkidBuffer
 
-from .signatures import AXI4Signature, ReadChannelSignature, WriteChannelSignature, burst_layout
+from .signatures import (
+    AXI4Signature,
+    ErrorSignature,
+    ReadChannelSignature,
+    WriteChannelSignature,
+    burst_layout,
+)
 
 __all__ = ["ReadMux", "WriteMux", "axi_id_width", "connect_axi_half"]
 
@@ -77,6 +84,24 @@ def _arbitrate(m, config, requests, accept):
     return grant, taken
 
 
+def _add_owed(m, *, most, begun, ended, name):
+    """A register that says whether a burst is outstanding, one that has begun and not ended; at
+    most ``most`` are."""
+    count = Signal(range(most + 1), name=f"{name}_bursts")
+    owed = Signal(name=name)
+    m.d.sync += count.eq(count + begun - ended)
+    with m.If(begun):
+        m.d.sync += owed.eq(1)
+    with m.Elif(ended & (count == 1)):
+        m.d.sync += owed.eq(0)
+    return owed
+
+
+def _report(m, error, unexpected, number):
+    m.d.comb += error.code.eq(ErrorCode.UNEXPECTED_RESPONSE)
+    m.d.sync += [error.valid.eq(unexpected), error.address.eq(number)]
+
+
 def _address_layout(config, id_width):
     return data.StructLayout({"burst": burst_layout(config), "id": id_width})
 
@@ -90,7 +115,7 @@ def _drive_address(m, config, axi, channel, register):
         "burst": _BURST_INCR,
         "lock": 0,
         "cache": _CACHE_MODIFIABLE_BUFFERABLE,
-        "prot": 0,
+        "prot": config.axi_prot,
         "qos": 0,
         "valid": register.o.valid,
     }
@@ -106,20 +131,34 @@ class ReadMux(wiring.Component):
     outputs come from registers. Latency 1 cycle each way, one burst every two cycles, one
     beat per cycle.
 
+    A beat of an ID that has no burst outstanding, or that no requester has, reaches nobody: it is
+    taken and dropped, and ``error`` says so. After a reset nothing is outstanding.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    requesters : how many there are
+    outstanding : most bursts that a requester has without their last beat
+    id_width : bits of an AXI ID; 0: what the requesters need
+
     Members
     -------
     requesters : array of ``In(ReadChannelSignature(config))``
     axi : the AR and R channels of ``AXI4Signature``
+    error : ``Out(ErrorSignature())``: ``UNEXPECTED_RESPONSE`` with the ID as address, the cycle
+        after a beat was dropped
     """
 
-    def __init__(self, config, requesters):
+    def __init__(self, config, requesters, *, outstanding, id_width=0):
         self.config = config
         self.count = requesters
-        self.id_width = axi_id_width(requesters)
+        self.outstanding = outstanding
+        self.id_width = id_width or axi_id_width(requesters)
         super().__init__(
             {
                 "requesters": In(ReadChannelSignature(config)).array(requesters),
                 "axi": Out(_half(config, self.id_width, ("ar", "r"))),
+                "error": Out(ErrorSignature()),
             }
         )
 
@@ -152,13 +191,30 @@ class ReadMux(wiring.Component):
                 channel.data.payload.resp.eq(beat.resp),
                 channel.data.payload.last.eq(beat.last),
             ]
+        # An answer cannot come before its address was accepted.
+        accepted = self.axi.arvalid & self.axi.arready
+        owed = [
+            _add_owed(
+                m,
+                most=self.outstanding,
+                begun=accepted & (self.axi.arid == index),
+                ended=channel.data.valid & channel.data.ready & beat.last,
+                name=f"owed{index}",
+            )
+            for index, channel in enumerate(requesters)
+        ]
+        known = Signal()
         with m.Switch(beat.id):
             for index, channel in enumerate(requesters):
                 with m.Case(index):
                     m.d.comb += [
-                        channel.data.valid.eq(beats.o.valid),
-                        beats.o.ready.eq(channel.data.ready),
+                        known.eq(owed[index]),
+                        channel.data.valid.eq(beats.o.valid & owed[index]),
+                        beats.o.ready.eq(channel.data.ready | ~owed[index]),
                     ]
+            with m.Default():
+                m.d.comb += beats.o.ready.eq(1)
+        _report(m, self.error, beats.o.valid & ~known, beat.id)
         return m
 
 
@@ -170,20 +226,34 @@ class WriteMux(wiring.Component):
     others. All AXI outputs but ``bready`` come from registers. Latency 1 cycle (responses 0), one
     burst every two cycles, one beat per cycle.
 
+    A response to an ID that has sent no last beat without one, or that no requester has, reaches
+    nobody: it is taken and dropped, and ``error`` says so. After a reset nothing is outstanding.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    requesters : how many there are
+    outstanding : most bursts that a requester has without their response
+    id_width : bits of an AXI ID; 0: what the requesters need
+
     Members
     -------
     requesters : array of ``In(WriteChannelSignature(config))``
     axi : the AW, W and B channels of ``AXI4Signature``
+    error : ``Out(ErrorSignature())``: ``UNEXPECTED_RESPONSE`` with the ID as address, the cycle
+        after a response was dropped
     """
 
-    def __init__(self, config, requesters):
+    def __init__(self, config, requesters, *, outstanding, id_width=0):
         self.config = config
         self.count = requesters
-        self.id_width = axi_id_width(requesters)
+        self.outstanding = outstanding
+        self.id_width = id_width or axi_id_width(requesters)
         super().__init__(
             {
                 "requesters": In(WriteChannelSignature(config)).array(requesters),
                 "axi": Out(_half(config, self.id_width, ("aw", "w", "b"))),
+                "error": Out(ErrorSignature()),
             }
         )
 
@@ -192,7 +262,9 @@ class WriteMux(wiring.Component):
         requesters = [self.requesters[index] for index in range(self.count)]
         layout = _address_layout(self.config, self.id_width)
         m.submodules.address = address = HalfRateRegister(layout)
-        m.submodules.order = order = SyncFIFO(width=self.id_width, depth=WRITE_ORDER_DEPTH)
+        m.submodules.order = order = SyncFIFO(
+            width=axi_id_width(self.count), depth=WRITE_ORDER_DEPTH
+        )
         granted = stream.Signature(layout).create(path=("granted",))
         grant, taken = _arbitrate(
             m, self.config, [channel.request for channel in requesters], granted
@@ -224,12 +296,28 @@ class WriteMux(wiring.Component):
             beats.o.ready.eq(self.axi.wready),
         ]
 
+        # A response cannot come before the last beat was accepted.
+        owed = [
+            _add_owed(
+                m,
+                most=self.outstanding,
+                begun=order.r_en & (order.r_data == index),
+                ended=channel.response.valid & channel.response.ready,
+                name=f"owed{index}",
+            )
+            for index, channel in enumerate(requesters)
+        ]
+        known = Signal()
         with m.Switch(self.axi.bid):
             for index, channel in enumerate(requesters):
                 with m.Case(index):
                     m.d.comb += [
+                        known.eq(owed[index]),
                         channel.response.payload.eq(self.axi.bresp),
-                        channel.response.valid.eq(self.axi.bvalid),
-                        self.axi.bready.eq(channel.response.ready),
+                        channel.response.valid.eq(self.axi.bvalid & owed[index]),
+                        self.axi.bready.eq(channel.response.ready | ~owed[index]),
                     ]
+            with m.Default():
+                m.d.comb += self.axi.bready.eq(1)
+        _report(m, self.error, self.axi.bvalid & ~known, self.axi.bid)
         return m

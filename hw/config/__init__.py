@@ -1,7 +1,6 @@
 """The configuration of an accelerator, and of each of its cores."""
 
 from .accelerator import (
-    BUFFER_ADDRESS_WIDTH,
     PRESETS,
     TECHNOLOGIES,
     VARIANTS,
@@ -9,6 +8,7 @@ from .accelerator import (
     ConfigError,
     make_config,
 )
+from .check import BUFFER_ADDRESS_WIDTH
 from .core import CoreConfig
 
 __all__ = [

@@ -15,6 +15,7 @@ from typing import Any
 
 from hw.formats import FORMATS, FloatFormat, IntFormat
 
+from .check import check_fields, check_together
 from .core import CoreConfig
 
 __all__ = [
@@ -36,9 +37,6 @@ VARIANTS = {
 
 #: What Verilog is written for: any tool, or Lattice ECP5 with its multiplier blocks instantiated.
 TECHNOLOGIES = ("generic", "ecp5")
-
-#: Width in bits of the buffer address field in commands; its top bit selects the memory.
-BUFFER_ADDRESS_WIDTH = 24
 
 _AXI_DATA_WIDTHS = (32, 64, 128, 256, 512)
 
@@ -134,6 +132,12 @@ class AdaGPConfig:
         256, "bits of the AXI4 data bus", minimum=32, maximum=512, choices=_AXI_DATA_WIDTHS
     )
     axi_address_width: int = _field(40, "bits of an AXI4 address", minimum=32, maximum=64)
+    axi_prot: int = _field(
+        0,
+        "AxPROT of all memory accesses: a sum of 1 privileged, 2 non-secure, 4 instruction",
+        minimum=0,
+        maximum=7,
+    )
     axi_burst_beats: int = _field(16, "longest AXI4 burst in beats", minimum=1, maximum=256)
     axi_outstanding_reads: int = _field(
         8, "read bursts a DMA channel may have in flight", minimum=1, maximum=64
@@ -153,7 +157,7 @@ class AdaGPConfig:
     )
 
     def __post_init__(self) -> None:
-        problems = _check_fields(self) or _check_together(self)
+        problems = check_fields(self) or check_together(self)
         if problems:
             raise ConfigError(problems)
 
@@ -265,69 +269,6 @@ class AdaGPConfig:
 def _auto_lanes(rows: int, columns: int) -> int:
     common = gcd(rows, columns)
     return max(lanes for lanes in range(1, min(4, common) + 1) if common % lanes == 0)
-
-
-def _check_fields(config: AdaGPConfig) -> list[str]:
-    problems = []
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        meta = field.metadata
-        if field.type is int and (isinstance(value, bool) or not isinstance(value, int)):
-            problems.append(f"{field.name} must be an integer, not {value!r}")
-        elif field.type is bool:
-            if not isinstance(value, bool):
-                problems.append(f"{field.name} must be true or false, not {value!r}")
-        elif meta["choices"] is not None:
-            if value not in meta["choices"]:
-                allowed = ", ".join(str(choice) for choice in meta["choices"])
-                problems.append(f"{field.name} must be one of {allowed}, not {value!r}")
-        elif not meta["minimum"] <= value <= meta["maximum"]:
-            problems.append(
-                f"{field.name} must be an integer from {meta['minimum']} to {meta['maximum']}, "
-                f"not {value!r}"
-            )
-    return problems
-
-
-def _check_together(config: AdaGPConfig) -> list[str]:
-    problems = []
-
-    def check(condition: bool, text: str) -> None:
-        if not condition:
-            problems.append(text)
-
-    for prefix in ("", "predictor_") if config.has_predictor_core else ("",):
-        rows, columns = getattr(config, prefix + "rows"), getattr(config, prefix + "columns")
-        lanes = getattr(config, prefix + "post_lanes")
-        check(
-            lanes == 0 or (rows % lanes == 0 and columns % lanes == 0),
-            f"{prefix}post_lanes must divide {prefix}rows ({rows}) and {prefix}columns "
-            f"({columns}), or be 0, not {lanes!r}",
-        )
-    lut_rows = config.rows if config.format.is_float else 0
-    check(
-        config.lut_multiplier_rows <= lut_rows,
-        f"lut_multiplier_rows must be at most rows ({config.rows}), and 0 for integer formats, "
-        f"not {config.lut_multiplier_rows!r}",
-    )
-    limit = 1 << (BUFFER_ADDRESS_WIDTH - 1)
-    for memory in ("buffer", "predictor_memory"):
-        banks, depth = getattr(config, f"{memory}_banks"), getattr(config, f"{memory}_bank_depth")
-        check(
-            banks * depth <= limit,
-            f"{memory}_banks times {memory}_bank_depth must be at most {limit} words, "
-            f"not {banks * depth}",
-        )
-        check(
-            depth & (depth - 1) == 0, f"{memory}_bank_depth must be a power of two, not {depth!r}"
-        )
-    beats = 4096 // config.beat_bytes
-    check(
-        config.axi_burst_beats <= beats,
-        f"axi_burst_beats must be at most {beats} at axi_data_width {config.axi_data_width} "
-        f"(a burst stays within 4 KiB), not {config.axi_burst_beats!r}",
-    )
-    return problems
 
 
 #: Preset name -> (one line about it, fields that differ from the defaults).

@@ -11,7 +11,7 @@ from hw.engines.loss.engine import LossEngine
 from hw.engines.matmul.matrix_unit import MATMUL_EVENTS, MatrixUnit
 from hw.engines.post.engine import PostEngine
 from hw.engines.vector.engine import VectorEngine
-from hw.isa.encoding import Opcode, queue_opcodes
+from hw.isa.encoding import MEMORY_SIZE_WIDTH, Opcode, queue_opcodes
 from hw.isa.error_codes import ErrorCode
 from hw.isa.vector import COEFFICIENTS
 from hw.memory.buffer import Buffer
@@ -99,7 +99,7 @@ class Core(wiring.Component):
                 "working": Out(queues),
                 "progress": Out(1),
                 "memory_base": In(config.axi_address_width),
-                "memory_size": In(32),
+                "memory_size": In(MEMORY_SIZE_WIDTH),
                 "stop": In(1),
                 "read": Out(ReadChannelSignature(config)),
                 "write": Out(WriteChannelSignature(config)),

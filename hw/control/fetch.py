@@ -8,7 +8,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from hw.bus.signatures import RESP_DECERR, RESP_OKAY, ErrorSignature, ReadChannelSignature
-from hw.isa.encoding import COMMAND_BYTES, COMMAND_WIDTH
+from hw.isa.encoding import COMMAND_BYTES, COMMAND_WIDTH, MEMORY_SIZE_WIDTH
 from hw.isa.error_codes import ErrorCode
 
 from .command_queue import CHUNK_WIDTH
@@ -38,8 +38,9 @@ class CommandFetch(wiring.Component):
     command : ``Out(stream of 512 bits)``; ``address``: Out, its DRAM address
     shift : In(1), move the command offered down by CHUNK_WIDTH bits; not before it is valid
     busy : Out(1), a burst is outstanding
-    error : ``Out(ErrorSignature())``: ``UNALIGNED_ADDRESS``, ``MEMORY_WINDOW``, ``READ_SLVERR``,
-        ``READ_DECERR``, ``PROGRAM_END`` (when the consumer wants a command behind the last one)
+    error : ``Out(ErrorSignature())``: ``UNALIGNED_ADDRESS``, ``MEMORY_WINDOW``; and, when the
+        consumer wants the command in question, not before, ``READ_SLVERR`` (also for EXOKAY),
+        ``READ_DECERR``, ``PROGRAM_END`` (it is behind the last one)
     """
 
     def __init__(self, config):
@@ -51,7 +52,7 @@ class CommandFetch(wiring.Component):
                 "first": In(32),
                 "stop": In(1),
                 "memory_base": In(width),
-                "memory_size": In(32),
+                "memory_size": In(MEMORY_SIZE_WIDTH),
                 "program_address": In(32),
                 "program_size": In(32),
                 "read": Out(ReadChannelSignature(config)),
@@ -78,6 +79,9 @@ class CommandFetch(wiring.Component):
         # room         commands that may be requested        taken: up                requested:
         #                                                                             down
         # outstanding  bursts without their last beat        requested: up            received: down
+        # refused      the next command that is not whole    a beat with an error     reset
+        #              could not be read
+        # no_address   DECERR was the reason                 the same                 reset
         # count        beats of the command in words         a beat shifts in: up     taken
         m = Module()
         config = self.config
@@ -97,11 +101,13 @@ class CommandFetch(wiring.Component):
         ]
         m.d.sync += outstanding.eq(outstanding + requested - received)
 
+        refused, no_address = Signal(), Signal()
+
         # Requests ----------------
         m.d.sync += self.error.valid.eq(0)
 
         fail = partial(self._fail, running)
-        starting, start_address = self._start(m, running, offset, end)
+        starting = self._start(m, running, offset, end)
 
         target = Signal(config.axi_address_width)
         more = Signal()
@@ -111,36 +117,34 @@ class CommandFetch(wiring.Component):
         m.d.comb += [
             request.payload.address.eq(target),
             request.payload.length.eq(beats - 1),
-            request.valid.eq(running & fresh & more & (room != 0)),
+            request.valid.eq(running & fresh & more & (room != 0) & ~refused),
         ]
         with m.If(requested):
             m.d.sync += offset.eq(offset + COMMAND_BYTES)
 
         # Data ----------------
+        # A command that could not be read is never whole, and nothing behind it is kept. It may lie
+        # behind the last one that is executed, so it is an error only when it is wanted.
         beat = self.read.data
+        good = Signal()
         m.d.comb += [
+            good.eq(beat.payload.resp == RESP_OKAY),
             beat.ready.eq(1),
             fifo.w_data.eq(beat.payload.data),
-            fifo.w_en.eq(beat.valid & running),
+            fifo.w_en.eq(beat.valid & running & good & ~refused),
         ]
-        burst_address = Signal(config.axi_address_width)
-        with m.If(starting):
-            m.d.sync += burst_address.eq(start_address)
-        with m.If(received):
-            m.d.sync += burst_address.eq(burst_address + COMMAND_BYTES)
-        with m.If(beat.valid & (beat.payload.resp != RESP_OKAY) & running):
-            m.d.sync += fail(
-                Mux(
-                    beat.payload.resp == RESP_DECERR,
-                    int(ErrorCode.READ_DECERR),
-                    int(ErrorCode.READ_SLVERR),
-                ),
-                burst_address,
-            )
+        with m.If(beat.valid & running & ~good & ~refused):
+            m.d.sync += [refused.eq(1), no_address.eq(beat.payload.resp == RESP_DECERR)]
 
-        self._offer(m, fifo, running, room, requested)
+        empty = self._offer(m, fifo, running, room, requested)
+        at_refused = running & refused & empty
         at_end = running & fresh & ~more & (room == AHEAD) & (outstanding == 0)
-        with m.If(at_end & self.command.ready):
+        with m.If(at_refused & self.command.ready):
+            m.d.sync += fail(
+                Mux(no_address, int(ErrorCode.READ_DECERR), int(ErrorCode.READ_SLVERR)),
+                self.address,
+            )
+        with m.Elif(at_end & self.command.ready):
             m.d.sync += fail(ErrorCode.PROGRAM_END, self.address)
 
         with m.If(self.stop):
@@ -157,7 +161,7 @@ class CommandFetch(wiring.Component):
 
     def _start(self, m, running, offset, end):
         """From ``start`` to ``running``: addresses are added up, and checked a cycle later. Returns
-        the strobe that says that they are there, and the first."""
+        the strobe that says that they are there."""
         fail = partial(self._fail, running)
         width = self.config.axi_address_width
         start_address = Signal(width)
@@ -185,10 +189,11 @@ class CommandFetch(wiring.Component):
                 m.d.sync += fail(ErrorCode.MEMORY_WINDOW, behind)
             with m.Else():
                 m.d.sync += running.eq(1)
-        return starting, start_address
+        return starting
 
     def _offer(self, m, fifo, running, room, requested):
-        """Commands: beats shift in from the top until one is whole."""
+        """Commands: beats shift in from the top until one is whole. Returns whether there is
+        neither a whole command nor a beat to go on with."""
         config = self.config
         beats = COMMAND_WIDTH // config.axi_data_width
         words = Signal(COMMAND_WIDTH)
@@ -210,3 +215,4 @@ class CommandFetch(wiring.Component):
             m.d.sync += words.eq(words.shift_right(CHUNK_WIDTH))
         with m.If(taken):
             m.d.sync += [count.eq(0), self.address.eq(self.address + COMMAND_BYTES)]
+        return ~fifo.r_rdy & (count != beats)

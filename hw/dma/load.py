@@ -7,11 +7,12 @@ from amaranth.lib.wiring import In, Out
 
 from hw.bus.signatures import (
     RESP_DECERR,
+    RESP_OKAY,
     BufferWriteSignature,
     ErrorSignature,
     ReadChannelSignature,
 )
-from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, Opcode, command_layout
+from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, command_layout
 from hw.isa.error_codes import ErrorCode
 from hw.primitives.stream_register import SkidBuffer
 
@@ -67,7 +68,7 @@ class LoadEngine(wiring.Component):
                 "busy": Out(1),
                 "stop": In(1),
                 "memory_base": In(config.axi_address_width),
-                "memory_size": In(32),
+                "memory_size": In(MEMORY_SIZE_WIDTH),
                 "read": Out(ReadChannelSignature(config)),
                 "write": Out(BufferWriteSignature(core)),
                 "beat": Out(1),
@@ -184,7 +185,7 @@ class LoadEngine(wiring.Component):
         bad = Signal()
         begun = Signal()  # a beat of this burst has arrived
         m.d.comb += [
-            bad.eq(beat.resp[1]),
+            bad.eq(beat.resp != RESP_OKAY),
             packer.i.valid.eq(self.read.data.valid & ~halt & ~bad),
             packer.i.payload.data.eq(beat.data),
             packer.i.payload.offset.eq(burst.offset),

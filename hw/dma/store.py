@@ -8,11 +8,12 @@ from amaranth.lib.wiring import In, Out
 from hw.bus.signatures import (
     BUFFER_READ_LATENCY,
     RESP_DECERR,
+    RESP_OKAY,
     BufferReadSignature,
     ErrorSignature,
     WriteChannelSignature,
 )
-from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, Opcode, command_layout
+from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, command_layout
 from hw.isa.error_codes import ErrorCode
 from hw.primitives.pipeline import delay
 
@@ -172,7 +173,7 @@ class StoreEngine(wiring.Component):
                 "busy": Out(1),
                 "stop": In(1),
                 "memory_base": In(config.axi_address_width),
-                "memory_size": In(32),
+                "memory_size": In(MEMORY_SIZE_WIDTH),
                 "write": Out(WriteChannelSignature(config)),
                 "read": Out(BufferReadSignature(core)),
                 "beat": Out(1),
@@ -239,7 +240,7 @@ class StoreEngine(wiring.Component):
         m.d.comb += [
             self.write.response.ready.eq(1),
             pending.r_en.eq(self.write.response.valid),
-            bad.eq(self.write.response.valid & self.write.response.payload[1]),
+            bad.eq(self.write.response.valid & (self.write.response.payload != RESP_OKAY)),
         ]
         m.d.sync += self.done.eq(self.write.response.valid & response.final & ~bad & ~halt)
 

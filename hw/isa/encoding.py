@@ -30,6 +30,7 @@ __all__ = [
     "COMMAND_WIDTH",
     "Init",
     "MATMUL_LOOPS",
+    "MEMORY_SIZE_WIDTH",
     "Opcode",
     "POST_LOOPS",
     "POST_OUTPUT_LOOPS",
@@ -47,6 +48,8 @@ __all__ = [
 
 COMMAND_WIDTH = 512
 COMMAND_BYTES = COMMAND_WIDTH // 8
+#: Bits of the size of the memory window. Offsets have 32, so 4 GiB is the most that is of use.
+MEMORY_SIZE_WIDTH = 33
 SEMAPHORE_MASK_WIDTH = 32
 
 #: MATMUL's loops, innermost first: the first three walk the output vectors (M), the last three

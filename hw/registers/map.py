@@ -22,6 +22,7 @@ import enum
 from hw.config import AdaGPConfig
 from hw.formats import FORMATS
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
+from hw.isa.encoding import MEMORY_SIZE_WIDTH
 from hw.isa.error_codes import ErrorCode
 from hw.isa.vector import COEFFICIENTS
 
@@ -55,6 +56,8 @@ WATCHDOG_OFFSET = 0x7C
 VECTOR_BASE = 0x80
 #: Byte offset of the first register for BATCH.
 BATCH_BASE = 0xB0
+#: Byte offset of the register with what MEM_SIZE has no room for.
+WINDOW_BASE = 0xE0
 #: Byte offset of the first counter; the other registers lie below.
 COUNTER_BASE = 0x100
 #: The memory window starts at a multiple of this many bytes.
@@ -71,6 +74,8 @@ class Unit(enum.IntEnum):
     NONE = 0
     FETCH = 1
     SEQUENCER = 2
+    READ_BUS = 3
+    WRITE_BUS = 4
     CORE0_LOAD = 8
     CORE0_WEIGHTS = 9
     CORE0_MATMUL = 10
@@ -261,7 +266,13 @@ def _control(build, config):
         unit="bytes",
         locked=True,
     )
-    build.add("MEM_SIZE", _value(_RW), "length of the memory window", unit="bytes", locked=True)
+    build.add(
+        "MEM_SIZE",
+        _value(_RW),
+        "length of the memory window; bit 32 is in MEM_SIZE_HI",
+        unit="bytes",
+        locked=True,
+    )
     build.add(
         "PROGRAM_ADDRESS",
         _value(_RW),
@@ -370,6 +381,17 @@ def _batches(build, config):
     build.add("PHASE", _value(_RO, 2, names=PhaseCode), "phase of the batch under way, or the last")
 
 
+def _window(build):
+    build.skip_to(WINDOW_BASE)
+    build.add(
+        "MEM_SIZE_HI",
+        _value(_RW, MEMORY_SIZE_WIDTH - 32),
+        "bit 32 of the length of the memory window: 1, and MEM_SIZE 0, for 4 GiB, which is as far "
+        "as offsets reach",
+        locked=True,
+    )
+
+
 def register_map(config: AdaGPConfig) -> RegisterMap:
     """Return the :class:`~hw.registers.model.RegisterMap` of an :class:`~hw.config.AdaGPConfig`."""
     build = _Builder()
@@ -378,6 +400,7 @@ def register_map(config: AdaGPConfig) -> RegisterMap:
     _control(build, config)
     _vector(build, config)
     _batches(build, config)
+    _window(build)
     build.skip_to(COUNTER_BASE)
     counters = tuple(counter_list(config))
     for counter in counters:

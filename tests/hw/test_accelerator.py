@@ -1,7 +1,8 @@
 """The whole accelerator: networks, faulty programs, resets, bus models; on one build.
 
-Covers: hw/control/core.py, verif/system/cocotb_errors.py, verif/system/cocotb_stop.py,
-verif/system/harness.py, verif/system/driver.py, verif/programs/faulty_programs.py,
+Covers: hw/control/core.py, verif/system/cocotb_bus.py, verif/system/cocotb_errors.py,
+verif/system/cocotb_stop.py, verif/system/harness.py, verif/system/driver.py,
+verif/programs/faulty_programs.py, verif/programs/faulty_addresses.py,
 verif/programs/endless_programs.py.
 """
 
@@ -66,6 +67,21 @@ def test_bench(config, good, bench, testcase, seed):
     result = runner.run(
         accelerator.build(config).design,
         f"verif.system.cocotb_{bench}",
+        testcase=testcase,
+        seed=seed,
+        files=good,
+    )
+    assert result.passed
+
+
+@pytest.mark.parametrize(
+    "testcase",
+    ["reset_without_the_memory", "answers_that_nobody_waits_for", "end_of_the_address_space"],
+)
+def test_bus(config, good, testcase, seed):
+    result = runner.run(
+        accelerator.build(config).design,
+        "verif.system.cocotb_bus",
         testcase=testcase,
         seed=seed,
         files=good,

@@ -20,6 +20,7 @@ from .dma_support import (
     plain,
     random_command,
     rows_of,
+    transfer,
     works,
 )
 
@@ -132,8 +133,51 @@ async def bad_fields(dut):
 
 
 @cocotb.test()
+async def ends_of_window_and_address_space(dut):
+    """The last byte of either may be used, the granule behind it not; a window may be 4 GiB long,
+    and reach beyond the address space, whose end is then what counts."""
+    bench = Bench(dut)
+    bench.stalls(0)
+    await bench.reset()
+    usual = bench.base, bench.size
+    top = 1 << config.axi_address_width
+    length = 6 * WORD
+    run = {"run_bytes": length, "row_bytes": WORD}
+    for base, size in ((top - 0x2000, 1 << 32), (top - 0x2000, 0x2000), (0, 1 << 32)):
+        bench.base, bench.size = base, size
+        end = min(top - base, size)
+        # (fields, offset of the run that is refused)
+        late = {"run_count": 2, "run_stride": length}
+        bad = [
+            ({"dram_address": end - length + GRANULE}, end - length + GRANULE),
+            ({"dram_address": end - GRANULE}, end - GRANULE),
+            ({"dram_address": end - 2 * length + GRANULE, **late}, end - length + GRANULE),
+            ({"dram_address": end - length, **late}, end),
+        ]
+        if end < 1 << 32:
+            bad.append(({"dram_address": end}, end))
+        for name in ("load", "store"):
+            await bench.reset()
+            good = plain(**run, dram_address=end - length, run_count=1)
+            await transfer(bench, name, good)
+            good = plain(**run, dram_address=end - 2 * length, **late)
+            await transfer(bench, name, good)
+            for fields, place in bad:
+                command = plain(**run, **{"run_count": 1, **fields})
+                await bench.issue(name, command)
+                await expect_error(
+                    bench, name, ErrorCode.MEMORY_WINDOW, (base + place) % top,
+                    f"{name} {command}, window {base:#x} of {size:#x}",
+                )  # fmt: skip
+                await bench.reset()
+    bench.base, bench.size = usual
+    for name in ("load", "store"):
+        await works(bench, name)
+
+
+@cocotb.test()
 async def error_responses(dut):
-    """SLVERR and DECERR in the first or a later burst; stalls while the rest drains."""
+    """Answers other than OKAY in the first or a later burst; stalls while the rest drains."""
     bench = Bench(dut)
     bench.stalls(0.3)
     await bench.reset()
@@ -142,10 +186,12 @@ async def error_responses(dut):
     length = -(-length // row) * row
     command = plain(dram_address=3 * GRANULE, run_bytes=length, run_stride=length, row_bytes=row)
     for name in ("load", "store"):
-        for response in (2, 3):
-            for target in (0, 1, 5):
+        for response in (1, 2, 3):
+            for target in (5,) if response == 1 else (0, 1, 5):
                 hit = await inject(bench, name, target, response, command)
                 code = {
+                    ("load", 1): ErrorCode.READ_SLVERR,
+                    ("store", 1): ErrorCode.WRITE_SLVERR,
                     ("load", 2): ErrorCode.READ_SLVERR,
                     ("load", 3): ErrorCode.READ_DECERR,
                     ("store", 2): ErrorCode.WRITE_SLVERR,

@@ -45,9 +45,15 @@ async def writes_reach_the_hardware(dut):
             expected[name] = value & sum(f.mask for f in MAP[name].fields)
         for name, wanted in expected.items():
             await tb.expect(name, wanted)
-        base = expected["MEM_BASE_LO"] | expected["MEM_BASE_HI"] << 32
-        assert int(dut.mem_base.value) == base
-        for name in set(HARDWARE_REGISTERS) - {"MEM_BASE_LO", "MEM_BASE_HI"}:
+        pairs = {
+            "MEM_BASE": ("MEM_BASE_LO", "MEM_BASE_HI"),
+            "MEM_SIZE": ("MEM_SIZE", "MEM_SIZE_HI"),
+        }
+        for name, (low, high) in pairs.items():
+            assert int(getattr(dut, name.lower()).value) == expected[low] | expected[high] << 32, (
+                name
+            )
+        for name in set(HARDWARE_REGISTERS).difference(*pairs.values()):
             assert int(getattr(dut, name.lower()).value) == expected[name], name
 
 

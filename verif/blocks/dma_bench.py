@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 from hw.bus.axi_mux import ReadMux, WriteMux, axi_id_width, connect_axi_half
 from hw.bus.signatures import AXI4Signature, BufferReadSignature, BufferWriteSignature
 from hw.dma.load import LoadEngine
-from hw.dma.store import StoreEngine
-from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, Opcode, command_layout
+from hw.dma.store import OUTSTANDING_WRITES, StoreEngine
+from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, command_layout
 
 __all__ = ["REQUESTERS", "DmaBench", "StallingBuffer"]
 
@@ -98,7 +98,7 @@ class DmaBench(wiring.Component):
                 )
             ),
             "memory_base": In(config.axi_address_width),
-            "memory_size": In(32),
+            "memory_size": In(MEMORY_SIZE_WIDTH),
             "stop": In(1),
             "stall": In(8),
             "access_write": In(1),
@@ -125,8 +125,10 @@ class DmaBench(wiring.Component):
         m.submodules.load_engine = load = LoadEngine(config, core)
         m.submodules.store_engine = store = StoreEngine(config, core)
         m.submodules.buffer = buffer = StallingBuffer(core, depth=self.depth)
-        m.submodules.reads = reads = ReadMux(config, REQUESTERS)
-        m.submodules.writes = writes = WriteMux(config, REQUESTERS)
+        m.submodules.reads = reads = ReadMux(
+            config, REQUESTERS, outstanding=config.axi_outstanding_reads
+        )
+        m.submodules.writes = writes = WriteMux(config, REQUESTERS, outstanding=OUTSTANDING_WRITES)
         wiring.connect(m, load.read, reads.requesters[REQUESTERS - 1])
         wiring.connect(m, store.write, writes.requesters[REQUESTERS - 1])
         wiring.connect(m, load.write, buffer.write)

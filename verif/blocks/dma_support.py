@@ -294,21 +294,26 @@ async def expect_error(bench, name, code, address, what):
 async def works(bench, name):
     """The next command after a reset does what it should."""
     await bench.reset()
+    await transfer(bench, name, plain())
+
+
+async def transfer(bench, name, command):
+    """A command of a few words, whose every byte is checked; the memory repeats every MEMORY_BYTES
+    in the address space."""
+    place = {start: (bench.base + start) % MEMORY_BYTES for start, _, _ in rows_of(command)}
     if name == "load":
-        image = bench.random_bytes(4096)
-        bench.ram.write(bench.base, image)
-        command = plain()
+        image = bench.random_bytes(MEMORY_BYTES)
+        bench.ram.write(0, image)
         await bench.execute("load", [command])
-        expected = [image[s : s + n].ljust(WORD, b"\0") for s, n, _ in rows_of(command)]
-        compare(expected, await bench.peek(0, len(expected)), "after an error: word")
+        expected = [image[place[s] :][:n].ljust(WORD, b"\0") for s, n, _ in rows_of(command)]
+        compare(expected, await bench.peek(0, len(expected)), f"{command}: word")
     else:
-        command = plain()
         count = len(list(rows_of(command)))
         words = [bench.random_bytes(WORD) for _ in range(count)]
         await bench.poke(0, words)
         await bench.execute("store", [command])
-        got = [bench.ram.read(bench.base + s, n) for s, n, _ in rows_of(command)]
-        compare([words[w][:n] for _, n, w in rows_of(command)], got, "after an error: row")
+        got = [bench.ram.read(place[s], n) for s, n, _ in rows_of(command)]
+        compare([words[w][:n] for _, n, w in rows_of(command)], got, f"{command}: row")
 
 
 async def inject(bench, name, target, response, command):

@@ -37,7 +37,6 @@ class Generator:
         # Reading and writing what the run does not depend on; offsets without a register, too.
         self.harmless = [r.offset for r in self.registers if r.name != "CONTROL" and r.locked]
         self.offsets = [r.offset for r in self.registers]
-        self.has_watchdog = "WATCHDOG" in self.registers
 
     def case(self, number: int, *, fresh: bool = False) -> Case:
         """Case ``number``; ``fresh``: the accelerator is switched on before it."""
@@ -78,7 +77,9 @@ class Generator:
         """Memory window, and the program's place in it."""
         size = rng.choice((0x1000, 0x2000, 0x4000, rng.randrange(0x800, 0x4000)))
         if rng.random() < 0.06:
-            size = rng.choice((0, rng.randrange(256), 1 << 20, 0xFFFFFFFF, rng.getrandbits(32)))
+            size = rng.choice(
+                (0, rng.randrange(256), 1 << 20, 1 << 32, rng.getrandbits(33) % (1 << 32))
+            )
         base = _PAGE * rng.choice((rng.randrange(64), rng.randrange(top // _PAGE)))
         if rng.random() < 0.1:  # at the end of the address space, and beyond
             base = max(0, top - _PAGE * rng.randrange(1, 6))
@@ -119,7 +120,7 @@ class Generator:
     def _misfortune(self, rng, values, common):
         """A watchdog, a reset, a slave that stops answering."""
         kind = rng.random()
-        if self.has_watchdog and rng.random() < 0.3:
+        if rng.random() < 0.3:
             values["watchdog"] = rng.choice((rng.randrange(1, 40), rng.randrange(40, 400)))
         if kind < 0.12:
             values["reset_at"] = rng.randrange(1, 200)
@@ -130,7 +131,7 @@ class Generator:
             values["dead_at"] = rng.randrange(1, 200)
             values["dead_cycles"] = rng.choice((100, 400, 1000))
             small = values["size"] < 1 << 20
-            if self.has_watchdog and values.get("watchdog") and small and rng.random() < 0.5:
+            if values.get("watchdog") and small and rng.random() < 0.5:
                 values["restart"] = rng.randrange(1, 400)
                 # Data on its way from the run before must not meet the good program's.
                 page = values["base"] // _PAGE + (1 << 19)
@@ -160,7 +161,7 @@ class Generator:
 
     def _other_registers(self, rng, commands, watchdog):
         """Those that are of interest for the commands, and sometimes any."""
-        values = {"WATCHDOG": watchdog} if self.has_watchdog else {}
+        values = {"WATCHDOG": watchdog}
         codes = {command & 0xFF for command in commands}
         if Opcode.BATCH in codes and "BATCHES" in self.registers:
             values |= {

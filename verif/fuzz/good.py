@@ -68,11 +68,12 @@ def window_registers(registers, *, base, size, program, program_size, **values) 
     values = {
         "MEM_BASE_LO": base & 0xFFFFFFFF,
         "MEM_BASE_HI": base >> 32,
-        "MEM_SIZE": size,
+        "MEM_SIZE": size & 0xFFFFFFFF,
+        "MEM_SIZE_HI": size >> 32,
         "PROGRAM_ADDRESS": program,
         "PROGRAM_SIZE": program_size,
         "INTERRUPT_ENABLE": causes,
-        **({"WATCHDOG": 0} if "WATCHDOG" in registers else {}),
+        "WATCHDOG": 0,
     } | values
     return tuple((registers[name].offset, value) for name, value in values.items())
 

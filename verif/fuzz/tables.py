@@ -15,8 +15,8 @@ __all__ = ["GOOD_FIELDS", "tables"]
 #: Numbers of a good program in front of its registers and images.
 GOOD_FIELDS = ("program", "program_size")
 
-#: How the hardware drives AxCACHE and AxPROT: modifiable, bufferable; unprivileged, secure, data.
-_CACHE, _PROT = 0b0011, 0b000
+#: How the hardware drives AxCACHE: modifiable, bufferable.
+_CACHE = 0b0011
 
 
 def tables(config: AdaGPConfig) -> str:
@@ -30,7 +30,7 @@ def tables(config: AdaGPConfig) -> str:
         # A command is fetched in one burst.
         "MAX_BEATS": max(config.axi_burst_beats, COMMAND_BYTES // config.beat_bytes),
         "AX_CACHE": _CACHE,
-        "AX_PROT": _PROT,
+        "AX_PROT": config.axi_prot,
         "READ_IDS": 1 + cores,
         "WRITE_IDS": cores,
         "ID_VALUES": 1 << axi_id_width(1 + cores),
@@ -49,7 +49,7 @@ def tables(config: AdaGPConfig) -> str:
                 "MEM_BASE_LO", "MEM_BASE_HI",
             )
         },
-        "ERROR_CODES": len(ErrorCode),
+        "ERROR_CODES": max(ErrorCode) + 1,
         "UNITS": max(Unit) + 1,
         "UNIT_FETCH": int(Unit.FETCH),
         "OPCODE_BATCH": int(Opcode.BATCH),

@@ -14,7 +14,7 @@ from hw.isa.encoding import (
 from hw.isa.error_codes import ErrorCode
 from hw.registers.map import Unit
 
-__all__ = ["PROGRAM", "WINDOW", "Fault", "faults"]
+__all__ = ["PROGRAM", "WINDOW", "Fault", "dma", "faults"]
 
 #: Offset of the program and size of the memory window of all faulty programs, in bytes.
 PROGRAM, WINDOW = 0x1000, 0x8000
@@ -37,6 +37,7 @@ class Fault:
     registers : what the host writes before the start
     program : offset of the program
     size : bytes of the program; None: all of it
+    window : bytes of the memory window
     """
 
     name: str
@@ -50,6 +51,7 @@ class Fault:
     registers: dict = field(default_factory=dict)
     program: int = PROGRAM
     size: int | None = None
+    window: int = WINDOW
 
     @property
     def bytes(self) -> bytes:

@@ -66,7 +66,7 @@ async def run_fault(harness: Harness, fault) -> None:
     await harness.load(bytes(WINDOW))
     await harness.load(fault.bytes, PROGRAM)
     record = await harness.run(
-        size=WINDOW,
+        size=fault.window,
         program=fault.program,
         program_size=len(fault.bytes) if fault.size is None else fault.size,
         timeout_cycles=5000,

@@ -65,10 +65,14 @@ class Driver:
         self, *, base: int, size: int, program: int, program_size: int, watchdog: int = 0
     ) -> None:
         """Describe the memory window and the program (offsets in bytes), enable the interrupt for
-        all causes and start. ``watchdog``: cycles without progress that end the run; 0: none do."""
+        all causes and start. ``watchdog``: cycles without progress that end the run; 0: none do.
+        Raises ValueError if ``size`` is above 4 GiB."""
+        if not 0 <= size <= 1 << 32:
+            raise ValueError(f"size must be from 0 to {1 << 32} bytes (4 GiB), not {size!r}")
         await self.write("WATCHDOG", watchdog)
         await self.write("MEM_BASE", base)
-        await self.write("MEM_SIZE", size)
+        await self.write("MEM_SIZE", size & 0xFFFFFFFF)
+        await self.write("MEM_SIZE_HI", size >> 32)
         await self.write("PROGRAM_ADDRESS", program)
         await self.write("PROGRAM_SIZE", program_size)
         causes = {field.name: 1 for field in self.map["INTERRUPT_ENABLE"].fields}

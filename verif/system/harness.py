@@ -97,10 +97,13 @@ class Harness:
         self.driver = Driver(config, LiteMaster(dut))
         self.memory = SimMemory(dut, prefix="")
         dut.external.value = 0
+        dut.keep.value = 0
         Clock(dut.clk, PERIOD_NS, unit="ns").start()
 
-    async def reset(self, cycles: int = 4) -> None:
-        """Reset the accelerator and the memory's bus side; memory contents survive."""
+    async def reset(self, cycles: int = 4, *, keep: bool = False) -> None:
+        """Reset the accelerator and, unless ``keep``, the memory's bus side; memory contents
+        survive."""
+        self.dut.keep.value = int(keep)
         self.dut.rst.value = 1
         await self.wait(cycles)
         self.dut.rst.value = 0

@@ -8,7 +8,7 @@ from amaranth.sim import Simulator
 from hw.bus.axi_mux import ReadMux, WriteMux
 from hw.config import make_config
 
-CONFIG = make_config(preset="tiny")
+CONFIG = make_config(preset="tiny", axi_prot=5)
 BURSTS = 12
 
 
@@ -23,7 +23,7 @@ def _simulate(dut, testbenches):
 @pytest.mark.parametrize("requesters", [1, 2, 3])
 def test_read_mux(requesters, seed):
     """Every requester gets its own beats, in order, from a slave that interleaves the IDs."""
-    dut = ReadMux(CONFIG, requesters)
+    dut = ReadMux(CONFIG, requesters, outstanding=BURSTS)
     rng = random.Random(seed)
     taken = {index: [] for index in range(requesters)}
     bursts = {
@@ -88,6 +88,7 @@ def test_read_mux(requesters, seed):
                 assert ctx.get(axi.arsize) == 3
                 assert ctx.get(axi.arburst) == 1
                 assert ctx.get(axi.arcache) == 3
+                assert ctx.get(axi.arprot) == CONFIG.axi_prot
                 served.append(number)
                 queues[number] += [(address + n, n == length) for n in range(length + 1)]
             if current is not None and taken_beat:
@@ -110,7 +111,7 @@ def test_read_mux(requesters, seed):
 @pytest.mark.parametrize("requesters", [1, 2, 3])
 def test_write_mux(requesters, seed):
     """Beats follow the order of the addresses; responses find their requester."""
-    dut = WriteMux(CONFIG, requesters)
+    dut = WriteMux(CONFIG, requesters, outstanding=BURSTS)
     rng = random.Random(seed)
     bursts = {
         index: [(0x1000 * index + 0x100 * n, rng.randrange(4)) for n in range(BURSTS)]
@@ -187,6 +188,7 @@ def test_write_mux(requesters, seed):
                 br,
             ) = await ctx.tick().sample(*signals)
             if av and ar:
+                assert ctx.get(axi.awprot) == CONFIG.axi_prot
                 expected += [(address + n, number + 1, n == length) for n in range(length + 1)]
             if wv and wr:
                 # The beat may be here before its address was accepted.

@@ -1,6 +1,6 @@
 """Every rule of the configuration has its message, and all problems are told at once.
 
-Covers: hw/config/accelerator.py, hw/config/core.py, hw/formats.py.
+Covers: hw/config/accelerator.py, hw/config/check.py, hw/config/core.py, hw/formats.py.
 """
 
 import dataclasses
@@ -33,6 +33,7 @@ RULES = [
     ({"axi_data_width": 48}, "axi_data_width must be one of 32, 64, 128, 256, 512, not 48"),
     ({"axi_address_width": 31}, "axi_address_width must be an integer from 32 to 64, not 31"),
     ({"axi_burst_beats": 0}, "axi_burst_beats must be an integer from 1 to 256, not 0"),
+    ({"axi_prot": 8}, "axi_prot must be an integer from 0 to 7, not 8"),
     ({"axi_outstanding_reads": 0}, "axi_outstanding_reads must be an integer from "),
     ({"command_queue_depth": 0}, "command_queue_depth must be an integer from "),
     ({"semaphores": 17}, "semaphores must be an integer from 10 to 16, not 17"),

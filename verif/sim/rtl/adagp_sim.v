@@ -8,6 +8,9 @@
 //   memory word was written last; dumped to LOG_FILE together with the memory.
 // - both_cores counts the cycles since the last write to CONTROL in which the arrays of both cores
 //   took a vector; zero without ADAGP_TWO_CORES.
+// - With `keep` high `rst` does not reset the bus side of the memory, which still answers what it was
+//   asked for. owes_answers is high while it will answer something, wants_data while it has taken a
+//   write address and not all data for it.
 module adagp_sim #(
     parameter DATA_WIDTH = 64,
     parameter ADDRESS_WIDTH = 32,
@@ -18,6 +21,9 @@ module adagp_sim #(
     input clk,
     input rst,
     input external,
+    input keep,
+    output owes_answers,
+    output wants_data,
     output irq,
     output reg [31:0] cycle,
     output reg [31:0] both_cores,
@@ -188,7 +194,7 @@ module adagp_sim #(
         .ID_WIDTH(ID_WIDTH),
         .SIZE_BYTES(SIZE_BYTES)
     ) ram (
-        .clk(clk), .rst(rst),
+        .clk(clk), .rst(rst && !keep),
         .awid(m_axi_awid),
         .awaddr(m_axi_awaddr),
         .awlen(m_axi_awlen),
@@ -228,6 +234,9 @@ module adagp_sim #(
         .access_data(access_data), .access_result(access_result), .access_done(access_done),
         .read_beats(read_beats), .write_beats(write_beats), .protocol_errors(protocol_errors)
     );
+
+    assign wants_data = ram.aw_in != ram.w_out;
+    assign owes_answers = ram.ar_in != ram.ar_out || ram_rvalid || ram.aw_in != ram.b_out || ram_bvalid;
 
     localparam SHIFT = $clog2(DATA_WIDTH / 8);
     localparam WORDS = SIZE_BYTES / (DATA_WIDTH / 8);
