@@ -85,7 +85,7 @@ class Generator:
             base = max(0, top - _PAGE * rng.randrange(1, 6))
         program = COMMAND_BYTES * rng.choice((0, 0, 1, rng.randrange(16)))
         if rng.random() < 0.03:
-            program = rng.choice((4, size & ~63, rng.getrandbits(32)))
+            program = rng.choice((4, size & 0xFFFFFFC0, rng.getrandbits(32)))
         return {"base": base, "size": size, "program": program}
 
     def _program(self, rng, values):

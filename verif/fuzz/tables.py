@@ -38,7 +38,7 @@ def tables(config: AdaGPConfig) -> str:
         "CONTROL_STOP": _mask(registers, "CONTROL", "STOP"),
         **{
             f"STATUS_{name}": _mask(registers, "STATUS", name)
-            for name in ("BUSY", "DONE", "ERROR", "STOPPED")
+            for name in ("BUSY", "DONE", "ERROR", "STOPPED", "DRAINING")
         },
         "CAUSE_ERROR": _mask(registers, "INTERRUPT_STATUS", "ERROR"),
         **{

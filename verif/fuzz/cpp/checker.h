@@ -85,7 +85,8 @@ class Checker {
             if (++reads[p.ar.id] > READ_LIMIT[p.ar.id] && counting)
                 fail("axi-outstanding", format("%u reads of ID %u", reads[p.ar.id], p.ar.id));
         }
-        if (p.rvalid && p.rready && p.r.last && reads[p.r.id]) reads[p.r.id]--;
+        if (p.rvalid && p.rready && p.r.last && p.r.id < READ_IDS && reads[p.r.id])
+            reads[p.r.id]--;
         if (p.awvalid && p.awready) {
             if (++writes[p.aw.id] > WRITE_LIMIT[p.aw.id] && counting)
                 fail("axi-outstanding", format("%u writes of ID %u", writes[p.aw.id], p.aw.id));
@@ -97,7 +98,7 @@ class Checker {
                 early.pop_front();
             }
         }
-        if (p.bvalid && p.bready && writes[p.bid]) writes[p.bid]--;
+        if (p.bvalid && p.bready && p.bid < WRITE_IDS && writes[p.bid]) writes[p.bid]--;
         if (p.wvalid && p.wready) {
             // The address of a burst may be on the bus, not yet taken, when its data comes.
             if (!due.empty() && p.w.last != (beats == due.front()))

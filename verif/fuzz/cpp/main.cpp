@@ -112,6 +112,7 @@ class Fuzz {
         sim.write(REG_CONTROL, CONTROL_START);
         uint64_t begin = sim.cycle, deadline = ~uint64_t(0);
         bool stopped = false;
+        uint32_t status = 0;
         size_t next = 0;
         for (;;) {
             uint64_t now = sim.cycle - begin;
@@ -142,7 +143,7 @@ class Fuzz {
                 deadline = sim.cycle + drain_bound() + 2 * c->f.watchdog;
                 if (sim.slave.dead && !c->f.watchdog) deadline += revive_at - sim.cycle;
             }
-            uint32_t status = sim.read(REG_STATUS);
+            status = sim.read(REG_STATUS);
             if (!(status & STATUS_BUSY)) break;
             if (sim.cycle > deadline)
                 throw Finding("no-end", format("CONTROL.STOP at cycle %llu, STATUS is still %#x "
@@ -155,7 +156,7 @@ class Fuzz {
         }
         End end{};
         end.cycles = sim.cycle - begin;
-        end.status = sim.read(REG_STATUS);
+        end.status = status;
         end.code = sim.read(REG_ERROR_CODE);
         end.unit = sim.read(REG_ERROR_UNIT);
         end.commands = sim.read(REG_COMMANDS_LO);
@@ -163,13 +164,16 @@ class Fuzz {
             end.address = sim.read(REG_ERROR_ADDRESS_LO);
             end.address |= uint64_t(sim.read(REG_ERROR_ADDRESS_HI)) << 32;
         }
-        ended(end, fuzzed ? c->f.watchdog : 0);
+        if ((end.status & STATUS_DRAINING) && !stopped && !(fuzzed && c->f.watchdog))
+            throw Finding("status", "DRAINING, but nobody has stopped the run");
+        ended(end);
         return end;
     }
 
     // What must hold when BUSY has fallen.
-    void ended(const End& end, uint64_t watchdog) {
-        if (!watchdog) {
+    void ended(const End& end) {
+        // A bus that does not answer is not waited for when it is said to be so.
+        if (!(end.status & STATUS_DRAINING)) {
             sim.checker.ended(sim.pins);
             sim.checker.running = false;
         }
