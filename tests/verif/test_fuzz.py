@@ -98,7 +98,8 @@ def test_a_finding_is_shrunk_and_replayed(program, seed, tmp_path, capsys):
 
     summary = run_cases(program, generator, 200, change=change, first=64)
     assert {found.finding.kind for found in summary.found} == {"window-write"}
-    cases, finding = shrink(program, summary.found[0].cases, summary.found[0].finding)
+    found = summary.found[0]
+    cases, finding = shrink(program, found.cases, found.finding, cycles=300_000)
     assert finding.kind == "window-write"
     assert len(cases) == 1
     opcodes = [opcode_of(command) for command in cases[0].commands]

@@ -19,6 +19,8 @@ from hw.isa.encoding import (
 __all__ = ["CommandFuzzer", "Place", "opcode_of", "places"]
 
 _MASK_FIELDS = ("wait", "signal")
+#: In bytes, which must be multiples of the granule.
+_SIZES = ("run_bytes", "row_bytes", "run_stride")
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,13 @@ class Place:
     Members
     -------
     shift, width : bits
+    minimum : least legal value; named : number of values with a name, 0 if all are legal
     """
 
     name: str
     shift: int
     width: int
-    signed: bool
+    minimum: int
     named: int
     default: int | None
 
@@ -52,7 +55,9 @@ def places(opcode: Opcode) -> tuple[Place, ...]:
     result, shift = [], 0
     for field in (*HEADER, *COMMANDS[opcode]):
         named = len(field.enum) if field.enum and field.name != "opcode" else 0
-        result.append(Place(field.name, shift, field.width, field.signed, named, field.default))
+        result.append(
+            Place(field.name, shift, field.width, field.minimum or 0, named, field.default)
+        )
         shift += field.width
     return tuple(result)
 
@@ -98,6 +103,11 @@ class CommandFuzzer:
     def random(self, rng, case) -> int:
         """A command of a random opcode, most of whose fields make sense."""
         opcode = rng.choice(self.busy)
+        if opcode is Opcode.BATCH:
+            command = int(opcode)
+            for place in _PLACES[opcode][-5:]:
+                command = place.put(command, self._value(rng, place, case))
+            return command
         known = self.templates.get(opcode)
         command = rng.choice(known) if known and rng.random() < 0.7 else self._fresh(rng, opcode)
         for _ in range(rng.choice((0, 1, 1, 2, 3, 6))):
@@ -127,16 +137,22 @@ class CommandFuzzer:
         opcode = opcode_of(command)
         if opcode is None:
             return command
-        place = rng.choice(_PLACES[opcode][1:])
-        return place.put(command, self._value(rng, place, case))
+        # BATCH must leave the rest of the header alone.
+        place = rng.choice(_PLACES[opcode][1 if opcode is not Opcode.BATCH else -5 :])
+        value = self._value(rng, place, case)
+        if rng.random() < 0.9:  # not refused at once
+            value = max(value, place.minimum)
+        return place.put(command, value)
 
     def _fresh(self, rng, opcode):
         """All fields at defaults or small numbers."""
         command = int(opcode)
         for place in _PLACES[opcode][1:]:
             value = place.default
-            if value is None:
-                value = rng.randrange(1, 5)
+            if value is None and place.name in _SIZES:
+                value = 2 * self.config.granule_bytes
+            elif value is None:
+                value = rng.randrange(1, 5) if not place.named else rng.randrange(place.named)
             elif not value and place.name not in _MASK_FIELDS and rng.random() < 0.2:
                 value = rng.randrange(4)
             command = place.put(command, value)
@@ -146,17 +162,23 @@ class CommandFuzzer:
         name, top = place.name, (1 << place.width) - 1
         kind = rng.random()
         if name in _MASK_FIELDS:
-            if kind < 0.3:
+            if kind < 0.6:
                 return 0
-            if kind < 0.9:
+            if kind < 0.95:
                 return 1 << rng.randrange(self.config.semaphore_count)
-            return rng.getrandbits(32) & rng.getrandbits(32) & rng.getrandbits(32)
+            return rng.getrandbits(self.config.semaphore_count + rng.randrange(2))
         if place.width == BUFFER_ADDRESS_WIDTH and name.endswith("address") and kind < 0.6:
             return rng.choice(self.ends) + rng.randrange(16)
         if name == "dram_address" or name[:3] in ("bp_", "gp_"):
             return self._offset(rng, name, case)
-        if kind < 0.55:
-            return rng.randrange(min(top, 16) + 1)
+        if name == "core" and kind < 0.95:
+            return rng.randrange(len(self.config.cores))
+        if name in _SIZES and kind < 0.8:
+            return self.config.granule_bytes * rng.choice((1, 2, 4, rng.randrange(1, 40)))
+        if place.named and kind < 0.9:
+            return rng.randrange(place.named)
+        if kind < 0.6:
+            return rng.randrange(place.minimum, min(top, 16) + 1)
         if kind < 0.75:
             return rng.choice((0, 1, top, top >> 1, (top >> 1) + 1, top - 1))
         if kind < 0.9:
@@ -167,7 +189,7 @@ class CommandFuzzer:
         """An offset in the memory window: anywhere in it, at its end, or far away."""
         unit = COMMAND_BYTES if name != "dram_address" else self.config.granule_bytes
         kind = rng.random()
-        if name != "dram_address" and kind < 0.7:
+        if name != "dram_address" and kind < 0.9:
             return case["program"] + unit * rng.randrange(1 + len(case["commands"]))
         if kind < 0.5:
             return rng.randrange(max(1, min(case["size"], 1 << 14))) // unit * unit

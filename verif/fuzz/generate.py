@@ -109,7 +109,7 @@ class Generator:
             return tuple(commands)
         commands = values["commands"] = []
         for _ in range(rng.randrange(1, 9)):
-            if kind < 0.93:
+            if kind < 0.97:
                 commands.append(self.commands.random(rng, values))
             else:
                 commands.append(self.commands.garbage(rng))

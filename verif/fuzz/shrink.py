@@ -14,6 +14,8 @@ __all__ = ["shrink"]
 
 #: Simulated cycles after which the search ends.
 CYCLES = 5_000_000
+#: What a new start costs, in cycles.
+_SWITCHING_ON = 500
 
 #: In this order numbers of a case are tried at their defaults.
 _CASE = (
@@ -42,6 +44,7 @@ class _Search:
             return None
         cases = _switched_on(cases)
         results = self.harness.run(cases)
+        self.left -= _SWITCHING_ON
         for result in results:
             self.left -= result.cycles if isinstance(result, Finding) else result.all_cycles
         last = results[-1]

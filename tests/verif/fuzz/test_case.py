@@ -63,7 +63,7 @@ def test_commands_of_every_kind(seed):
         except ValueError:
             pass
     assert opcodes == set(Opcode) - {Opcode.HALT}
-    assert 0.5 < legal / 2000 < 0.98
+    assert 1000 < legal < 2000
     assert any(opcode_of(fuzzer.mutate(rng, 1, case)) is None for _ in range(2000))
 
 
@@ -79,7 +79,7 @@ def test_a_case_depends_on_its_number_only(name, adversarial, seed):
     assert cases == backwards[::-1]
     assert len({case.packed() for case in cases}) == 300
     assert all(bool(case.commands) != adversarial for case in cases)
-    assert max(case.slave.read_high for case in cases) > 200
+    assert max(case.slave.read_high for case in cases) > 100
 
 
 def test_json_keeps_everything(seed):
