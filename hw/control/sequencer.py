@@ -347,19 +347,21 @@ class Sequencer(wiring.Component):
             m.d.sync += failed.eq(1)
 
     def _add_watchdog(self, m, restart, stopping):
-        """Blames the engine that has worked for too long, or else who waits for the bus, or whose
-        command is not done; in STOP, in which engines stop, only who waits for the bus."""
+        """Blames the engine that has worked for too long, or else who waits for the bus, or a
+        MATMUL: now and then it waits for WEIGHTS and that for it. In STOP, in which engines stop,
+        only who waits for the bus."""
         units = [Unit[f"CORE{core}_{opcode.name}"] for core, opcode in self.queues]
-        engines = [number for number, unit in enumerate(units) if unit not in self.masters]
-        at_work = Cat(self.working[number] for number in engines)
-        watchdog = Watchdog([*(units[number] for number in engines), *self.masters, *units])
-        m.submodules.watchdog = watchdog
+        engines = [n for n, unit in enumerate(units) if unit not in self.masters]
+        late = [n for n, (_, opcode) in enumerate(self.queues) if opcode == Opcode.MATMUL]
+        at_work, not_done = Cat(self.working[n] for n in engines), ~Cat(self.empty[n] for n in late)
+        blamed = [*(units[n] for n in engines), *self.masters, *(units[n] for n in late)]
+        m.submodules.watchdog = watchdog = Watchdog(blamed)
         m.d.comb += [
             watchdog.limit.eq(self.watchdog),
             watchdog.restart.eq(restart),
             watchdog.progress.eq(self.progress | self.dispatched),
             watchdog.suspects.eq(
-                Cat(Mux(stopping, 0, at_work), self.bus_busy, Mux(stopping, 0, ~self.empty))
+                Cat(Mux(stopping, 0, at_work), self.bus_busy, Mux(stopping, 0, not_done))
             ),
         ]
         return watchdog

@@ -247,7 +247,9 @@ async def overflow_at_the_end_of_a_batch(dut):
     numbers = [part_of(phase, number) for number, phase in enumerate(LOOP.phases())]
     for part in ("bp_even", "gp_odd"):
         failing = numbers.index(part)
-        tokens = [dma(Opcode.LOAD, CONFIG, words=1, signal=4)] * 15
+        token = dma(Opcode.LOAD, CONFIG, words=1, signal=4, buffer_address=20,
+                    dram_address=PROGRAM.marks)  # fmt: skip
+        tokens = [token] * 15
         *body, store = PROGRAM.part(part, extra=tokens)
         fields = decode(store)[1]
         body.append(encode(Opcode.STORE, **fields | {"signal": 4}))

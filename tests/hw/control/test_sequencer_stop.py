@@ -275,11 +275,11 @@ def test_watchdog_ends_a_run():
         cases += [(transfers, (1 << len(masters)) - 1, Unit.FETCH), (0, 0, Unit.SEQUENCER)]
         assert len({unit for *_, unit in cases}) == len(compute) + len(masters) + 1
         cases = [(*case, bench.all if case[:2] == (0, 0) else 0) for case in cases]
-        # Nobody works: then it is the first that is not done.
-        cases += [
-            (0, 0, Unit[f"CORE{core}_{opcode.name}"], (1 << number) - 1)
-            for number, (core, opcode) in enumerate(dut.queues)
-        ]
+        # Nobody works: then it is a MATMUL, if that is not done.
+        late = [n for n, (_, opcode) in enumerate(dut.queues) if opcode == Opcode.MATMUL]
+        for number in range(bench.queues):
+            blamed = [Unit[f"CORE{dut.queues[n][0]}_MATMUL"] for n in late if n >= number]
+            cases.append((0, 0, [*blamed, Unit.SEQUENCER][0], (1 << number) - 1))
         for working, bus_busy, unit, empty in cases:
             await steps(bench, 0, blocked=0, empty=empty, watchdog=LIMIT, bus_busy=bus_busy)
             bench.ctx.set(dut.working, working)
