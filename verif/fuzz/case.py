@@ -67,8 +67,8 @@ class Slave:
     order : an :class:`Order`
     late_writes : data is in memory when the response comes, and not before
     early_reads : data is that of the time of the request, not of the answer
-    read_errors, write_errors : bursts answered with SLVERR or DECERR, of 65536; not when the good
-        program runs
+    read_errors, write_errors : bursts not answered with OKAY, of 65536; not when the good program
+        runs
     strays : answers that nobody has asked for, with any ID that waits for none, of 65536 cycles;
         not when the good program runs
     """

@@ -36,7 +36,11 @@ class Generator:
         self.writable = [r for r in self.registers if r.writable and r.name != "CONTROL"]
         # Reading and writing what the run does not depend on; offsets without a register, too.
         self.harmless = [r.offset for r in self.registers if r.name != "CONTROL" and r.locked]
+        self.stop = self._field("CONTROL", "STOP")
         self.offsets = [r.offset for r in self.registers]
+
+    def _field(self, register, name):
+        return next(f.mask for f in self.registers[register].fields if f.name == name)
 
     def case(self, number: int, *, fresh: bool = False) -> Case:
         """Case ``number``; ``fresh``: the accelerator is switched on before it."""
@@ -200,6 +204,8 @@ class Generator:
             elif kind < 0.7 and "BATCHES_READY" in self.registers:
                 name = rng.choice(("BATCHES", "BATCHES_READY"))
                 write = (15, self.registers[name].offset, rng.randrange(6))
+            elif kind < 0.8:  # also twice, and when the run is over
+                write = (15, self.registers["CONTROL"].offset, self.stop)
             if write[0] == 16 or rng.random() < 0.5:
                 read = rng.choice((*self.offsets, 0xFFC))
             actions.append((rng.randrange(stop_at), write[1], write[2], write[0], read))

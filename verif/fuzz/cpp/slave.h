@@ -72,7 +72,7 @@ class Slave {
             Response response{latency(p.write_low, p.write_high), 0, write, bursts.front(), false};
             if (!queue.empty() && response.due < queue.back().due) response.due = queue.back().due;
             if (errors && random.below(65536) < p.write_errors) {
-                response.resp = 2 + random.below(2);
+                response.resp = 1 + random.below(3);
             }
             if (!p.late_writes) apply(response);
             queue.push_back(std::move(response));
@@ -83,7 +83,7 @@ class Slave {
 
    public:
     bool dead = false;    // takes nothing and answers nothing
-    bool errors = false;  // SLVERR and DECERR, as often as the case says
+    bool errors = false;  // EXOKAY, SLVERR and DECERR, as often as the case says
     uint64_t read_errors = 0, write_errors = 0, fetch_errors = 0;  // that have been answered
     uint64_t strayed = 0;  // answers that nobody has asked for
 
@@ -199,11 +199,11 @@ class Slave {
     void sample(const Pins& pins) {
         if (pins.rvalid && pins.rready) {
             rvalid = false;
-            if (r.resp & 2) (r.id ? read_errors : fetch_errors)++;
+            if (r.resp) (r.id ? read_errors : fetch_errors)++;
         }
         if (pins.bvalid && pins.bready) {
             bvalid = false;
-            write_errors += bresp >> 1;
+            write_errors += bresp != 0;
         }
         if (!pins.rst) {
             if (pins.arvalid && pins.arready) take_read(pins.ar);
@@ -231,7 +231,7 @@ class Slave {
         if (!queue.empty() && burst.due < queue.back().due) burst.due = queue.back().due;
         if (errors && random.below(65536) < p.read_errors) {
             burst.bad_beat = random.below(4) ? -2 : int(random.below(ar.len + 1));
-            burst.resp = 2 + random.below(2);
+            burst.resp = 1 + random.below(3);
         }
         if (p.early_reads) {
             burst.early.resize((ar.len + 1) * BEAT_BYTES);
