@@ -55,14 +55,14 @@ class Generator:
         }
         if self.adversarial:
             return Case(slave=self._slave(rng, rng.choice((1, 2, 3))), **common)
-        slow = rng.choices((0, 1, 2, 3), (45, 35, 15, 5))[0]
+        slow = rng.choices((0, 1, 2, 3), (50, 35, 12, 3))[0]
         values = self._window(rng, top)
         values["commands"] = ()
         values["commands"] = commands = self._program(rng, values)
         values["program_size"] = COMMAND_BYTES * len(commands)
         if rng.random() < 0.03:
             values["program_size"] = rng.choice((0, 64, 100, rng.getrandbits(12), 0xFFFFFFFF))
-        values["stop_at"] = rng.randrange(20, 300 + 300 * slow)
+        values["stop_at"] = rng.randrange(20, 240 + 240 * slow)
         self._misfortune(rng, values, common)
         watchdog = values.get("watchdog", 0)
         registers = window_registers(

@@ -160,7 +160,7 @@ class Fuzz {
         end.status = status;
         end.code = sim.read(REG_ERROR_CODE);
         end.unit = sim.read(REG_ERROR_UNIT);
-        end.commands = sim.read(REG_COMMANDS_LO);
+        if (fuzzed) end.commands = sim.read(REG_COMMANDS_LO);
         if (end.code) {
             end.address = sim.read(REG_ERROR_ADDRESS_LO);
             end.address |= uint64_t(sim.read(REG_ERROR_ADDRESS_HI)) << 32;
