@@ -37,6 +37,8 @@ format: setup ## Format all Python files
 regression: setup ## Run the long simulations (ARGS= for python -m verif)
 	$(PY) -m verif run all $(ARGS)
 	$(PY) -m verif prove
+	$(PY) -m verif fuzz --cases 100000
+	$(PY) -m verif fuzz --cases 10000 --adversarial
 	$(PY) -m pytest -q --long -m long
 	$(PY) -m pytest -q --long tests/test_docs.py
 

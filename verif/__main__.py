@@ -19,8 +19,12 @@ from verif.sim.results import SimulationFailed
 from verif.sim.runner import BuildFailed
 
 from . import tables as report
+from .fuzz import command as fuzz
 from .mutate import command as mutate
-from .prove import command as prove_command
+from .prove import command as prove
+
+#: What tries to break the hardware; each has its own options and reports.
+_CAMPAIGNS = {"fuzz": fuzz, "mutate": mutate, "prove": prove}
 
 
 def _parser():
@@ -108,8 +112,8 @@ def _parser():
     )  # fmt: skip
     _add_settings(cycles)
 
-    prove_command.add_parser(commands)
-    mutate.add_arguments(commands)
+    for campaign in _CAMPAIGNS.values():
+        campaign.add_parser(commands)
     return parser
 
 
@@ -125,14 +129,12 @@ def main(arguments=None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(soft_wrap=False)
     try:
-        if options.command == "mutate":
-            return mutate.main(options, console)
+        if options.command in _CAMPAIGNS:
+            return _CAMPAIGNS[options.command].main(options, console)
         if options.command == "cycles":
             from verif.performance import cycles_report
 
             return cycles_report.main(options, _cycle_settings(options), console)
-        if options.command == "prove":
-            return prove_command.main(options, console)
         settings = _settings(options)
         if options.command == "bench":
             from verif.performance import bench

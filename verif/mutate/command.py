@@ -19,13 +19,13 @@ from .pool import WorkerEnded
 from .report import FileReport, print_table
 from .rewrite import rewrite
 
-__all__ = ["LEAST_SCORE", "add_arguments", "main"]
+__all__ = ["LEAST_SCORE", "add_parser", "main"]
 
 #: Share of the mutants that tests must kill, of those that are not equivalent.
 LEAST_SCORE = 0.95
 
 
-def add_arguments(commands) -> None:
+def add_parser(commands) -> None:
     """Add ``mutate`` to the command line's parsers."""
     kinds = "; ".join(f"{name}: {what}" for name, what in OPERATORS.items())
     parser = commands.add_parser(

@@ -110,10 +110,13 @@ def _emit(config):
     return top_name(config), text, time.perf_counter() - begin
 
 
-def build(config: AdaGPConfig, *, memory_bytes: int = 0, waves: bool = False) -> Simulator:
-    """Emit what ``python -m rtl_gen`` writes and compile it with ``memory_bytes`` or more."""
+def build(
+    config: AdaGPConfig, *, memory_bytes: int = 0, waves: bool = False, text: str | None = None
+) -> Simulator:
+    """Emit what ``python -m rtl_gen`` writes and compile it with ``memory_bytes`` or more;
+    ``text``: other Verilog of the same ports in its place, to see that something fails."""
     size = max(MINIMUM_MEMORY_BYTES, 1 << (memory_bytes - 1).bit_length())
-    name, text, seconds = _emit(config)
+    name, text, seconds = (top_name(config), text, 0.0) if text else _emit(config)
     two = config.has_predictor_core
     design = runner.build(
         {f"{name}.v": text},

@@ -1,0 +1,1 @@
+"""Fuzzing: random command streams, registers and windows on random slaves."""
