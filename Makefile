@@ -22,7 +22,7 @@ verilog: ## Generate Verilog (VARIANT=max|efficient|low|baseline, PRESET=, ARGS=
 	$(PY) -m rtl_gen --variant $(VARIANT) $(if $(PRESET),--preset $(PRESET)) $(ARGS)
 
 test: lint tools ## Run formatter check, linters and all fast tests (ARGS= for pytest, JOBS=2)
-	@$(PY) -m pytest -n $(JOBS) $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 lint: setup ## Check format, style, types and who imports whom
 	@$(PY) -m ruff format --check .

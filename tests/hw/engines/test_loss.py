@@ -17,8 +17,13 @@ from tests.hw.conftest import engine_cases, run_engine
 # Rows, columns, lanes: rows that are no multiple of the lanes of a float32, one row, square.
 @engine_cases(
     ((12, 15, 3), "bf16"),
-    ((1, 1, 1), "fp8_e5m2"),
-    long=[((8, 10, 2), "fp16"), ((4, 4, 4), "fp16"), ((5, 3, 1), "bf16"), ((6, 4, 2), "fp8_e4m3")],
+    long=[
+        ((1, 1, 1), "fp8_e5m2"),
+        ((8, 10, 2), "fp16"),
+        ((4, 4, 4), "fp16"),
+        ((5, 3, 1), "bf16"),
+        ((6, 4, 2), "fp8_e4m3"),
+    ],
 )
 def test_engine(size, operand_format, seed):
     run_engine(

@@ -10,9 +10,9 @@ from tests.hw.conftest import engine_cases, run_engine
 
 # Rows, columns, lanes: groups in a word 4, 2, 1; an odd number of them; several of 8 bits.
 @engine_cases(
-    ((12, 15, 3), "bf16"),
     ((8, 2, 2), "fp8_e4m3"),
     long=[
+        ((12, 15, 3), "bf16"),
         ((8, 4, 4), "fp16"),
         ((4, 6, 2), "bf16"),
         ((4, 4, 4), "bf16"),

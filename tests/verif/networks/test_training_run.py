@@ -42,8 +42,14 @@ def test_every_map_and_gradient(rng, seed):
     assert {"map linear", "gradient of conv1", "gradient of conv2.weight"} <= names
 
 
-@pytest.mark.parametrize(("network", "array"), [("residual", "4x4"), ("depthwise", "5x3"),
-                                            ("strided", "4x4")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("network", "array"),
+    [
+        ("residual", "4x4"),
+        ("strided", "4x4"),
+        pytest.param("depthwise", "5x3", marks=pytest.mark.long),
+    ],
+)
 def test_blocks_on_the_accelerator(network, array, rng, seed):
     """Three batches on a memory that stalls."""
     config = make_config(variant="baseline", preset="tiny", **ARRAYS[array])
