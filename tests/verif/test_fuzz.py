@@ -6,6 +6,7 @@ verif/fuzz/replay.py, verif/fuzz/shrink.py.
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,19 @@ def test_a_finding_is_shrunk_and_replayed(program, seed, tmp_path, capsys):
     del content["cases"][0]["sabotage"]
     path.write_text(json.dumps(content))
     assert main(["fuzz", "--replay", str(path)]) == 0
+
+
+#: What campaigns have found, each mended since.
+FINDINGS = sorted((Path(__file__).parent / "fuzz" / "findings").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", FINDINGS, ids=lambda path: path.stem)
+def test_what_was_found_is_mended(program, path):
+    config, _seed, cases, kind = files.read(path)
+    assert config == CONFIG
+    with Harness(program) as harness:
+        finding = files.found(harness.run(cases))
+    assert finding is None, f"{kind} again: {finding}"
 
 
 def test_the_command_line(tmp_path, capsys):
