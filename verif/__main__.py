@@ -19,6 +19,7 @@ from verif.sim.results import SimulationFailed
 from verif.sim.runner import BuildFailed
 
 from . import tables as report
+from .coverage import command as coverage
 
 
 def _parser():
@@ -105,6 +106,8 @@ def _parser():
         help="for cycles.json and cycles.png (default: build/cycles)",
     )  # fmt: skip
     _add_settings(cycles)
+
+    coverage.add_command(commands)
     return parser
 
 
@@ -124,6 +127,8 @@ def main(arguments=None) -> int:
             from verif.performance import cycles_report
 
             return cycles_report.main(options, _cycle_settings(options), console)
+        if options.command == "coverage":
+            return coverage.main(options, console)
         settings = _settings(options)
         if options.command == "bench":
             from verif.performance import bench
