@@ -25,7 +25,7 @@ _DMA = {
     "axi_outstanding_reads": 2,
 }  # fmt: skip
 #: Rows, columns and lanes of POST and VECTOR: several groups in a word and in a vector.
-_LANES = {"rows": 12, "columns": 15, "post_lanes": 3}
+_LANES = {"rows": 6, "columns": 5, "post_lanes": 3}
 
 
 def _tiny(**fields):
@@ -65,14 +65,20 @@ def _accumulator(seed):
     _bench(AccumulatorMemory(config.cores[0]), "accumulator", config, seed)
 
 
-def _matmul(seed):
-    config = _tiny(rows=3, columns=5, accumulator_depth=64, buffer_bank_depth=128, buffer_banks=2)
-    _bench(MatmulBench(config), "matmul_bench", config, seed, module="matmul")
-
-
-def _engine(component, name, variable):
+def _matmul(operand_format):
     def run(seed):
-        config = _tiny(**_LANES)
+        config = _tiny(
+            operand_format=operand_format, rows=3, columns=2, accumulator_depth=64,
+            buffer_bank_depth=128, buffer_banks=2,
+        )  # fmt: skip
+        _bench(MatmulBench(config), "matmul_bench", config, seed, module="matmul")
+
+    return run
+
+
+def _engine(component, name, variable, **fields):
+    def run(seed):
+        config = _tiny(**_LANES, **fields)
         _bench(component(config, config.cores[0]), name, config, seed, **{variable: 40})
 
     return run
@@ -83,8 +89,10 @@ BLOCKS: dict[str, Callable[[int], None]] = {
     "registers": _registers,
     "dma": _dma,
     "accumulator": _accumulator,
-    "matmul": _matmul,
+    "matmul": _matmul("bf16"),
+    "matmul int8": _matmul("int8"),
     "post": _engine(PostEngine, "post", "POST_COMMANDS"),
+    "post int8": _engine(PostEngine, "post", "POST_COMMANDS", operand_format="int8"),
     "vector": _engine(VectorEngine, "vector", "VECTOR_COMMANDS"),
     "loss": _engine(LossEngine, "loss", "LOSS_BATCHES"),
 }

@@ -8,6 +8,7 @@
 ``C word``  a command has gone into its queue, or HALT or BATCH is over: all 512 bits, hexadecimal
 ``E c u``   the error of the run: its code and unit, decimal
 ``F``       the run has ended
+``S``       it has ended because of CONTROL.STOP
 ``R``       a reset
 ``W n``     number ``n`` of :func:`waits` has come true for the first time
 ==========  ======================================================================================
@@ -103,7 +104,7 @@ def monitor_verilog(config: AdaGPConfig, text: str) -> str:
         '    if (rst && !was_reset) $fwrite(file, "R\\n");',
         "    if (rst) held <= 0;",
         "    else begin",
-        f'      if ({names.path(fetch, "start")}) begin $fwrite(file, "B\\n"); held <= 0; end',
+        f'      if ({names.path(sequencer, "begin")}) begin $fwrite(file, "B\\n"); held <= 0; end',
         f"      if ({names.path(fetch, 'command__valid')} && !held) begin",
         f"        command <= {names.path(fetch, 'command__payload')};",
         "        held <= 1;",
@@ -115,8 +116,10 @@ def monitor_verilog(config: AdaGPConfig, text: str) -> str:
         f"      if ({names.path(sequencer, 'error__valid')})",
         f'        $fwrite(file, "E %0d %0d\\n", {names.path(sequencer, "error__code")}, '
         f"{names.path(sequencer, 'error__unit')});",
-        f"      if ({names.path(sequencer, 'finish')}) "
-        'begin $fwrite(file, "F\\n"); $fflush(file); end',
+        f"      if ({names.path(sequencer, 'finish')}) begin",
+        f'        $fwrite(file, "%s\\n", {names.path(sequencer, "stopped")} ? "S" : "F");',
+        "        $fflush(file);",
+        "      end",
         "      if (|(now & ~seen)) begin",
         f"        for (n = 0; n < {len(conditions)}; n = n + 1)",
         '          if (now[n] && !seen[n]) $fwrite(file, "W %0d\\n", n);',

@@ -16,7 +16,7 @@ __all__ = ["sample"]
 def sample(config: AdaGPConfig, lines: Iterable[str]) -> dict[Point, int]:
     """Count how often each point was reached.
 
-    Commands count when their run has ended without an error. A wait counts once for a simulation.
+    Commands count when their run has ended by itself and without an error. A wait counts once for a simulation.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def sample(config: AdaGPConfig, lines: Iterable[str]) -> dict[Point, int]:
     for number, line in enumerate(lines, 1):
         event, *values = line.split()
         try:
-            if event in ("B", "R"):
+            if event in ("B", "R", "S"):
                 commands, failed = [], False
             elif event == "C":
                 commands.append(values[0])

@@ -68,6 +68,7 @@ def test_commands_count_when_their_run_ends_well():
     assert sample(CONFIG, log("R", "B", LOAD, LOAD, "F", "B", LOAD, "F"))[point] == 3
     assert point not in sample(CONFIG, log("B", LOAD, "E 1 2", "F"))
     assert point not in sample(CONFIG, log("B", LOAD, "R", "B", "F"))
+    assert point not in sample(CONFIG, log("B", LOAD, "S", "B", "F"))
 
 
 def test_errors_and_waits_count():
