@@ -37,7 +37,12 @@ _FILES = {
     Opcode.LOSS: "hw/engines/loss/engine.py",
     Opcode.BATCH: "hw/control/batch_control.py",
 }
-_UNIT_FILES = {Unit.FETCH: "hw/control/fetch.py", Unit.SEQUENCER: "hw/control/sequencer.py"}
+_UNIT_FILES = {
+    Unit.FETCH: "hw/control/fetch.py",
+    Unit.SEQUENCER: "hw/control/sequencer.py",
+    Unit.READ_BUS: "hw/bus/axi_mux.py",
+    Unit.WRITE_BUS: "hw/bus/axi_mux.py",
+}
 
 
 @dataclass(frozen=True)

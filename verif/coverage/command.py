@@ -44,6 +44,10 @@ def add_command(commands) -> None:
 
 def main(options, console) -> int:
     """Run the campaign; returns the exit status."""
+    if unknown := [name for name in options.config or () if name not in CONFIGS]:
+        raise ValueError(
+            f"unknown configuration {', '.join(unknown)}; they are {', '.join(CONFIGS)}"
+        )
     from .campaign import main as run  # torch comes with it
 
     return run(options, console)

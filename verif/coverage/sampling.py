@@ -16,7 +16,8 @@ __all__ = ["sample"]
 def sample(config: AdaGPConfig, lines: Iterable[str]) -> dict[Point, int]:
     """Count how often each point was reached.
 
-    Commands count when their run has ended by itself and without an error. A wait counts once for a simulation.
+    Commands count when their run has ended by itself and without an error. A wait counts once for
+    a simulation.
 
     Raises
     ------

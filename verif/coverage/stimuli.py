@@ -22,6 +22,7 @@ from verif.networks.train_blocks import BLOCKS, block_run
 from verif.networks.workload import prepare
 from verif.programs.engine_programs import loss_program, product_program, vector_program
 from verif.programs.layer_cases import CASES as LAYERS
+from verif.programs.loop_programs import loop_program
 from verif.regression import special_workload
 from verif.sim import runner
 from verif.system import accelerator
@@ -82,6 +83,7 @@ def _passed(what, passed, report):
 def _engines(config, seed, *, quick):
     programs = [loss_program(config, seed)]
     for core in config.cores:
+        programs += [loop_program(config, core.index, seed + n) for n in range(1 if quick else 6)]
         programs.append(product_program(config, core.index, seed))
         for guard in (False, True):
             programs.append(vector_program(config, core.index, seed, guard=guard))
@@ -114,17 +116,20 @@ def _small(config, seed):
 
 
 def _faults(config, seed, *, quick):
-    """Faulty programs, resets, and other bus models."""
+    """Faulty programs, resets, stops, other bus models, and what a bus may do."""
     workload = _small(config, seed)
     execution = execute(workload, seed=seed, repeat=1)
     _passed(workload.name, execution.passed, execution.report())
-    runner.run(
-        accelerator.build(config).design,
-        "verif.system.cocotb_errors",
-        testcase=["faulty_programs"] if quick else None,
-        seed=seed,
-        files=good_program(workload, execution.counters["CYCLES"]),
-    )
+    design = accelerator.build(config).design
+    files = good_program(workload, execution.counters["CYCLES"])
+    for module in ("errors",) if quick else ("errors", "stop", "bus"):
+        runner.run(
+            design,
+            f"verif.system.cocotb_{module}",
+            testcase=["faulty_programs"] if quick else None,
+            seed=seed,
+            files=files,
+        )
 
 
 def _batches(config, seed, *, quick):

@@ -1,8 +1,9 @@
 """Why points are not reached: the reasons of ``waivers.toml``.
 
 Each waiver names points by ``kind``, ``file`` and ``what``, in which ``*`` stands for any text, and
-gives a ``reason``. ``bits = [first, last]`` restricts it to these bits of a signal. A waiver that
-matches no point that is unreached is wrong: what it says has changed.
+gives a ``reason``. ``bits = [first, last]`` restricts it to these bits of a signal, and what one of
+the patterns ``except`` matches it does not mean. A waiver that matches no point that is unreached
+is wrong: what it says has changed.
 """
 
 import re
@@ -19,7 +20,8 @@ __all__ = ["WAIVERS", "Waiver", "WaiverError", "apply_waivers", "read_waivers"]
 WAIVERS = Path(__file__).with_name("waivers.toml")
 """The waivers of this project."""
 
-_KEYS = {"kind", "file", "what", "reason", "bits"}
+_TEXTS = {"kind", "file", "what", "reason"}
+_KEYS = _TEXTS | {"bits", "except"}
 
 
 class WaiverError(Exception):
@@ -35,14 +37,21 @@ class Waiver:
     what: str
     reason: str
     bits: tuple[int, int] | None = None
+    exceptions: tuple[str, ...] = ()
 
     @cached_property
     def _pattern(self):
         return re.compile(_expression(self.file) + "\n" + _expression(self.what))
 
+    @cached_property
+    def _exceptions(self):
+        return [re.compile(_expression(pattern)) for pattern in self.exceptions]
+
     def matches(self, point: Point) -> bool:
         """Whether it speaks of ``point``."""
         if point.kind != self.kind or not self._pattern.fullmatch(f"{point.file}\n{point.what}"):
+            return False
+        if any(pattern.fullmatch(point.what) for pattern in self._exceptions):
             return False
         if self.bits is None:
             return True
@@ -75,7 +84,7 @@ def read_waivers(text: str, where: str = WAIVERS.name) -> list[Waiver]:
         if wrong := set(table) - _KEYS:
             raise WaiverError(f"{place}: unknown {', '.join(sorted(wrong))}; known are "
                               f"{', '.join(sorted(_KEYS))}")  # fmt: skip
-        for key in sorted(_KEYS - {"bits"}):
+        for key in sorted(_TEXTS):
             if not isinstance(table.get(key), str) or not table[key].strip():
                 raise WaiverError(f"{place}: {key} must be a text, not {table.get(key)!r}")
         if table["kind"] not in KINDS:
@@ -86,7 +95,10 @@ def read_waivers(text: str, where: str = WAIVERS.name) -> list[Waiver]:
             if not _are_bits(bits):
                 raise WaiverError(f"{place}: bits must be [first, last], not {bits!r}")
             table["bits"] = tuple(bits)
-        found.append(Waiver(**table))
+        exceptions = table.pop("except", [])
+        if not isinstance(exceptions, list) or not all(type(e) is str for e in exceptions):
+            raise WaiverError(f"{place}: except must be a list of texts, not {exceptions!r}")
+        found.append(Waiver(**table, exceptions=tuple(exceptions)))
     return found
 
 

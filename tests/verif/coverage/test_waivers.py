@@ -27,6 +27,8 @@ def test_what_matches():
     assert [b for b in range(9) if waiver(bits=(2, 4)).matches(toggle(b))] == [2, 3, 4]
     assert not waiver(bits=(0, 0)).matches(Point(kind="toggle", file="hw/a.py", what="count 0->1"))
     assert not waiver(kind="line").matches(toggle(3))
+    limited = waiver(exceptions=("count[3]*", "* 1->0"))
+    assert [limited.matches(toggle(*at)) for at in ((3,), (4,), (4, "1->0"))] == [0, 1, 0]
 
 
 def test_reasons_and_idle_waivers():
@@ -46,6 +48,10 @@ def test_reasons_and_idle_waivers():
         (
             'kind = "toggle"\nfile = "a"\nwhat = "b"\nreason = "c"\nbits = [4, 3]',
             r"bits must be \[first, last\], not \[4, 3\]",
+        ),
+        (
+            'kind = "line"\nfile = "a"\nwhat = "b"\nreason = "c"\nexcept = "d"',
+            "except must be a list of texts, not 'd'",
         ),
         ("kind =", "list: Invalid value"),
     ],
