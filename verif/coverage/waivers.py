@@ -24,7 +24,7 @@ _TEXTS = {"kind", "file", "what", "reason"}
 _KEYS = _TEXTS | {"bits", "except"}
 
 
-class WaiverError(Exception):
+class WaiverError(ValueError):
     """A waiver that cannot be, or that matches nothing; the message names it."""
 
 
