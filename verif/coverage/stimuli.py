@@ -30,6 +30,7 @@ from verif.system.record import BASE
 
 from .block_stimuli import BLOCKS as BENCHES
 from .configs import CONFIGS
+from .schedules import check_schedules, schedule_runs
 
 __all__ = ["Stimulus", "block_stimuli", "stimuli"]
 
@@ -140,6 +141,8 @@ def _batches(config, seed, *, quick):
         seed=seed,
         files={"batches.json": json.dumps(config.as_dict())},
     )
+    runs = schedule_runs(config)
+    check_schedules(config, runs, _run(config, runs, seed))
 
 
 def _networks(config, seed, *, quick):
