@@ -42,9 +42,7 @@ _OLDEST_YOSYS = (0, 40)
 _INTERNAL_ATTRIBUTES = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding")
 
 
-def convert(
-    fragment: Fragment, ports: dict[str, Any], name: str, *, sources: bool = False
-) -> str:
+def convert(fragment: Fragment, ports: dict[str, Any], name: str, *, sources: bool = False) -> str:
     """Return the Verilog of ``fragment`` as module ``name`` and its submodules.
 
     ``ports`` are name -> (signal, direction). The text is to be put into an :func:`envelope`. With

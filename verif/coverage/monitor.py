@@ -135,7 +135,7 @@ def monitor_verilog(config: AdaGPConfig, text: str) -> str:
 
 def _condition(config, names, wait):
     if wait.opcode in control_opcodes(config):
-        drained = names.path(("sequencer",), "drained")
+        drained = f"(&{names.path(('sequencer',), 'empty')})"
         if wait.cause == "batch_wait":
             return names.path(("registers",), "events__batch_wait")
         return f"held && command[7:0] == {wait.opcode.value} && !{drained}"

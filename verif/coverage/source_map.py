@@ -161,8 +161,8 @@ class _Reader:
             self.counted.add(number)
 
     def _branch(self, number, condition, value):
-        if "dump_module" in condition:
-            return  # yosys starts every block with it
+        if condition == r"\$start":
+            return  # every process begins with it
         what = condition
         if match := _BARE.match(condition):
             name = _name(match)

@@ -34,7 +34,7 @@ def modules(config, without=""):
     ports = {
         "fetch": ["command__valid", "command__payload"],
         "sequencer": [
-            "\\begin ", "\\finish$50 ", "stopped", "dispatched", "drained",
+            "\\begin ", "\\finish$50 ", "stopped", "dispatched", "empty",
             "error__valid", "error__code", "error__unit",
         ],
         "registers": [f"events__{event}" for event in register_map(config).events],
