@@ -36,6 +36,7 @@ format: setup ## Format all Python files
 
 regression: setup ## Run the long simulations (ARGS= for python -m verif)
 	$(PY) -m verif run all $(ARGS)
+	$(PY) -m verif prove
 	$(PY) -m pytest -q --long -m long
 	$(PY) -m pytest -q --long tests/test_docs.py
 

@@ -20,6 +20,7 @@ from verif.sim.runner import BuildFailed
 
 from . import tables as report
 from .coverage import command as coverage
+from .prove import command as prove_command
 
 
 def _parser():
@@ -108,6 +109,7 @@ def _parser():
     _add_settings(cycles)
 
     coverage.add_command(commands)
+    prove_command.add_parser(commands)
     return parser
 
 
@@ -129,6 +131,8 @@ def main(arguments=None) -> int:
             return cycles_report.main(options, _cycle_settings(options), console)
         if options.command == "coverage":
             return coverage.main(options, console)
+        if options.command == "prove":
+            return prove_command.main(options, console)
         settings = _settings(options)
         if options.command == "bench":
             from verif.performance import bench

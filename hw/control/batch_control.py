@@ -111,10 +111,12 @@ class BatchControl(wiring.Component):
         fields = data.View(layout, self.command[HEADER_LAYOUT.size :][: layout.size])
 
         # Targets: one after the other to be checked, then the one that is wanted.
-        check, checking = Signal(range(4 + 2)), Signal()
+        check = Signal(range(4 + 2))
+        checking = Signal()
         targets = Array([fields.bp_even, fields.bp_odd, fields.gp_even, fields.gp_odd])
         wanted = Cat(self.batches_done[0], schedule.phase == PhaseCode.GP)
-        place, inside = Signal(32), Signal()
+        place = Signal(32)
+        inside = Signal()
         # In front of the program it is large: a program that the fetch has begun ends in 32 bits.
         m.d.comb += place.eq(self.target - self.program_address)
         m.d.sync += [
@@ -125,7 +127,8 @@ class BatchControl(wiring.Component):
             ),
         ]
 
-        over, supplied = Signal(), Signal()
+        over = Signal()
+        supplied = Signal()
         begun = Signal()  # a BATCH of this run is over
         m.d.sync += [
             over.eq(self.batches_done >= self.batches),

@@ -57,7 +57,8 @@ class BatchSchedule(wiring.Component):
         m = Module()
 
         # Position ----------------
-        behind, last = Signal(EPOCH_BATCH_WIDTH + 1), Signal()
+        behind = Signal(EPOCH_BATCH_WIDTH + 1)
+        last = Signal()
         m.d.comb += [
             behind.eq(self.epoch_batch + 1),
             self.next_epoch_batch.eq(Mux(last, 0, behind)),
@@ -69,7 +70,9 @@ class BatchSchedule(wiring.Component):
         stages = [data.View(STAGE_LAYOUT, getattr(self, f"stage{n}")) for n in range(STAGES)]
         stage = Signal(STAGE_LAYOUT)
         number = Signal(range(STAGES + 1))  # 0: warm-up
-        length, left, less = Signal(EPOCH_WIDTH), Signal(EPOCH_WIDTH), Signal(EPOCH_WIDTH + 1)
+        length = Signal(EPOCH_WIDTH)
+        left = Signal(EPOCH_WIDTH)
+        less = Signal(EPOCH_WIDTH + 1)
         inside = Signal()
         m.d.comb += [
             stage.eq(Array(stages)[(number - 1)[:2]]),
@@ -79,10 +82,14 @@ class BatchSchedule(wiring.Component):
         ]
 
         # Place in the round, the remainder of a division if the position is new.
-        warm, new = Signal(), Signal()
-        gp, turns = Signal(8), Signal(9)
-        place, bit = Signal(9), Signal(range(EPOCH_BATCH_WIDTH))
-        doubled, rest = Signal(10), Signal(11)
+        warm = Signal()
+        new = Signal()
+        gp = Signal(8)
+        turns = Signal(9)
+        place = Signal(9)
+        bit = Signal(range(EPOCH_BATCH_WIDTH))
+        doubled = Signal(10)
+        rest = Signal(11)
         m.d.comb += [
             doubled.eq(Cat(self.epoch_batch.bit_select(bit, 1), place)),
             rest.eq(doubled - turns),

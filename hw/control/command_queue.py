@@ -59,13 +59,15 @@ class Semaphores(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         above = Signal(self.count)
-        taken, given = Signal(self.count), Signal(self.count)
+        taken = Signal(self.count)
+        given = Signal(self.count)
         takes, gives = ([ports[i] for i in range(self.queues)] for ports in (self.take, self.give))
 
         # With two turns at least, no port is looked at again before it knows the answer.
         turn = Signal(max(self.queues, 2), init=1)
         m.d.sync += turn.eq(turn.rotate_left(1))
-        wanted, asking = Signal(self.count, reset_less=True), Signal(self.queues)
+        wanted = Signal(self.count, reset_less=True)
+        asking = Signal(self.queues)
         able = Signal()
         m.d.sync += [
             wanted.eq(_chosen(turn, takes)),
@@ -179,8 +181,11 @@ class CommandQueue(wiring.Component):
         # In: room is reserved with the first chunk, and the command there is with the last.
         arriving = Signal(range(max(self.chunks, 2)))
         place = Signal(range(max(words, 2)))
-        reserved, whole = Signal(range(self.depth + 1)), Signal(range(self.depth + 1))
-        first, last, left = Signal(), Signal(), Signal()
+        reserved = Signal(range(self.depth + 1))
+        whole = Signal(range(self.depth + 1))
+        first = Signal()
+        last = Signal()
+        left = Signal()
         pushed = self.push.valid & self.push.ready
         m.d.comb += [
             self.push.ready.eq((arriving != 0) | (reserved != self.depth)),
@@ -198,10 +203,12 @@ class CommandQueue(wiring.Component):
         head = Signal(self.chunks * CHUNK_WIDTH, reset_less=True)
         header = data.View(HEADER_LAYOUT, head[: HEADER_LAYOUT.size])
         layout = self.command.payload.shape()
-        waiting, granted = Signal(), Signal()
+        waiting = Signal()
+        granted = Signal()
         leaving = Signal(range(max(self.chunks, 2)))  # chunks still to be read
         origin = Signal(range(max(words, 2)))
-        begin, shift = Signal(), Signal()
+        begin = Signal()
+        shift = Signal()
         m.d.comb += [
             begin.eq(~waiting & (leaving == 0) & ~shift & (whole != 0)),
             ram.read_en.eq(begin | (leaving != 0)),

@@ -89,7 +89,8 @@ class CommandFetch(wiring.Component):
         m.submodules.fifo = fifo = SyncFIFO(width=config.axi_data_width, depth=AHEAD * beats)
 
         running = Signal()
-        offset, end = Signal(33), Signal(33)
+        offset = Signal(33)
+        end = Signal(33)
         room = Signal(range(AHEAD + 1), init=AHEAD)
         outstanding = Signal(range(AHEAD + 1))
         requested, received = Signal(), Signal()
@@ -101,7 +102,8 @@ class CommandFetch(wiring.Component):
         ]
         m.d.sync += outstanding.eq(outstanding + requested - received)
 
-        refused, no_address = Signal(), Signal()
+        refused = Signal()
+        no_address = Signal()
 
         # Requests ----------------
         m.d.sync += self.error.valid.eq(0)
@@ -166,7 +168,8 @@ class CommandFetch(wiring.Component):
         width = self.config.axi_address_width
         start_address = Signal(width)
         behind = Signal(width + 2)
-        starting, checking = Signal(), Signal()
+        starting = Signal()
+        checking = Signal()
         with m.If(self.start):
             m.d.sync += [
                 start_address.eq(self.memory_base + self.first),

@@ -17,9 +17,9 @@ from verif.sim.technology import MODELS
 @pytest.mark.parametrize(
     ("name", "rows", "columns", "technology", "lut_rows"),
     [
-        ("bf16", 12, 4, "generic", 0),
+        pytest.param("bf16", 12, 4, "generic", 0, marks=pytest.mark.long),
         ("bf16", 5, 3, "ecp5", 2),
-        ("fp16", 3, 5, "generic", 3),
+        pytest.param("fp16", 3, 5, "generic", 3, marks=pytest.mark.long),
         ("fp8_e4m3", 4, 2, "generic", 2),
         ("int8", 9, 4, "generic", 0),
     ],

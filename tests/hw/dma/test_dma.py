@@ -17,6 +17,8 @@ from verif.sim.axi_ram import AXI_RAM, component_ports, wrapper_verilog
 
 _SMALL = {"variant": "baseline", "axi_address_width": 32}
 
+#: Of these, what runs with --long only.
+LONG = ("1:1 of 8 bytes", "1:4 of 4 bytes")
 #: Name -> configuration: relations of beat, word and granule, in granules beat:word.
 CONFIGS = {
     "1:1 of 8 bytes": {**_SMALL, "preset": "tiny"},
@@ -40,7 +42,9 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in CONFIGS]
+)
 def test_dma(name, seed):
     fields = CONFIGS[name]
     config = make_config(**fields)

@@ -16,7 +16,12 @@ from verif.sim import runner
 
 @pytest.mark.parametrize(
     ("operand_format", "rows", "columns"),
-    [("bf16", 4, 4), ("bf16", 3, 5), ("int8", 5, 3), ("fp16", 2, 1)],
+    [
+        pytest.param("bf16", 4, 4, marks=pytest.mark.long),
+        ("bf16", 3, 5),
+        ("int8", 5, 3),
+        pytest.param("fp16", 2, 1, marks=pytest.mark.long),
+    ],
 )
 def test_random_commands(operand_format, rows, columns, seed):
     config = make_config(

@@ -43,6 +43,7 @@ def test_tiny_accelerator():
     assert "registers.counters.words" in arrays
 
 
+@pytest.mark.long
 def test_predictor_memory_on_the_main_core():
     """Last banks of the one buffer; and another configuration's text is noticed."""
     config = make_config(variant="efficient", preset="tiny")

@@ -122,12 +122,9 @@ def design(directory, columns, per_column, memories):
     return directory / "harness.json"
 
 
-LONG = pytest.mark.long
-
-
 @pytest.mark.parametrize(
     "name",
-    ["LFE5U-25F", pytest.param("LFE5U-45F", marks=LONG), pytest.param("LFE5U-85F", marks=LONG)],
+    [pytest.param(f"LFE5U-{size}F", marks=pytest.mark.long) for size in (25, 45, 85)],
 )
 def test_nextpnr_has_these_places(tmp_path, name):
     """All of them, each once: it refuses a place that it does not have, or that is taken."""

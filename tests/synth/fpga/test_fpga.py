@@ -74,7 +74,11 @@ def test_placed_and_routed(small, old_entries, monkeypatch, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("device", "resource", "number"),
-    [("xc7", "DSP48E1", 2), ("LIFCL-40", "MULT18X18", 2), ("GW2A-18C", "LUT4", None)],
+    [
+        pytest.param("xc7", "DSP48E1", 2, marks=pytest.mark.long),
+        ("LIFCL-40", "MULT18X18", 2),
+        ("GW2A-18C", "LUT4", None),
+    ],
 )
 def test_area(device, resource, number, small):
     result = fpga.measure(CONFIG, device=device, seeds=())

@@ -1,0 +1,1 @@
+"""Formal proofs about single blocks: ``python -m verif prove``."""
