@@ -28,10 +28,12 @@ def outcomes(request):
     return accelerator.run(accelerator.build(CONFIG), schedule_runs(CONFIG), seed=seed)[0]
 
 
+@pytest.mark.long
 def test_accelerator(outcomes):
     check_schedules(CONFIG, schedule_runs(CONFIG), outcomes)
 
 
+@pytest.mark.long
 def test_the_comparison_can_fail(outcomes):
     runs = schedule_runs(CONFIG)
 

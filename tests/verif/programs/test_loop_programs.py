@@ -50,6 +50,7 @@ def test_loops_of_every_kind(seed):
     assert wanted | {("backwards", True), ("backwards out", True)} <= seen
 
 
+@pytest.mark.long
 def test_accelerator(seed):
     """Each program twice, without a reset, on a memory that stalls."""
     config = make_config(preset="tiny", **CONFIGS["max"])
