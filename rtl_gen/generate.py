@@ -61,8 +61,11 @@ def top_name(config: AdaGPConfig) -> str:
     return f"adagp_{config.variant}"
 
 
-def accelerator_verilog(config: AdaGPConfig) -> tuple[str, PortTable]:
+def accelerator_verilog(config: AdaGPConfig, *, sources: bool = False) -> tuple[str, PortTable]:
     """Return the Verilog text and the ports of the whole accelerator.
+
+    With ``sources`` the text names the Python that it comes from, see
+    :func:`~hw.primitives.shared_module.emit_verilog`.
 
     Returns
     -------
@@ -71,7 +74,9 @@ def accelerator_verilog(config: AdaGPConfig) -> tuple[str, PortTable]:
     """
     top = make_top(config)
     ports = top_ports(top)
-    text = emit_verilog(top, name=top_name(config), ports=ports, technology=config.technology)
+    text = emit_verilog(
+        top, name=top_name(config), ports=ports, technology=config.technology, sources=sources
+    )
     return text, port_table(ports)
 
 

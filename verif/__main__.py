@@ -19,12 +19,13 @@ from verif.sim.results import SimulationFailed
 from verif.sim.runner import BuildFailed
 
 from . import tables as report
+from .coverage import command as coverage
 from .fuzz import command as fuzz
 from .mutate import command as mutate
 from .prove import command as prove
 
 #: What tries to break the hardware; each has its own options and reports.
-_CAMPAIGNS = {"fuzz": fuzz, "mutate": mutate, "prove": prove}
+_CAMPAIGNS = {"coverage": coverage, "fuzz": fuzz, "mutate": mutate, "prove": prove}
 
 
 def _parser():

@@ -83,24 +83,30 @@ def add_shared(m: Module, platform, component, *, name: str, module_name: str, c
 
 
 def emit_verilog(
-    component, *, name: str, ports: dict | None = None, technology: str = "generic"
+    component,
+    *,
+    name: str,
+    ports: dict | None = None,
+    technology: str = "generic",
+    sources: bool = False,
 ) -> str:
     """Verilog of ``component`` as module ``name``, followed by the modules it shares.
 
     Every module has the ports ``clk`` and ``rst`` (active high, synchronous) and those of the
     component's signature, with path elements joined by two underscores. ``ports`` replaces the
     signature's ports of the top module: name -> (signal, direction). ``technology``: see
-    :class:`SharedModules`.
+    :class:`SharedModules`. With ``sources``, attributes ``src`` name the Python file and line of
+    modules, signals and expressions; the text then depends on where the project lies.
     """
     shared = SharedModules(technology)
-    texts = [_convert(component, name, shared, ports)]
+    texts = [_convert(component, name, shared, ports, sources=sources)]
     for module_name, child in shared:
         if module_name == name:
             raise ValueError(f"Module name {name!r} is that of the top module")
         if hasattr(child, "verilog"):
             texts.append(child.verilog(module_name))
         else:
-            texts.append(_convert(child, module_name, shared))
+            texts.append(_convert(child, module_name, shared, sources=sources))
     return envelope(texts)
 
 
@@ -114,7 +120,7 @@ def _ports(component) -> dict:
     return ports
 
 
-def _convert(component, name, shared, ports=None):
+def _convert(component, name, shared, ports=None, *, sources=False):
     domain = ClockDomain("sync")
     fragment = Fragment.get(component, shared)
     fragment.add_domains(domain)
@@ -123,4 +129,4 @@ def _convert(component, name, shared, ports=None):
         "rst": (domain.rst, PortDirection.Input),
         **(_ports(component) if ports is None else ports),
     }
-    return convert(fragment, ports, name)
+    return convert(fragment, ports, name, sources=sources)

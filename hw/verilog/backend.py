@@ -42,13 +42,15 @@ _OLDEST_YOSYS = (0, 40)
 _INTERNAL_ATTRIBUTES = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding")
 
 
-def convert(fragment: Fragment, ports: dict[str, Any], name: str) -> str:
+def convert(fragment: Fragment, ports: dict[str, Any], name: str, *, sources: bool = False) -> str:
     """Return the Verilog of ``fragment`` as module ``name`` and its submodules.
 
-    ``ports`` are name -> (signal, direction). The text is to be put into an :func:`envelope`.
+    ``ports`` are name -> (signal, direction). The text is to be put into an :func:`envelope`. With
+    ``sources``, attributes ``src`` name the Python of modules, signals and expressions.
     """
-    text, _names = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
-    remove = " ".join(f"-remove {attribute}" for attribute in _INTERNAL_ATTRIBUTES)
+    text, _names = rtlil.convert_fragment(fragment, ports, name, emit_src=sources)
+    removed = [a for a in _INTERNAL_ATTRIBUTES if not (sources and a == "src")]
+    remove = " ".join(f"-remove {attribute}" for attribute in removed)
     script = [
         f"read_rtlil <<rtlil\n{explicit(text)}\nrtlil",
         "opt_expr -keepdc t:* " + " ".join(f"t:{kind} %d" for kind in _KEPT),

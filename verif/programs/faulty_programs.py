@@ -177,6 +177,7 @@ def faults(config: AdaGPConfig) -> list[Fault]:
     list_ = [*_sequencer_faults(config), *_fetch_faults(config)]
     for core in config.cores:
         list_ += _bus_faults(config, core.index) + _memory_faults(config, core.index)
+        list_ += _field_faults(config, core.index)
         if core.has_vector:
             list_ += _vector_faults(config, core.index)
         if core.has_loss:
@@ -313,6 +314,16 @@ def _memory_faults(config, core):
         Fault(name=f"core {core} POST behind the accumulators", unit=units[Opcode.POST],
               commands=[post(config, core, outputs=2, accumulator_address=depth - 1,
                              wo_stride=1), HALT], **entry),
+    ]  # fmt: skip
+
+
+def _field_faults(config, core):
+    """A field whose range depends on the core, so that its engine checks it."""
+    commands = [post(config, core, out_group=config.cores[core].groups_per_word), HALT]
+    return [
+        Fault(name=f"core {core} POST to a group that no word has", commands=commands,
+              code=ErrorCode.ILLEGAL_FIELD, unit=Unit[f"CORE{core}_POST"], address=0,
+              in_window=False)
     ]  # fmt: skip
 
 

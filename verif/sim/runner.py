@@ -31,6 +31,7 @@ from cocotb_tools import config as cocotb_config
 from hw.primitives.shared_module import emit_verilog
 
 from . import environment
+from .instrument import current
 from .results import Result, SimulationFailed, TestOutcome, judge, parse_results, tail
 
 __all__ = [
@@ -95,7 +96,7 @@ def verilog(component, *, name: str, ports=None) -> str:
     ``ports``, name -> (signal, direction), the component's signature gives them, with double
     underscores (``i__payload``).
     """
-    return emit_verilog(component, name=name, ports=ports)
+    return emit_verilog(component, name=name, ports=ports, sources=current() is not None)
 
 
 def build(
@@ -149,6 +150,10 @@ def build(
         raise ValueError("Nothing to build: no Verilog source was given")
     if configuration:
         sources["configuration.vlt"] = f"`verilator_config\n{configuration}\n"
+    if (tool := current()) is not None:
+        added, more_args = tool.prepare(toplevel, sources)
+        sources |= added
+        extra_args = [*extra_args, *more_args]
 
     options = [
         "-cc", "--exe", "--vpi", "--public-depth", str(public_depth),
@@ -267,6 +272,8 @@ def run(
             ).returncode
         except subprocess.TimeoutExpired:
             status = None
+    if (tool := current()) is not None:
+        tool.collect(design.directory, directory)
     tests = parse_results(results_file)
     reason = judge(status, tests, names, timeout_seconds)
     result = Result(

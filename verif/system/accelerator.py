@@ -13,6 +13,7 @@ from hw.config import AdaGPConfig
 from rtl_gen.generate import accelerator_verilog, top_name
 from verif.sim import runner
 from verif.sim.axi_ram import AXI_RAM
+from verif.sim.instrument import current
 from verif.sim.technology import MODELS
 
 from .batch_loop import BatchLoop
@@ -103,10 +104,10 @@ class Outcome:
 
 
 @functools.cache
-def _emit(config):
+def _emit(config, sources):
     """Name, Verilog text and the seconds that making it took."""
     begin = time.perf_counter()
-    text, _ports = accelerator_verilog(config)
+    text, _ports = accelerator_verilog(config, sources=sources)
     return top_name(config), text, time.perf_counter() - begin
 
 
@@ -116,10 +117,14 @@ def build(
     """Emit what ``python -m rtl_gen`` writes and compile it with ``memory_bytes`` or more;
     ``text``: other Verilog of the same ports in its place, to see that something fails."""
     size = max(MINIMUM_MEMORY_BYTES, 1 << (memory_bytes - 1).bit_length())
-    name, text, seconds = (top_name(config), text, 0.0) if text else _emit(config)
+    tool = current()
+    name, seconds = top_name(config), 0.0
+    if text is None:
+        name, text, seconds = _emit(config, tool is not None)
+    watching = tool.watch(config, text) if tool is not None else {}
     two = config.has_predictor_core
     design = runner.build(
-        {f"{name}.v": text},
+        {f"{name}.v": text, **watching},
         toplevel="adagp_sim",
         files=[AXI_RAM, _SIMULATED_TOP, *MODELS[config.technology]],
         parameters={

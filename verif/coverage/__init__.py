@@ -1,0 +1,1 @@
+"""What the simulated runs reach: lines, toggles and functional points of the accelerator."""

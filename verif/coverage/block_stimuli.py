@@ -1,0 +1,98 @@
+"""Benches of single blocks for coverage: what a whole accelerator of a small size cannot show."""
+
+import json
+from collections.abc import Callable
+
+from hw.config import make_config
+from hw.engines.loss.engine import LossEngine
+from hw.engines.post.engine import PostEngine
+from hw.engines.vector.engine import VectorEngine
+from hw.memory.accumulator import AccumulatorMemory
+from hw.primitives.shared_module import emit_verilog
+from hw.registers.file import RegisterFile
+from rtl_gen.ports import top_ports
+from verif.blocks.dma_bench import DmaBench
+from verif.blocks.matmul_bench import MatmulBench
+from verif.blocks.support import CONFIG_VARIABLE
+from verif.sim import runner
+
+__all__ = ["BLOCKS"]
+
+#: Beats of another width than words, bursts of several lengths, addresses of 64 bits.
+_DMA = {
+    "variant": "baseline", "operand_format": "int8", "rows": 5, "columns": 5,
+    "axi_data_width": 64, "axi_address_width": 64, "axi_burst_beats": 5,
+    "axi_outstanding_reads": 2,
+}  # fmt: skip
+#: Rows, columns and lanes of POST and VECTOR: several groups in a word and in a vector.
+_LANES = {"rows": 6, "columns": 5, "post_lanes": 3}
+
+
+def _tiny(**fields):
+    return make_config(preset="tiny", variant="baseline", **fields)
+
+
+def _bench(component, name, config, seed, *, ports=None, **environment):
+    text = emit_verilog(component, name=name, ports=ports, sources=True)
+    runner.run(
+        runner.build(text, toplevel=name),
+        f"verif.blocks.cocotb_{environment.pop('module', name)}",
+        seed=seed,
+        extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict()), **environment},
+    )
+
+
+def _registers(seed):
+    config = make_config(variant="max", preset="paper", axi_address_width=64)
+    component = RegisterFile(config)
+    ports = {
+        f"s_axil{port.removeprefix('bus')}" if port.startswith("bus_") else port: value
+        for port, value in top_ports(component).items()
+    }
+    _bench(component, "register_file", config, seed, ports=ports, module="registers")
+
+
+def _dma(seed):
+    design = runner.build(
+        runner.verilog(DmaBench(make_config(**_DMA)), name="dma_bench"), toplevel="dma_bench"
+    )
+    environment = {"DMA_CONFIG": json.dumps(_DMA)}
+    runner.run(design, "verif.blocks.cocotb_dma", seed=seed, extra_env=environment)
+
+
+def _accumulator(seed):
+    config = _tiny(rows=2, columns=3, accumulator_depth=37)
+    _bench(AccumulatorMemory(config.cores[0]), "accumulator", config, seed)
+
+
+def _matmul(operand_format):
+    def run(seed):
+        config = _tiny(
+            operand_format=operand_format, rows=3, columns=2, accumulator_depth=64,
+            buffer_bank_depth=128, buffer_banks=2,
+        )  # fmt: skip
+        _bench(MatmulBench(config), "matmul_bench", config, seed, module="matmul")
+
+    return run
+
+
+def _engine(component, name, variable, **fields):
+    def run(seed):
+        config = _tiny(**_LANES, **fields)
+        _bench(component(config, config.cores[0]), name, config, seed, **{variable: 40})
+
+    return run
+
+
+#: Name -> what simulates the block with a seed; it raises when a result is wrong.
+BLOCKS: dict[str, Callable[[int], None]] = {
+    "registers": _registers,
+    "dma": _dma,
+    "accumulator": _accumulator,
+    "matmul": _matmul("bf16"),
+    "matmul int8": _matmul("int8"),
+    "post": _engine(PostEngine, "post", "POST_COMMANDS"),
+    "post int8": _engine(PostEngine, "post", "POST_COMMANDS", operand_format="int8"),
+    "vector": _engine(VectorEngine, "vector", "VECTOR_COMMANDS"),
+    "loss": _engine(LossEngine, "loss", "LOSS_BATCHES"),
+}
