@@ -126,11 +126,11 @@ class _Reader:
             self.pending = None
 
     def _source(self, match):
-        """(file, line) inside the project, or None."""
-        try:
-            return str(Path(match["file"]).relative_to(self.root)), int(match["line"])
-        except ValueError:
+        """(file, line) inside the project, or None; its environment's libraries are not."""
+        path = Path(match["file"])
+        if "site-packages" in path.parts or not path.is_relative_to(self.root):
             return None
+        return str(path.relative_to(self.root)), int(match["line"])
 
     def _text(self, source):
         """What stands in a line of Python."""
