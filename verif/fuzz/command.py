@@ -13,13 +13,6 @@ from hw.config import PRESETS, VARIANTS
 from rtl_gen.selection import select_config
 from verif.sim import environment
 
-from . import replay as files
-from .campaign import by_kind, run_cases
-from .generate import Generator
-from .good import good_programs
-from .harness import build
-from .shrink import shrink
-
 __all__ = ["add_parser", "main"]
 
 
@@ -77,6 +70,12 @@ def main(options, console: Console) -> int:
         preset=None if options.config else options.preset,
         settings=options.settings, file=options.config,
     )  # fmt: skip
+    # Here, because other commands have no use for compiler, interpreter and golden.
+    from .campaign import by_kind, run_cases
+    from .generate import Generator
+    from .good import good_programs
+    from .harness import build
+
     jobs = options.jobs or os.cpu_count() or 1
     console.print(
         f"variant {config.variant}, configuration {config.hash}, seed {options.seed} "
@@ -119,6 +118,9 @@ def _print(console, summary):
 
 def _report(console, config, seed, program, found, output):
     """Shrink a finding and write its file."""
+    from . import replay as files
+    from .shrink import shrink
+
     with console.status(f"{found.finding.kind}: looking for less that shows it ..."):
         smallest = shrink(program, found.cases, found.finding)
     cases, finding = smallest or (found.cases, found.finding)
@@ -137,6 +139,8 @@ def _report(console, config, seed, program, found, output):
 
 
 def _replay(options, console):
+    from . import replay as files
+
     waves = Path(options.replay).with_suffix(".vcd") if options.waves else None
     with console.status("building and simulating ..."):
         results, kind = files.replay(options.replay, waves=waves)
