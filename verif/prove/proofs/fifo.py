@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from amaranth.hdl import Const, Mux
+from amaranth.hdl import Const
 
 from verif.prove.proof import Mutant, Proof
 from verif.prove.sizes import queue_sizes
@@ -46,13 +46,8 @@ def _ring(harness, check, *, width, depth, inside, passed):
         "between the places lies what is inside",
         (produce == behind) | (produce + depth == behind),
     )
-    place = consume + check.ahead - passed
-    place = Mux(place >= depth, place - depth, place)
-    held = Const(0)
-    for number, word in enumerate(words):
-        held |= (place == number) & (word == check.item)
-    in_memory = check.tracked & (check.ahead >= passed)
-    harness.invariant("the item is in its place", ~in_memory | held)
+    in_front = check.ahead < passed
+    harness.invariant("the item is in its place", in_front | check.at(words, consume - passed))
 
 
 def _build(harness, module, *, width, depth):
