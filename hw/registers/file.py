@@ -127,8 +127,8 @@ class RegisterFile(wiring.Component):
     def _with_ports(self):
         """Registers that the rest of the machine uses."""
         for register in self.map:
-            constant = all(field.access is Access.CONSTANT for field in register.fields)
-            if register.name not in _OWN and not register.counter and not constant:
+            fixed = register.constant or not register.fields
+            if register.name not in _OWN and not register.counter and not fixed:
                 yield register
 
     def _fields(self):

@@ -6,15 +6,12 @@ verif/programs/faulty_programs.py, verif/programs/faulty_addresses.py,
 verif/programs/endless_programs.py.
 """
 
-import numpy as np
 import pytest
-import torch
-from torch import nn
 
 from golden.arithmetic.dot_product import Flags
 from hw.config import make_config
 from verif.networks.execute import execute, good_program
-from verif.networks.workload import prepare
+from verif.networks.workload import small_workload
 from verif.regression import special_workload
 from verif.sim import runner
 from verif.system import accelerator
@@ -26,19 +23,10 @@ def config():
     return make_config(variant="max", preset="tiny")
 
 
-def small_network(config, seed):
-    torch.manual_seed(seed)
-    model = nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 5, 3, padding=1)
-    )
-    images = np.random.default_rng(seed).standard_normal((2, 6, 6, 3))
-    return prepare("small", model, config, images)
-
-
 @pytest.fixture(scope="module")
 def good(config, request):
     seed = request.config.getoption("seed")
-    workload = small_network(config, seed)
+    workload = small_workload(config, seed)
     execution = execute(workload, seed=seed)
     assert execution.passed, execution.report()
     assert execution.outcomes[0].record.both_cores, "the cores never worked at the same time"
@@ -106,7 +94,7 @@ def test_special_values(config, seed):
 
 def test_counters_add_up(config, seed):
     """The array is never in two states at once, and what is counted twice agrees."""
-    execution = execute(small_network(config, seed), seed=seed, stall_share=0.3, latency=20)
+    execution = execute(small_workload(config, seed), seed=seed, stall_share=0.3, latency=20)
     assert execution.passed, execution.report()
     counters = execution.counters
     for core in (0, 1):

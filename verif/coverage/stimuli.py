@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import nn
 
 from emulator.interpreter import interpret
 from hw.config import make_config
@@ -19,7 +17,7 @@ from verif.networks.adagp_blocks import predicted_run
 from verif.networks.execute import execute, good_program
 from verif.networks.random_networks import random_network
 from verif.networks.train_blocks import BLOCKS, block_run
-from verif.networks.workload import prepare
+from verif.networks.workload import prepare, small_workload
 from verif.programs.engine_programs import loss_program, product_program, vector_program
 from verif.programs.layer_cases import CASES as LAYERS
 from verif.programs.loop_programs import loop_program
@@ -107,18 +105,9 @@ def _engines(config, seed, *, quick):
             program.compare(outcome.memory, expected)
 
 
-def _small(config, seed):
-    torch.manual_seed(seed)
-    model = nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 5, 3, padding=1)
-    )
-    images = np.random.default_rng(seed).standard_normal((2, 6, 6, 3))
-    return prepare("small", model, config, images)
-
-
 def _faults(config, seed, *, quick):
     """Faulty programs, resets, stops, other bus models, and what a bus may do."""
-    workload = _small(config, seed)
+    workload = small_workload(config, seed)
     execution = execute(workload, seed=seed, repeat=1)
     _passed(workload.name, execution.passed, execution.report())
     design = accelerator.build(config).design

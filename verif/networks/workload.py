@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import nn
 
 import compiler
 from golden.inference.network import Network, StageResult, forward_stage
 from hw.config import AdaGPConfig
 
-__all__ = ["FILL", "Workload", "prepare"]
+__all__ = ["FILL", "Workload", "prepare", "small_workload"]
 
 FILL = 0xA5
 """Every byte of the memory window that is not loaded; a byte that is not written stays so."""
@@ -123,3 +124,13 @@ def _union(results: list[StageResult]) -> int:
     for result in results:
         flags |= result.flags
     return flags
+
+
+def small_workload(config: AdaGPConfig, seed: int) -> Workload:
+    """Two convolutions and a pooling on two images, which keep both cores of `max` at work."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 5, 3, padding=1)
+    )
+    images = np.random.default_rng(seed).standard_normal((2, 6, 6, 3))
+    return prepare("small", model, config, images)
