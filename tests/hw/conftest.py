@@ -21,9 +21,10 @@ def engine_cases(*cases, long=()):
 
 
 def run_engine(engine, name, *, size, operand_format, seed, **environment):
-    """Emit ``engine(config, core)`` as module ``name`` and run ``verif.cocotb_<name>`` on it.
+    """Emit ``engine(config, core)`` as module ``name`` and run its bench on it.
 
-    ``size`` may have a fourth number, ``post_groups``.
+    The bench is ``verif.blocks.engines.cocotb_<name>``. ``size`` may have a fourth number,
+    ``post_groups``.
     """
     rows, columns, lanes, *groups = size
     config = make_config(
@@ -38,7 +39,7 @@ def run_engine(engine, name, *, size, operand_format, seed, **environment):
     text = emit_verilog(engine(config, config.cores[0]), name=name)
     return runner.run(
         runner.build(text, toplevel=name),
-        f"verif.blocks.cocotb_{name}",
+        f"verif.blocks.engines.cocotb_{name}",
         seed=seed,
         extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict()), **environment},
     )

@@ -11,8 +11,8 @@ from hw.memory.accumulator import AccumulatorMemory
 from hw.primitives.shared_module import emit_verilog
 from hw.registers.file import RegisterFile
 from rtl_gen.ports import top_ports
-from verif.blocks.dma_bench import DmaBench
-from verif.blocks.matmul_bench import MatmulBench
+from verif.blocks.dma.dma_bench import DmaBench
+from verif.blocks.engines.matmul_bench import MatmulBench
 from verif.blocks.support import CONFIG_VARIABLE
 from verif.sim import runner
 
@@ -32,11 +32,11 @@ def _tiny(**fields):
     return make_config(preset="tiny", variant="baseline", **fields)
 
 
-def _bench(component, name, config, seed, *, ports=None, **environment):
+def _bench(component, name, bench, config, seed, *, ports=None, **environment):
     text = emit_verilog(component, name=name, ports=ports, sources=True)
     runner.run(
         runner.build(text, toplevel=name),
-        f"verif.blocks.cocotb_{environment.pop('module', name)}",
+        f"verif.blocks.{bench}",
         seed=seed,
         extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict()), **environment},
     )
@@ -49,7 +49,7 @@ def _registers(seed):
         f"s_axil{port.removeprefix('bus')}" if port.startswith("bus_") else port: value
         for port, value in top_ports(component).items()
     }
-    _bench(component, "register_file", config, seed, ports=ports, module="registers")
+    _bench(component, "register_file", "registers.cocotb_registers", config, seed, ports=ports)
 
 
 def _dma(seed):
@@ -57,12 +57,14 @@ def _dma(seed):
         runner.verilog(DmaBench(make_config(**_DMA)), name="dma_bench"), toplevel="dma_bench"
     )
     environment = {"DMA_CONFIG": json.dumps(_DMA)}
-    runner.run(design, "verif.blocks.cocotb_dma", seed=seed, extra_env=environment)
+    runner.run(design, "verif.blocks.dma.cocotb_dma", seed=seed, extra_env=environment)
 
 
 def _accumulator(seed):
     config = _tiny(rows=2, columns=3, accumulator_depth=37)
-    _bench(AccumulatorMemory(config.cores[0]), "accumulator", config, seed)
+    _bench(
+        AccumulatorMemory(config.cores[0]), "accumulator", "memory.cocotb_accumulator", config, seed
+    )
 
 
 def _matmul(operand_format):
@@ -71,7 +73,7 @@ def _matmul(operand_format):
             operand_format=operand_format, rows=3, columns=2, accumulator_depth=64,
             buffer_bank_depth=128, buffer_banks=2,
         )  # fmt: skip
-        _bench(MatmulBench(config), "matmul_bench", config, seed, module="matmul")
+        _bench(MatmulBench(config), "matmul_bench", "engines.cocotb_matmul", config, seed)
 
     return run
 
@@ -79,7 +81,8 @@ def _matmul(operand_format):
 def _engine(component, name, variable, **fields):
     def run(seed):
         config = _tiny(**_LANES, **fields)
-        _bench(component(config, config.cores[0]), name, config, seed, **{variable: 40})
+        bench = f"engines.cocotb_{name}"
+        _bench(component(config, config.cores[0]), name, bench, config, seed, **{variable: 40})
 
     return run
 

@@ -1,7 +1,7 @@
 """Programs with VECTOR and LOSS: everything is loaded, computed on, and stored.
 
-A program loads the whole buffer (:func:`verif.blocks.vector_bench.fill`), runs its commands, and
-stores the whole buffer, so that also what must not change is compared.
+A program loads the whole buffer (:func:`verif.blocks.engines.vector_bench.fill`), runs its
+commands, and stores the whole buffer, so that also what must not change is compared.
 """
 
 import random

@@ -1,7 +1,8 @@
 """One column with operands decoded by the test, and its rounding stage alone.
 
 Covers: hw/primitives/reduction_tree.py, hw/arithmetic/multiplier.py, hw/array/integer_column.py,
-hw/array/operand_decoder.py, hw/array/pe.py, hw/array/sum_round.py, verif/blocks/array_bench.py.
+hw/array/operand_decoder.py, hw/array/pe.py, hw/array/sum_round.py,
+verif/blocks/array/array_bench.py.
 """
 
 from fractions import Fraction
@@ -16,7 +17,7 @@ from hw.array.float_column import DotProductColumn
 from hw.array.integer_column import IntegerColumn
 from hw.array.sum_round import SumRounder
 from hw.formats import FORMATS, FloatFormat
-from verif.blocks.array_bench import random_codes
+from verif.blocks.array.array_bench import random_codes
 
 COLUMN_PORTS = ("exponent", "significand")
 

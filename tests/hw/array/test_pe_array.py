@@ -12,7 +12,7 @@ from hw.array import psum_align
 from hw.array.pe_array import ArrayTiming, PEArray
 from hw.formats import FORMATS
 from hw.primitives.shared_module import SharedModules, add_shared, emit_verilog
-from verif.blocks import array_bench as bench
+from verif.blocks.array import array_bench as bench
 
 SHAPES = [(1, 1), (3, 2), (5, 7), (8, 3)]
 

@@ -1,6 +1,6 @@
 """The emitted array, one Verilog module per column, in Verilator against golden.
 
-Covers: hw/array/pe_array.py, verif/blocks/cocotb_array.py, verif/sim/technology.py.
+Covers: hw/array/pe_array.py, verif/blocks/array/cocotb_array.py, verif/sim/technology.py.
 """
 
 import json
@@ -31,6 +31,9 @@ def test_emitted_array(name, rows, columns, technology, lut_rows, seed):
     build = runner.build({"array.v": text}, toplevel="array", files=MODELS[technology])
     job = {"format": name, "rows": rows, "columns": columns, "tiles": 40, "vectors": 100}
     result = runner.run(
-        build, "verif.blocks.cocotb_array", seed=seed, extra_env={"ARRAY_JOB": json.dumps(job)}
+        build,
+        "verif.blocks.array.cocotb_array",
+        seed=seed,
+        extra_env={"ARRAY_JOB": json.dumps(job)},
     )
     print(f"seed {seed}, built in {build.seconds:.1f} s, ran in {result.seconds:.1f} s")

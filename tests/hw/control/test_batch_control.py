@@ -13,7 +13,7 @@ from hw.control.command_queue import CHUNK_WIDTH, command_chunks
 from hw.control.sequencer import DEADLOCK_CYCLES
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 from hw.isa.error_codes import ErrorCode
-from verif.blocks.sequencer_bench import Control, patched, values_of
+from verif.blocks.control.sequencer_bench import Control, patched, values_of
 from verif.programs.batch_programs import PARTS, part_of
 from verif.system.batch_loop import PHASES, BatchLoop
 

@@ -14,7 +14,7 @@ from hw.control.command_queue import CHUNK_WIDTH, command_chunks
 from hw.control.fetch import AHEAD
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 from hw.isa.error_codes import ErrorCode
-from verif.blocks.sequencer_bench import Control, values_of
+from verif.blocks.control.sequencer_bench import Control, values_of
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 BASE, PROGRAM = 0x7000, 0x340

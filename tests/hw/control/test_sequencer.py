@@ -11,7 +11,7 @@ from hw.control.sequencer import DEADLOCK_CYCLES, Sequencer
 from hw.isa.encoding import COMMANDS, HEADER_LAYOUT, QUEUE_OPCODES, Opcode, encode
 from hw.isa.error_codes import ErrorCode
 from hw.registers.map import Unit
-from verif.blocks.sequencer_bench import ADDRESS, patched, simulate, values_of
+from verif.blocks.control.sequencer_bench import ADDRESS, patched, simulate, values_of
 
 BASELINE = make_config(variant="baseline", preset="tiny")
 MAX = make_config(variant="max", preset="tiny")

@@ -1,6 +1,6 @@
 """Every way in which the sequencer ends a run.
 
-Covers: hw/control/sequencer.py, verif/blocks/sequencer_bench.py.
+Covers: hw/control/sequencer.py, verif/blocks/control/sequencer_bench.py.
 """
 
 import random
@@ -14,7 +14,7 @@ from hw.control.sequencer import DEADLOCK_CYCLES
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 from hw.isa.error_codes import ErrorCode
 from hw.registers.map import Unit
-from verif.blocks.sequencer_bench import ADDRESS, SOURCES, Control, simulate, values_of
+from verif.blocks.control.sequencer_bench import ADDRESS, SOURCES, Control, simulate, values_of
 
 BASELINE = make_config(variant="baseline", preset="tiny")
 MAX = make_config(variant="max", preset="tiny")

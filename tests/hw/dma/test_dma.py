@@ -1,8 +1,8 @@
-"""LoadEngine, StoreEngine and the AXI multiplexers on Verilator; see verif/blocks/cocotb_dma.py.
+"""LoadEngine, StoreEngine and the AXI multiplexers on Verilator (verif/blocks/dma/cocotb_dma.py).
 
 Covers: hw/dma/load.py, hw/dma/store.py, hw/dma/burst.py, hw/bus/signatures.py,
-verif/blocks/cocotb_dma.py, verif/blocks/cocotb_dma_speed.py, verif/blocks/dma_bench.py,
-verif/blocks/dma_support.py.
+verif/blocks/dma/cocotb_dma.py, verif/blocks/dma/cocotb_dma_speed.py, verif/blocks/dma/dma_bench.py,
+verif/blocks/dma/dma_support.py.
 """
 
 import json
@@ -11,7 +11,7 @@ import re
 import pytest
 
 from hw.config import make_config
-from verif.blocks.dma_bench import DmaBench
+from verif.blocks.dma.dma_bench import DmaBench
 from verif.sim import runner
 from verif.sim.axi_ram import AXI_RAM, component_ports, wrapper_verilog
 
@@ -54,7 +54,10 @@ def test_dma(name, seed):
     text = runner.verilog(DmaBench(config), name="dma_bench")
     build = runner.build(text, toplevel="dma_bench")
     result = runner.run(
-        build, "verif.blocks.cocotb_dma", seed=seed, extra_env={"DMA_CONFIG": json.dumps(fields)}
+        build,
+        "verif.blocks.dma.cocotb_dma",
+        seed=seed,
+        extra_env={"DMA_CONFIG": json.dumps(fields)},
     )
     print(f"seed {seed}, built in {build.seconds:.1f} s, ran in {result.seconds:.1f} s")
 
@@ -80,7 +83,7 @@ def test_throughput(seed):
     )
     result = runner.run(
         build,
-        "verif.blocks.cocotb_dma_speed",
+        "verif.blocks.dma.cocotb_dma_speed",
         seed=seed,
         extra_env={"DMA_CONFIG": json.dumps(fields)},
     )

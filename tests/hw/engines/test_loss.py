@@ -1,6 +1,6 @@
 """hw.engines.loss.engine.LossEngine against golden.layers.loss, bit for bit.
 
-Covers: hw/isa/loss.py, verif/blocks/cocotb_loss.py, verif/blocks/loss_bench.py,
+Covers: hw/isa/loss.py, verif/blocks/engines/cocotb_loss.py, verif/blocks/engines/loss_bench.py,
 verif/stimulus/loss.py.
 """
 

@@ -1,6 +1,7 @@
 """Matrix units against golden, bit for bit.
 
-Covers: verif/blocks/cocotb_matmul.py, verif/blocks/matmul_bench.py, verif/blocks/support.py.
+Covers: verif/blocks/engines/cocotb_matmul.py, verif/blocks/engines/matmul_bench.py,
+verif/blocks/support.py.
 """
 
 import json
@@ -9,7 +10,7 @@ import pytest
 
 from hw.config import make_config
 from hw.primitives.shared_module import emit_verilog
-from verif.blocks.matmul_bench import MatmulBench
+from verif.blocks.engines.matmul_bench import MatmulBench
 from verif.blocks.support import CONFIG_VARIABLE
 from verif.sim import runner
 
@@ -37,7 +38,7 @@ def test_random_commands(operand_format, rows, columns, seed):
     text = emit_verilog(MatmulBench(config), name="matmul_bench")
     result = runner.run(
         runner.build(text, toplevel="matmul_bench"),
-        "verif.blocks.cocotb_matmul",
+        "verif.blocks.engines.cocotb_matmul",
         seed=seed,
         extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict())},
     )

@@ -1,7 +1,7 @@
 """A lane and the engine of POST against golden.commands.post, bit for bit.
 
-Covers: verif/blocks/cocotb_post.py, verif/blocks/post_bench.py, verif/blocks/engine_bench.py,
-verif/blocks/ports.py.
+Covers: verif/blocks/engines/cocotb_post.py, verif/blocks/engines/post_bench.py,
+verif/blocks/engines/engine_bench.py, verif/blocks/ports.py.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """hw.engines.vector.engine.VectorEngine against golden.commands.vector, bit for bit.
 
-Covers: hw/isa/vector.py, verif/blocks/cocotb_vector.py, verif/blocks/vector_bench.py,
-verif/stimulus/vector.py.
+Covers: hw/isa/vector.py, verif/blocks/engines/cocotb_vector.py,
+verif/blocks/engines/vector_bench.py, verif/stimulus/vector.py.
 """
 
 from hw.engines.vector.engine import VectorEngine

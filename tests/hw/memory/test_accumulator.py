@@ -1,6 +1,6 @@
 """The accumulator memory against its model.
 
-Covers: verif/blocks/cocotb_accumulator.py.
+Covers: verif/blocks/memory/cocotb_accumulator.py.
 """
 
 import json
@@ -22,7 +22,7 @@ def test_random_traffic(columns, depth, seed):
     text = emit_verilog(AccumulatorMemory(config.cores[0]), name="accumulator")
     result = runner.run(
         runner.build(text, toplevel="accumulator"),
-        "verif.blocks.cocotb_accumulator",
+        "verif.blocks.memory.cocotb_accumulator",
         seed=seed,
         extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict())},
     )

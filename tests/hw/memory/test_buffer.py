@@ -1,6 +1,6 @@
 """The on-chip operand memory against its model, for every kind of core.
 
-Covers: verif/blocks/cocotb_buffer.py.
+Covers: verif/blocks/memory/cocotb_buffer.py.
 """
 
 import json
@@ -10,7 +10,7 @@ import pytest
 from hw.config import make_config
 from hw.memory.buffer import Buffer
 from hw.primitives.shared_module import emit_verilog
-from verif.blocks.cocotb_buffer import CHANNELS_VARIABLE
+from verif.blocks.memory.cocotb_buffer import CHANNELS_VARIABLE
 from verif.blocks.support import CONFIG_VARIABLE
 from verif.sim import runner
 
@@ -56,7 +56,7 @@ def run(text, buffer, config, core_index, seed):
     channels = {"readers": buffer.readers, "writers": buffer.writers}
     return runner.run(
         runner.build(text, toplevel="buffer"),
-        "verif.blocks.cocotb_buffer",
+        "verif.blocks.memory.cocotb_buffer",
         seed=seed,
         extra_env={
             CONFIG_VARIABLE: json.dumps(config.as_dict()),

@@ -1,6 +1,6 @@
 """The block RAM: the text for synthesis and the form for Amaranth's simulator are one memory.
 
-Covers: verif/blocks/cocotb_ram.py.
+Covers: verif/blocks/memory/cocotb_ram.py.
 """
 
 import json
@@ -13,7 +13,7 @@ from amaranth.sim import Simulator
 
 from hw.primitives.ram import BlockRam, add_ram
 from hw.primitives.shared_module import emit_verilog
-from verif.blocks.cocotb_ram import FORMS, SIZES_VARIABLE
+from verif.blocks.memory.cocotb_ram import FORMS, SIZES_VARIABLE
 from verif.sim import runner
 
 #: (width, depth, granularity): one lane, bits, bytes, and lanes of an odd number of bits.
@@ -71,7 +71,10 @@ def design():
 def run(design, numbers, seed):
     sizes = [(number, *(*SIZES, WRONG)[number]) for number in numbers]
     return runner.run(
-        design, "verif.blocks.cocotb_ram", seed=seed, extra_env={SIZES_VARIABLE: json.dumps(sizes)}
+        design,
+        "verif.blocks.memory.cocotb_ram",
+        seed=seed,
+        extra_env={SIZES_VARIABLE: json.dumps(sizes)},
     )
 
 

@@ -1,8 +1,8 @@
 """The register file in simulation, and its description.
 
 Covers: hw/registers/file.py, hw/registers/builder.py, hw/registers/map.py,
-hw/registers/model.py, hw/bus/axi_lite.py, verif/blocks/cocotb_registers.py,
-verif/blocks/register_bench.py.
+hw/registers/model.py, hw/bus/axi_lite.py, verif/blocks/registers/cocotb_registers.py,
+verif/blocks/registers/register_bench.py.
 """
 
 import json
@@ -33,7 +33,11 @@ def simulate(config, seed, **options):
     design = runner.build(text, toplevel="register_file")
     environment = {"ADAGP_CONFIG": json.dumps(config.as_dict())}
     return runner.run(
-        design, "verif.blocks.cocotb_registers", seed=seed, extra_env=environment, **options
+        design,
+        "verif.blocks.registers.cocotb_registers",
+        seed=seed,
+        extra_env=environment,
+        **options,
     )
 
 

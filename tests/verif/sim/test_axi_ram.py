@@ -1,6 +1,6 @@
-"""The fast simulation memory; see verif/blocks/cocotb_axi_ram.py.
+"""The fast simulation memory; see verif/blocks/memory/cocotb_axi_ram.py.
 
-Covers: verif/blocks/cocotb_axi_ram.py.
+Covers: verif/blocks/memory/cocotb_axi_ram.py.
 """
 
 import pytest
@@ -15,7 +15,7 @@ def test_axi_ram(seed):
         toplevel="axi_ram",
         parameters={"DATA_WIDTH": 64, "SIZE_BYTES": 1 << 16, "ADDRESS_WIDTH": 32, "ID_WIDTH": 3},
     )
-    result = runner.run(build, "verif.blocks.cocotb_axi_ram", seed=seed)
+    result = runner.run(build, "verif.blocks.memory.cocotb_axi_ram", seed=seed)
     print(f"seed {seed}, built in {build.seconds:.1f} s, ran in {result.seconds:.1f} s")
 
 

@@ -16,8 +16,8 @@ from golden.arithmetic import dot_product as nx
 from hw.array.pe_array import ArrayTiming
 from hw.formats import FORMATS
 
+from ..ports import Ports
 from . import array_bench as bench
-from .ports import Ports
 
 
 def schedule(job, timing, rng):

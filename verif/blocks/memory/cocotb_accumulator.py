@@ -7,8 +7,8 @@ import cocotb
 
 from hw.bus.signatures import ACCUMULATOR_READ_LATENCY
 
-from . import support
-from .ports import Ports
+from .. import support
+from ..ports import Ports
 
 
 @cocotb.test()

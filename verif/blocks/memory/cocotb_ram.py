@@ -5,7 +5,7 @@ import os
 
 import cocotb
 
-from . import support
+from .. import support
 
 SIZES_VARIABLE = "ADAGP_RAM_SIZES"
 FORMS = ("verilog", "amaranth")

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import cocotb
 
-from . import support
-from .ports import Ports
+from .. import support
+from ..ports import Ports
 
 __all__ = ["EngineBench", "configuration", "reset"]
 

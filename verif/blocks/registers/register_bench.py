@@ -15,7 +15,7 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from hw.registers.map import register_map
 from hw.registers.model import Access
 
-from .support import configuration
+from ..support import configuration
 
 __all__ = [
     "CONFIG",

@@ -19,8 +19,8 @@ from hw.isa.encoding import (
 )
 from hw.isa.encoding import encode as encode_command
 
-from . import support
-from .ports import Ports
+from .. import support
+from ..ports import Ports
 
 
 def random_operands(rng, fmt, shape):

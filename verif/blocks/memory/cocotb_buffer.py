@@ -9,8 +9,8 @@ import cocotb
 from hw.bus.signatures import BUFFER_READ_LATENCY
 from hw.config import BUFFER_ADDRESS_WIDTH
 
-from . import support
-from .ports import Ports
+from .. import support
+from ..ports import Ports
 
 #: JSON: ``readers`` and ``writers`` of the buffer.
 CHANNELS_VARIABLE = "ADAGP_BUFFER_CHANNELS"
