@@ -17,6 +17,8 @@ __all__ = ["descendants", "end_on_signals"]
 _GRACE_SECONDS = 10
 #: How often it is looked whether an import has ended.
 _IMPORT_SECONDS = 0.02
+#: Held while programs are being ended: two threads do that, and must not end it half-way.
+_ENDING = threading.RLock()
 
 
 def end_on_signals(program, note="") -> None:
@@ -90,6 +92,9 @@ def _stop(number, line):
     warnings.simplefilter("ignore")
     # Printed at the end, when nothing else writes on the terminal any more.
     atexit.register(print, line, file=sys.stderr)
+    # Before that: the thread below dies with this process, but not with programs that it has
+    # stopped and not killed yet.
+    atexit.register(_ENDING.acquire)
     _end_programs()
     # Threads may start the next program before they notice.
     threading.Thread(target=_end, args=(status, line), daemon=True).start()
@@ -108,10 +113,11 @@ def _end(status, line):
 def _end_programs():
     # Stopped first: what is killed while it starts another program leaves that behind.
     found = set()
-    while new := set(descendants(os.getpid())) - found:
-        _signal(new, signal.SIGSTOP)
-        found |= new
-    _signal(found, signal.SIGKILL)
+    with _ENDING:
+        while new := set(descendants(os.getpid())) - found:
+            _signal(new, signal.SIGSTOP)
+            found |= new
+        _signal(found, signal.SIGKILL)
 
 
 def _signal(processes, number):

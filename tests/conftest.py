@@ -112,7 +112,7 @@ def interrupted():
             for left in {*below, *descendants(process.pid), process.pid}:
                 if _is_alive(left):
                     os.kill(left, signal.SIGKILL)
-            process.communicate()
+            process.communicate(timeout=_PATIENCE_SECONDS)
         return Interrupted(status=process.returncode, output=first + output, errors=errors)
 
     return call

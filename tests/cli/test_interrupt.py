@@ -1,10 +1,12 @@
 """What is stopped takes along what it started, and says so in one line."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +68,43 @@ def test_a_second_signal_ends_what_does_not_end():
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30
     )
     assert done.returncode == 130
+
+
+def test_what_has_been_stopped_is_killed_before_the_end():
+    """The thread that ends programs is between the two signals when the process ends."""
+    script = """
+        import signal, subprocess, threading, time
+        from cli import interrupt
+
+        plain, stopped = interrupt._signal, threading.Event()
+
+        def slowly(processes, number):
+            plain(processes, number)
+            if processes and number == signal.SIGSTOP:
+                stopped.set()
+                time.sleep(0.5)
+
+        interrupt._signal = slowly
+        try:
+            interrupt._stop(signal.SIGTERM, "x: stopped")
+        except SystemExit as end:
+            program = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            print(program.pid, flush=True)
+            stopped.wait()
+            raise
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    state = Path(f"/proc/{int(done.stdout)}/stat")
+    try:
+        assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(done.stdout), signal.SIGKILL)
 
 
 def test_hardware_that_is_only_half_made_is_not_talked_about():
