@@ -15,7 +15,7 @@ from compiler import CompileError
 from hw.config import PRESETS, VARIANTS, AdaGPConfig, ConfigError
 from rtl_gen import output
 from rtl_gen.generate import generate
-from rtl_gen.selection import select_config
+from rtl_gen.selection import add_settings, select_config
 
 __all__ = ["main", "write_example"]
 
@@ -34,14 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--variant", default="baseline", help=f"{', '.join(VARIANTS)} (default: %(default)s)")
     add("--preset", default="tiny", help=f"sizes: {', '.join(PRESETS)} (default: %(default)s)")
-    add(
-        "--set",
-        dest="settings",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="one field of the configuration; may be repeated; python -m rtl_gen --list names them",
-    )
+    add_settings(parser)
     add(
         "--output-dir",
         metavar="DIR",

@@ -17,7 +17,7 @@ from hw.config import PRESETS, VARIANTS, AdaGPConfig, ConfigError
 
 from .generate import generate, top_name
 from .output import OutputError, check_replaceable, compare, write
-from .selection import DEFAULT_PRESET, select_config
+from .selection import DEFAULT_PRESET, add_settings, select_config
 
 __all__ = ["main"]
 
@@ -40,14 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--variant", help=f"which cores and memories: {', '.join(VARIANTS)} (default: max)")
     add("--preset", help=f"named sizes: {', '.join(PRESETS)} (default: {DEFAULT_PRESET})")
-    add(
-        "--set",
-        dest="settings",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="one field; may be repeated",
-    )
+    add_settings(parser)
     add("--config", metavar="FILE", help="fields from a JSON or TOML file, or from a manifest.json")
     add(
         "--output-dir",

@@ -1,5 +1,6 @@
 """From the words on the command line to a configuration, with all problems found at once."""
 
+import argparse
 import dataclasses
 import difflib
 import json
@@ -11,7 +12,7 @@ from typing import Any
 
 from hw.config import PRESETS, AdaGPConfig, ConfigError
 
-__all__ = ["DEFAULT_PRESET", "select_config"]
+__all__ = ["DEFAULT_PRESET", "add_settings", "select_config"]
 
 DEFAULT_PRESET = "paper"
 
@@ -108,3 +109,15 @@ def select_config(
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Give ``parser`` the option ``--set``: ``settings``, for :func:`select_config`."""
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one field of the configuration; may be repeated; python -m rtl_gen --list names them",
+    )

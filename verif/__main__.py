@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from hw.config import PRESETS, VARIANTS, ConfigError
 from hw.formats import FORMATS
-from rtl_gen.selection import select_config
+from rtl_gen.selection import add_settings, select_config
 from verif.sim.results import SimulationFailed
 from verif.sim.runner import BuildFailed
 
@@ -66,7 +66,7 @@ def _parser():
         "--batch-size", type=int, default=16, help="images in each of them (default: 16)"
     )
     run.add_argument("--format", choices=tuple(FORMATS), help="operand format")
-    _add_settings(run)
+    add_settings(run)
     run.add_argument("--quick", action="store_true", help="fewer and smaller runs of each case")
     run.add_argument("--stalls", action="store_true", help="the memory pauses and answers late")
     run.add_argument("--waves", action="store_true", help="leave VCD waveforms for GTKWave")
@@ -87,7 +87,7 @@ def _parser():
     bench.add_argument("--variant", default="baseline", choices=tuple(VARIANTS))
     bench.add_argument("--preset", default="paper", help="default: paper")
     bench.add_argument("--format", choices=tuple(FORMATS), help="operand format")
-    _add_settings(bench)
+    add_settings(bench)
     bench.add_argument("--seed", type=int, default=1)
     bench.add_argument("--json", metavar="FILE", help="write everything to this file as well")
 
@@ -111,18 +111,11 @@ def _parser():
         "--output", default="build/cycles", metavar="DIR",
         help="for cycles.json and cycles.png (default: build/cycles)",
     )  # fmt: skip
-    _add_settings(cycles)
+    add_settings(cycles)
 
     for campaign in _CAMPAIGNS.values():
         campaign.add_parser(commands)
     return parser
-
-
-def _add_settings(parser):
-    parser.add_argument(
-        "--set", dest="settings", metavar="KEY=VALUE", action="append", default=[],
-        help="one field of the configuration; may be repeated",
-    )  # fmt: skip
 
 
 def main(arguments=None) -> int:

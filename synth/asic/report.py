@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rtl_gen.generate import top_name
-from rtl_gen.selection import DEFAULT_PRESET
+from rtl_gen.selection import DEFAULT_PRESET, add_settings
 from synth.asic.liberty import read as liberty
 from synth.asic.liberty.model import Library
 from synth.asic.netlist.fanout_repair import repair_fanout
@@ -263,14 +263,7 @@ def _period(text: str) -> float:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", help="which cores and memories (max)")
     parser.add_argument("--preset", help=f"named sizes ({DEFAULT_PRESET})")
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one field; repeatable",
-    )
+    add_settings(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help="fields from a file")
     parser.add_argument(
         "--liberty", type=Path, metavar="FILE", help="cell library (the one that `fetch` gets)"

@@ -12,7 +12,7 @@ from rich.console import Console
 from hw.array.pe_array import PEArray
 from hw.primitives.shared_module import emit_verilog
 from rtl_gen.generate import top_name
-from rtl_gen.selection import DEFAULT_PRESET
+from rtl_gen.selection import DEFAULT_PRESET, add_settings
 from synth.common.cache import cached_and_dated, text_hash, tool_versions
 from synth.common.command_line import (
     check_json,
@@ -289,8 +289,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--variant", help="which cores and memories (default: max)")
     add("--preset", help=f"named sizes (default: {DEFAULT_PRESET})")
-    add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[],
-        help="one field; repeatable")  # fmt: skip
+    add_settings(parser)
     add("--config", metavar="FILE", help="fields from a JSON or TOML file, or a manifest.json")
     add("--device", default="LFE5U-85F", help="see --list (LFE5U-85F)")
     add("--list", action="store_true", help="list the devices")

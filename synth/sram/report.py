@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rtl_gen.selection import DEFAULT_PRESET
+from rtl_gen.selection import DEFAULT_PRESET, add_settings
 from synth.common.command_line import check_json, selected_config, today, write_json
 from synth.common.memories import memories_of
 from synth.common.reproduce import options_of
@@ -172,7 +172,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--variant", help="baseline, low, efficient or max (max)")
     add("--preset", help=f"named sizes ({DEFAULT_PRESET})")
-    add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[], help="a field")
+    add_settings(parser)
     low, high = NODES
     add("--node", type=int, default=45, metavar="NM", help=f"feature size, {low} to {high} nm (45)")
     add("--cell-type", default="itrs-lop", help=f"{', '.join(CELL_TYPES)} (itrs-lop)")

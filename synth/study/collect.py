@@ -6,8 +6,8 @@ import dataclasses
 import threading
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cli.progress import progress_bar
 from hw.config import VARIANTS, make_config
 from synth.asic import report as asic
 from synth.common.reproduce import options_of
@@ -153,13 +153,7 @@ def _progress(total):
     """Two functions: one shows what is being done, the other that a measurement is finished."""
     console = Console(stderr=True)
     lock = threading.Lock()
-    columns = (
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with progress_bar(console) as bar:
         task = bar.add_task("starting", total=total)
         done = 0
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.atomic_files import write_whole
+from cli.progress import progress_bar
 from hw.config import PRESETS, VARIANTS
-from rtl_gen.selection import select_config
+from rtl_gen.selection import add_settings, select_config
 from verif.sim import environment
 
 __all__ = ["add_parser", "main"]
@@ -36,10 +36,7 @@ def add_parser(commands) -> None:
     fuzz.add_argument("--variant", default="baseline", choices=tuple(VARIANTS))
     fuzz.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     fuzz.add_argument("--config", metavar="FILE", help="JSON or TOML file, or a manifest")
-    fuzz.add_argument(
-        "--set", dest="settings", metavar="KEY=VALUE", action="append", default=[],
-        help="one field of the configuration; may be repeated",
-    )  # fmt: skip
+    add_settings(fuzz)
     fuzz.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
     fuzz.add_argument("--jobs", type=int, help="simulators (default: one per processor)")
     fuzz.add_argument(
@@ -157,12 +154,6 @@ def _replay(options, console):
 
 @contextlib.contextmanager
 def _progress(console, total):
-    columns = (
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with progress_bar(console) as bar:
         task = bar.add_task("cases", total=total)
         yield lambda done: bar.update(task, completed=done)

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.atomic_files import write_whole
+from cli.progress import progress_bar
 from verif.sim.environment import PROJECT_ROOT, build_root
 
 from .campaign import KILLED, SURVIVED, Campaign, CampaignFailed, sample
@@ -128,11 +128,8 @@ def _try_file(options, console, file, directory, equivalents):
                 markup=False, highlight=False, soft_wrap=True,
             )  # fmt: skip
         return None
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-    )  # fmt: skip
     try:
-        with Progress(*columns, console=console, transient=True) as progress:
+        with progress_bar(console) as progress:
             bar = progress.add_task(f"{file}: tests without a mutant", total=None)
             mutants = campaign.prepare()
             chosen = sample(mutants, options.sample, options.seed)
