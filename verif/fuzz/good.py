@@ -19,7 +19,7 @@ from golden.arithmetic.dot_product import encode as encode_number
 from golden.arithmetic.formats import FLOAT32, format_by_name
 from golden.commands.vector import Carry, Factor, Source
 from golden.prediction.schedule import ScheduleConfig, Stage
-from hw.config import AdaGPConfig
+from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
 from hw.registers.map import register_map
 from verif.programs.batch_programs import BatchProgram
@@ -85,9 +85,10 @@ def good_programs(config: AdaGPConfig, seed: int = 1) -> tuple[Good, ...]:
     # Short ones twice: LOSS takes longer than all the others together.
     for _ in range(2):
         for core in config.cores:
-            goods += [_product(config, core, rng, tiles) for tiles in (1, 3)]
-            if core.has_vector:
-                goods.append(_vectors(config, core, rng))
+            for memory in core.memories:
+                goods += [_product(config, core, memory, rng, tiles) for tiles in (1, 3)]
+                if core.has_vector:
+                    goods.append(_vectors(config, core, memory, rng))
     if config.has_training_engines:
         goods += [_loss(config, rng)]
         goods += [_batches(config, rng) for _ in range(2)]
@@ -149,24 +150,33 @@ def _operands(config, core, rng, words):
     return encode_number(format_by_name(config.operand_format), values).astype(kind).tobytes()
 
 
-def _own(config, core):
-    return core.memories[0] << 23
+def _base(memory):
+    """The first word of a memory: 0 global buffer, 1 predictor memory."""
+    return memory << BUFFER_ADDRESS_WIDTH - 1
 
 
-def _product(config, core, rng, tiles):
+def _product(config, core, memory, rng, tiles):
     """Products of weights and vectors, tile after tile in both accumulator banks."""
     pixels = rng.randint(3, 6)
     blocks = -(-core.columns // core.rows)
     image, sem = _Image(4 + 4 * tiles), config.semaphores * core.index
     ready, full, free, out = (1 << sem + number for number in range(4))
-    size, first = core.word_bytes, _own(config, core)
+    size, first = core.word_bytes, _base(memory)
     matrix = core.rows * blocks
     count = matrix + pixels
     if core.columns % core.rows:  # words that a tile does not fill are stored all the same
         count += pixels * blocks * tiles
     source = image.add(_operands(config, core, rng, count))
     commands = [
-        dma(Opcode.LOAD, config, core.index, words=count, dram_address=source, signal=ready),
+        dma(
+            Opcode.LOAD,
+            config,
+            core.index,
+            words=count,
+            dram_address=source,
+            signal=ready,
+            buffer_address=first,
+        ),
     ]
     scale = _ONE if config.format.is_float else 1
     for tile in range(tiles):
@@ -187,16 +197,17 @@ def _product(config, core, rng, tiles):
             dma(Opcode.STORE, config, core.index, words=pixels * blocks, wait=out,
                 buffer_address=outputs, dram_address=target),
         ]  # fmt: skip
-    return image.good(config, f"product, {tiles} tiles on core {core.index}", commands)
+    where = f"core {core.index}, memory {memory}"
+    return image.good(config, f"product, {tiles} tiles on {where}", commands)
 
 
-def _vectors(config, core, rng):
+def _vectors(config, core, memory, rng):
     """A chain, a reduction, and a division or a root."""
     words = rng.randint(3, 6)
     wide = core.chunks_per_wide
     image, sem = _Image(8), config.semaphores * core.index
     loaded, done = 1 << sem + 4, 1 << sem + 5
-    first = _own(config, core)
+    first = _base(memory)
     source = image.add(_operands(config, core, rng, 2 * words))
     target = image.add((words + 2 * wide) * core.word_bytes)
     results = first + 2 * words
@@ -205,7 +216,8 @@ def _vectors(config, core, rng):
         "y_source": Source.COEFFICIENT, "channels": core.rows,
     }  # fmt: skip
     commands = [
-        dma(Opcode.LOAD, config, core.index, words=2 * words, dram_address=source, signal=loaded),
+        dma(Opcode.LOAD, config, core.index, words=2 * words, dram_address=source, signal=loaded,
+            buffer_address=first),
         encode(Opcode.VECTOR, wait=loaded, coefficient=1, z_source=Source.NARROW,
                z_address=first + words, z_i0_stride=1, factor=Factor.Y, carry=Carry.Z, add=1,
                o_address=results, o_i0_stride=1, i0_count=words, **narrow),
@@ -218,7 +230,7 @@ def _vectors(config, core, rng):
     ]  # fmt: skip
     numbers = encode_number(FLOAT32, np.array([rng.gauss(0, 1) for _ in range(8)]))
     return image.good(
-        config, f"vectors on core {core.index}", commands,
+        config, f"vectors on core {core.index}, memory {memory}", commands,
         **{f"COEFFICIENT{number}": int(value) for number, value in enumerate(numbers)}, GUARD=0,
     )  # fmt: skip
 
@@ -226,7 +238,7 @@ def _vectors(config, core, rng):
 def _loss(config, rng):
     """A batch of LOSS."""
     core = config.cores[0]
-    base = _own(config, core)
+    base = _base(core.memories[0])
     # A number takes LOSS some hundred cycles.
     batch = random_batch(rng, config, core, base=base, rows=1, length=rng.randint(1, 2))
     last = batch.commands[-1]
