@@ -46,7 +46,7 @@ class BurstPlanner(wiring.Component):
 
     A burst ends at a multiple of M beats, M being the largest power of two up to
     ``axi_burst_beats``, so that it never crosses 4 KiB. One burst per cycle, also across runs;
-    the first one comes 5 cycles after the command was accepted. The next command is accepted when
+    the first one comes 4 cycles after the command was accepted. The next command is accepted when
     the last run of the current one has entered the pipeline.
 
     Before the first burst of a command its fields are checked, and before the first burst of a run

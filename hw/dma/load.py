@@ -30,8 +30,9 @@ class LoadEngine(wiring.Component):
     than beats arrive.
 
     Throughput: one beat per cycle, at most one word per cycle. Latency: the first burst is
-    requested 5 cycles after the command; a word is written 2 cycles after its last beat. Between
-    the beats of two commands at most 3 cycles pass.
+    requested 4 cycles after the command; a word is written 2 cycles after its last beat. Between
+    the beats of two commands at most 3 cycles pass, and one for each word that the first's last
+    beat completes.
 
     An error, or ``stop``, ends everything until reset: no further burst is requested, the beats of
     the ones requested are taken and dropped, then ``busy`` falls. Words already packed are still

@@ -136,7 +136,7 @@ class StoreEngine(wiring.Component):
     one leave.
 
     Throughput: one beat per cycle, at most one word per cycle; one idle cycle per run.
-    The first burst is requested 5 cycles after the command; a beat is offered
+    The first burst is requested 4 cycles after the command; a beat is offered
     ``BUFFER_READ_LATENCY`` + 2 cycles after the read of its last word.
 
     An error, or ``stop``, ends everything until reset: no further burst is requested, beats that

@@ -267,9 +267,12 @@ class Campaign:
             return outcome
         if self.block.kind(mutant.number) == GENERATOR:
             return outcome
+        files = [file for file in SYSTEM_TESTS if file not in self.tests]
+        if not files:
+            return outcome
         with self._lock:
             if self.whole is None:
-                self.whole = self._profile("system", list(SYSTEM_TESTS))
+                self.whole = self._profile("system", files)
         beyond = self._with("system", self.whole, mutant)
         return beyond if beyond.verdict == KILLED else outcome
 

@@ -3,13 +3,21 @@
 import random
 
 import pytest
+from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.lib.wiring import Flow
 from amaranth.sim import Simulator
 
-from hw.bus.axi_mux import ReadMux, WriteMux
+from hw.bus.axi_mux import ReadMux, WriteMux, axi_id_width, connect_axi_half
+from hw.bus.signatures import AXI4Signature
 from hw.config import make_config
 
 CONFIG = make_config(preset="tiny", axi_prot=5)
 BURSTS = 12
+
+
+def _data(address):
+    """64 bits that no other address has, the highest among them."""
+    return address * 0x9E37_79B9_7F4A_7C15 & (1 << 64) - 1
 
 
 def _simulate(dut, testbenches):
@@ -47,7 +55,7 @@ def test_read_mux(requesters, seed):
             channel = dut.requesters[index].data
             generator = random.Random(f"{seed} {index}")
             want = [
-                (address + beat, beat == length)
+                (_data(address + beat), beat == length)
                 for address, length in bursts[index]
                 for beat in range(length + 1)
             ]
@@ -90,7 +98,7 @@ def test_read_mux(requesters, seed):
                 assert ctx.get(axi.arcache) == 3
                 assert ctx.get(axi.arprot) == CONFIG.axi_prot
                 served.append(number)
-                queues[number] += [(address + n, n == length) for n in range(length + 1)]
+                queues[number] += [(_data(address + n), n == length) for n in range(length + 1)]
             if current is not None and taken_beat:
                 current = None
                 sent += 1
@@ -100,8 +108,7 @@ def test_read_mux(requesters, seed):
         ctx.set(axi.rvalid, 0)
         # Everybody asks all the time, so they take turns.
         turns = served[: requesters * (BURSTS - 2)]
-        for start in range(0, len(turns), requesters):
-            assert sorted(turns[start : start + requesters]) == list(range(requesters)), served
+        assert turns == [(turns[0] + n) % requesters for n in range(len(turns))], served
 
     benches = [request(index) for index in range(requesters)]
     benches += [receive(index) for index in range(requesters)]
@@ -138,7 +145,11 @@ def test_write_mux(requesters, seed):
                 for beat in range(length + 1):
                     while generator.random() < 0.3:
                         await ctx.tick()
-                    item = {"data": address + beat, "strb": index + 1, "last": beat == length}
+                    item = {
+                        "data": _data(address + beat),
+                        "strb": 0x81 + index,
+                        "last": beat == length,
+                    }
                     ctx.set(channel.payload, item)
                     ctx.set(channel.valid, 1)
                     await ctx.tick().until(channel.ready)
@@ -189,7 +200,9 @@ def test_write_mux(requesters, seed):
             ) = await ctx.tick().sample(*signals)
             if av and ar:
                 assert ctx.get(axi.awprot) == CONFIG.axi_prot
-                expected += [(address + n, number + 1, n == length) for n in range(length + 1)]
+                expected += [
+                    (_data(address + n), 0x81 + number, n == length) for n in range(length + 1)
+                ]
             if wv and wr:
                 # The beat may be here before its address was accepted.
                 actual = (data, strb, last)
@@ -197,7 +210,7 @@ def test_write_mux(requesters, seed):
                     assert actual == expected[got], f"beat {got}"
                 got += 1
                 if last:
-                    waiting.append(strb - 1)
+                    waiting.append(strb - 0x81)
             if pending is not None and br:
                 pending = None
                 finished += 1
@@ -211,3 +224,76 @@ def test_write_mux(requesters, seed):
     _simulate(dut, [*benches, slave])
     for index in range(requesters):
         assert responses[index] == [index % 4] * BURSTS
+
+
+@pytest.mark.parametrize("mux", [ReadMux, WriteMux])
+def test_every_bit_of_a_request(mux):
+    """The longest burst at the highest address, of the last requester."""
+    dut = mux(CONFIG, 3, outstanding=2)
+    prefix = "ar" if mux is ReadMux else "aw"
+    address = (1 << CONFIG.axi_address_width) - CONFIG.beat_bytes
+    wanted = {
+        "id": 2, "addr": address, "len": 255, "size": 3, "burst": 1, "lock": 0, "cache": 3,
+        "prot": CONFIG.axi_prot, "qos": 0,
+    }  # fmt: skip
+
+    async def testbench(ctx):
+        channel = dut.requesters[2].request
+        ctx.set(channel.payload, {"address": address, "length": 255})
+        ctx.set(channel.valid, 1)
+        await ctx.tick().until(channel.ready)
+        ctx.set(channel.valid, 0)
+        assert ctx.get(getattr(dut.axi, f"{prefix}valid"))
+        assert {name: ctx.get(getattr(dut.axi, prefix + name)) for name in wanted} == wanted
+
+    _simulate(dut, [testbench])
+
+
+@pytest.mark.parametrize("mux", [ReadMux, WriteMux])
+def test_turns_begin_anew_with_a_reset(mux):
+    dut, clear = mux(CONFIG, 3, outstanding=4), Signal()
+    prefix = "ar" if mux is ReadMux else "aw"
+
+    async def testbench(ctx):
+        ctx.set(getattr(dut.axi, f"{prefix}ready"), 1)
+        for asking in ((0, 1, 2), (2,), (0, 1, 2), (1,), (0, 1, 2)):
+            for index in range(3):
+                ctx.set(dut.requesters[index].request.valid, index in asking)
+            served = []
+            for _ in range(6):
+                if ctx.get(getattr(dut.axi, f"{prefix}valid")):
+                    served.append(ctx.get(getattr(dut.axi, f"{prefix}id")))
+                await ctx.tick()
+            assert served == ([1, 2, 0] if len(asking) > 1 else [*asking] * 3)
+            ctx.set(clear, 1)
+            await ctx.tick()
+            ctx.set(clear, 0)
+
+    _simulate(ResetInserter(clear)(dut), [testbench])
+
+
+def test_bits_of_an_id():
+    assert [axi_id_width(requesters) for requesters in range(1, 10)] == [1, 1, 2, 2] + [3] * 4 + [4]
+
+
+@pytest.mark.parametrize("mux", [ReadMux, WriteMux])
+def test_the_halves_of_a_port(mux, seed):
+    """Every bit of every signal, in its direction."""
+    half = mux(CONFIG, 3, outstanding=2).axi
+    axi = AXI4Signature(
+        address_width=CONFIG.axi_address_width, data_width=CONFIG.axi_data_width, id_width=2
+    ).create()
+    m, rng = Module(), random.Random(seed)
+    connect_axi_half(m, half, axi)
+    m.d.sync += Signal().eq(0)  # a clock
+
+    async def testbench(ctx):
+        for name, member in half.signature.members.items():
+            ends = getattr(half, name), getattr(axi, name)
+            source, sink = ends if member.flow is Flow.Out else reversed(ends)
+            ones = (1 << len(source)) - 1
+            for value in (ones, rng.getrandbits(len(source)), 0):
+                ctx.set(source, value)
+                assert ctx.get(sink) == value, name
+
+    _simulate(m, [testbench])

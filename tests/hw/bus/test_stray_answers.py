@@ -110,8 +110,9 @@ class Strays:
             await self.step()
 
 
-def make(channel, requesters):
-    return (ReadMux if channel == "r" else WriteMux)(CONFIG, requesters, outstanding=2)
+def make(channel, requesters, outstanding=2):
+    mux = ReadMux if channel == "r" else WriteMux
+    return mux(CONFIG, requesters, outstanding=outstanding)
 
 
 @pytest.mark.parametrize("channel", ["r", "b"])
@@ -153,8 +154,50 @@ def test_answers_that_nobody_waits_for(channel, requesters):
             await bench.send(index, 2)
             await bench.drained()
             assert (bench.errors, bench.seen) == ([index], [(index, 2)])
+            await bench.send(index, 3)
+            await bench.drained()
+            assert (bench.errors, bench.seen) == ([index] * 2, [(index, 2)])
 
     Strays(make(channel, requesters), channel).simulate(process)
+
+
+@pytest.mark.parametrize("channel", ["r", "b"])
+def test_as_many_as_may_be_outstanding(channel):
+    """Each gets its answer, and one answer more is too many."""
+
+    async def process(bench):
+        bench.ctx.set(bench.answers(1).ready, 1)
+        for count in (5, 1, 4, 5):
+            bench.errors.clear(), bench.seen.clear()
+            for _ in range(count):
+                await bench.ask(1)
+            for number in range(count + 1):
+                await bench.send(1, number % 4)
+            await bench.drained()
+            assert bench.errors == [1]
+            assert bench.seen == [(1, number % 4) for number in range(count)]
+
+    Strays(make(channel, 2, outstanding=5), channel).simulate(process)
+
+
+@pytest.mark.parametrize("channel", ["r", "b"])
+def test_a_reset_behind_an_answer(channel):
+    """What nobody asked for is not reported behind a reset."""
+
+    async def process(bench):
+        ctx = bench.ctx
+        for delay in range(3):
+            ctx.set(bench.dut.reset, delay == 0)
+            await bench.send(0, 1)
+            for cycle in range(1, 3):
+                ctx.set(bench.dut.reset, cycle == delay)
+                await bench.step()
+            bench.errors.clear()
+            ctx.set(bench.dut.reset, 0)
+            await bench.drained()
+            assert bench.errors == [], delay
+
+    Strays(make(channel, 2), channel).simulate(process)
 
 
 def test_an_answer_before_its_time():

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from golden.prediction.schedule import ScheduleConfig, Stage
@@ -67,9 +68,9 @@ class Machine:
     failing: int | None = None
 
     def simulate(self, process):
-        self.dut = Control(CONFIG)
+        self.dut, self.reset = Control(CONFIG), Signal()
         self.rng = random.Random(self.seed)
-        simulator = Simulator(self.dut)
+        simulator = Simulator(ResetInserter(self.reset)(self.dut))
         simulator.add_clock(1e-6)
 
         async def host(ctx):
@@ -103,6 +104,8 @@ class Machine:
                 address = ctx.get(fetch.read.request.payload.address)
                 beats = range(COMMAND_BYTES // width)
                 due += [(cycle + self.latency, address, beat) for beat in beats]
+            if ctx.get(self.reset):
+                due.clear()  # nobody waits for it any more
             await ctx.tick()
             cycle += 1
 

@@ -1,10 +1,11 @@
 """Command queues: alone against a model, and in pairs with their semaphores."""
 
+import functools
 import itertools
 import random
 
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect
 from amaranth.sim import Simulator
@@ -18,6 +19,7 @@ from hw.control.command_queue import (
     command_chunks,
 )
 from hw.isa.encoding import HEADER_LAYOUT, QUEUE_OPCODES, Opcode, command_layout, encode
+from verif.blocks.control.sequencer_bench import values_of
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 OPCODE = Opcode.STORE
@@ -35,11 +37,17 @@ def simulate(dut, *testbenches):
 CHUNKS = command_chunks(OPCODE)
 
 
+@functools.cache
+def command_of(number):
+    """Fields of a command that can be told by its number: half of their bits are set."""
+    values = values_of(OPCODE, random.Random(number))
+    return values | {"dram_address": number, "row_bytes": ~number & 0xFFFFFFFF}
+
+
 def chunks_of(wait, signal, number):
-    """The chunks of a command that can be told by its number."""
-    values = dict.fromkeys(command_layout(OPCODE).members, 1)
-    values |= {"dram_address": number, "row_bytes": ~number & 0xFFFFFFFF}
-    word = int.from_bytes(encode(OPCODE, wait=wait, signal=signal, **values), "little")
+    """The chunks of that command."""
+    command = encode(OPCODE, wait=wait, signal=signal, **command_of(number))
+    word = int.from_bytes(command, "little")
     return [word >> (CHUNK_WIDTH * n) & ((1 << CHUNK_WIDTH) - 1) for n in range(CHUNKS)]
 
 
@@ -98,9 +106,9 @@ class QueuePeer:
             assert ctx.get(dut.take.payload) == self.items[self.granted][0]
         if starts:
             assert self.started < self.granted, f"command {self.started} did not wait"
-            command = dut.command.payload
-            actual = ctx.get(command.dram_address), ctx.get(command.row_bytes)
-            assert actual == (self.started, ~self.started & 0xFFFFFFFF)
+            command = ctx.get(dut.command.payload)
+            actual = {name: command[name] for name in command_layout(OPCODE).members}
+            assert actual == command_of(self.started), f"command {self.started}"
         if gives:
             assert self.gave < self.ended, f"command {self.gave} is not done"
             assert ctx.get(dut.give.payload) == self.items[self.gave][1]
@@ -173,6 +181,31 @@ def test_queue_back_pressure(seed):
             simulate(dut, testbench)
             assert peer.pushed == kept + running, (depth, stopped)
             assert peer.started == running, (depth, stopped)
+
+
+@pytest.mark.parametrize("slow", ["take", "start", "end", "give"])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_queue_reset_at_any_time(depth, slow, seed):
+    """Nothing is left of what was queued, in flight or on its way, in part or as a whole."""
+    config = make_config(variant="baseline", preset="tiny", command_queue_depth=depth)
+    dut, clear = CommandQueue(config, OPCODE), Signal()
+    chances = {**FAST, slow: 0.08}
+
+    async def testbench(ctx):
+        for moment in range(2, 62, 5):
+            peer = QueuePeer(dut, random.Random(f"{seed} {moment}"), **chances)
+            for _ in range(moment):
+                await peer.cycle(ctx, 20)
+            ctx.set(clear, 1)
+            await peer.cycle(ctx, 20)
+            ctx.set(clear, 0)
+            peer = QueuePeer(dut, random.Random(moment), **FAST)
+            ctx.set(dut.push.valid, 0)
+            for _ in range(moment % 4):
+                await peer.cycle(ctx, 0)
+            await peer.run(ctx, 2)
+
+    simulate(ResetInserter(clear)(dut), testbench)
 
 
 class Pair(wiring.Component):

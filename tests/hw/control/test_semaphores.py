@@ -6,6 +6,7 @@ Covers: hw/control/command_queue.py.
 import random
 
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from hw.control.command_queue import Semaphores
@@ -68,13 +69,15 @@ class NotAtomic(SemaphoreModel):
         return super().cycle(lowest, gives)
 
 
-def compare_semaphores(model, *, count, queues, cycles, seed, gives_chance):
-    """Random traffic; returns how often each thing happened."""
-    dut = Semaphores(count=count, queues=queues)
+def compare_semaphores(model, *, count, queues, cycles, seed, gives_chance, resets=0.0):
+    """Random traffic, with chance ``resets`` of a reset in a cycle; returns how often each thing
+    happened."""
+    dut, clear = Semaphores(count=count, queues=queues), Signal()
     rng = random.Random(f"{seed} {count} {queues} {gives_chance}")
     seen = dict.fromkeys(("take", "give", "wait", "overflow"), 0)
 
     async def testbench(ctx):
+        nonlocal model
         takes, gives = [None] * queues, [None] * queues
         overflow = None
         for cycle in range(cycles):
@@ -88,6 +91,14 @@ def compare_semaphores(model, *, count, queues, cycles, seed, gives_chance):
                 for port, mask in enumerate(masks):
                     ctx.set(ports[port].valid, mask is not None)
                     ctx.set(ports[port].payload, mask or 0)
+            if rng.random() < resets:
+                # Offers come in this cycle, too, and are withdrawn.
+                ctx.set(clear, 1)
+                await ctx.tick()
+                ctx.set(clear, 0)
+                model, overflow = type(model)(count), None
+                takes, gives = [None] * queues, [None] * queues
+                continue
             served = [
                 next((n for n in range(queues) if masks[n] is not None and ctx.get(ports[n].ready)),
                      None)
@@ -120,7 +131,7 @@ def compare_semaphores(model, *, count, queues, cycles, seed, gives_chance):
                 gives[give] = None
             await ctx.tick()
 
-    simulate(dut, testbench)
+    simulate(ResetInserter(clear)(dut), testbench)
     return seen | {"both": model.met, "saved": model.saved}
 
 
@@ -146,6 +157,38 @@ def test_semaphores_overflow_and_the_lowest_is_named(seed):
     )
     assert seen["overflow"] > 5, seen
     assert seen["saved"] > 0, seen
+
+
+@pytest.mark.parametrize(("count", "queues"), [(1, 1), (5, 3)])
+def test_a_reset_in_any_cycle(count, queues, seed):
+    """No token, no turn and no answer is left of what was before."""
+    seen = compare_semaphores(
+        SemaphoreModel(count), count=count, queues=queues, cycles=900, seed=seed,
+        gives_chance=0.8, resets=0.05,
+    )  # fmt: skip
+    assert seen["take"] > 20 and seen["give"] > 20, seen
+
+
+def test_a_reset_while_a_counter_overflows():
+    """In the cycles around the overflow: it is not reported behind the reset."""
+    dut, clear = Semaphores(count=3, queues=2), Signal()
+
+    async def testbench(ctx):
+        for moment in range(4):
+            ctx.set(dut.give[1].payload, 0b100)
+            ctx.set(dut.give[1].valid, 1)
+            await ctx.tick().repeat(16)
+            ctx.set(dut.give[1].valid, 0)
+            for _ in range(moment):
+                await ctx.tick()
+            ctx.set(clear, 1)
+            await ctx.tick()
+            ctx.set(clear, 0)
+            for _ in range(3):
+                assert not ctx.get(dut.error.valid) and not ctx.get(dut.fails), moment
+                await ctx.tick()
+
+    simulate(ResetInserter(clear)(dut), testbench)
 
 
 @pytest.mark.parametrize("wrong", [HighestFirst, NotAtomic])

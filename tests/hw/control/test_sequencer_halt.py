@@ -19,6 +19,7 @@ from verif.blocks.control.sequencer_bench import ADDRESS, SOURCES, Control, simu
 BASELINE = make_config(variant="baseline", preset="tiny")
 MAX = make_config(variant="max", preset="tiny")
 HALT = encode(Opcode.HALT)
+LOAD = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
 
 
 def test_halt_waits_for_all_queues():
@@ -79,8 +80,8 @@ def test_the_end_waits_for_the_bus(fails):
 
 def set_error(ctx, dut, source, value):
     ctx.set(dut.errors[source].valid, value)
-    ctx.set(dut.errors[source].code, 100 + source)
-    ctx.set(dut.errors[source].unit, 30 + source)
+    ctx.set(dut.errors[source].code, 200 + source)
+    ctx.set(dut.errors[source].unit, 130 + source)
     ctx.set(dut.errors[source].address, 0xFEDC_0000_0000_0000 + source)
 
 
@@ -91,7 +92,7 @@ def test_reported_errors(mask):
     async def process(bench):
         ctx, dut = bench.ctx, bench.dut
         first = (mask & -mask).bit_length() - 1
-        expected = [(100 + first, 30 + first, 0xFEDC_0000_0000_0000 + first)]
+        expected = [(200 + first, 130 + first, 0xFEDC_0000_0000_0000 + first)]
         sources = [source for source in range(SOURCES) if mask >> source & 1]
         # In the cycle of: nothing special, an undefined command's discovery, the finish.
         for program, delay in (([], 3), ([bytes(64)], 1), ([HALT], 1), ([HALT], 2)):
@@ -128,11 +129,9 @@ def test_errors_outside_a_run_are_ignored():
 
 
 def test_no_dispatch_after_an_error():
-    load = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
-
     async def process(bench):
         for delay in range(6):
-            await bench.start([load] * 20)
+            await bench.start([LOAD] * 20)
             for _ in range(delay):
                 await bench.step()
             set_error(bench.ctx, bench.dut, 0, 1)
@@ -167,17 +166,17 @@ def test_start_during_a_run_is_ignored():
 @pytest.mark.parametrize("case", ["halt", "queue"])
 def test_deadlock(case):
     """Reported when nothing can move for DEADLOCK_CYCLES cycles in a row, not before."""
-    load = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
 
     async def process(bench):
         ctx, dut = bench.ctx, bench.dut
         ctx.set(dut.empty, 0)
-        program = [HALT] if case == "halt" else [load, HALT]
+        program = [HALT] if case == "halt" else [LOAD, HALT]
         bench.ready = lambda cycle: 0
         expected = [(ErrorCode.DEADLOCK, Unit.SEQUENCER, ADDRESS)]
 
         await bench.start(program)
-        assert DEADLOCK_CYCLES <= await bench.until("stop", 100) <= DEADLOCK_CYCLES + 4
+        # Besides: the checks, the register of what blocks, the error, the stop itself.
+        assert await bench.until("stop", 100) == DEADLOCK_CYCLES + 4
         await bench.until("finish")
         assert bench.errors == expected
 
@@ -204,6 +203,61 @@ def test_deadlock(case):
         bench.program = [HALT]
         await bench.until("finish")
         assert bench.errors == []
+
+    simulate(BASELINE, process)
+
+
+#: Name -> program, and what the bench holds at a level: ways into every state.
+BEFORE = {
+    "dispatching": ([LOAD] * 9, {}),
+    "a full queue": ([LOAD] * 9, {"blocked": 0, "push0.ready": 0}),
+    "the end": ([HALT], {}),
+    "a busy bus": ([HALT], {"bus_busy": 1}),
+    "an error": ([bytes(64)], {"bus_busy": 1}),
+    "a stop": ([LOAD, HALT], {"bus_busy": 1, "empty": 0, "abort": 1}),
+    "the watchdog": ([LOAD, HALT], {"bus_busy": 1, "empty": 0, "watchdog": 7}),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_reset_at_any_time(before):
+    """It is idle behind a reset, and the next run goes cycle by cycle as the first one."""
+    program, levels = BEFORE[before]
+
+    async def good(bench):
+        bench.trace.clear()
+        assert await bench.run([LOAD, HALT]) == []
+        assert len(bench.pushed) == 1
+        return list(bench.trace)
+
+    async def process(bench):
+        ctx, dut = bench.ctx, bench.dut
+        usual = {"bus_busy": 0, "empty": bench.all, "blocked": bench.all, "watchdog": 0, "abort": 0}
+        ready = bench.ready
+        first = await good(bench)
+        for moment in range(24):
+            for name, value in levels.items():
+                if name == "push0.ready":
+                    bench.ready = lambda cycle: 0
+                else:
+                    ctx.set(getattr(dut, name), value)
+            bench.program, bench.position = list(program), 0
+            ctx.set(dut.start, 1)
+            for _ in range(moment):
+                await bench.step()
+                ctx.set(dut.start, 0)
+            ctx.set(bench.reset, 1)
+            await bench.step()
+            ctx.set(bench.reset, 0)
+            ctx.set(dut.start, 0)
+            for name, value in usual.items():
+                ctx.set(getattr(dut, name), value)
+            bench.ready, bench.errors = ready, []
+            for _ in range(3):
+                event = await bench.step()
+                assert not any(event.values()), f"{event} behind a reset in cycle {moment}"
+            assert bench.errors == []
+            assert await good(bench) == first, f"behind a reset in cycle {moment}"
 
     simulate(BASELINE, process)
 

@@ -182,7 +182,7 @@ def test_stop_again_does_not_wait_for_the_bus(how):
             bench.trace.clear()
             assert await bench.until("finish") == 1
             assert bench.trace[-1]["stopped"] == ENDS[how] and bench.errors == errors
-            events = await steps(bench, 30)
+            events = [await pulse(bench, "abort"), *await steps(bench, 30)]
             assert all(e["stop"] and e["draining"] and not e["finish"] for e in events)
             # Drained without a start.
             events = await steps(bench, 10, bus_busy=0)
@@ -323,6 +323,7 @@ def test_no_watchdog_after_reset():
     async def process(bench):
         await run_for_ever(bench)
         events = await steps(bench, 20 * DEADLOCK_CYCLES, bus_busy=1)
+        events += await steps(bench, 40, watchdog=(1 << 31) + 7)  # it has 32 bits
         assert not any(event["stop"] for event in events)
 
     simulate(BASELINE, process)

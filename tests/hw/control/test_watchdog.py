@@ -1,6 +1,7 @@
 """The watchdog counts what it says, and names who is to blame."""
 
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from hw.control.watchdog import Watchdog
@@ -78,3 +79,35 @@ def test_the_first_suspect_is_named():
             assert ctx.get(dut.unit) == expected, f"{suspects:03b}"
 
     simulate(process)
+
+
+def test_a_reset_in_any_cycle():
+    """It counts as from a restart, whatever it has counted, seen and said before."""
+    dut, clear = Watchdog(UNITS), Signal()
+    limit = 6
+
+    async def testbench(ctx):
+        ctx.set(dut.limit, limit)
+        ctx.set(dut.suspects, 1)
+        for moment in range(1, 3 * limit):
+            for progress in range(2):
+                ctx.set(dut.progress, 1)
+                await ctx.tick()
+                ctx.set(dut.progress, 0)
+                await ctx.tick().repeat(moment)
+                # In the cycle of the reset, and no longer.
+                ctx.set(clear, 1)
+                ctx.set(dut.progress, progress)
+                await ctx.tick()
+                ctx.set(clear, 0)
+                ctx.set(dut.progress, 0)
+                assert ctx.get(dut.unit) == Unit.SEQUENCER
+                for cycle in range(1, 3 * limit):
+                    expired = ctx.get(dut.expired)
+                    assert expired == (cycle == limit + 1), f"reset after {moment}, then {cycle}"
+                    await ctx.tick()
+
+    simulator = Simulator(ResetInserter(clear)(dut))
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(testbench)
+    simulator.run()

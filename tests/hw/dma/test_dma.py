@@ -1,6 +1,6 @@
 """LoadEngine, StoreEngine and the AXI multiplexers on Verilator (verif/blocks/dma/cocotb_dma.py).
 
-Covers: hw/dma/load.py, hw/dma/store.py, hw/dma/burst.py, hw/bus/signatures.py,
+Covers: hw/dma/load.py, hw/dma/store.py, hw/bus/signatures.py,
 verif/blocks/dma/cocotb_dma.py, verif/blocks/dma/cocotb_dma_speed.py, verif/blocks/dma/dma_bench.py,
 verif/blocks/dma/dma_support.py.
 """

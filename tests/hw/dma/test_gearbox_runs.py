@@ -131,6 +131,26 @@ def test_packer_runs_of_one_command(beat, word, seed):
     simulate(dut, [], check)
 
 
+@pytest.mark.parametrize(("beat", "word"), SIZES)
+def test_packer_holds_what_a_word_may_touch(beat, word, seed):
+    """And no beat more, however slowly words leave."""
+    dut, rng = _packer(beat, word), random.Random(seed)
+    line = [rng.randrange(256) for _ in range(4 * beat * word)]
+    most = -(-(beat - 1 + word) // beat)
+
+    async def check(ctx):
+        rows, beats, words = [word - 1], _beats(line, beat, 0), 0
+        for _ in range(60):
+            got, (_, sent) = await _play(
+                ctx, [(dut.row, rows), (dut.i, beats)], dut.o, 1, ready=lambda: rng.random() < 0.6
+            )
+            rows, beats, words = [], beats[sent:], words + len(got)
+            held = 4 * word - len(beats) - word * words // beat
+            assert held <= most, f"{held} beats behind {words} words"
+
+    simulate(dut, [], check)
+
+
 def test_packer_long_rows():
     """The longest row that its length can say, and one of just a bit more than half."""
     dut, word = _packer(4, 3), 3

@@ -1,7 +1,7 @@
 """The register file in simulation, and its description.
 
 Covers: hw/registers/file.py, hw/registers/builder.py, hw/registers/map.py,
-hw/registers/model.py, hw/bus/axi_lite.py, verif/blocks/registers/cocotb_registers.py,
+hw/registers/model.py, verif/blocks/registers/cocotb_registers.py,
 verif/blocks/registers/register_bench.py.
 """
 

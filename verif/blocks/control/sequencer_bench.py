@@ -49,12 +49,13 @@ class SequencerBench:
     """A sequencer whose fetch, queues and engines are played by the bench.
 
     ``pushed`` collects ``(queue, wait, signal, body)`` of every dispatched command, put together
-    from its chunks; ``errors`` what the sequencer reported.
+    from its chunks; ``errors`` what the sequencer reported; ``reset``: the Signal that resets it.
     """
 
     def __init__(self, config):
         self.config = config
         self.dut = Sequencer(config, sources=SOURCES)
+        self.reset = Signal()
         self.queues = len(self.dut.queues)
         self.all = (1 << self.queues) - 1
         self.ready = lambda cycle: self.all
@@ -63,7 +64,7 @@ class SequencerBench:
         self.chunks = []
 
     def simulate(self, process):
-        simulator = Simulator(self.dut)
+        simulator = Simulator(ResetInserter(self.reset)(self.dut))
         simulator.add_clock(1e-6)
 
         async def testbench(ctx):
