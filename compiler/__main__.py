@@ -18,6 +18,7 @@ from compiler import AdaGPProgram, CompiledProgram, ProgramError, TrainingProgra
 from compiler.codegen import program_file
 from compiler.codegen.disassemble import disassemble
 from compiler.tensors.tensor import Tensor
+from compiler.training.operators import operator_table
 from hw.config import PRESETS, VARIANTS, make_config
 from hw.isa.encoding import COMMAND_BYTES
 
@@ -51,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="print memory map and stages, or steps, of a saved program; without FILE compile a "
         "training step of --model and print its steps and memory plan",
     )
+    action.add_argument(
+        "--operators",
+        action="store_true",
+        help="print what a network that is trained may consist of, as in docs/operators.md",
+    )
     training = parser.add_argument_group("training step (--plan without FILE)")
     training.add_argument(
         "--model", metavar="MODULE:NAME", default="compiler.frontend.example:ResidualCNN",
@@ -68,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.show is not None:
             _show(options.show)
+        elif options.operators:
+            print(operator_table(), end="")
         elif options.plan:
             _plan(options.plan)
         else:

@@ -97,12 +97,10 @@ class _Compiler:
         self.tensors = {part: self._tensors(part) for part in PARTS}
 
     def _tensors(self, part: str) -> dict[str, Tensor]:
-        graph, found = self.graphs[part], {}
-        for tensor in graph.tensors.values():
-            key = tensor.name if tensor.name in graph.kept else f"{part}: {tensor.name}"
-            if key in self.plan.offsets:
-                found[tensor.name] = replace(tensor, offset=self.plan.offsets[key])
-        return found
+        graph = self.graphs[part]
+        return graph.placed(
+            lambda name: self.plan.offsets.get(name if name in graph.kept else f"{part}: {name}")
+        )
 
     def compile(self) -> AdaGPProgram:
         parts, end = {}, self.plan.size

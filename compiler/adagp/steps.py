@@ -18,6 +18,7 @@ from compiler.kernels.reorganize import Reorganizer, reorganize
 from compiler.kernels.sgd import update
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
+from compiler.training.map_steps import window_options
 from compiler.training.named_tensors import TensorReference
 from compiler.training.steps import COEFFICIENTS, TrainingSteps
 from hw.config import AdaGPConfig, CoreConfig
@@ -195,9 +196,8 @@ class PredictionSteps(TrainingSteps):
 
     def _forward_max_pool(self, layer: Layer, sources: list[str]) -> None:
         if self._backpropagate:
-            super()._forward_max_pool(layer, sources)
-        else:
-            self._simple(layer, sources, max_pool, **layer.options)
+            return super()._forward_max_pool(layer, sources)
+        self._simple(layer, sources, max_pool, **window_options(layer))
 
     def _until_next(self, layers: Sequence[Layer], products: Sequence[int], number: int) -> int:
         """Cycles of the main array from the end of a layer to that of the next predicted one, or

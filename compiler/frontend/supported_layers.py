@@ -1,7 +1,7 @@
 """Which layers of a ``torch.nn.Module`` can be compiled for training, and how they are refused."""
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import isfinite, prod
 from typing import Any, Never, Protocol
 
 import torch
@@ -13,16 +13,20 @@ from compiler.tensors.intervals import Pair
 __all__ = [
     "ALLOWED",
     "CHECKS",
+    "IDENTITY",
     "LayerKind",
+    "Source",
     "called",
-    "flatten",
     "label_of",
     "refuse",
+    "require_map",
     "require_module",
 ]
 
 #: Kind and options of a layer.
 LayerKind = tuple[str, dict[str, Any]]
+#: Of a layer that changes nothing.
+IDENTITY: LayerKind = "identity", {}
 
 
 class Source(Protocol):
@@ -36,20 +40,31 @@ class Source(Protocol):
 
 #: For messages.
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
-    "Flatten, Identity, relu, flatten and +"
+    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, MaxPool2d, AvgPool2d, "
+    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Flatten, Dropout in evaluation, Identity, the functions "
+    "of these without parameters, mean over a map, view, reshape, cat and +"
 )
 
 
 def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
-    _require_map(name, source)
+    require_map(name, source)
     if layer.padding_mode != "zeros":
         refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
-    if isinstance(layer.padding, str):
-        refuse(name, f"padding must be given in numbers, not as {layer.padding!r}")
     if layer.in_channels != source.shape[0]:
         refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
-    options = {key: _pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")}
+    kernel, dilation = _pair(layer.kernel_size), _pair(layer.dilation)
+    if layer.padding == "same":
+        reach = tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
+        if reach[0] % 2 or reach[1] % 2:
+            refuse(
+                name,
+                "padding='same' must add the same number of lines on both sides; a kernel of "
+                f"{kernel} with dilation {dilation} needs {reach[0]} and {reach[1]} in all",
+            )
+        padding = reach[0] // 2, reach[1] // 2
+    else:
+        padding = (0, 0) if layer.padding == "valid" else _pair(layer.padding)
+    options = {"stride": _pair(layer.stride), "padding": padding, "dilation": dilation}
     if layer.groups == layer.in_channels == layer.out_channels != 1:
         return "depthwise", options
     return "convolution", options | {"groups": layer.groups}
@@ -76,52 +91,83 @@ def _batch_norm(name: str, layer: nn.BatchNorm1d | nn.BatchNorm2d, source: Sourc
         refuse(name, "momentum must be a number, not None")
     if layer.num_features != source.shape[0]:
         refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
+    if not layer.training:
+        refuse(name, "in evaluation mode it cannot be trained; call train() on it")
     return "batch_norm", {}
 
 
-def _max_pool(name: str, layer: nn.MaxPool2d, source: Source) -> LayerKind:
-    _require_map(name, source)
-    if layer.ceil_mode:
-        refuse(name, f"ceil_mode must be False, not {layer.ceil_mode}")
+def _max_pool(name: str, layer: Any, source: Source) -> LayerKind:
+    require_map(name, source)
     if _pair(layer.dilation) != (1, 1):
         refuse(name, f"dilation must be 1, not {layer.dilation}")
     if layer.return_indices:
         refuse(name, f"return_indices must be False, not {layer.return_indices}")
-    keys = {"kernel": layer.kernel_size, "stride": layer.stride, "padding": layer.padding}
-    return "max_pool", {key: _pair(value) for key, value in keys.items()}
+    return "max_pool", _window(layer)
 
 
-def _average_pool(name: str, layer: nn.AvgPool2d, source: Source) -> LayerKind:
-    _require_map(name, source)
-    if layer.ceil_mode:
-        refuse(name, f"ceil_mode must be False, not {layer.ceil_mode}")
-    if _pair(layer.padding) != (0, 0):
-        refuse(name, f"padding must be 0, not {layer.padding}")
-    if layer.divisor_override is not None:
-        refuse(name, f"divisor_override must be None, not {layer.divisor_override}")
-    keys = {"kernel": layer.kernel_size, "stride": layer.stride}
-    return "average_pool", {key: _pair(value) for key, value in keys.items()}
+def _average_pool(name: str, layer: Any, source: Source) -> LayerKind:
+    require_map(name, source)
+    if layer.divisor_override is not None and layer.divisor_override < 1:
+        refuse(name, f"divisor_override must be at least 1, not {layer.divisor_override}")
+    options = {"include_pad": bool(layer.count_include_pad), "divisor": layer.divisor_override}
+    return "average_pool", _window(layer) | options
 
 
-def _adaptive_pool(name: str, layer: nn.AdaptiveAvgPool2d, source: Source) -> LayerKind:
-    _require_map(name, source)
-    if _pair(layer.output_size) != (1, 1):
-        refuse(name, f"output_size must be 1, not {layer.output_size}")
-    return "average_pool", {"kernel": source.shape[1:], "stride": source.shape[1:]}
+def _window(layer: Any) -> dict[str, Any]:
+    stride = layer.kernel_size if layer.stride in (None, ()) else layer.stride
+    keys = {"kernel": layer.kernel_size, "stride": stride, "padding": layer.padding}
+    return {key: _pair(value) for key, value in keys.items()} | {"ceil_mode": bool(layer.ceil_mode)}
 
 
-def flatten(name: str, start: int, end: int) -> LayerKind:
-    """Kind and options of a layer that flattens these dimensions."""
-    if start != 1 or end not in (-1, 3):
+def _adaptive_pool(name: str, layer: Any, source: Source, *, maximum: bool) -> LayerKind:
+    require_map(name, source)
+    if maximum and layer.return_indices:
+        refuse(name, f"return_indices must be False, not {layer.return_indices}")
+    size = source.shape[1:]
+    wanted = tuple(
+        own if new is None else new for own, new in zip(size, _pair(layer.output_size), strict=True)
+    )
+    if any(own % new for own, new in zip(size, wanted, strict=True)):
+        refuse(name, f"output_size must divide the map of {size}, not be {layer.output_size}")
+    kernel = size[0] // wanted[0], size[1] // wanted[1]
+    if kernel == (1, 1):
+        return IDENTITY
+    options = {"kernel": kernel, "stride": kernel, "padding": (0, 0), "ceil_mode": False}
+    if maximum:
+        return "max_pool", options
+    return "average_pool", options | {"include_pad": True, "divisor": None}
+
+
+def _flatten(name: str, layer: Any, source: Source) -> LayerKind:
+    if layer.start_dim != 1 or layer.end_dim not in (-1, 3):
         refuse(
             name,
             "it must flatten everything but the batch, start_dim=1 and end_dim=-1 or 3, not "
-            f"start_dim={start} and end_dim={end}",
+            f"start_dim={layer.start_dim} and end_dim={layer.end_dim}",
         )
     return "flatten", {}
 
 
-def _require_map(name: str, source: Source) -> None:
+def _dropout(name: str, layer: Any, source: Source) -> LayerKind:
+    if layer.training and layer.p:
+        refuse(name, f"p must be 0 in training, not {layer.p}; in evaluation mode it does nothing")
+    return IDENTITY
+
+
+def _clamp(name: str, layer: Any, source: Source) -> LayerKind:
+    low, high = float(layer.min_val), float(layer.max_val)
+    # Numbers of every operand format that are not the same must differ by so much.
+    if not (isfinite(low) and isfinite(high) and high - low > max(abs(low), abs(high)) / 4):
+        refuse(
+            name,
+            "its limits must be finite, and the upper one larger by more than a quarter of either, "
+            f"not {low} and {high}",
+        )
+    return "clamp", {"low": low, "high": high}
+
+
+def require_map(name: str, source: Source) -> None:
+    """Refuse the layer ``name`` if what it reads is no map."""
     if source.flat:
         refuse(name, "its input has been flattened to vectors; it takes maps")
 
@@ -131,8 +177,8 @@ def _pair(value: int | Sequence[int]) -> Pair:
     return tuple(value) if isinstance(value, tuple | list) else (value, value)
 
 
-#: Class -> what a layer of it must be: a function of label, module and the layer it reads that
-#: returns kind and options.
+#: Class -> what a layer of it must be: a function of label, module (or what has its attributes) and
+#: the layer it reads that returns kind and options.
 CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.Conv2d: _convolution,
     nn.Linear: _linear,
@@ -140,10 +186,15 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.BatchNorm1d: _batch_norm,
     nn.MaxPool2d: _max_pool,
     nn.AvgPool2d: _average_pool,
-    nn.AdaptiveAvgPool2d: _adaptive_pool,
+    nn.AdaptiveAvgPool2d: lambda *layer: _adaptive_pool(*layer, maximum=False),
+    nn.AdaptiveMaxPool2d: lambda *layer: _adaptive_pool(*layer, maximum=True),
     nn.ReLU: lambda *_: ("relu", {}),
-    nn.Flatten: lambda name, layer, _: flatten(name, layer.start_dim, layer.end_dim),
-    nn.Identity: lambda *_: ("identity", {}),
+    nn.ReLU6: _clamp,
+    nn.Hardtanh: _clamp,
+    nn.Flatten: _flatten,
+    nn.Dropout: _dropout,
+    nn.Dropout2d: _dropout,
+    nn.Identity: lambda *_: IDENTITY,
 }
 
 

@@ -5,73 +5,23 @@ own: every layer is run once, in order, on tensors without data. Nothing is fuse
 """
 
 import copy
-import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.nn import functional
 
 from compiler.errors import CompileError
 
-from .supported_layers import (
-    ALLOWED,
-    CHECKS,
-    LayerKind,
-    called,
-    flatten,
-    label_of,
-    refuse,
-    require_module,
-)
+from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
+from .layer import LEARNING, Layer
+from .supported_layers import ALLOWED, CHECKS, called, label_of, refuse, require_module
 
 __all__ = ["Layer", "backward_order", "learning", "readers", "require_trainable", "trace"]
 
-_ADD = (operator.add, operator.iadd, torch.add, "add", "add_")
-_RELU = (functional.relu, torch.relu, "relu", "relu_")
-_FLATTEN = (torch.flatten, "flatten")
-#: Kinds with parameters.
-_LEARNING = ("convolution", "depthwise", "linear", "batch_norm")
-#: Images of the tensors without data; batch normalisation refuses a single one.
-_IMAGES = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """One layer, which stores one map.
-
-    Members
-    -------
-    name : unique; torch's path of the module where there is one
-    kind : "input", "convolution", "depthwise", "linear", "batch_norm", "relu", "max_pool",
-        "average_pool", "flatten" or "add"
-    inputs : names of the layers it reads
-    shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
-    flat : torch sees vectors
-    module : the torch module that holds its parameters, or None
-    trainable : those of :attr:`parameters` that required a gradient when the network was traced
-    options : pairs (vertical, horizontal) of what the kind has: stride, padding, dilation, kernel;
-        and groups, a number
-    """
-
-    name: str
-    kind: str
-    inputs: tuple[str, ...]
-    shape: tuple[int, int, int]
-    flat: bool = False
-    module: nn.Module | None = None
-    trainable: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters, as in torch's ``state_dict``."""
-        if self.module is None:
-            return ()
-        return tuple(f"{self.name}.{name}" for name, _ in self.module.named_parameters())
+#: Images of the tensors without data: a number that nobody writes into a model.
+_IMAGES = 7
 
 
 def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
@@ -79,9 +29,8 @@ def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
 
     Parameters
     ----------
-    model : of Conv2d, Linear, BatchNorm2d, BatchNorm1d of vectors, ReLU, MaxPool2d, AvgPool2d,
-        AdaptiveAvgPool2d(1), Flatten, Identity, and additions of two maps; as modules, or as
-        ``relu``, ``flatten`` and ``+`` in ``forward``
+    model : of the layers in docs/operators.md, as modules or as functions in ``forward``; a module
+        is in training or in evaluation as its ``training`` says
     input_shape : (C, H, W) of one image, or (features,)
 
     Raises
@@ -171,53 +120,102 @@ class _Tracing(fx.Interpreter):
         self.layers: dict[str, Layer] = {}  # by name
         self.names: dict[fx.Node, str] = {}  # torch.fx's steps to names of layers
         self.users: dict[int, fx.Node] = {}  # ids of parameters to the steps that use them
+        # Steps whose maps are the same numbers in torch's memory, by the first of them; and what
+        # became of those that something changed in place.
+        self.storage: dict[fx.Node, fx.Node] = {}
+        self.stale: dict[fx.Node, str] = {}
 
     def run_node(self, step: fx.Node) -> Any:
-        options: dict[str, Any]
         if step.op == "output":
             self._finish(step.args[0])
             return super().run_node(step)
-        if step.op == "placeholder":
-            if self.layers:
-                refuse(step.name, f"a network has one input, not {step.name} besides")
-            name, kind, options, module, label = step.name, "input", {}, None, step.name
-        elif step.op == "call_module":
-            module = self.modules[step.target]
-            name, label = step.target, label_of(step, module)
-            kind, options = self._module(step, module)
-        elif step.op in ("call_function", "call_method"):
-            name, module, label = step.name, None, label_of(step)
-            kind, options = self._function(step)
-        else:
+        if step.op == "get_attr":
             refuse(
                 label_of(step),
                 f"a module's own tensor or constant, {step.target}, cannot be used; allowed are "
                 f"the parameters of {ALLOWED}",
             )
+        module = self.modules[step.target] if step.op == "call_module" else None
+        label = label_of(step, module) if step.op != "placeholder" else step.name
+        if step.op == "placeholder" and self.layers:
+            refuse(step.name, f"a network has one input, not {step.name} besides")
+        args, kwargs = self._operands(step, label)
+        if _asks_for_shape(step, args, kwargs):
+            return super().run_node(step)
+        if module is not None:
+            found = self._module(step, label, module, args)
         try:
             result = super().run_node(step)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             refuse(label, str(error).strip().splitlines()[0])
-        if kind == "identity":
-            self.names[step] = self._sources(step)[0].name
-        else:
-            if name in self.layers:
-                name = step.name  # a module without parameters may be used many times
-            self._append(step, name, kind, options, module, result)
+        if step.op == "placeholder":
+            found = Operation(kind="input", options={}, sources=())
+        elif module is None:
+            shape = tuple(getattr(result, "shape", ()))
+            found = operation(
+                Call(label=label, target=step.target, args=args, kwargs=kwargs, shape=shape)
+            )
+        if not isinstance(result, torch.Tensor) or result.shape[:1] != (_IMAGES,):
+            refuse(label, f"its output is no batch of maps or vectors: {_described(result)}")
+        self._note(step, label, found, module, result)
         return result
 
-    def _append(
-        self,
-        step: fx.Node,
-        name: str,
-        kind: str,
-        options: Mapping[str, Any],
-        module: nn.Module | None,
+    def _operands(self, step: fx.Node, label: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments of a step: layers in place of maps, and numbers."""
+
+        def value(argument: fx.Node) -> Any:
+            if argument in self.stale:
+                refuse(
+                    label,
+                    f"it reads {argument.name}, a view of a map that {self.stale[argument]} has "
+                    "changed in place",
+                )
+            if argument in self.names:
+                return self.layers[self.names[argument]]
+            return self.env[argument]
+
+        return fx.node.map_arg(step.args, value), dict(fx.node.map_arg(step.kwargs, value))
+
+    def _note(
+        self, step: fx.Node, label: str, found: Operation, module: nn.Module | None,
         result: torch.Tensor,
-    ) -> None:
+    ) -> None:  # fmt: skip
+        """The layer of a step, and whose numbers it has."""
+        reads = [self._step_of(step, layer) for layer in found.sources[:1]]
+        self.storage[step] = step
+        if found.kind in ("identity", "flatten") and step.target not in _COPYING:
+            self.storage[step] = self.storage[reads[0]]
+        if found.kind == "identity":
+            self.names[step] = found.sources[0].name
+            return
+        name = step.target if step.op == "call_module" else step.name
+        if name in self.layers:
+            name = step.name  # a module without parameters may be used many times
+        self._append(step, name, found, module, result)
+        if found.in_place:
+            self._replace(step, label, found.sources[0], self.storage[reads[0]])
+
+    def _step_of(self, step: fx.Node, layer: Layer) -> fx.Node:
+        """The step among the operands whose map is ``layer``'s."""
+        return next(node for node in step.all_input_nodes if self.names.get(node) == layer.name)
+
+    def _replace(self, step: fx.Node, label: str, source: Layer, storage: fx.Node) -> None:
+        """What ``step`` has changed in place is from now on what it made of it."""
+        for node, own in self.storage.items():
+            if own is storage and node is not step:
+                if self.names[node] == source.name:
+                    self.names[node] = self.names[step]
+                elif self.names[node] != self.names[step]:
+                    self.stale[node] = label
+        self.storage[step] = storage
+
+    def _append(
+        self, step: fx.Node, name: str, found: Operation, module: nn.Module | None,
+        result: torch.Tensor,
+    ) -> None:  # fmt: skip
         if name in self.layers:
             refuse(name, "another layer has this name")
-        sources = [] if kind == "input" else self._sources(step)
+        sources, kind = found.sources, found.kind
         size, flat = tuple(result.shape[1:]), result.dim() == 2
         if flat:
             keeps = sources and kind != "linear" and prod(sources[0].shape) == size[0]
@@ -225,7 +223,7 @@ class _Tracing(fx.Interpreter):
         if len(size) != 3 or min(size) < 1:
             refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
         self.names[step] = name
-        module = module if kind in _LEARNING else None
+        module = module if kind in LEARNING else None
         parameters = () if module is None else module.named_parameters()
         self.layers[name] = Layer(
             name=name,
@@ -235,24 +233,11 @@ class _Tracing(fx.Interpreter):
             flat=flat,
             module=module,
             trainable=tuple(f"{name}.{short}" for short, p in parameters if p.requires_grad),
-            options=options,
+            options=found.options,
         )
 
-    def _sources(self, step: fx.Node) -> list[Layer]:
-        """Layers of the maps that a step reads."""
-        count = 2 if step.target in _ADD else 1
-        wanted = step.args[:count]
-        if len(wanted) < count or not all(isinstance(value, fx.Node) for value in wanted):
-            given = ", ".join(map(str, [*step.args, *step.kwargs.items()])) or "nothing"
-            refuse(
-                label_of(step),
-                f"its operands must be {'two maps' if count == 2 else 'one map'}, given by "
-                f"position, not {given}",
-            )
-        return [self.layers[self.names[argument]] for argument in wanted]
-
     def _finish(self, output: Any) -> None:
-        if not isinstance(output, fx.Node):
+        if not isinstance(output, fx.Node) or output not in self.names:
             refuse("output", f"a network has one output, one map, not {output!r}")
         last = self.names[output]
         if last != list(self.layers)[-1] or readers(self.layers.values())[last]:
@@ -260,38 +245,49 @@ class _Tracing(fx.Interpreter):
         if self.layers[last].kind == "input":
             refuse(last, "the network has no layer")
 
-    def _module(self, step: fx.Node, module: nn.Module) -> LayerKind:
-        name, source = label_of(step, module), self._sources(step)[0]
+    def _module(
+        self, step: fx.Node, label: str, module: nn.Module, args: Sequence[Any]
+    ) -> Operation:
+        source = Call(label=label, target=module, args=args, kwargs=step.kwargs).source()
         for parameter in module.parameters():
             if self.users.setdefault(id(parameter), step) is not step:
                 other = self.users[id(parameter)].target
                 refuse(
-                    name,
+                    label,
                     f"its parameters are used twice, by {other} as well; each layer must have its "
                     "own",
                 )
         check = CHECKS.get(type(module))
         if check is None:
-            refuse(name, f"{type(module).__name__} is not supported; allowed are {ALLOWED}")
-        return check(name, module, source)
+            refuse(label, f"{type(module).__name__} is not supported; allowed are {ALLOWED}")
+        kind, options = check(label, module, source)
+        in_place = bool(getattr(module, "inplace", False)) and kind != "identity"
+        return Operation(kind=kind, options=options, sources=(source,), in_place=in_place)
 
-    def _function(self, step: fx.Node) -> LayerKind:
-        name, target = label_of(step), step.target
-        if target not in (*_ADD, *_RELU, *_FLATTEN):
-            refuse(name, f"{called(step)} is not supported; allowed are {ALLOWED}")
-        if target in _ADD:
-            if step.kwargs or len(step.args) > 2:
-                more = [*map(str, step.args[2:]), *(f"{k}={v}" for k, v in step.kwargs.items())]
-                refuse(name, f"an addition takes two maps and nothing else, not {', '.join(more)}")
-            first, second = self._sources(step)
-            if (first.shape, first.flat) != (second.shape, second.flat):
-                refuse(
-                    name,
-                    f"it adds maps of {first.shape} and {second.shape}; they must have one shape",
-                )
-            return "add", {}
-        self._sources(step)
-        if target in _RELU:
-            return "relu", {}
-        limits: dict[str, Any] = dict(zip(("start_dim", "end_dim"), step.args[1:]), **step.kwargs)
-        return flatten(name, limits.get("start_dim", 0), limits.get("end_dim", -1))
+
+#: What gives its map another place.
+_COPYING = ("clone", torch.clone)
+
+
+def _asks_for_shape(step: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a step only computes with shapes."""
+    if step.op not in ("call_function", "call_method"):
+        return False
+    if step.target is getattr:
+        if args[1] not in SHAPE_ATTRIBUTES:
+            refuse(label_of(step), f"{called(step)} is not supported; allowed are {ALLOWED}")
+        return True
+    return step.target in SHAPES or not _holds_map([*args, *kwargs.values()])
+
+
+def _holds_map(values: Iterable[Any]) -> bool:
+    return any(
+        _holds_map(value) if isinstance(value, list | tuple) else isinstance(value, Layer)
+        for value in values
+    )
+
+
+def _described(result: Any) -> str:
+    if isinstance(result, torch.Tensor):
+        return f"{tuple(result.shape)} for {_IMAGES} images"
+    return f"a {type(result).__name__}"

@@ -15,7 +15,7 @@ from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Condition, Factor, Term
 
 from .row_tiling import Part, Role, RowTile, run_row_tiles
-from .windows import Windows
+from .windows import Lines, Windows
 
 __all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward"]
 
@@ -109,14 +109,25 @@ def max_pool_backward(
     _scatter(program, _windows(dx, dy, kernel, stride, padding), [dy, places], dx, term)
 
 
-def average_pool(program: CoreProgram, x: Tensor, y: Tensor, *, kernel: Pair, stride: Pair) -> None:
-    """``y``: the sum of every window, place by place, times a constant."""
-    windows = _windows(x, y, kernel, stride, (0, 0))
-    vector, share = program.vector, 1.0 / windows.count
+def average_pool(
+    program: CoreProgram,
+    x: Tensor,
+    y: Tensor,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+    include_pad: bool = True,
+    divisor: int | None = None,
+) -> None:
+    """``y``: the sum of every window, place by place, times a constant: 1 / ``divisor``, or that of
+    the window's number of places (:meth:`~compiler.kernels.windows.Windows.extents`)."""
+    windows = _windows(x, y, kernel, stride, padding)
+    vector = program.vector
 
-    def work(tile: RowTile, out: View, sums: View, pixels: View) -> None:
-        places = windows.places(tile.outputs, tile.lines)
-        first, *others = (pixels[:, *lines] for *_, lines in places)
+    def whole(out: View, sums: View, taps: Sequence[View], share: float) -> None:
+        """Every window has all of its places."""
+        first, *others = taps
         for part in others[:-1]:
             first = vector.add(sums, first, part)
         if others:
@@ -124,20 +135,76 @@ def average_pool(program: CoreProgram, x: Tensor, y: Tensor, *, kernel: Pair, st
         else:
             vector.scale(out, first, share)
 
+    def work(tile: RowTile, out: View, sums: View, pixels: View) -> None:
+        places = windows.places(tile.outputs, tile.lines)
+        shares = _shares(windows, tile, include_pad, divisor)
+        taps = [pixels[:, *lines] for *_, lines in places]
+        if len(shares) == 1 and len(taps) == windows.count:
+            if all(tap.shape[:3] == out.shape[:3] for tap in taps):
+                whole(out, sums, taps, shares[0][1])
+                return
+        # -0 and the first element is that element.
+        vector.fill(sums, -0.0)
+        for tap, (_, outputs, _) in zip(taps, places, strict=True):
+            vector.add(sums[:, *outputs], sums[:, *outputs], tap)
+        for part, share in shares:
+            vector.scale(out[:, *part], sums[:, *part], share)
+
     parts = [Part(y, False, Role.WRITE), Part(y, False, Role.SUMS), Part(x, True)]
     run_row_tiles(program, windows, parts, work)
 
 
 def average_pool_backward(
-    program: CoreProgram, dy: Tensor, dx: Tensor, *, kernel: Pair, stride: Pair
+    program: CoreProgram,
+    dy: Tensor,
+    dx: Tensor,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair = (0, 0),
+    include_pad: bool = True,
+    divisor: int | None = None,
 ) -> None:
     """``dx``: every pixel adds the shares of its windows."""
-    windows = _windows(dx, dy, kernel, stride, (0, 0))
+    windows = _windows(dx, dy, kernel, stride, padding)
+    shares = _all_shares(windows, include_pad, divisor)
+    vector = program.vector
 
     def term(o: View, gradient: View, before: View, _: int) -> None:
-        program.vector.scale_add(o, gradient, 1.0 / windows.count, before)
+        vector.scale_add(o, gradient, shares[0][1], before)
 
-    _scatter(program, windows, [dy], dx, term)
+    def term_of_share(o: View, gradient: View, before: View, _: int) -> None:
+        vector.add(o, before, gradient)
+
+    if len(shares) == 1:
+        _scatter(program, windows, [dy], dx, term)
+        return
+
+    def scale(tile: RowTile, gradient: View, room: View) -> View:
+        for part, share in _shares(windows, tile, include_pad, divisor):
+            vector.scale(room[:, *part], gradient[:, *part], share)
+        return room
+
+    _scatter(program, windows, [dy], dx, term_of_share, scale)
+
+
+def _shares(
+    windows: Windows, tile: RowTile, include_pad: bool, divisor: int | None
+) -> list[tuple[Lines, float]]:
+    """[(outputs, what their sums are multiplied by)] of a tile, rectangles of windows."""
+    outputs = tile.outputs
+    if divisor is not None:
+        whole = slice(0, outputs[1] - outputs[0]), slice(0, windows.outputs[1])
+        return [(whole, 1.0 / divisor)]
+    found = windows.extents(outputs, include_pad=include_pad)
+    return [(part, 1.0 / places) for part, places in found]
+
+
+def _all_shares(
+    windows: Windows, include_pad: bool, divisor: int | None
+) -> list[tuple[Lines, float]]:
+    everything = RowTile(images=(0, 1), outputs=(0, windows.outputs[0]), lines=(0, windows.size[0]))
+    return _shares(windows, everything, include_pad, divisor)
 
 
 def _windows(x: Tensor, y: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Windows:
@@ -152,24 +219,33 @@ def _scatter(
     inputs: Sequence[Tensor],
     dx: Tensor,
     term: Callable[..., None],
+    prepare: Callable[[RowTile, View, View], View] | None = None,
 ) -> None:
     """Add to every pixel of ``dx``, from +0 on, what its windows bring, and round once.
 
     ``term(o, gradient, before, place, *others)``, on views of ``inputs``, leaves in ``o`` the sum
-    ``before`` with what one place of the windows adds.
+    ``before`` with what one place of the windows adds. ``prepare(tile, gradient, room)`` makes of
+    the first input what ``term`` is given in its place, with room for it in float32.
     """
     vector = program.vector
 
-    def overlapping(tile: RowTile, out: View, *views: View) -> None:
-        *views, sums = views
+    def prepared(tile: RowTile, views: Sequence[View]) -> tuple[list[View], View]:
+        """Views of the inputs, and of the sums."""
+        if prepare is None:
+            return list(views[:-1]), views[-1]
+        first, *others, room, sums = views
+        return [prepare(tile, first, room), *others], sums
+
+    def overlapping(tile: RowTile, out: View, *given: View) -> None:
+        views, sums = prepared(tile, given)
         vector.fill(sums, 0.0)
         for place, outputs, lines in reversed(windows.places(tile.outputs, tile.lines)):
             before = sums[:, *lines]
             term(before, views[0][:, *outputs], before, place, *(v[:, *outputs] for v in views[1:]))
         vector.copy(out, sums)
 
-    def apart(tile: RowTile, out: View, *views: View) -> None:
-        *views, zero = views
+    def apart(tile: RowTile, out: View, *given: View) -> None:
+        views, zero = prepared(tile, given)
         places = windows.places(tile.outputs, tile.lines)
         pixels = [out[:, *lines] for *_, lines in places]
         if sum(part.size for part in pixels) < out.size:
@@ -179,6 +255,8 @@ def _scatter(
             term(o, views[0][:, *outputs], zero, place, *(v[:, *outputs] for v in views[1:]))
 
     parts = [Part(dx, True, Role.WRITE), *(Part(part, False) for part in inputs)]
+    if prepare is not None:
+        parts.append(Part(inputs[0], False, Role.SUMS))
     # Where windows share no pixel, its sum begins with +0 and ends with one term at most.
     parts.append(Part(dx, True, Role.VECTOR if windows.apart else Role.SUMS))
     run_row_tiles(program, windows, parts, apart if windows.apart else overlapping, cut_map=True)

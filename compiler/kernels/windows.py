@@ -82,6 +82,30 @@ class Windows:
             slice(begin, begin + (high - 1 - low) * step + 1, step),
         )
 
+    def extents(
+        self, outputs: Interval | None = None, *, include_pad: bool
+    ) -> list[tuple[Lines, int]]:
+        """[(outputs, places)]: rectangles of windows that have as many places: those inside the
+        map; with ``include_pad`` also those of its padding, but not those of a last window that
+        hang over it. ``outputs`` as in :meth:`places`."""
+        groups = []
+        for axis, found in enumerate((outputs or (0, self.outputs[0]), (0, self.outputs[1]))):
+            edges = [(found[0], self._extent(axis, found[0], include_pad))]
+            for output in range(found[0] + 1, found[1]):
+                extent = self._extent(axis, output, include_pad)
+                if extent != edges[-1][1]:
+                    edges.append((output, extent))
+            ends = [*(begin for begin, _ in edges[1:]), found[1]]
+            groups.append([(slice(begin - found[0], end - found[0]), extent)
+                           for (begin, extent), end in zip(edges, ends, strict=True)])  # fmt: skip
+        return [((r, c), high * wide) for r, high in groups[0] for c, wide in groups[1]]
+
+    def _extent(self, axis: int, output: int, include_pad: bool) -> int:
+        size, padding = self.size[axis], self.padding[axis]
+        begin = output * self.stride[axis] - padding
+        end = min(begin + self.kernel[axis], size + padding)
+        return end - begin if include_pad else min(end, size) - max(begin, 0)
+
     def lines(self, begin: int, end: int) -> Interval:
         """[begin, end) of the rows of the map that rows of outputs have in their windows; at least
         one row, also where all of them lie in the padding."""

@@ -35,6 +35,8 @@ class Tensor:
     pitch : channels stored for each pixel, the ones behind C being zero
     kind : name of the operand format, "float32" or "int32"
     stage : index of the stage that owns it, or None
+    stride : channels from the first of a pixel to the first of the next where the tensor is some
+        channels of another one, whose ``size`` it has then; otherwise None: the pitch
     """
 
     name: str
@@ -44,6 +46,7 @@ class Tensor:
     pitch: int
     kind: str
     stage: int | None
+    stride: int | None = None
 
     @classmethod
     def dense(cls, name: str, shape: Shape, *, kind: str, pitch: int, offset: int = 0) -> Self:
@@ -51,6 +54,11 @@ class Tensor:
         tensor = cls(name=name, offset=offset, size=0, shape=shape, pitch=pitch, kind=kind,
                      stage=None)  # fmt: skip
         return replace(tensor, size=prod(shape[:3]) * pitch * tensor.dtype.itemsize)
+
+    @property
+    def distance(self) -> int:
+        """Channels from a pixel to the next in DRAM."""
+        return self.stride or self.pitch
 
     @property
     def pixels(self) -> PixelBox:
@@ -67,7 +75,7 @@ class Tensor:
 
     def pack(self, values: ArrayLike) -> bytes:
         """Bytes of an array of shape ``shape``: real values (converted), or codes (unsigned or
-        of the operand's own integer type) as they are."""
+        of the operand's own integer type) as they are. Not for some channels of another tensor."""
         values = np.asarray(values)
         if values.shape != self.shape:
             raise ValueError(f"{self.name} has shape {self.shape}, not {values.shape}")
@@ -85,8 +93,12 @@ class Tensor:
 
     def unpack(self, memory: bytes | bytearray | memoryview) -> np.ndarray:
         """Codes (unsigned, shape ``shape``) from the bytes of the whole memory window."""
-        data = np.frombuffer(memory, self.dtype, self.size // self.dtype.itemsize, self.offset)
-        return data.reshape(*self.shape[:3], self.pitch)[..., : self.shape[3]].copy()
+        # Some channels of another tensor end before the last pixel of that one does.
+        count = (prod(self.shape[:3]) - 1) * self.distance + self.pitch
+        data = np.frombuffer(memory, self.dtype, count, self.offset)
+        steps = np.array([self.shape[1] * self.shape[2], self.shape[2], 1]) * self.distance
+        strides = *(int(step) * self.dtype.itemsize for step in steps), self.dtype.itemsize
+        return np.lib.stride_tricks.as_strided(data, self.shape, strides).copy()
 
     def values(self, codes: ArrayLike) -> np.ndarray:
         """Real values (float64) of ``codes``."""
@@ -142,7 +154,7 @@ def transfers(
     begin, end = channels[0], min(channels[1], tensor.pitch)
     row_bytes = (end - begin) * item
     row_words = -(-row_bytes // word_bytes)
-    pixel = tensor.pitch * item
+    pixel = tensor.distance * item
     start = (
         tensor.offset + ((images[0] * height + rows[0]) * width + columns[0]) * pixel + begin * item
     )

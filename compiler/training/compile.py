@@ -64,9 +64,7 @@ def compile_training(
     layers = training_layers(model, config, input_shape, images)
     graph = TrainingSteps(layers, config, images=images, loss=loss)
     plan = plan_memory({"": graph}, reuse=reuse)
-    tensors = {
-        name: replace(tensor, offset=plan.offsets[name]) for name, tensor in graph.tensors.items()
-    }
+    tensors = graph.placed(plan.offsets.get)
     commands: list[Command] = []
     infos, semaphores = [], []
     program = CoreProgram(config, config.cores[0], Recorder(config))
@@ -141,11 +139,13 @@ def plan_memory(
     sizes: dict[str, Tensor] = {}
     for part, graph in graphs.items():
         for step in graph.steps:
-            for name in (*step.reads, *step.writes):
+            for name in map(graph.owner, (*step.reads, *step.writes)):
                 key = name if name in graph.kept else part + name
                 used[key] = used.get(key, (count, count))[0], count
             count += 1
         for name, tensor in graph.tensors.items():
+            if name in graph.slices:
+                continue
             sizes.setdefault(name if name in graph.kept else part + name, tensor)
     kept = set().union(*(graph.kept for graph in graphs.values()))
     for name, tensor in sizes.items():

@@ -1,13 +1,10 @@
 """A training step as a list of steps from DRAM to DRAM: forward, loss, backward, update."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from math import lcm
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.scratchpad import NoRoom
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer, backward_order, learning, readers
@@ -20,22 +17,15 @@ from compiler.kernels.depthwise import (
     depthwise_input_gradient,
     depthwise_weight_gradient,
 )
-from compiler.kernels.elementwise import add, relu, relu_backward, sum_gradients
+from compiler.kernels.elementwise import sum_gradients
 from compiler.kernels.loss import loss_commands
-from compiler.kernels.pooling import (
-    average_pool,
-    average_pool_backward,
-    max_pool,
-    max_pool_backward,
-)
 from compiler.kernels.sgd import update
-from compiler.tensors.intervals import round_up
 from compiler.tensors.parameters import channel_pitch, stored_parameters
-from compiler.tensors.tensor import Shape, Tensor
+from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
-from .named_tensors import NamedConvolution, TensorReference, resolve
-from .step import Step
+from .map_steps import MapSteps
+from .named_tensors import NamedConvolution
 
 __all__ = ["COEFFICIENTS", "LOSSES", "TrainingSteps"]
 
@@ -46,7 +36,7 @@ COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_moment
 LOSSES = ("cross_entropy", "mean_squared_error")
 
 
-class TrainingSteps:
+class TrainingSteps(MapSteps):
     """The steps of a traced network, and the tensors between them.
 
     Parameters
@@ -58,9 +48,8 @@ class TrainingSteps:
 
     Members
     -------
-    steps : list of :class:`Step`
-    tensors : name -> :class:`~compiler.tensors.tensor.Tensor` without a place: a layer's stored map
-        has its name, the gradient of that map ``<layer>.gradient``; "targets" and "loss"
+    steps, tensors, slices : as in :class:`~compiler.training.graph.StepGraph`; a layer's stored map
+        has its name, the gradient of that map is ``<layer>.gradient``; "targets" and "loss"
     parameters : of :func:`compiler.tensors.parameters.stored_parameters`
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
         normalisation with a ReLU behind it has none of the latter
@@ -71,20 +60,15 @@ class TrainingSteps:
     ) -> None:
         if loss not in LOSSES:
             raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
-        self.layers = {layer.name: layer for layer in layers}
-        self.config, self.images, self.loss = config, images, loss
-        self.core = config.cores[0]
+        super().__init__(layers, config, images=images)
+        self.loss = loss
         self.parameters = stored_parameters(layers, config)
-        self.tensors = {
-            tensor.name: tensor
-            for parameter in self.parameters.values()
-            for tensor in parameter.tensors.values()
-        }
-        self.steps: list[Step] = []
-        self.maps: dict[str, str] = {}
+        for parameter in self.parameters.values():
+            self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
         self._readers = readers(layers)
         self._backward_order = backward_order(layers)
+        self._needs_gradient = frozenset(self._backward_order)
         self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
         self._last = layers[-1].name
         self._build(layers)
@@ -107,52 +91,6 @@ class TrainingSteps:
 
     # Tensors ---------------------------------------------------------------------------------
 
-    def _tensor(
-        self, name: str, shape: Shape, *, kind: str | None = None, pitch: int | None = None
-    ) -> str:
-        kind = kind or self.config.operand_format
-        item = 4 if kind in ("float32", "int32") else self.core.operand_width // 8
-        if pitch is None:
-            pitch = round_up(shape[3], lcm(self.config.granule_bytes, item) // item)
-        self.tensors[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch)
-        return name
-
-    def _map(self, layer: Layer, name: str | None = None, **options: Any) -> str:
-        channels, height, width = layer.shape
-        shape = (self.images, height, width, channels)
-        return self._tensor(name or layer.name, shape, **options)
-
-    def _add(
-        self, layer: str, direction: str, function: Callable[..., object], *names: TensorReference,
-        reads: Iterable[str | None] = (), writes: Iterable[str | None] = (),
-        named: Mapping[str, TensorReference] | None = None, predictor: bool = False,
-        background: bool = False, **options: Any,
-    ) -> None:  # fmt: skip
-        """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
-        the options."""
-
-        def write(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
-            arguments = [resolve(name, tensors) for name in names]
-            more = {key: resolve(name, tensors) for key, name in (named or {}).items()}
-            context = program.recorder.background() if background else nullcontext()
-            try:
-                with context:
-                    function(program, *arguments, **options, **more)
-            except NoRoom as error:
-                raise CompileError(f"layer {layer} ({direction}): {error}") from error
-
-        self.steps.append(
-            Step(
-                layer=layer,
-                direction=direction,
-                reads=tuple(name for name in reads if name),
-                writes=tuple(name for name in writes if name),
-                write=write,
-                predictor=predictor,
-                background=background,
-            )
-        )
-
     def _role(self, name: str, role: str) -> str | None:
         """Name of a parameter's tensor; None where it does not exist."""
         found = name in self.parameters and self.parameters[name].tensors.get(role)
@@ -174,8 +112,6 @@ class TrainingSteps:
         sources = [self.maps[name] for name in layer.inputs]
         if layer.kind == "input":
             self.maps[layer.name] = self._map(layer)
-        elif layer.kind == "flatten":
-            self.maps[layer.name] = sources[0]
         elif layer.name in self._fused:
             self.maps[layer.name] = self.maps[self._fused[layer.name]]
         else:
@@ -222,7 +158,7 @@ class TrainingSteps:
         pitch = channel_pitch(layer.shape[0], self.config)
         size, norm = (1, 1, 1, layer.shape[0]), cast(Any, layer.module)
         saved: list[str | None] = [None] * len(_SAVED)
-        if layer.name in self._backward_order:
+        if layer.name in self._needs_gradient:
             saved = [self._tensor(f"{layer.name}.{name}", size, kind="float32", pitch=pitch)
                      for name in _SAVED]  # fmt: skip
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
@@ -232,28 +168,6 @@ class TrainingSteps:
             reads=[sources[0], *parameters], writes=[output, *parameters[2:], *saved],
             epsilon=norm.eps, momentum=norm.momentum, relu=relu,
         )  # fmt: skip
-
-    def _forward_relu(self, layer: Layer, sources: list[str]) -> None:
-        self._simple(layer, sources, relu)
-
-    def _forward_add(self, layer: Layer, sources: list[str]) -> None:
-        self._simple(layer, sources, add)
-
-    def _forward_average_pool(self, layer: Layer, sources: list[str]) -> None:
-        self._simple(layer, sources, average_pool, **layer.options)
-
-    def _forward_max_pool(self, layer: Layer, sources: list[str]) -> None:
-        backward = layer.name in self._backward_order
-        places = [self._map(layer, f"{layer.name}.places")] if backward else []
-        self._simple(layer, sources, max_pool, *places, **layer.options)
-
-    def _simple(
-        self, layer: Layer, sources: list[str], function: Callable[..., object], *more: str,
-        **options: Any,
-    ) -> None:  # fmt: skip
-        output = self.maps[layer.name] = self._map(layer)
-        self._add(layer.name, "forward", function, *sources, output, *more, reads=sources,
-                  writes=[output, *more], **options)  # fmt: skip
 
     # Loss and backward -----------------------------------------------------------------------
 
@@ -290,39 +204,44 @@ class TrainingSteps:
             masked = name in self._fused.values() and layer.kind == "batch_norm"
             if not masked:
                 self.gradients[name] = total
-            goals = []
-            for source in layer.inputs:
-                several = len(givers[source]) > 1
-                goals.append(
-                    (f"{source}.gradient" + (f".{name}" if several else ""))
-                    if source in depends
-                    else None
-                )
-            if layer.kind in ("flatten", "add") or self._masks(layer):
-                goals = [total if goal else None for goal in goals]
+            goals = self._goals(layer, givers, depends)
+            if self._masks(layer):
+                goals = self._passed_on(layer, total, goals)
             else:
-                getattr(self, f"_backward_{layer.kind}")(layer, total, goals[0])
+                write = getattr(self, f"_backward_{layer.kind}")
+                goals = write(layer, total, goals) or goals
             for source, goal in zip(layer.inputs, goals, strict=True):
                 if goal:
                     arriving.setdefault(source, []).append(goal)
+
+    @staticmethod
+    def _goals(
+        layer: Layer, givers: Mapping[str, list[str]], depends: Collection[str]
+    ) -> list[str | None]:
+        """Names of what a layer adds to the gradients of its inputs; None where there is none."""
+        goals: list[str | None] = []
+        for source in layer.inputs:
+            name = f"{source}.gradient"
+            if len(givers[source]) > 1:
+                name += f".{layer.name}"
+            if name in goals:
+                name += f".{len(goals)}"
+            goals.append(name if source in depends else None)
+        return goals
 
     def _masks(self, layer: Layer) -> bool:
         """Whether a ReLU's mask is applied by the layer that computed the ReLU."""
         source = self._fused.get(layer.name)
         return source is not None and self.layers[source].kind == "batch_norm"
 
-    def _gradient_map(self, layer: Layer, goal: str | None) -> str | None:
-        if goal:
-            self._map(self.layers[layer.inputs[0]], goal)
-        return goal
-
     def _backward_convolution(
-        self, layer: Layer, dy: str, goal: str | None,
+        self, layer: Layer, dy: str, goals: list[str | None],
         to_input: Callable[..., object] = input_gradient,
         to_weights: Callable[..., object] = weight_gradient,
     ) -> None:  # fmt: skip
         product, gradients = self._product(layer), self._gradients(layer)
-        if self._gradient_map(layer, goal):
+        goal = self._gradient_map(layer, goals[0])
+        if goal:
             self._add(layer.name, "input gradient", to_input, product, dy, goal,
                       reads=[dy, product.weights], writes=[goal])  # fmt: skip
         self._add_weight_gradient(layer, to_weights, product, dy, gradients)
@@ -343,9 +262,9 @@ class TrainingSteps:
 
     _backward_linear = _backward_convolution
 
-    def _backward_depthwise(self, layer: Layer, dy: str, goal: str | None) -> None:
+    def _backward_depthwise(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         self._backward_convolution(
-            layer, dy, goal, depthwise_input_gradient, depthwise_weight_gradient
+            layer, dy, goals, depthwise_input_gradient, depthwise_weight_gradient
         )
 
     def _updates(self, layer: Layer) -> None:
@@ -359,33 +278,17 @@ class TrainingSteps:
             self._add(name, "update", update, self.parameters[name].placed_as,
                       reads=names, writes=changed, **registers)  # fmt: skip
 
-    def _backward_batch_norm(self, layer: Layer, dy: str, goal: str | None) -> None:
+    def _backward_batch_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
         gradients = self._gradients(layer)
         # The mask of a ReLU that was computed here, too.
         y = self.maps[layer.name] if layer.name in self._fused.values() else None
-        self._gradient_map(layer, goal)
+        goal = self._gradient_map(layer, goals[0])
         self._add(
             layer.name, "backward", batch_norm_backward, x, dy, goal, *saved, *gradients,
             reads=[x, dy, y, *saved], writes=[goal, *gradients], named={"y": y},
         )  # fmt: skip
         self._updates(layer)
-
-    def _backward_relu(self, layer: Layer, dy: str, goal: str | None) -> None:
-        y = self.maps[layer.name]
-        self._add(layer.name, "backward", relu_backward, dy, y,
-                  self._gradient_map(layer, goal), reads=[dy, y], writes=[goal])  # fmt: skip
-
-    def _backward_max_pool(self, layer: Layer, dy: str, goal: str | None) -> None:
-        places = f"{layer.name}.places"
-        self._add(layer.name, "backward", max_pool_backward, dy, places,
-                  self._gradient_map(layer, goal), reads=[dy, places], writes=[goal],
-                  **layer.options)  # fmt: skip
-
-    def _backward_average_pool(self, layer: Layer, dy: str, goal: str | None) -> None:
-        self._add(layer.name, "backward", average_pool_backward, dy,
-                  self._gradient_map(layer, goal), reads=[dy], writes=[goal],
-                  **layer.options)  # fmt: skip
 
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:

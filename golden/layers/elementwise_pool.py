@@ -12,7 +12,7 @@ convolution whose kernel is the map.
 import numpy as np
 
 from golden.arithmetic.dot_product import decode
-from golden.arithmetic.float32_unit import VectorUnit, constant, widen
+from golden.arithmetic.float32_unit import VectorUnit, constant, negate, widen
 from golden.arithmetic.formats import FloatFormat
 
 from .conv2d import pair
@@ -48,54 +48,62 @@ def relu_mask(fmt: FloatFormat, y_bits) -> np.ndarray:
     return (y & fmt.sign_bit == 0) & (y >> fmt.mantissa_bits != 0)
 
 
-def max_pool(fmt: FloatFormat, x_bits, *, kernel, stride=None, padding=0) -> np.ndarray:
+def max_pool(fmt: FloatFormat, x_bits, **window) -> np.ndarray:
     """Largest element of every window (N, HO, WO, C): codes, nothing is rounded.
 
     Positions outside the map belong to no window. -0 and +0 are equal, and the first maximum is
-    the result; NaN is the result if the window holds one.
+    the result; NaN is the result if the window holds one. ``window`` is kernel, stride (that of the
+    kernel unless it is given), padding and ceil_mode, here and everywhere.
     """
-    windows = _pool_windows(np.asarray(x_bits).shape, kernel, stride, padding)
+    windows = _pool_windows(np.asarray(x_bits).shape, **window)
     return _maximum(fmt, np.asarray(x_bits), windows)[0]
 
 
-def first_maximum(fmt: FloatFormat, x_bits, *, kernel, stride=None, padding=0) -> np.ndarray:
+def first_maximum(fmt: FloatFormat, x_bits, **window) -> np.ndarray:
     """Place ``kh * KW + kw`` of the maximum in its window, (N, HO, WO, C).
 
     The first of the largest elements; if there are NaN, the last of them, as in torch.
     """
-    windows = _pool_windows(np.asarray(x_bits).shape, kernel, stride, padding)
+    windows = _pool_windows(np.asarray(x_bits).shape, **window)
     return _maximum(fmt, np.asarray(x_bits), windows)[1]
 
 
-def max_pool_backward(fmt: FloatFormat, x_bits, dy_bits, *, kernel, stride=None, padding=0):
+def max_pool_backward(fmt: FloatFormat, x_bits, dy_bits, **window):
     """Gradient (N, H, W, C) of the stored input ``x_bits``: each goes to its first maximum.
 
     A pixel starts at +0 and adds the gradients of the windows whose maximum it is, by rows of
     windows; other windows add nothing.
     """
-    windows = _pool_windows(np.asarray(x_bits).shape, kernel, stride, padding)
+    windows = _pool_windows(np.asarray(x_bits).shape, **window)
     index = _maximum(fmt, np.asarray(x_bits), windows)[1]
     return _scatter(fmt, widen(fmt, dy_bits), windows, lambda place: index == place)
 
 
-def average_pool(fmt: FloatFormat, x_bits, *, kernel, stride=None):
-    """Float32 sum of each window, by rows, times float32(1 / (KH * KW)), rounded to operands."""
+def average_pool(fmt: FloatFormat, x_bits, *, include_pad=True, divisor=None, **window):
+    """Float32 sum of each window, by rows, times a constant, rounded to operands.
+
+    The constant is float32(1 / ``divisor``), or that of the window's number of places: all of them
+    without padding; see :meth:`golden.layers.windows.Windows.extents`. Places outside the map add
+    nothing.
+    """
     x = widen(fmt, x_bits)
-    windows, unit = _pool_windows(x.shape, kernel, stride), VectorUnit()
-    total = None
-    for _, _, pixels in windows.places():
-        # Without padding every place of the window covers all outputs.
-        values = x[:, *pixels]
-        total = values if total is None else unit.add(total, values)
-    return unit.round(fmt, unit.multiply(total, _reciprocal(windows))), unit.flags
+    windows, unit = _pool_windows(x.shape, **window), VectorUnit()
+    # The first element is added to -0, which changes nothing.
+    total = np.full(windows.shape, negate(np.uint32(0)))
+    for _, *parts in windows.places():
+        outputs, pixels = ((slice(None), *part) for part in parts)
+        total[outputs] = unit.add(total[outputs], x[pixels])
+    return unit.round(fmt, _shares(unit, total, windows, include_pad, divisor)), unit.flags
 
 
-def average_pool_backward(fmt: FloatFormat, dy_bits, *, input_size, kernel, stride=None):
-    """Gradient (N, H, W, C): float32(1 / (KH * KW)) times ``dy_bits``, summed as in max pooling."""
+def average_pool_backward(
+    fmt: FloatFormat, dy_bits, *, input_size, include_pad=True, divisor=None, **window
+):
+    """Gradient (N, H, W, C): the window's constant times ``dy_bits``, summed as in max pooling."""
     dy = np.asarray(dy_bits)
-    windows = _pool_windows((len(dy), *input_size, dy.shape[3]), kernel, stride)
+    windows = _pool_windows((len(dy), *input_size, dy.shape[3]), **window)
     unit = VectorUnit()
-    share = unit.multiply(widen(fmt, dy), _reciprocal(windows))
+    share = _shares(unit, widen(fmt, dy), windows, include_pad, divisor)
     codes, flags = _scatter(fmt, share, windows, None)
     return codes, flags | unit.flags
 
@@ -126,17 +134,24 @@ def sum_gradients(fmt: FloatFormat, gradients):
     return unit.round(fmt, total), unit.flags
 
 
-def _pool_windows(shape, kernel, stride, padding=0):
+def _pool_windows(shape, *, kernel, stride=None, padding=0, ceil_mode=False):
     """Checked windows; the stride is the kernel unless it is given."""
     if any(2 * pad > size for pad, size in zip(pair(padding), pair(kernel), strict=True)):
         raise ValueError(
             f"Padding {pair(padding)} must be at most half of the kernel {pair(kernel)}"
         )
-    return Windows(shape, kernel, kernel if stride is None else stride, padding)
+    stride = kernel if stride is None else stride
+    return Windows(shape, kernel, stride, padding, ceil_mode=ceil_mode)
 
 
-def _reciprocal(windows):
-    return constant(1.0 / (windows.kernel[0] * windows.kernel[1]))
+def _shares(unit, values, windows, include_pad, divisor):
+    """``values`` of the windows, each times the reciprocal of its number of places."""
+    result = np.empty_like(values)
+    for part, places in windows.extents(include_pad=include_pad):
+        outputs = (slice(None), *part)
+        constant_of = constant(1.0 / (places if divisor is None else divisor))
+        result[outputs] = unit.multiply(values[outputs], constant_of)
+    return result
 
 
 def _maximum(fmt, x, windows):

@@ -1,5 +1,7 @@
 """Places of the windows of a map: which outputs have which pixel there."""
 
+from itertools import groupby
+
 from .conv2d import pair
 from .conv_general import output_map
 
@@ -15,19 +17,55 @@ class Windows:
     shape : (N, HO, WO, C), one window per output
     kernel, stride, padding, dilation : (vertical, horizontal)
 
+    With ``ceil_mode`` there is one more window along an axis where lines are left, unless it would
+    begin behind the map, in the padding.
+
     Raises
     ------
     ValueError
         if no window fits the map.
     """
 
-    def __init__(self, shape, kernel, stride=1, padding=0, dilation=1):
+    def __init__(self, shape, kernel, stride=1, padding=0, dilation=1, *, ceil_mode=False):
         self.map, self.kernel, self.stride = tuple(shape), pair(kernel), pair(stride)
         self.padding, self.dilation = pair(padding), pair(dilation)
         outputs = output_map(
             shape[1:3], kernel=kernel, stride=stride, padding=padding, dilation=dilation
         )
+        if ceil_mode:
+            outputs = tuple(self._with_last(axis, count) for axis, count in enumerate(outputs))
         self.shape = (shape[0], *outputs, shape[3])
+
+    def _with_last(self, axis, outputs):
+        """Outputs of an axis, and a last window for the lines that are left."""
+        size, pad, step = self.map[1 + axis], self.padding[axis], self.stride[axis]
+        reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+        rest = size + 2 * pad - reach - (outputs - 1) * step
+        return outputs + int(rest > 0 and outputs * step < size + pad)
+
+    def extents(self, *, include_pad):
+        """[(outputs, places)]: rectangles of windows (two slices) that have as many places.
+
+        Those inside the map; with ``include_pad`` also those of its padding, but not those of a
+        last window that hang over it.
+        """
+        lines = []
+        for axis in (0, 1):
+            extents = [self._extent(axis, o, include_pad) for o in range(self.shape[1 + axis])]
+            groups = groupby(enumerate(extents), key=lambda pair: pair[1])
+            lines.append([([o for o, _ in group], extent) for extent, group in groups])
+        rows, columns = lines
+        return [
+            ((slice(r[0], r[-1] + 1), slice(c[0], c[-1] + 1)), high * wide)
+            for r, high in rows
+            for c, wide in columns
+        ]
+
+    def _extent(self, axis, output, include_pad):
+        size, pad = self.map[1 + axis], self.padding[axis]
+        begin = output * self.stride[axis] - pad
+        end = min(begin + self.kernel[axis], size + pad)
+        return end - begin if include_pad else min(end, size) - max(begin, 0)
 
     def places(self):
         """[(place, outputs, pixels)] of the places ``kh * KW + kw`` inside the map, in order.

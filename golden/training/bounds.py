@@ -84,10 +84,12 @@ def depthwise(fmt, x_bits, weight_bits, dy_bits=None, bias=None, **geometry):
     return estimates
 
 
-def pool_backward_error(dy: Estimate, x_values, *, kernel, stride, padding=0) -> Estimate:
+def pool_backward_error(
+    dy: Estimate, x_values, *, kernel, stride, padding=0, ceil_mode=False
+) -> Estimate:
     """Gradient of max pooling: a pixel is the sum of at most all its windows' gradients."""
     x = _torch_map(x_values).requires_grad_()
-    y = functional.max_pool2d(x, kernel, stride, padding)
+    y = functional.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil_mode)
     exact, magnitude, error = (
         _numpy_map(torch.autograd.grad(y, x, _torch_map(part), retain_graph=True)[0])
         for part in (dy.value, np.abs(dy.value), np.broadcast_to(dy.error, dy.value.shape))
@@ -95,27 +97,46 @@ def pool_backward_error(dy: Estimate, x_values, *, kernel, stride, padding=0) ->
     return _chain(exact, magnitude, error, _overlap(kernel, stride))
 
 
-def average_pool(x: Estimate, *, kernel, stride) -> Estimate:
+def average_pool(x: Estimate, *, include_pad=True, divisor=None, **window) -> Estimate:
     """Sum of a window, one addition after the other, times a rounded constant."""
-    count = int(np.prod(kernel))
     total, magnitude, error = (
-        count * _numpy_map(functional.avg_pool2d(_torch_map(part), kernel, stride))
+        _window_sums(_torch_map(part), window)
         for part in (x.value, np.abs(x.value), np.broadcast_to(x.error, x.value.shape))
     )
-    return _chain(total, magnitude, error, count) * Estimate.constant(1.0 / count)
+    count = int(np.prod(window["kernel"]))
+    sums = _chain(*(_numpy_map(part) for part in (total, magnitude, error)), count)
+    shape = np.shape(x.value)[1:3]
+    return sums * Estimate.constant(_shares(shape, include_pad, divisor, window))
 
 
-def average_pool_backward(dy: Estimate, *, input_size, kernel, stride) -> Estimate:
+def average_pool_backward(
+    dy: Estimate, *, input_size, include_pad=True, divisor=None, **window
+) -> Estimate:
     """Each window's gradient times a rounded constant, summed over the windows of a pixel."""
-    count = int(np.prod(kernel))
-    share = dy * Estimate.constant(1.0 / count)
+    share = dy * Estimate.constant(_shares(input_size, include_pad, divisor, window))
     x = torch.zeros(len(dy.value), dy.value.shape[3], *input_size, dtype=torch.float64)
-    y = functional.avg_pool2d(x.requires_grad_(), kernel, stride)
+    y = _window_sums(x.requires_grad_(), window)
     exact, magnitude, error = (
-        count * _numpy_map(torch.autograd.grad(y, x, _torch_map(part), retain_graph=True)[0])
+        _numpy_map(torch.autograd.grad(y, x, _torch_map(part), retain_graph=True)[0])
         for part in (share.value, np.abs(share.value), share.error)
     )
-    return _chain(exact, magnitude, error, _overlap(kernel, stride))
+    return _chain(exact, magnitude, error, _overlap(window["kernel"], window["stride"]))
+
+
+def _window_sums(x, window):
+    kernel, stride = window["kernel"], window["stride"]
+    padding, ceil_mode = window.get("padding", 0), window.get("ceil_mode", False)
+    return functional.avg_pool2d(x, kernel, stride, padding, ceil_mode, divisor_override=1)
+
+
+def _shares(size, include_pad, divisor, window):
+    """(HO, WO, 1): what torch's average multiplies the sum of a window by."""
+    ones = torch.ones(1, 1, *size, dtype=torch.float64)
+    padding, ceil_mode = window.get("padding", 0), window.get("ceil_mode", False)
+    average = functional.avg_pool2d(
+        ones, window["kernel"], window["stride"], padding, ceil_mode, include_pad, divisor
+    )
+    return _numpy_map(average / _window_sums(ones, window))[0]
 
 
 def statistics(x: Estimate):

@@ -65,8 +65,7 @@ def complaints(training, before, result):
         for name, dx, bound in zip(node.inputs, found, input_errors, strict=False):
             dx = np.moveaxis(dx.numpy(), 1, 3)
             part = Estimate(dx, np.broadcast_to(bound, dx.shape))
-            # Flattening and addition pass gradients on.
-            same = node.kind in ("flatten", "add", "relu")
+            same = node.kind in _PASSING
             pending.setdefault(name, []).append(part if same else part.round(fmt))
         for short, dw in zip(parameters, found[len(node.inputs) :], strict=True):
             if (name := f"{node.name}.{short}") not in node.trainable:
@@ -111,15 +110,33 @@ def torch_layer(training, node, before, mode=True):
             ),
             parameters,
         )
-    kernel, stride = options.get("kernel"), options.get("stride")
-    functions = {
-        "relu": functional.relu,
-        "add": lambda a, b: a + b,
-        "flatten": lambda x: x * 1,
-        "max_pool": lambda x: functional.max_pool2d(x, kernel, stride, options["padding"]),
-        "average_pool": lambda x: functional.avg_pool2d(x, kernel, stride),
-    }
-    return functions[node.kind], parameters
+    return lambda *x: _MAPS[node.kind](*x, **options), parameters
+
+
+def _average_pool(x, *, kernel, stride, padding, ceil_mode, include_pad, divisor):
+    return functional.avg_pool2d(x, kernel, stride, padding, ceil_mode, include_pad, divisor)
+
+
+def _max_pool(x, *, kernel, stride, padding, ceil_mode):
+    return functional.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil_mode)
+
+
+def _clamp(x, *, low, high):
+    return functional.hardtanh(x, low, high)
+
+
+#: Layers without parameters as torch computes them.
+_MAPS = {
+    "relu": functional.relu,
+    "clamp": _clamp,
+    "add": lambda a, b: a + b,
+    "concatenate": lambda *x: torch.cat(x, 1),
+    "flatten": lambda x: x * 1,
+    "max_pool": _max_pool,
+    "average_pool": _average_pool,
+}
+#: Those of them whose gradients are those of the output, or none.
+_PASSING = ("flatten", "add", "relu", "clamp", "concatenate")
 
 
 def _layer_bounds(training, node, before, done, dy):
@@ -175,7 +192,7 @@ def _layer_bounds(training, node, before, done, dy):
         return 0.0, [dx.error], {}
     if node.kind == "add":
         return (exact[0] + exact[1]).error, [0.0, 0.0], {}
-    return 0.0, [0.0], {}
+    return 0.0, [0.0] * len(inputs), {}
 
 
 def _summed(fmt, estimates):

@@ -26,6 +26,7 @@ from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
+from . import map_layers
 from .arguments import require_names
 from .batch_loss import batch_loss
 from .torch_graph import Node, learning, trace
@@ -274,15 +275,7 @@ class Training:
             return codes, flags | new
         if node.kind == "batch_norm":
             return self._normalize(node, x, done, training)
-        if node.kind == "average_pool":
-            return elementwise_pool.average_pool(fmt, x, **node.options)
-        if node.kind == "add":
-            return elementwise_pool.residual_add(fmt, *values)
-        if node.kind == "relu":
-            return elementwise_pool.relu(fmt, x), 0
-        if node.kind == "max_pool":
-            return elementwise_pool.max_pool(fmt, x, **node.options), 0
-        return x, 0  # input, flatten
+        return (x, 0) if node.kind == "input" else map_layers.forward(fmt, node, values)
 
     def _normalize(self, node, x, done, training):
         name = node.name
@@ -306,7 +299,7 @@ class Training:
 
     def _backward_node(self, node, dy, done):
         """Gradients of the inputs, gradients of the parameters, flags."""
-        fmt, outputs, options = self.format, done.outputs, node.options
+        fmt, outputs = self.format, done.outputs
         if node.kind in PRODUCTS:
             return self._backward_product(node, dy, outputs[node.inputs[0]])
         if node.kind == "batch_norm":
@@ -317,18 +310,9 @@ class Training:
             new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
             new = {name: values for name, values in new.items() if name in node.trainable}
             return [result.input], new, result.flags
-        if node.kind == "relu":
-            mask = elementwise_pool.relu_mask(fmt, outputs[node.name])
-            return [np.where(mask, dy, 0).astype(dy.dtype)], {}, 0
-        if node.kind == "max_pool":
-            x = outputs[node.inputs[0]]
-            dx, flags = elementwise_pool.max_pool_backward(fmt, x, dy, **options)
-            return [dx], {}, flags
-        if node.kind == "average_pool":
-            size = outputs[node.inputs[0]].shape[1:3]
-            dx, flags = elementwise_pool.average_pool_backward(fmt, dy, input_size=size, **options)
-            return [dx], {}, flags
-        return [dy] * len(node.inputs), {}, 0  # flatten, add
+        maps = [outputs[name] for name in node.inputs]
+        results, flags = map_layers.backward(fmt, node, dy, maps, outputs[node.name])
+        return results, {}, flags
 
     def _backward_product(self, node, dy, x):
         new, flags = self._parameter_gradients(node, dy, x)

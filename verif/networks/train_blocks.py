@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from golden.layers.optimizer import SGD
 
@@ -49,7 +50,48 @@ def strided_block():
     )  # fmt: skip
 
 
-BLOCKS = {"residual": ResidualBlock, "depthwise": depthwise_block, "strided": strided_block}
+class InceptionBlock(nn.Module):
+    """Branches whose channels are joined, pooling with padding and with a last window."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 8, 3, padding="same", bias=False), nn.BatchNorm2d(8)
+        self.point, self.wide = nn.Conv2d(8, 4, 1), nn.Conv2d(8, 5, 3, stride=2, padding=1)
+        self.pool = nn.AvgPool2d(3, 2, 1, count_include_pad=False)
+        self.head = nn.Linear(25, CLASSES)
+
+    def forward(self, x):
+        x = functional.relu6(self.norm(self.stem(x)))
+        y = functional.max_pool2d(self.point(x).relu(), 2, ceil_mode=True)
+        y = torch.cat([y, self.pool(x), self.wide(x)], 1)
+        z = functional.avg_pool2d(y, 2, ceil_mode=True)
+        return self.head(torch.cat([x.mean((2, 3)), z.mean([-1, -2])], 1))
+
+
+class DenseBlock(nn.Module):
+    """A concatenation of a concatenation, read by what follows and by the next one; a map that two
+    of them join."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.first, self.second = nn.Conv2d(8, 4, 3, padding=1), nn.Conv2d(12, 4, 1, bias=False)
+        self.pool, self.head = nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.Linear(24, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x)
+        y = torch.cat([x, self.first(torch.relu(self.norm(x)))], 1)
+        y = torch.cat([y, self.second(functional.hardtanh(y, -0.5, 0.75))], 1)
+        return self.head(self.pool(torch.cat([y, x], 1)).mean((2, 3)))
+
+
+BLOCKS = {
+    "residual": ResidualBlock,
+    "depthwise": depthwise_block,
+    "strided": strided_block,
+    "inception": InceptionBlock,
+    "dense": DenseBlock,
+}
 
 
 def block_run(

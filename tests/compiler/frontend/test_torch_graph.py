@@ -1,14 +1,14 @@
-"""Traced layers: the same as golden's on many networks, and the message of every refusal.
+"""Traced layers: the same as golden's on many networks.
 
-Covers: compiler/frontend/supported_layers.py, compiler/errors.py.
+Covers: compiler/frontend/layer.py, golden/training/torch_layers.py.
 """
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
-from compiler.errors import CompileError
 from compiler.frontend.torch_graph import backward_order, learning, readers, trace
 from golden.layers.optimizer import SGD
 from golden.training import torch_graph as golden
@@ -86,6 +86,31 @@ NETWORKS = {
         (2, 3, 4),
     ),
 }
+
+
+class Functional(nn.Module):
+    """Functions and methods in place of modules, and what is done in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.same = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding="same")
+        self.drop, self.head = nn.Dropout(0.5).eval(), nn.Linear(16, 3)
+        self.act = nn.ReLU6(inplace=True)
+
+    def forward(self, x):
+        first = self.conv(x)
+        y = self.act(first)
+        y += self.same(first)  # of what the activation has left
+        y = functional.relu6(self.drop(y))
+        pooled = functional.max_pool2d(y, 3, 2, 1, ceil_mode=True)
+        z = functional.avg_pool2d(pooled, 3, stride=1, padding=1, count_include_pad=False)
+        z = torch.cat((z, functional.hardtanh(z, -2.0, 2.0), pooled), dim=-3)
+        z = functional.dropout(z, 0.5, training=False)
+        means = torch.cat([z.mean([-1, -2]), pooled.mean((2, 3), keepdim=True).flatten(1)], 1)
+        return self.head(means.reshape(means.shape[0], 16).contiguous())
+
+
+NETWORKS["functional"] = lambda: (Functional(), (2, 6, 9))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -181,170 +206,3 @@ def test_a_pooling_module_may_be_used_twice():
     assert [layer.kind for layer in layers] == ["input", "max_pool", "convolution", "max_pool"]
     assert [layer.shape[1] for layer in layers] == [8, 4, 4, 2]
     assert len({layer.name for layer in layers}) == 4
-
-
-class Forward(nn.Module):
-    """A network of a function."""
-
-    def __init__(self, function, **modules):
-        super().__init__()
-        self.function = function
-        for name, module in modules.items():
-            self.add_module(name, module)
-
-    def forward(self, x):
-        return self.function(self, x)
-
-
-class TwoInputs(nn.Module):
-    def forward(self, x, y):
-        return x + y
-
-
-def tied():
-    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
-    second.weight = first.weight
-    return nn.Sequential(first, second)
-
-
-SEQUENTIAL = [
-    ([nn.Conv2d(2, 3, 3)], (3, 4, 4), r"layer 0 \(Conv2d\): it takes 2 channels but gets 3"),
-    ([nn.Conv2d(2, 3, 3)], (2, 2, 2), r"layer 0 \(Conv2d\): .*[Kk]ernel size can't be greater"),
-    (
-        [nn.Conv2d(2, 3, 3, padding="same")],
-        (2, 4, 4),
-        r"\(Conv2d\): padding must be given in numbers, not as 'same'",
-    ),
-    (
-        [nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular")],
-        (2, 4, 4),
-        r"\(Conv2d\): padding_mode must be 'zeros', not 'circular'",
-    ),
-    ([nn.Flatten(), nn.Conv2d(8, 3, 1)], (8, 1, 1), r"layer 1 \(Conv2d\): .* flattened to vectors"),
-    ([nn.Flatten(), nn.AvgPool2d(1)], (8, 1, 1), r"layer 1 \(AvgPool2d\): .* flattened to vectors"),
-    (
-        [nn.Conv2d(2, 3, 3), nn.Linear(3, 1)],
-        (2, 3, 3),
-        r"layer 1 \(Linear\): a Flatten layer must come before",
-    ),
-    (
-        [nn.Flatten(), nn.Linear(3, 1)],
-        (2, 3, 3),
-        r"layer 1 \(Linear\): it takes 3 features but gets 18",
-    ),
-    ([nn.Linear(4, 3), nn.Sigmoid()], (4,), r"layer 1 \(Sigmoid\): .* allowed are Conv2d"),
-    ([nn.BatchNorm2d(2, affine=False)], (2, 3, 3), r"layer 0 \(BatchNorm2d\): affine must be True"),
-    (
-        [nn.BatchNorm2d(2, track_running_stats=False)],
-        (2, 3, 3),
-        "track_running_stats must be True, not False",
-    ),
-    ([nn.BatchNorm2d(2, momentum=None)], (2, 3, 3), "momentum must be a number, not None"),
-    ([nn.BatchNorm2d(2)], (3, 3, 3), r"layer 0 \(BatchNorm2d\): it takes 2 channels but gets 3"),
-    ([nn.Flatten(), nn.BatchNorm1d(12)], (3, 2, 2), "BatchNorm2d takes maps"),
-    ([nn.BatchNorm2d(4)], (4,), "BatchNorm2d takes maps"),
-    (
-        [nn.MaxPool2d(2, ceil_mode=True)],
-        (2, 3, 3),
-        r"\(MaxPool2d\): ceil_mode must be False, not T",
-    ),
-    (
-        [nn.AvgPool2d(2, ceil_mode=True)],
-        (2, 3, 3),
-        r"\(AvgPool2d\): ceil_mode must be False, not T",
-    ),
-    ([nn.MaxPool2d(2, dilation=2)], (2, 5, 5), "dilation must be 1, not 2"),
-    ([nn.MaxPool2d(2, return_indices=True)], (2, 5, 5), "return_indices must be False, not True"),
-    ([nn.MaxPool2d(4)], (2, 3, 3), r"layer 0 \(MaxPool2d\): .*[Oo]utput size is too small"),
-    ([nn.AvgPool2d(2, padding=1)], (2, 3, 3), r"layer 0 \(AvgPool2d\): padding must be 0, not 1"),
-    ([nn.AvgPool2d(2, divisor_override=3)], (2, 3, 3), "divisor_override must be None, not 3"),
-    ([nn.AdaptiveAvgPool2d(2)], (2, 4, 4), "output_size must be 1, not 2"),
-    (
-        [nn.Flatten(2)],
-        (2, 3, 3),
-        r"layer 0 \(Flatten\): .*end_dim=-1 or 3, not start_dim=2 and end_dim=-1",
-    ),
-    ([nn.Linear(3, 3)] * 2, (3,), r"\(Linear\): its parameters are used twice"),
-    ([], (3,), "the network has no layer"),
-    ([nn.ReLU()], (2, 2), r"input_shape must be \(C, H, W\) or \(features,\), not \(2, 2\)"),
-    ([nn.ReLU()], (2, 0, 2), "input_shape must be"),
-    ([nn.ReLU()], "abc", "input_shape must be"),
-]
-
-
-@pytest.mark.parametrize(("layers", "shape", "message"), SEQUENTIAL)
-def test_messages(layers, shape, message):
-    with pytest.raises(CompileError, match=message) as caught:
-        trace(nn.Sequential(*layers), shape)
-    assert "\n" not in str(caught.value)
-    if "input_shape" not in message:
-        with pytest.raises(ValueError):
-            golden.trace(nn.Sequential(*layers), shape)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (TwoInputs(), "layer y: a network has one input, not y besides"),
-        (Forward(lambda self, x: (x.relu(), x)), "layer output: a network has one output"),
-        (
-            Forward(lambda self, x: x + 1.0),
-            r"layer add \(add\): its operands must be two maps, .*, not x, 1.0",
-        ),
-        (
-            Forward(lambda self, x: torch.add(x, x, alpha=2)),
-            r"layer add \(add\): an addition takes two maps and nothing else, not alpha=2",
-        ),
-        (
-            Forward(lambda self, x: x + self.pool(x), pool=nn.AvgPool2d(4)),
-            r"layer add \(add\): it adds maps of \(2, 4, 4\) and \(2, 1, 1\)",
-        ),
-        (
-            Forward(lambda self, x: x.sigmoid()),
-            r"layer sigmoid \(sigmoid\): sigmoid is not supported; allowed",
-        ),
-        (
-            Forward(lambda self, x: torch.flatten(x)),
-            r"layer flatten \(flatten\): .*, not start_dim=0 and end_dim=-1",
-        ),
-        (
-            Forward(lambda self, x: x + torch.ones(1)),
-            r"layer add \(add\): its operands must be two maps|constant",
-        ),
-        (
-            Forward(lambda self, x: (self.a(x), x.relu())[0], a=nn.Conv2d(2, 2, 1)),
-            "layer a: the output must be the last layer",
-        ),
-        (
-            Forward(lambda self, x: x.relu() if x.sum() > 0 else x),
-            "the model Forward cannot be traced by torch.fx, its forward must not depend on data",
-        ),
-        (nn.Conv2d(2, 2, 1), "a module's own tensor or constant, weight, cannot"),
-        (
-            nn.Sequential(nn.Flatten(), nn.Linear(32, 3), tied()),
-            r"2.1 \(Linear\): its parameters are used twice, by 2.0 as well",
-        ),
-        (
-            Forward(lambda self, x: torch.cat([self.a(x), x], 1), a=nn.Conv2d(2, 2, 1)),
-            r"layer cat \(cat\): cat is not supported; allowed are Conv2d",
-        ),
-        (
-            Forward(lambda self, x: self.patch(x), patch=Forward(lambda self, x: x.flatten(2))),
-            r"layer flatten \(flatten in patch Forward\): .* not start_dim=2 and end_dim=-1",
-        ),
-        (
-            Forward(lambda self, x: x.reshape(x.shape[0], -1)),
-            r"layer getattr_1 \(reading .shape\): reading .shape is not supported",
-        ),
-        (Forward(lambda self, x: torch.relu(input=x)), "one map, given by position, not .*input"),
-        (torch.jit.script(nn.Sequential(nn.ReLU())), "the model is scripted or traced"),
-        (nn.Sequential(nn.ReLU(), torch.jit.script(nn.ReLU())), "layer 1 is scripted or traced"),
-        (3, "the model must be a torch.nn.Module, not int"),
-    ],
-)
-def test_messages_of_other_modules(model, message):
-    with pytest.raises(CompileError, match=message) as caught:
-        trace(model, (2, 4, 4))
-    assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="^(Layer|The (model|network)) "):
-        golden.trace(model, (2, 4, 4))

@@ -1,7 +1,7 @@
 """Compiled training steps: plans, messages, the command line. Results are tested in tests/verif.
 
 Covers: compiler/training/steps.py, compiler/training/step.py, compiler/training/compile.py,
-compiler/frontend/example.py.
+compiler/frontend/example.py, compiler/training/graph.py, compiler/training/map_steps.py.
 """
 
 import pytest
@@ -15,6 +15,7 @@ from compiler.frontend.example import ResidualCNN
 from compiler.training.compile import compile_training
 from hw.config import make_config
 from hw.isa.encoding import Opcode
+from verif.networks.train_blocks import BLOCKS, INPUT_SHAPE
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 
@@ -164,3 +165,46 @@ def test_command_line(capsys, tmp_path):
 def test_command_line_messages(capsys, arguments, message):
     assert main(["--plan", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def compiled_block(network):
+    """Names of the steps of a block, and its program."""
+    torch.manual_seed(1)
+    program = compile_training(BLOCKS[network](), CONFIG, INPUT_SHAPE, images=2)
+    return [step.name for step in program.steps], program
+
+
+def test_concatenations_copy_nothing():
+    """Parts are written where they are joined, and their gradients are read there."""
+    names, program = compiled_block("inception")
+    assert not [name for name in names if name.startswith("cat ")]
+    whole = program.tensors[program.maps["cat"]]
+    parts = [program.tensors[program.maps[name]] for name in ("max_pool2d", "pool", "wide")]
+    item = whole.dtype.itemsize
+    assert [part.offset - whole.offset for part in parts] == [0, 4 * item, 12 * item]
+    assert {part.distance for part in parts} == {whole.pitch}
+    gradient = program.tensors[program.gradients["cat"]]
+    part = program.tensors[program.gradients["pool"]]
+    assert part.offset == gradient.offset + 4 * item and part.distance == gradient.pitch
+
+
+def test_a_map_in_two_concatenations_is_copied_once():
+    names, program = compiled_block("dense")
+    # The backward step adds the gradients of two layers that read the inner one.
+    assert [name for name in names if name.startswith("cat")] == ["cat forward", "cat backward"]
+    outer, inner = program.tensors[program.maps["cat_2"]], program.tensors[program.maps["cat_1"]]
+    assert inner.offset == outer.offset and inner.distance == outer.pitch == 24
+
+
+def test_concatenations_join_whole_granules():
+    model = nn.Sequential(nn.Conv2d(3, 5, 1), Joined())
+    message = r"layer cat: it joins maps of 5, 5 channels; .* a multiple of 4, .* 8 bytes"
+    with pytest.raises(CompileError, match=message):
+        compile_training(model, CONFIG, INPUT_SHAPE, images=2, loss="mean_squared_error")
+
+
+class Joined(nn.Module):
+    """A map beside what a ReLU makes of it."""
+
+    def forward(self, x):
+        return torch.cat([x, x.relu()], 1)

@@ -43,7 +43,14 @@ POOLS = {
     "3x3, padded": (2, 7, 6, 3, (3, 3), (2, 2), (1, 1)),
     "2x3, padded to one side": (1, 5, 5, 3, (2, 3), (2, 1), (0, 1)),
 }
-NOT_PADDED = [name for name, case in POOLS.items() if case[-1] == (0, 0)]
+#: What an average is divided by; ceil_mode.
+AVERAGES = {
+    "all places": {},
+    "places inside": {"include_pad": False},
+    "a last window": {"ceil_mode": True},
+    "a last window, places inside": {"ceil_mode": True, "include_pad": False},
+    "5": {"ceil_mode": True, "divisor": 5},
+}
 
 
 def codes_of(rng, fmt, shape):
@@ -101,22 +108,27 @@ def random_pools(rng):
 
 def test_random_pools(random_pools, rng):
     for name, case in random_pools.items():
-        check_max_pool(f"{name}: {case}", case, BF16, rng)
-        check_average_pool(f"{name}: {case}", case, BF16, rng)
+        for options in AVERAGES.values():
+            ceil_mode = options.get("ceil_mode", False)
+            check_max_pool(f"{name}: {case} {ceil_mode}", case, BF16, rng, ceil_mode=ceil_mode)
+            check_average_pool(f"{name}: {case} {options}", case, BF16, rng, **options)
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("name", POOLS)
 def test_max_pool(name, fmt, rng):
     check_max_pool(name, POOLS[name], fmt, rng)
+    check_max_pool(f"{name}, a last window", POOLS[name], fmt, rng, ceil_mode=True)
 
 
-def check_max_pool(name, case, fmt, rng):
+def check_max_pool(name, case, fmt, rng, *, ceil_mode=False):
     n, h, w, c, kernel, stride, padding = case
-    window = {"kernel": kernel, "stride": stride, "padding": padding}
+    window = {"kernel": kernel, "stride": stride, "padding": padding, "ceil_mode": ceil_mode}
     codes = codes_of(rng, fmt, (n, h, w, c))
     x = torch_map(fmt, codes).requires_grad_()
-    y, index = functional.max_pool2d(x, kernel, stride, padding, return_indices=True)
+    y, index = functional.max_pool2d(
+        x, kernel, stride, padding, ceil_mode=ceil_mode, return_indices=True
+    )
     assert (decode(fmt, max_pool(fmt, codes, **window)) == numpy_map(y)).all()
 
     # The same element of each window as in torch.
@@ -136,17 +148,19 @@ def check_max_pool(name, case, fmt, rng):
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
-@pytest.mark.parametrize("name", NOT_PADDED)
+@pytest.mark.parametrize("name", POOLS)
 def test_average_pool(name, fmt, rng):
-    check_average_pool(name, POOLS[name], fmt, rng)
+    for kind, options in AVERAGES.items():
+        check_average_pool(f"{name}, {kind}", POOLS[name], fmt, rng, **options)
 
 
-def check_average_pool(name, case, fmt, rng):
-    n, h, w, c, kernel, stride, _ = case
-    window = {"kernel": kernel, "stride": stride}
+def check_average_pool(name, case, fmt, rng, *, ceil_mode=False, include_pad=True, divisor=None):
+    n, h, w, c, kernel, stride, padding = case
+    window = {"kernel": kernel, "stride": stride, "padding": padding, "ceil_mode": ceil_mode}
+    window |= {"include_pad": include_pad, "divisor": divisor}
     codes = gradients_of(rng, fmt, (n, h, w, c))
     x = torch_map(fmt, codes).requires_grad_()
-    y = functional.avg_pool2d(x, kernel, stride)
+    y = functional.avg_pool2d(x, kernel, stride, padding, ceil_mode, include_pad, divisor)
     result, _ = average_pool(fmt, codes, **window)
     estimate = training_bounds.average_pool(Estimate.bits(fmt, codes), **window)
     check(f"{name}: y", fmt, result, numpy_map(y), estimate)

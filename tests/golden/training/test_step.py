@@ -4,7 +4,7 @@ A step is checked layer by layer by :mod:`golden.training.check`; the bounds are
 :mod:`golden.training.bounds`.
 
 Covers: golden/training/batch_loss.py, golden/training/arguments.py, golden/training/check.py,
-golden/training/torch_graph.py.
+golden/training/torch_graph.py, golden/training/map_layers.py.
 """
 
 import numpy as np
@@ -48,6 +48,25 @@ class Residual(nn.Module):
         return self.head(torch.flatten(self.pool(x), 1))
 
 
+class Branches(nn.Module):
+    """Concatenations, clamps and pooling of every kind."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(2, 4, 3, padding="same"), nn.BatchNorm2d(4)
+        self.left, self.right = nn.Conv2d(4, 3, 1), nn.Conv2d(4, 2, 3, stride=2, padding=1)
+        self.pool = nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False)
+        self.head = nn.Linear(9 + 18, 3)
+
+    def forward(self, x):
+        x = functional.relu6(self.norm(self.stem(x)))
+        y = functional.max_pool2d(self.left(x), 2, ceil_mode=True)
+        y = torch.cat([y, self.right(x), self.pool(x)], 1)
+        z = functional.avg_pool2d(y, 3, 2, 1, ceil_mode=True, divisor_override=7)
+        z = torch.cat([functional.hardtanh(z, -0.5, 0.7), z.relu()], 1)
+        return self.head(torch.cat([y.mean((2, 3)), z.mean((-1, -2))], 1))
+
+
 #: model, input shape, batch, rows, columns, loss
 NETWORKS = {
     "residual": lambda: (Residual(), (3, 7, 6), 3, 4, 6, "cross_entropy"),
@@ -85,6 +104,7 @@ NETWORKS = {
         5,
         "mean_squared_error",
     ),
+    "branches": lambda: (Branches(), (2, 7, 5), 2, 4, 6, "cross_entropy"),
     "vectors": lambda: (
         nn.Sequential(nn.Linear(7, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)),
         (7,),
@@ -307,7 +327,11 @@ def test_trace():
 @pytest.mark.parametrize(
     ("model", "shape", "message"),
     [
-        (nn.Sequential(nn.Conv2d(2, 3, 3)), (2, 2, 2), r"Layer 0 \(Conv2d\) .* does not fit a map"),
+        (
+            nn.Sequential(nn.Conv2d(2, 3, 3)),
+            (2, 2, 2),
+            r"Layer 0 \(Conv2d\) .*[Kk]ernel size can't",
+        ),
         (nn.Sequential(nn.Conv2d(2, 3, 3)), (3, 4, 4), "takes 2 channels but gets 3"),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.Linear(3, 1)), (2, 3, 3), "Layer 1 .* Flatten"),
         (
@@ -321,13 +345,13 @@ def test_trace():
             r"Layer 0 \(BatchNorm2d\) .* affine must be True, not False",
         ),
         (
-            nn.Sequential(nn.AvgPool2d(2, padding=1)),
+            nn.Sequential(nn.AvgPool2d(2, padding=2)),
             (2, 3, 3),
-            r"Layer 0 \(AvgPool2d\) .* padding must be 0, not 1",
+            r"Layer 0 \(AvgPool2d\) .* half of",
         ),
         (nn.Sequential(*[nn.Linear(3, 3)] * 2), (3,), "parameters are used twice"),
         (nn.Sequential(), (3,), "has no layer"),
-        (nn.Sequential(nn.AvgPool2d(2, divisor_override=3)), (2, 3, 3), "must be None, not 3"),
+        (nn.Sequential(nn.AvgPool2d(2, divisor_override=-3)), (2, 3, 3), "at least 1, not -3"),
         (nn.Sequential(nn.Flatten(2)), (2, 3, 3), "not start_dim=2 and end_dim=-1"),
         (torch.jit.script(nn.Sequential(nn.ReLU())), (3,), "The model is scripted or traced"),
         (nn.Sequential(torch.jit.script(nn.ReLU())), (3,), "Layer 0 is scripted or traced"),

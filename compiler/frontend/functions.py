@@ -1,0 +1,234 @@
+"""Functions and methods in a model's ``forward``: which layers they are."""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .layer import Layer
+from .supported_layers import ALLOWED, CHECKS, IDENTITY, LayerKind, refuse, require_map
+
+__all__ = ["COMBINING", "FUNCTIONS", "RESHAPING", "SHAPES", "Call", "Operation", "operation"]
+
+#: What only asks for the shape of a map: no layer.
+SHAPES = ("size", "dim", "ndimension", "numel", len)
+#: Attributes that do.
+SHAPE_ATTRIBUTES = ("shape", "ndim")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A function or method, called.
+
+    Members
+    -------
+    label : of the call, for messages
+    target : the function, or the name of the method
+    args, kwargs : with a :class:`~compiler.frontend.layer.Layer` for every map
+    shape : of the result, as torch has it, the batch in front
+    """
+
+    label: str
+    target: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    shape: Sequence[int] = field(default=())
+
+    def bind(self, parameters: Mapping[str, Any]) -> SimpleNamespace:
+        """Arguments behind the first one by name, with these defaults; ``...`` has none."""
+        given = dict(zip(parameters, self.args[1:], strict=False))
+        given |= {name: value for name, value in self.kwargs.items() if name != "input"}
+        unknown = [name for name in given if name not in parameters]
+        if unknown or len(self.args) > len(parameters) + 1:
+            more = ", ".join(unknown) or "more of them"
+            refuse(self.label, f"its arguments are {', '.join(parameters)}, not {more}")
+        values = dict(parameters) | given
+        missing = [name for name, value in values.items() if value is ...]
+        if missing:
+            refuse(self.label, f"it needs {', '.join(missing)}")
+        return SimpleNamespace(**values)
+
+    def source(self) -> Layer:
+        """The one map that it reads."""
+        if self.args and isinstance(self.args[0], Layer):
+            return self.args[0]
+        refuse(self.label, f"its operand must be one map, given by position, not {self._given()}")
+
+    def _given(self) -> str:
+        values = [*self.args, *(f"{key}={value}" for key, value in self.kwargs.items())]
+        return ", ".join(_text(value) for value in values) or "nothing"
+
+    def two(self, **parameters: Any) -> tuple[Any, Any, SimpleNamespace]:
+        """Two operands, of which at least one is a map, and arguments behind them."""
+        if len(self.args) < 2 or not any(isinstance(part, Layer) for part in self.args[:2]):
+            refuse(
+                self.label,
+                "its operands must be two maps, or a map and a number, given by position, not "
+                f"{self._given()}",
+            )
+        first, second = self.args[:2]
+        for part in (first, second):
+            if not isinstance(part, Layer | int | float) or isinstance(part, bool):
+                refuse(self.label, f"its operands must be maps or numbers, not {_text(part)}")
+        rest = Call(label=self.label, target=self.target, args=self.args[1:], kwargs=self.kwargs)
+        return first, second, rest.bind(parameters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """What a call is: the layer's kind and options, the layers it reads; ``in_place`` if its result
+    takes the place of the first of them."""
+
+    kind: str
+    options: Mapping[str, Any]
+    sources: tuple[Layer, ...]
+    in_place: bool = False
+
+
+def operation(call: Call) -> Operation:
+    """What a call is; a :class:`~compiler.errors.CompileError` if it is nothing that is known."""
+    target = call.target
+    in_place = isinstance(target, str) and target.endswith("_") and not target.endswith("__")
+    plain = target[:-1] if in_place else _IN_PLACE.get(target, target)
+    in_place |= plain is not target and not isinstance(target, str)
+    if plain in COMBINING:
+        sources, (kind, options) = COMBINING[plain](call)
+        return Operation(kind=kind, options=options, sources=sources, in_place=in_place)
+    if plain in RESHAPING and not in_place:
+        source = call.source()
+        kind, options = _reshape(call, source)
+        return Operation(kind=kind, options=options, sources=(source,))
+    if plain not in FUNCTIONS:
+        name = getattr(target, "__name__", target)
+        refuse(call.label, f"{name} is not supported; allowed are {ALLOWED}")
+    check, parameters = FUNCTIONS[plain]
+    source, arguments = call.source(), call.bind(parameters)
+    kind, options = check(call.label, arguments, source)
+    in_place |= bool(getattr(arguments, "inplace", False))
+    return Operation(kind=kind, options=options, sources=(source,), in_place=in_place)
+
+
+# Of several maps ---------------------------------------------------------------------------------
+
+#: Layers that a call reads, and what it is.
+_Combined = tuple[tuple[Layer, ...], LayerKind]
+
+
+def _same_shape(call: Call, what: str, first: Layer, second: Layer) -> None:
+    if (first.shape, first.flat) != (second.shape, second.flat):
+        refuse(
+            call.label, f"it {what} maps of {first.shape} and {second.shape}; they must have one "
+            "shape",
+        )  # fmt: skip
+
+
+def _add(call: Call) -> _Combined:
+    first, second, rest = call.two(alpha=1)
+    if not isinstance(first, Layer) or not isinstance(second, Layer) or rest.alpha != 1:
+        refuse(
+            call.label,
+            f"an addition takes two maps and nothing else, not {call._given()}",
+        )
+    _same_shape(call, "adds", first, second)
+    return (first, second), ("add", {})
+
+
+def _concatenate(call: Call) -> _Combined:
+    arguments = Call(label=call.label, target=call.target, args=(None, *call.args),
+                     kwargs=call.kwargs).bind({"tensors": ..., "dim": 0})  # fmt: skip
+    parts = arguments.tensors
+    if not isinstance(parts, list | tuple) or not all(isinstance(p, Layer) for p in parts):
+        refuse(call.label, f"it joins maps, given as a list, not {_text(parts)}")
+    if not parts:
+        refuse(call.label, "it must join at least one map")
+    flat = parts[0].flat
+    if arguments.dim not in ((1, -1) if flat else (1, -3)):
+        refuse(call.label, f"it must join channels, dim=1, not dim={arguments.dim}")
+    for part in parts:
+        if part.flat != flat or part.shape[1:] != parts[0].shape[1:]:
+            sizes = ", ".join(str(p.shape) for p in parts)
+            refuse(call.label, f"it joins maps of {sizes}; they must have one height and width")
+        if flat and part.shape[1:] != (1, 1):
+            refuse(call.label, f"it joins maps {part.shape} that have been flattened to vectors")
+    return tuple(parts), ("concatenate", {})
+
+
+def _text(value: Any) -> str:
+    return value.name if isinstance(value, Layer) else str(value)
+
+
+# Of one map --------------------------------------------------------------------------------------
+
+
+def _reshape(call: Call, source: Layer) -> LayerKind:
+    """What only gives a map another shape."""
+    _, *size = call.shape
+    count = source.shape[0] * source.shape[1] * source.shape[2]
+    own = [count] if source.flat else list(source.shape)
+    if size == own:
+        return IDENTITY
+    if size in ([count], list(source.shape)):
+        return "flatten", {}
+    refuse(
+        call.label,
+        f"it must leave the map {source.shape} as it is or flatten everything but the batch, not "
+        f"make {tuple(size)} of it",
+    )
+
+
+def _mean(name: str, arguments: Any, source: Layer) -> LayerKind:
+    require_map(name, source)
+    dims = arguments.dim if isinstance(arguments.dim, list | tuple) else [arguments.dim]
+    if arguments.dtype is not None or sorted(d % 4 for d in dims if d is not None) != [2, 3]:
+        refuse(name, f"it must be taken over height and width, dim=(2, 3), not dim={arguments.dim}")
+    return CHECKS[nn.AvgPool2d](name, SimpleNamespace(
+        kernel_size=source.shape[1:], stride=None, padding=0, ceil_mode=False,
+        count_include_pad=True, divisor_override=None), source)  # fmt: skip
+
+
+#: Functions that give a map another shape, or a copy of it.
+RESHAPING: tuple[Any, ...] = (
+    "view", "reshape", torch.reshape, "squeeze", torch.squeeze, "unsqueeze", torch.unsqueeze,
+    "contiguous", "clone", torch.clone,
+)  # fmt: skip
+COMBINING: dict[Any, Callable[[Call], _Combined]] = {
+    **dict.fromkeys((operator.add, torch.add, "add"), _add),
+    **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), _concatenate),
+}
+#: What changes its first operand, and what does the same without.
+_IN_PLACE: dict[Any, Any] = {
+    operator.iadd: operator.add,
+    torch.relu_: torch.relu,
+    functional.hardtanh_: functional.hardtanh,
+}
+
+_POOL = {"kernel_size": ..., "stride": None, "padding": 0}
+_MAX = _POOL | {"dilation": 1, "ceil_mode": False, "return_indices": False}
+_AVERAGE = _POOL | {"ceil_mode": False, "count_include_pad": True, "divisor_override": None}
+_MAX_FUNCTION = getattr(functional, "max_pool2d")  # noqa: B009 (mypy sees an overloaded function)
+#: Function or method -> what checks it, and its arguments behind the map.
+FUNCTIONS: dict[Any, tuple[Callable[[str, Any, Any], LayerKind], dict[str, Any]]] = {
+    **dict.fromkeys((functional.relu, torch.relu, "relu"), (CHECKS[nn.ReLU], {"inplace": False})),
+    functional.relu6: (CHECKS[nn.ReLU6], {"inplace": False, "min_val": 0.0, "max_val": 6.0}),
+    functional.hardtanh: (
+        CHECKS[nn.Hardtanh], {"min_val": -1.0, "max_val": 1.0, "inplace": False},
+    ),
+    **dict.fromkeys((_MAX_FUNCTION, torch.max_pool2d), (CHECKS[nn.MaxPool2d], _MAX)),
+    functional.avg_pool2d: (CHECKS[nn.AvgPool2d], _AVERAGE),
+    functional.adaptive_avg_pool2d: (CHECKS[nn.AdaptiveAvgPool2d], {"output_size": ...}),
+    functional.adaptive_max_pool2d: (
+        CHECKS[nn.AdaptiveMaxPool2d], {"output_size": ..., "return_indices": False},
+    ),
+    functional.dropout: (
+        CHECKS[nn.Dropout], {"p": 0.5, "training": True, "inplace": False},
+    ),
+    **dict.fromkeys(
+        (torch.flatten, "flatten"), (CHECKS[nn.Flatten], {"start_dim": 0, "end_dim": -1})
+    ),
+    **dict.fromkeys(("mean", torch.mean), (_mean, {"dim": None, "keepdim": False, "dtype": None})),
+}  # fmt: skip

@@ -1,0 +1,122 @@
+"""Steps from DRAM to DRAM and the tensors between them, before anything has its place."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from math import lcm
+from typing import Any
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.scratchpad import NoRoom
+from compiler.errors import CompileError
+from compiler.frontend.layer import Layer
+from compiler.tensors.intervals import Interval, round_up
+from compiler.tensors.tensor import Shape, Tensor
+from hw.config import AdaGPConfig
+
+from .named_tensors import TensorReference, resolve
+from .step import Step
+
+__all__ = ["StepGraph"]
+
+
+class StepGraph:
+    """Steps, and tensors by name.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    images : in a batch
+
+    Members
+    -------
+    steps : list of :class:`Step`
+    tensors : name -> :class:`~compiler.tensors.tensor.Tensor` without a place
+    slices : name of a tensor that is some channels of another one -> (name of that one, bytes from
+        its first channel to the own one)
+    """
+
+    def __init__(self, config: AdaGPConfig, *, images: int) -> None:
+        self.config, self.images = config, images
+        self.core = config.cores[0]
+        self.steps: list[Step] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.slices: dict[str, tuple[str, int]] = {}
+
+    def owner(self, name: str) -> str:
+        """The tensor that a tensor's memory belongs to: itself, or the one it is a slice of."""
+        return self.slices[name][0] if name in self.slices else name
+
+    def placed(self, offset_of: Callable[[str], int | None]) -> dict[str, Tensor]:
+        """The tensors with their places; ``offset_of`` gives that of an owner, or None for one
+        that nothing uses."""
+        found = {}
+        for name, tensor in self.tensors.items():
+            owner, shift = self.slices.get(name, (name, 0))
+            offset = offset_of(owner)
+            if offset is not None:
+                found[name] = replace(tensor, offset=offset + shift)
+        return found
+
+    def _unit(self, kind: str) -> int:
+        """Channels of a granule."""
+        item = 4 if kind in ("float32", "int32") else self.core.operand_width // 8
+        return lcm(self.config.granule_bytes, item) // item
+
+    def _tensor(
+        self, name: str, shape: Shape, *, kind: str | None = None, pitch: int | None = None
+    ) -> str:
+        kind = kind or self.config.operand_format
+        if pitch is None:
+            pitch = round_up(shape[3], self._unit(kind))
+        self.tensors[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch)
+        return name
+
+    def _slice(self, name: str, of: str, channels: Interval) -> str:
+        """A tensor that is ``channels`` (begin, end) of another one; they begin with a granule."""
+        whole = self.tensors[of]
+        begin, end = channels
+        assert begin % self._unit(whole.kind) == 0, f"{name} begins within a granule"
+        owner, shift = self.slices.get(of, (of, 0))
+        self.slices[name] = owner, shift + begin * whole.dtype.itemsize
+        self._tensor(name, (*whole.shape[:3], end - begin), kind=whole.kind)
+        self.tensors[name] = replace(
+            self.tensors[name], stride=whole.stride or whole.pitch, size=whole.size
+        )
+        return name
+
+    def _map(self, layer: Layer, name: str | None = None, **options: Any) -> str:
+        channels, height, width = layer.shape
+        shape = (self.images, height, width, channels)
+        return self._tensor(name or layer.name, shape, **options)
+
+    def _add(
+        self, layer: str, direction: str, function: Callable[..., object], *names: TensorReference,
+        reads: Iterable[str | None] = (), writes: Iterable[str | None] = (),
+        named: Mapping[str, TensorReference] | None = None, predictor: bool = False,
+        background: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
+        """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
+        the options."""
+
+        def write(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
+            arguments = [resolve(name, tensors) for name in names]
+            more = {key: resolve(name, tensors) for key, name in (named or {}).items()}
+            context = program.recorder.background() if background else nullcontext()
+            try:
+                with context:
+                    function(program, *arguments, **options, **more)
+            except NoRoom as error:
+                raise CompileError(f"layer {layer} ({direction}): {error}") from error
+
+        self.steps.append(
+            Step(
+                layer=layer,
+                direction=direction,
+                reads=tuple(name for name in reads if name),
+                writes=tuple(name for name in writes if name),
+                write=write,
+                predictor=predictor,
+                background=background,
+            )
+        )

@@ -1,0 +1,182 @@
+"""Steps of layers without parameters, and where the parts of concatenations lie."""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+from compiler.errors import CompileError
+from compiler.frontend.layer import Layer
+from compiler.kernels.elementwise import (
+    add,
+    clamp,
+    clamp_backward,
+    copy_channels,
+    relu,
+    relu_backward,
+)
+from compiler.kernels.pooling import (
+    average_pool,
+    average_pool_backward,
+    max_pool,
+    max_pool_backward,
+)
+from hw.config import AdaGPConfig
+
+from .graph import StepGraph
+
+__all__ = ["MapSteps", "window_options"]
+
+#: Kinds of layers whose map has no place of its own: it is what the layer before stored.
+_SHARING = ("flatten", "input")
+
+
+class MapSteps(StepGraph):
+    """Layers without parameters.
+
+    ``_forward_<kind>(layer, sources)`` adds the steps of a layer and notes its map;
+    ``_backward_<kind>(layer, dy, goals)`` those of its gradients, from the tensor ``dy`` to the
+    ``goals``, a name for each of its inputs, or None for those that need no gradient. Either it
+    writes tensors of these names, or it returns others in their place.
+
+    Members
+    -------
+    layers : by name
+    maps : layer -> name of the tensor that holds its map
+    """
+
+    def __init__(self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int) -> None:
+        super().__init__(config, images=images)
+        self.layers = {layer.name: layer for layer in layers}
+        self.maps: dict[str, str] = {}
+        self._needs_gradient: frozenset[str] = frozenset()
+        self._parts = self._joined(layers)
+
+    def _joined(self, layers: Sequence[Layer]) -> dict[str, tuple[str, int]]:
+        """Layers that write their map into that of a concatenation -> its name, and their first
+        channel there. A map that two concatenations join lies in the last of them."""
+        found: dict[str, tuple[str, int]] = {}
+        unit = self._unit(self.config.operand_format)
+        for layer in reversed(layers):
+            if layer.kind != "concatenate":
+                continue
+            channels = [self.layers[name].shape[0] for name in layer.inputs]
+            begins = [0, *accumulate(channels)][:-1]
+            for name, begin in zip(layer.inputs, begins, strict=True):
+                if begin % unit:
+                    raise CompileError(
+                        f"layer {layer.name}: it joins maps of {', '.join(map(str, channels))} "
+                        f"channels; all but the last must have a multiple of {unit}, which is what "
+                        f"{self.config.granule_bytes} bytes of memory hold"
+                    )
+                part = self.layers[name]
+                if name not in found and part.kind not in _SHARING:
+                    found[name] = layer.name, begin
+        return found
+
+    def _map(self, layer: Layer, name: str | None = None, **options: Any) -> str:
+        if name is None and layer.name in self._parts:
+            joined, begin = self._parts[layer.name]
+            whole = self._concatenation(self.layers[joined])
+            return self._slice(layer.name, whole, (begin, begin + layer.shape[0]))
+        return super()._map(layer, name, **options)
+
+    def _concatenation(self, layer: Layer) -> str:
+        """The map of a concatenation, which exists from the first of its parts on."""
+        return layer.name if layer.name in self.tensors else self._map(layer)
+
+    # Forward ---------------------------------------------------------------------------------
+
+    def _simple(
+        self, layer: Layer, sources: list[str], function: Callable[..., object], *more: str,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        output = self.maps[layer.name] = self._map(layer)
+        self._add(layer.name, "forward", function, *sources, output, *more, reads=sources,
+                  writes=[output, *more], **options)  # fmt: skip
+
+    def _forward_flatten(self, layer: Layer, sources: list[str]) -> None:
+        self.maps[layer.name] = sources[0]
+
+    def _forward_relu(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, relu)
+
+    def _forward_clamp(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, clamp, **layer.options)
+
+    def _forward_add(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, add)
+
+    def _forward_average_pool(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, average_pool, **window_options(layer))
+
+    def _forward_max_pool(self, layer: Layer, sources: list[str]) -> None:
+        backward = layer.name in self._needs_gradient
+        places = [self._map(layer, f"{layer.name}.places")] if backward else []
+        self._simple(layer, sources, max_pool, *places, **window_options(layer))
+
+    def _forward_concatenate(self, layer: Layer, sources: list[str]) -> None:
+        """Nothing is to be done for parts that have been written to their place."""
+        whole, begin = self._concatenation(layer), 0
+        self.maps[layer.name] = whole
+        there: set[str] = set()
+        for number, (name, source) in enumerate(zip(layer.inputs, sources, strict=True)):
+            end = begin + self.layers[name].shape[0]
+            if self._parts.get(name) != (layer.name, begin) or name in there:
+                part = self._slice(f"{layer.name}.part{number}", whole, (begin, end))
+                self._add(layer.name, "forward", copy_channels, source, part, reads=[source],
+                          writes=[part])  # fmt: skip
+            there.add(name)
+            begin = end
+
+    # Backward --------------------------------------------------------------------------------
+
+    def _gradient_map(self, layer: Layer, goal: str | None, number: int = 0) -> str | None:
+        """Room for the gradient of the input ``number``."""
+        if goal:
+            super()._map(self.layers[layer.inputs[number]], goal)
+        return goal
+
+    def _passed_on(self, layer: Layer, dy: str, goals: list[str | None]) -> list[str | None]:
+        """The gradient of the output is that of the inputs."""
+        return [dy if goal else None for goal in goals]
+
+    _backward_flatten = _backward_add = _passed_on
+
+    def _backward_concatenate(
+        self, layer: Layer, dy: str, goals: list[str | None]
+    ) -> list[str | None]:
+        """Each part's gradient is some channels of that of the output."""
+        ends = [0, *accumulate(self.layers[name].shape[0] for name in layer.inputs)]
+        return [
+            goal and self._slice(goal, dy, (ends[number], ends[number + 1]))
+            for number, goal in enumerate(goals)
+        ]
+
+    def _simple_backward(
+        self, layer: Layer, goals: list[str | None], function: Callable[..., object], *reads: str,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        """The gradient of a layer's only input."""
+        goal = self._gradient_map(layer, goals[0])
+        if goal:
+            self._add(layer.name, "backward", function, *reads, goal, reads=reads, writes=[goal],
+                      **options)  # fmt: skip
+
+    def _backward_relu(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        self._simple_backward(layer, goals, relu_backward, dy, self.maps[layer.name])
+
+    def _backward_clamp(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        y = self.maps[layer.name]
+        self._simple_backward(layer, goals, clamp_backward, dy, y, **layer.options)
+
+    def _backward_max_pool(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        places = f"{layer.name}.places"
+        self._simple_backward(layer, goals, max_pool_backward, dy, places, **window_options(layer))
+
+    def _backward_average_pool(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        self._simple_backward(layer, goals, average_pool_backward, dy, **window_options(layer))
+
+
+def window_options(layer: Layer) -> dict[str, Any]:
+    """Options of a pooling layer; its outputs say by themselves how many windows there are."""
+    return {key: value for key, value in layer.options.items() if key != "ceil_mode"}

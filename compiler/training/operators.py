@@ -1,0 +1,121 @@
+"""What can be trained, kind by kind: the table in docs/operators.md."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["OPERATORS", "Operator", "operator_table"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """A kind of layers.
+
+    Members
+    -------
+    kind : as in :class:`compiler.frontend.layer.Layer`; "" for what is no layer of its own
+    written : modules, and functions in ``forward``, as names
+    runs : forward and backward, where they run
+    predicted : whether its weights can be predicted in Phase GP
+    conditions : what is refused otherwise
+    """
+
+    kind: str
+    written: tuple[str, ...]
+    forward: str
+    backward: str
+    predicted: bool = False
+    conditions: str = ""
+
+
+_WINDOWS = "`ceil_mode`; padding of at most half the window"
+_ARRAY = "array, POST"
+_VECTOR = "VECTOR"
+_NOTHING = "moves nothing"
+
+#: In the order of the table.
+OPERATORS = (
+    Operator(
+        kind="convolution", written=("Conv2d",), forward=_ARRAY, backward=_ARRAY, predicted=True,
+        conditions="zero padding, the same on both sides (`padding=\"same\"` of odd kernels "
+        "included); any kernel, stride, dilation and groups; with groups it is not predicted",
+    ),
+    Operator(
+        kind="depthwise", written=("Conv2d",), forward=_VECTOR, backward=_VECTOR, predicted=True,
+        conditions="as many groups as input and as output channels",
+    ),
+    Operator(
+        kind="linear", written=("Linear",), forward=_ARRAY, backward=_ARRAY, predicted=True,
+        conditions="of vectors: behind a flattening or another vector",
+    ),
+    Operator(
+        kind="batch_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
+        backward=_VECTOR,
+        conditions="in training mode, with `affine`, `track_running_stats` and a momentum; "
+        "`BatchNorm1d` of vectors; more than one pixel per channel in a batch",
+    ),
+    Operator(
+        kind="relu", written=("ReLU", "relu"), forward="POST or VECTOR", backward=_VECTOR,
+        conditions="in POST behind a product, in the same pass behind a batch normalisation",
+    ),
+    Operator(
+        kind="clamp", written=("ReLU6", "Hardtanh", "relu6", "hardtanh"), forward=_VECTOR,
+        backward=_VECTOR,
+        conditions="limits that are finite and not nearly equal",
+    ),
+    Operator(
+        kind="max_pool",
+        written=("MaxPool2d", "AdaptiveMaxPool2d", "max_pool2d", "adaptive_max_pool2d"),
+        forward=_VECTOR, backward=_VECTOR,
+        conditions=f"no dilation, no indices; {_WINDOWS}; an adaptive output size that divides the "
+        "map",
+    ),
+    Operator(
+        kind="average_pool",
+        written=("AvgPool2d", "AdaptiveAvgPool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean"),
+        forward=_VECTOR, backward=_VECTOR,
+        conditions=f"{_WINDOWS}; `count_include_pad`, `divisor_override`; an adaptive output size "
+        "that divides the map; the mean over height and width",
+    ),
+    Operator(
+        kind="add", written=("add",), forward=_VECTOR, backward=_NOTHING,
+        conditions="two maps of one shape",
+    ),
+    Operator(
+        kind="concatenate", written=("cat", "concat", "concatenate"),
+        forward="moves nothing, or LOAD and STORE", backward=_NOTHING,
+        conditions="of channels; all parts but the last have whole granules of channels (4 at 16 "
+        "bits and 8 bytes). A part is copied if it is the input, or joined twice",
+    ),
+    Operator(
+        kind="flatten", forward=_NOTHING, backward=_NOTHING,
+        written=("Flatten", "flatten", "view", "reshape", "squeeze", "unsqueeze"),
+        conditions="everything but the batch, or back to the map that it was",
+    ),
+    Operator(
+        kind="", written=("Identity", "Dropout", "Dropout2d", "dropout", "contiguous", "clone"),
+        forward=_NOTHING, backward=_NOTHING,
+        conditions="dropout in evaluation, or with p=0",
+    ),
+)  # fmt: skip
+
+
+def operator_table() -> str:
+    """All of them as a table in Markdown."""
+    rows = [("layer", "written as", "forward", "backward", "predicted", "conditions")]
+    rows += [
+        (
+            operator.kind.replace("_", " ") or "none",
+            _names(operator.written),
+            operator.forward,
+            operator.backward,
+            "yes" if operator.predicted else "",
+            operator.conditions,
+        )
+        for operator in OPERATORS
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], f"|{' --- |' * len(rows[0])}", *lines[1:]]) + "\n"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,77 @@
+"""Layers without parameters: what a node of each kind computes, forward and backward.
+
+``forward(fmt, node, maps)`` returns the stored map and its flags; ``backward(fmt, node, dy, maps,
+y)`` the gradients of the maps that the node reads, and the flags. All are operand codes.
+"""
+
+import numpy as np
+
+from golden.layers import elementwise_pool, pointwise
+
+__all__ = ["MAP_KINDS", "backward", "forward"]
+
+
+def forward(fmt, node, maps):
+    """(codes, flags) of what a node makes of the stored maps that it reads."""
+    return _FORWARD[node.kind](fmt, maps, **node.options)
+
+
+def backward(fmt, node, dy, maps, y):
+    """([codes] of the gradients of ``maps``, flags); ``y`` is what the node stored."""
+    return _BACKWARD[node.kind](fmt, dy, maps, y, **node.options)
+
+
+def _relu_backward(fmt, dy, maps, y):
+    return [_masked(dy, elementwise_pool.relu_mask(fmt, y))], 0
+
+
+def _clamp_backward(fmt, dy, maps, y, **limits):
+    return [_masked(dy, pointwise.clamp_mask(fmt, y, **limits))], 0
+
+
+def _masked(dy, mask):
+    return np.where(mask, dy, 0).astype(dy.dtype)
+
+
+def _max_pool_backward(fmt, dy, maps, y, **window):
+    return _alone(elementwise_pool.max_pool_backward(fmt, maps[0], dy, **window))
+
+
+def _average_pool_backward(fmt, dy, maps, y, **window):
+    size = maps[0].shape[1:3]
+    return _alone(elementwise_pool.average_pool_backward(fmt, dy, input_size=size, **window))
+
+
+def _concatenate_backward(fmt, dy, maps, y):
+    return pointwise.split(dy, [part.shape[3] for part in maps]), 0
+
+
+def _passed_on(fmt, dy, maps, y):
+    return [dy] * len(maps), 0
+
+
+def _alone(result):
+    codes, flags = result
+    return [codes], flags
+
+
+_FORWARD = {
+    "flatten": lambda fmt, maps: (maps[0], 0),
+    "add": lambda fmt, maps: elementwise_pool.residual_add(fmt, *maps),
+    "relu": lambda fmt, maps: (elementwise_pool.relu(fmt, *maps), 0),
+    "clamp": lambda fmt, maps, **limits: (pointwise.clamp(fmt, *maps, **limits), 0),
+    "max_pool": lambda fmt, maps, **window: (elementwise_pool.max_pool(fmt, *maps, **window), 0),
+    "average_pool": lambda fmt, maps, **w: elementwise_pool.average_pool(fmt, *maps, **w),
+    "concatenate": lambda fmt, maps: (pointwise.concatenate(maps), 0),
+}
+_BACKWARD = {
+    "flatten": _passed_on,
+    "add": _passed_on,
+    "relu": _relu_backward,
+    "clamp": _clamp_backward,
+    "max_pool": _max_pool_backward,
+    "average_pool": _average_pool_backward,
+    "concatenate": _concatenate_backward,
+}
+#: Kinds of nodes that these functions know.
+MAP_KINDS = tuple(_FORWARD)

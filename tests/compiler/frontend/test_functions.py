@@ -1,0 +1,51 @@
+"""Functions, methods and what works in place are the layers that torch users expect."""
+
+from torch import nn
+from torch.nn import functional
+
+from compiler.frontend.torch_graph import trace
+from golden.training import torch_graph as golden
+from tests.compiler.frontend.forward import Forward
+
+
+def test_in_place_operations_change_what_others_read():
+    """As in torch: a later layer reads what the operation has left."""
+
+    def forward(self, x):
+        first = self.conv(x)
+        self.relu(first)
+        copy = first.clone()
+        copy += x
+        return first + copy
+
+    model = Forward(forward, conv=nn.Conv2d(2, 2, 1), relu=nn.ReLU(inplace=True))
+    layers = {layer.name: layer for layer in trace(model, (2, 4, 4))}
+    assert layers["add"].inputs == ("relu", "x") and layers["add_1"].inputs == ("relu", "add")
+    assert [node.inputs for node in golden.trace(model, (2, 4, 4))] == [
+        layer.inputs for layer in layers.values()
+    ]
+
+
+def test_the_arguments_of_functions():
+    """Modules and functions with the same arguments are the same layers."""
+    pairs = [
+        (
+            nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+            lambda x: functional.max_pool2d(x, 3, 2, 1, 1, True),
+        ),
+        (nn.AvgPool2d(2), lambda x: functional.avg_pool2d(x, 2)),
+        (
+            nn.AvgPool2d(3, 1, 1, divisor_override=5),
+            lambda x: functional.avg_pool2d(x, 3, 1, padding=1, divisor_override=5),
+        ),
+        (nn.AdaptiveAvgPool2d((2, None)), lambda x: functional.adaptive_avg_pool2d(x, (2, 6))),
+        (nn.AdaptiveAvgPool2d(1), lambda x: x.mean((-1, 2), keepdim=True)),
+        (nn.AdaptiveMaxPool2d(2), lambda x: functional.adaptive_max_pool2d(x, 2)),
+        (nn.ReLU6(), lambda x: functional.hardtanh(x, 0.0, 6.0)),
+        (nn.Hardtanh(), functional.hardtanh),
+    ]
+    for module, function in pairs:
+        expected = trace(nn.Sequential(module), (2, 4, 6))[1]
+        actual = trace(Forward(lambda self, x, call=function: call(x)), (2, 4, 6))[1]
+        for member in ("kind", "options", "shape"):
+            assert getattr(actual, member) == getattr(expected, member), module
