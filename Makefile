@@ -51,8 +51,6 @@ report: setup tools ## Area, timing and power of all variants, beside the paper 
 
 docs: ## Write the documentation as a site to build/site/ (ARGS= for mkdocs build)
 	@$(BOOTSTRAP) docs
-	@rm -rf build/docs
-	@$(PY) -m synth report --from synth/results/report-paper.json --output-dir build/docs/synthesis-report
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build $(ARGS)
 	@echo 'open build/site/index.html; for its search, serve it: $(PY) -m http.server -d build/site'
 

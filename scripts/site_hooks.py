@@ -2,7 +2,7 @@
 
 On a Git host ``[text](../hw/formats.py)`` opens the file. The site has docs/ alone, so this hook
 adds what its pages link to: documents as pages under ``repository/``, sources as pages with line
-numbers, folders as lists, everything else as it is. It also adds what ``make docs`` has generated.
+numbers, folders as lists, everything else as it is.
 Only mkdocs calls the functions that import it, so a test can do without.
 """
 
@@ -14,9 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: Documents outside docs/ that the navigation names.
 ALWAYS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-
-#: Written by `make docs`, by their place in the site.
-GENERATED = {"generated/synthesis-report": ROOT / "build/docs/synthesis-report"}
 
 #: Files that become pages of code, with the name of their language.
 LANGUAGES = {".py": "python", ".v": "verilog", ".toml": "toml", ".sh": "sh"}
@@ -97,29 +94,19 @@ def content(path: str) -> str | None:
 
 
 def on_files(files, config):
-    """Add the files that docs/ links to, and the generated ones."""
-    from mkdocs.exceptions import PluginError
+    """Add the files that docs/ links to."""
     from mkdocs.structure.files import File
 
     for path in linked_files():
         text = content(path)
         source = {"content": text} if text is not None else {"abs_src_path": str(ROOT / path)}
         files.append(File.generated(config, place(path), **source))
-    for site_folder, folder in GENERATED.items():
-        if not folder.is_dir():
-            raise PluginError(f"{folder.relative_to(ROOT)} is missing: run 'make docs'")
-        for file in sorted(folder.iterdir()):
-            if file.suffix in (".md", ".png"):
-                name = f"{site_folder}/{file.name}"
-                files.append(File.generated(config, name, abs_src_path=str(file)))
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
     """Turn links of documents into links of the site."""
     source = page.file.src_uri
-    if source.startswith("generated/"):
-        return markdown
     path = source.removeprefix("repository/")
     if path == source:
         path = f"docs/{source}"

@@ -214,3 +214,11 @@ def test_the_example_prints_what_it_shows(request):
     titles = ("", "waveform") if request.config.getoption("long") else ("",)
     faults = run_blocks("docs/example.md", EXAMPLE.read_text(), titles)
     assert not faults, "\n".join(faults)
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    """mkdocs, which only ``make docs`` installs, refuses a site where one is missing."""
+    named = set(re.findall(r"([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert not pages - named
+    assert not {page for page in named - pages if not page.startswith("repository/")}
