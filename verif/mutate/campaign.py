@@ -110,7 +110,8 @@ class Campaign:
     # Before ----------------------------------------------------------------------------------
 
     def prepare(self) -> list[Mutant]:
-        """Run the tests without a mutant; returns the mutants that can be.
+        """Run the tests without a mutant, those in Amaranth's simulator now and the compiled ones
+        when they are needed; returns the mutants that can be.
 
         Raises
         ------
