@@ -6,7 +6,7 @@ import math
 import queue
 import random
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cli.atomic_files import write_whole
@@ -14,8 +14,9 @@ from cli.atomic_files import write_whole
 from .covering import SYSTEM_TESTS, covering_tests
 from .operators import Mutant
 from .pool import Worker
+from .profile import Profile
 from .rewrite import rewrite
-from .runtime import GENERATOR, HARDWARE, NOTHING
+from .runtime import GENERATOR, NOTHING
 
 __all__ = ["Campaign", "CampaignFailed", "Outcome", "sample"]
 
@@ -27,6 +28,9 @@ UNTESTED = "not built"
 _TIMES_AS_LONG = 5
 _LONGER_SECONDS = 10
 
+
+#: Of a mutant that is known to be equivalent, and lives in Amaranth's simulator.
+_QUICK_ONLY = "not tried on a compiled simulation"
 
 _NOTHING_KNOWN = {
     "base": "", "files": {}, "tests": {}, "at_import": {}, "modules": [], "results": {},
@@ -62,28 +66,6 @@ class Outcome:
         }  # fmt: skip
 
 
-@dataclass
-class _Profile:
-    """The tests without a mutant: node id -> seconds, compiled, mutants elaborated; and mutants
-    that show when the file is imported."""
-
-    tests: dict = field(default_factory=dict)
-    at_import: dict = field(default_factory=dict)
-    name: str = ""
-
-    def reaching(self, number, *, compiled):
-        return [
-            name
-            for name, test in self.tests.items()
-            if test["compiled"] == compiled and str(number) in test["met"]
-        ]
-
-    def kind(self, number):
-        """What the mutant is part of, in the test where that is most; None: no test meets it."""
-        kinds = {test["met"].get(str(number)) for test in self.tests.values()}
-        return next((kind for kind in (HARDWARE, GENERATOR, NOTHING) if kind in kinds), None)
-
-
 class Campaign:
     """The mutants of a file, its tests, and what is known of them from earlier runs.
 
@@ -99,7 +81,8 @@ class Campaign:
     system : bool
         whether tests of the whole accelerator try what the tests of the block leave alive
     spared : callable
-        whether a mutant is known to be equivalent; those are not tried on the whole accelerator
+        whether a mutant is known to be equivalent; those are not tried on the whole accelerator,
+        and on a compiled simulation only if no other test reaches them
     """
 
     def __init__(self, root: Path, file: str, directory: Path, *, jobs, system, spared):
@@ -119,6 +102,7 @@ class Campaign:
         self._kills = {}
         self._hints = {}  # name of a mutant -> the test that killed it before something changed
         self._lock = threading.Lock()
+        self._compiling = threading.Lock()
         self._workers = []
         self._idle = []
         self._idle_lock = threading.Lock()
@@ -126,7 +110,8 @@ class Campaign:
     # Before ----------------------------------------------------------------------------------
 
     def prepare(self) -> list[Mutant]:
-        """Run the tests without a mutant; returns the mutants that can be.
+        """Run the tests without a mutant, those in Amaranth's simulator now and the compiled ones
+        when they are needed; returns the mutants that can be.
 
         Raises
         ------
@@ -143,7 +128,7 @@ class Campaign:
         digests = {file: self._digest(file) for file in files}
         same = known["base"] == self._base(known["modules"], files)
         kept = [file for file in files if same and known["files"].get(file) == digests[file]]
-        profile = _Profile(
+        profile = Profile(
             {test: entry for test, entry in known["tests"].items() if _file(test) in kept},
             known["at_import"], name,
         )  # fmt: skip
@@ -170,20 +155,40 @@ class Campaign:
         files of the project that they import. ``whole``: there are no others."""
         label = profile.name if whole else "some of " + profile.name
         plain = self._warm(label, "simulate", [], files)
-        tests, modules = plain["tests"], plain["modules"]
+        tests = plain["tests"]
         for test in tests.values():
             test["met"] |= plain["at_import"]
         compiled = [test for test in tests.values() if test["compiled"]]
-        if compiled:
-            # What a fixture of several tests elaborates is met by the first of them only.
-            met = {number: kind for test in compiled for number, kind in test["met"].items()}
-            names = [name for name, test in tests.items() if test["compiled"]]
-            full = self._warm(label, "compile", names, _files(names))
-            for name, test in full["tests"].items():
-                tests[name] = {"seconds": test["seconds"], "compiled": True, "met": met}
-            modules += full["modules"]
+        # What a fixture of several tests elaborates is met by the first of them only.
+        met = {number: kind for test in compiled for number, kind in test["met"].items()}
+        for test in compiled:
+            test.update(met=met, seconds=None)  # see _compile
         profile.tests.update(tests)
         profile.at_import = plain["at_import"]
+        return self._own_files(plain["modules"])
+
+    def _compile(self, profile):
+        """Build and run the tests that need a compiled simulation without a mutant, which takes
+        long: when a mutant is the first to need one."""
+        with self._compiling:
+            every = [name for name, test in profile.tests.items() if test["compiled"]]
+            names = [name for name in every if profile.tests[name]["seconds"] is None]
+            if not names:
+                return
+            label = profile.name if names == every else "some of " + profile.name
+            full = self._warm(label, "compile", names, _files(names))
+            with self._lock:
+                for name, test in full["tests"].items():
+                    profile.tests[name]["seconds"] = test["seconds"]
+                known = self._known[profile.name]
+                files = list(known["files"])
+                known["modules"] = sorted(
+                    {*known["modules"], *self._own_files(full["modules"])} - set(files)
+                )
+                known["base"] = self._base(known["modules"], files)
+                self._write()
+
+    def _own_files(self, modules):
         return {str(Path(place).relative_to(self.root)) for place in modules if self._own(place)}
 
     def _warm(self, profile, mode, names, files, worker=None):
@@ -279,8 +284,9 @@ class Campaign:
     def _with(self, name, profile, mutant):
         """What the tests of a profile make of a mutant; known results are taken."""
         results = self._known[name]["results"]
-        if mutant.name in results:
-            return Outcome(mutant=mutant, **results[mutant.name])
+        known = results.get(mutant.name)
+        if known and (known["message"] != _QUICK_ONLY or self.spared(mutant)):
+            return Outcome(mutant=mutant, **known)
         verdict, test, message = self._run_tests(profile, mutant)
         with self._lock:
             results[mutant.name] = {"verdict": verdict, "test": test, "message": message}
@@ -299,6 +305,10 @@ class Campaign:
                 if simulated:
                     break
                 return UNTESTED, "", "a number of the generator: needs a build of its own"
+            if mode == "compile" and simulated and self.spared(mutant):
+                return SURVIVED, "", _QUICK_ONLY
+            if mode == "compile":
+                self._compile(profile)
             result = self._task(profile, mutant, mode, names)
             if result["failed"]:
                 return KILLED, result["failed"]["test"], result["failed"]["message"]

@@ -125,6 +125,7 @@ def test_cycles_of_the_checks():
             await ctx.tick()
         ctx.set(dut.offered, 0)
         assert ctx.get(dut.begin_jump) and ctx.get(dut.target) == alone.PROGRAM
+        assert await alone.offer() == 7  # the second time as well
 
     Alone().simulate(process)
 

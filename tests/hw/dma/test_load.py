@@ -61,7 +61,7 @@ class Bench:
         self.commands, self.sent, self.done = [], 0, 0
         self.requested, self.owed, self.beats, self.written, self.errors = [], [], 0, [], []
         self.answers, self.burst_of, self.cycle, self.log = {}, [], 0, []
-        self.base = base
+        self.base, self.running = base, False
         self.ctx.set(self.dut.memory_base, base)
         self.ctx.set(self.dut.memory_size, size)
 
@@ -98,8 +98,8 @@ class Bench:
         takes = self.chance("write")
         ctx.set(dut.write.ready, takes)
 
-        if self.owed:
-            assert ctx.get(dut.busy), "beats are owed"
+        if self.owed or (self.running and self.sent > self.done):
+            assert ctx.get(dut.busy), "beats are owed, or words"
         beat = comes and ctx.get(dut.read.data.ready)
         assert ctx.get(dut.beat) == beat
         if beat:
@@ -161,7 +161,9 @@ class Bench:
         ctx, before = self.ctx, len(self.written)
         self.commands += commands
         wanted = [word for command in commands for word in self.words_of(command)]
+        self.running = True
         await self.until(lambda: self.done == len(self.commands))
+        self.running = False
         assert self.written[before:] == wanted, commands
         for _ in range(2):
             assert not ctx.get(self.dut.busy)
@@ -212,6 +214,12 @@ def test_random_commands(shape, seed):
             for command in commands:  # within 24 bits
                 command["buffer_address"] %= (1 << 24) - 300
             await bench.run(commands)
+        # As many commands as there can be, each of a word, and the longest burst.
+        granule = bench.config.granule_bytes
+        await bench.run([command_of(run_bytes=granule, row_bytes=granule)] * 8)
+        length = bench.width << bench.config.axi_burst_beats.bit_length() - 1
+        bench.chances = fast
+        await bench.run([command_of(run_bytes=length, row_bytes=granule)])
 
     bench.simulate(process)
 

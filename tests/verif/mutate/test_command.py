@@ -1,7 +1,7 @@
 """``python -m verif mutate``: whole runs on small files, what it refuses, what it keeps.
 
 Covers: verif/mutate/campaign.py, verif/mutate/covering.py, verif/mutate/loader.py,
-verif/mutate/pool.py, verif/mutate/report.py, verif/mutate/worker.py.
+verif/mutate/pool.py, verif/mutate/profile.py, verif/mutate/report.py, verif/mutate/worker.py.
 """
 
 import json
@@ -9,6 +9,7 @@ import json
 import pytest
 
 from verif.__main__ import main
+from verif.mutate import campaign
 from verif.mutate.covering import covering_tests, hardware_files
 from verif.sim.environment import PROJECT_ROOT
 
@@ -38,6 +39,30 @@ def test_a_small_module(tmp_path, capsys):
 
 
 @pytest.mark.long
+def test_the_whole_accelerator_tries_what_lives(tmp_path, monkeypatch):
+    """``--system``, with a test that does not meet the file as the block's, and one that does as
+    that of the accelerator; what is known of either is taken by a second run."""
+    small = ["tests/hw/primitives/test_stream_register.py"]
+    monkeypatch.setattr(campaign, "covering_tests", lambda root, file: small)
+    monkeypatch.setattr(campaign, "SYSTEM_TESTS", ("tests/hw/primitives/test_delay_line.py",))
+    arguments = ["mutate", SMALL, "--jobs", "1", "--output", str(tmp_path), "--sample", "3"]
+    assert main(arguments) == 1
+    found = summary(tmp_path)
+    assert found["killed"] == 0 and len(found["survivors"]) >= 2
+    assert {outcome["message"] for outcome in found["survivors"]} == {"no test reaches it"}
+    for _ in range(2):
+        assert main([*arguments, "--system"]) == 0
+        found = summary(tmp_path)
+        assert found["killed"] + found["equivalent"] == 3 and found["killed"] >= 2
+    report = (tmp_path / "hw.primitives.delay_line.md").read_text()
+    assert "test_delay_line.py::test_delay[" in report
+    # A test that covers the file is not asked again.
+    monkeypatch.setattr(campaign, "SYSTEM_TESTS", small)
+    other = ["--output", str(tmp_path / "other")]
+    assert main([*arguments, "--system", *other]) == 1
+
+
+@pytest.mark.long
 def test_a_compiled_simulation(tmp_path):
     """Mutants of the block RAM's form for the simulator: one build, and a run of it for each."""
     arguments = ["mutate", "hw.primitives.ram", "--jobs", "1", "--output", str(tmp_path)]
@@ -45,7 +70,9 @@ def test_a_compiled_simulation(tmp_path):
     found = summary(tmp_path)
     assert found["tried"] == 3 and found["killed"] >= 2, found
     report = (tmp_path / "hw.primitives.ram.md").read_text()
-    assert "test_both_forms_behave_alike" in report
+    # Both run the same build; which is first depends on how long they took.
+    compiled = ("test_both_forms_behave_alike", "test_a_wrong_write_enable_is_found")
+    assert any(name in report for name in compiled)
 
 
 @pytest.mark.parametrize(
