@@ -49,7 +49,8 @@ def random_command(rng, machine, *, limit=50):
     # Flags are those of a whole command: some have a channel or two only.
     tiny = rng.random() < 0.3
     while True:
-        counts = [rng.choice((1, 1, 2, 3, rng.randint(1, 20))) for _ in range(4)]
+        choices = (1, 1, 2, 3, machine.rows)
+        counts = [rng.choice((*choices, rng.randint(1, 20))) for _ in range(4)]
         counts = [1, 1, 1, 1] if tiny else counts
         if np.prod(counts) <= limit:
             break
