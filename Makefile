@@ -41,6 +41,7 @@ regression: setup ## Run the long simulations (ARGS= for python -m verif)
 	$(PY) -m verif fuzz --cases 10000 --adversarial
 	$(PY) -m pytest -q --long -m long
 	$(PY) -m pytest -q --long tests/test_docs.py
+	$(PY) -m verif coverage
 
 bench: setup ## Measure utilisation, area, clock frequency and simulation speed
 	$(PY) -m verif bench $(ARGS)

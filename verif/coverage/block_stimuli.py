@@ -18,14 +18,14 @@ from verif.sim import runner
 
 __all__ = ["BLOCKS"]
 
-#: Beats of another width than words, bursts of several lengths, addresses of 64 bits.
+#: Beats of another width than words, bursts of several lengths.
 _DMA = {
     "variant": "baseline", "operand_format": "int8", "rows": 5, "columns": 5,
-    "axi_data_width": 64, "axi_address_width": 64, "axi_burst_beats": 5,
+    "axi_data_width": 64, "axi_address_width": 40, "axi_burst_beats": 64,
     "axi_outstanding_reads": 2,
 }  # fmt: skip
 #: Rows, columns and lanes of POST and VECTOR: several groups in a word and in a vector.
-_LANES = {"rows": 6, "columns": 5, "post_lanes": 3}
+_LANES = {"rows": 6, "columns": 9, "post_lanes": 3}
 
 
 def _tiny(**fields):

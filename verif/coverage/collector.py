@@ -18,7 +18,9 @@ __all__ = ["MAXIMUM_WIDTH", "Collector"]
 #: Signals that are wider do not count: they are streams of data and whole commands.
 MAXIMUM_WIDTH = 64
 
-_DATA, _MONITOR = "coverage.dat", "adagp_monitor.v"
+_MONITOR = "adagp_monitor.v"
+#: Files of Verilator's counts: one of each model that a simulation has made.
+_DATA = "coverage*.dat"
 _HEADER = "// "
 # With line coverage, Verilator 5.48's optimisation of data flow graphs makes wrong simulations of
 # accelerators: MATMUL never gets its weights.
@@ -61,8 +63,8 @@ class Collector(Instrument):
 
     def collect(self, build: Path, run: Path) -> None:
         """Add what a run has reached; one that broke off has written nothing."""
-        data = run / _DATA
-        if not data.is_file():
+        files = sorted(run.glob(_DATA))
+        if not files:
             return
         if build not in self._maps:
             found = {}
@@ -71,9 +73,10 @@ class Collector(Instrument):
                 if maps is not None:
                     found[path.name] = maps
             self._maps[build] = found
-        raw = raw_points(data.read_text(), str(data))
-        self.add(mapped_points(raw, self._maps[build]))
-        data.unlink()  # megabytes
+        for data in files:
+            raw = raw_points(data.read_text(), str(data))
+            self.add(mapped_points(raw, self._maps[build]))
+            data.unlink()  # megabytes
         monitor, log = build / "src" / _MONITOR, run / LOG
         if monitor.is_file() and log.is_file():
             with open(monitor) as file:

@@ -1,10 +1,11 @@
 """The configurations that the coverage campaign simulates."""
 
-__all__ = ["CONFIGS", "QUICK"]
+__all__ = ["BLOCKS", "CONFIGS", "PARTS", "QUICK"]
 
 #: Name -> fields. Every variant; sizes that divide and sizes that do not; words of one and of
-#: several groups; a queue of one command; beats narrower and wider than a word. Arrays are small:
-#: their size decides about the time to compile, and says nothing about what is reached.
+#: several groups; a queue of one command; beats narrower and wider than a word; addresses of 32 and
+#: of 40 bits. Arrays are small: their size decides about the time to compile, and says nothing
+#: about what is reached.
 CONFIGS = {
     "baseline": {"variant": "baseline"},
     "low": {
@@ -15,7 +16,13 @@ CONFIGS = {
         "axi_data_width": 128,
         "axi_outstanding_reads": 2,
     },
-    "efficient": {"variant": "efficient", "rows": 4, "columns": 2, "post_lanes": 2},
+    "efficient": {
+        "variant": "efficient",
+        "rows": 4,
+        "columns": 2,
+        "post_lanes": 2,
+        "axi_address_width": 40,
+    },
     "max": {
         "variant": "max",
         "rows": 3,
@@ -30,5 +37,9 @@ CONFIGS = {
     },
 }
 
+#: Benches of single blocks, which have configurations of their own.
+BLOCKS = "blocks"
+#: Everything that a campaign simulates.
+PARTS = (*CONFIGS, BLOCKS)
 #: What ``--quick`` simulates.
 QUICK = ("baseline",)

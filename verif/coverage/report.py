@@ -1,6 +1,7 @@
 """What was reached, per Python file of the hardware, as Markdown and as JSON."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -144,6 +145,10 @@ def markdown(summary: Summary, title: str) -> str:
         missing = sum(total - reached for reached, total in module.totals.values())
         bare = sum(module.file in (point.file, "all") for point in summary.open)
         lines.append(f"| {module.file} | {' | '.join(shares)} | {missing} | {bare} |")
+    if summary.waived:
+        lines += ["", "| points | reason |", "| --: | --- |"]
+        numbers = Counter(waiver.reason for waiver in summary.waived.values())
+        lines += [f"| {number} | {reason} |" for reason, number in numbers.most_common()]
     for module in summary.modules:
         bare = [point for point in summary.open if point.file == module.file]
         reasons: dict[str, list[Point]] = {}

@@ -9,7 +9,7 @@ coverage by the Verilog's lines; :func:`read_sources` says what stands there.
   Amaranth's library brings.
 - A *branch* is a condition (``m.If``, ``m.Elif``) or a value that a ``m.Switch`` or FSM compares
   with. The Verilog holds it once for every signal that it decides about; the branches of the same
-  condition count as one.
+  condition count as one. Left out are constants, and the default behind all values that there are.
 """
 
 import re
@@ -28,6 +28,8 @@ _ASSIGNMENT = re.compile(rf"^  assign {_NAME} *=")
 _IF = re.compile(r"\bif \((?P<condition>.*)\) begin")
 _CASE = re.compile(r"^ *casez \((?P<subject>.*)\)$")
 _ITEM = re.compile(r"^ *(?P<value>(?:\d+'\w+[\w?]*(?:, )?)+|default):")
+_CONSTANT = re.compile(r"^(?P<width>\d+)'h[0-9a-f]+$")
+_LITERAL = re.compile(r"= \d+'h[0-9a-f]+;$")
 _BARE = re.compile(r"^(?:\\(?P<escaped>\S+)|(?P<plain>[A-Za-z_][\w$]*)) ?(?P<index>\[[\d:]+\])?$")
 #: What yosys or Amaranth add to a name that occurs twice.
 _SUFFIX = re.compile(r"\$\d+$")
@@ -78,7 +80,7 @@ def read_sources(text: str, root: Path) -> SourceMap:
     ValueError
         if no module names its source: the text was emitted without.
     """
-    reader = _Reader(Path(root).resolve())
+    reader = _Reader(Path(root).resolve(), _constants(text))
     for number, line in enumerate(text.splitlines(), 1):
         reader.read(number, line)
     if not reader.modules:
@@ -87,16 +89,28 @@ def read_sources(text: str, root: Path) -> SourceMap:
     return reader.map
 
 
+def _constants(text):
+    """(module, name) of the wires that always have the same value."""
+    found, module = set(), None
+    for line in text.splitlines():
+        if match := _MODULE.match(line):
+            module = _name(match)
+        elif (match := _ASSIGNMENT.match(line)) and _LITERAL.search(line):
+            found.add((module, _name(match)))
+    return found
+
+
 class _Reader:
-    def __init__(self, root):
+    def __init__(self, root, constants):
         self.root = root
+        self.constants = constants
         self.map = SourceMap()
         self.modules = 0
         self.module, self.file = None, None
         self.pending = None  # source of the declaration that follows
         self.expressions = {}  # anonymous wire -> its source, in this module
-        self.subjects = []  # of the case statements around
-        self.counted = set()
+        self.subjects = []  # of the case statements around, each with the values so far
+        self.counted = set()  # lines that Verilator counts, whether they are points or not
         self.texts = {}
 
     def read(self, number, line):
@@ -115,11 +129,11 @@ class _Reader:
             if source is not None:
                 self.expressions[_name(match)] = source
         elif match := _CASE.match(line):
-            self.subjects.append(match["subject"].strip())
+            self.subjects.append((match["subject"].strip(), set()))
         elif line.strip() == "endcase":
             self.subjects.pop()
         elif (match := _ITEM.match(line)) and self.subjects:
-            self._branch(number, self.subjects[-1], match["value"])
+            self._item(number, *self.subjects[-1], match["value"])
         elif match := _IF.search(line):
             self._branch(number, match["condition"].strip(), None)
         if not line.lstrip().startswith("(*"):
@@ -160,12 +174,28 @@ class _Reader:
             self.map.signals[self.module, name] = Place(file=self.file, what=what)
             self.counted.add(number)
 
+    def _item(self, number, subject, before, value):
+        """A value of a ``case`` about ``subject``, behind those ``before``."""
+        values = [_CONSTANT.match(item) for item in before]
+        complete = all(values) and values and len(values) == 1 << int(values[0]["width"])
+        if value == "default" and complete:
+            self.counted.add(number)
+        else:
+            self._branch(number, subject, value)
+        before.update(value.split(", "))
+
     def _branch(self, number, condition, value):
         if condition == r"\$start":
             return  # every process begins with it
+        if _CONSTANT.match(condition):
+            self.counted.add(number)
+            return
         what = condition
         if match := _BARE.match(condition):
             name = _name(match)
+            if (self.module, name) in self.constants:
+                self.counted.add(number)
+                return
             index = match["index"] or ""
             if (known := self.map.signals.get((self.module, name))) is not None:
                 what = known.what + index

@@ -12,6 +12,7 @@ from hw.config import AdaGPConfig
 from hw.isa.error_codes import ErrorCode
 from hw.registers.map import Unit, register_map
 from verif.sim import environment, runner
+from verif.sim.instrument import current
 from verif.sim.results import tail
 from verif.system import accelerator
 
@@ -98,12 +99,13 @@ def _compile(design, header, executable):
     """Each process into a file of its own, which then takes its place."""
     include = environment.verilator_root() / "include"
     objects = sorted(design.directory.glob("verilated*.o"))
+    counts = any(path.stem == "verilated_cov" for path in objects)
     with tempfile.TemporaryDirectory(dir=design.directory) as folder:
         (Path(folder) / "tables.h").write_text(header)
         result = Path(folder) / "fuzz"
         command = [
             os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-faligned-new",
-            f"-DVM_TRACE={int(design.waves)}", "-Wno-attributes",
+            f"-DVM_TRACE={int(design.waves)}", f"-DVM_COVERAGE={int(counts)}", "-Wno-attributes",
             *(f"-I{path}" for path in (folder, _SOURCES, design.directory, include,
                                        include / "vltstd")),
             str(_SOURCES / "main.cpp"), str(design.directory / "Vtop__ALL.a"),
@@ -139,7 +141,8 @@ def _write(design, goods):
 
 
 class Harness:
-    """A running harness; a context manager, as it is a process."""
+    """A running harness; a context manager, as it is a process. At the end the tool of
+    :func:`~verif.sim.instrument.instrumented`, if there is one, sees what it leaves."""
 
     def __init__(self, program: Program, *, waves: Path | None = None):
         self.program = program
@@ -149,8 +152,9 @@ class Harness:
         )
         command = [str(program.executable), str(program.good_file)]
         self._errors = tempfile.TemporaryFile()
+        self._directory = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen(
-            [*command, *([str(waves)] if waves else [])],
+            [*command, *([str(waves.resolve())] if waves else [])], cwd=self._directory.name,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
         )  # fmt: skip
 
@@ -162,6 +166,9 @@ class Harness:
         self.process.wait()
         self.process.stdout.close()
         self._errors.close()
+        if (tool := current()) is not None:
+            tool.collect(self.program.executable.parent, Path(self._directory.name))
+        self._directory.cleanup()
 
     def send(self, cases) -> None:
         """Give cases to it; results come in the same order. What it has to say fits into the pipe

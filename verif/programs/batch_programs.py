@@ -94,8 +94,10 @@ class BatchProgram:
         return bytes(image)
 
     def changes(self, number: int) -> tuple:
-        """Input of batch ``number`` of a run, as :class:`verif.system.accelerator.Run` takes it."""
-        return ((self.input(number % 2), bytes([number & 0xFF, 0x5A]) * (self.word // 2)),)
+        """Input of batch ``number`` of a run, as :class:`verif.system.accelerator.Run` takes it:
+        the host writes whole beats."""
+        word = (bytes([number & 0xFF, 0x5A]) * self.word)[: self.word]
+        return ((self.input(number % 2), word + b"\xa5" * (-self.word % self.config.beat_bytes)),)
 
     def after(self, memory: bytearray, phase: Phase, number: int) -> None:
         """Do to ``memory``, the window, what batch ``number`` does."""

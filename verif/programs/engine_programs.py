@@ -4,6 +4,7 @@ A program loads the whole buffer (:func:`verif.blocks.engines.vector_bench.fill`
 commands, and stores the whole buffer, so that also what must not change is compared.
 """
 
+import itertools
 import random
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +18,11 @@ from golden.commands.vector import Carry, Factor, Source, VectorMachine
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 from hw.isa.encoding import QUEUE_OPCODES, Opcode, decode, encode
 from verif.stimulus.loss import random_batch
-from verif.stimulus.vector import OPERANDS, WORDS, fill, random_command
+from verif.stimulus.vector import NUMBERS, OPERANDS, WORDS, fill, random_command
 
-from .faulty_programs import HALT, dma, matmul, post, weights
+from .faulty_programs import HALT, dma, loss, matmul, post, vector, weights
 
-__all__ = ["EngineProgram", "loss_program", "product_program", "vector_program"]
+__all__ = ["EngineProgram", "busy_program", "loss_program", "product_program", "vector_program"]
 
 #: Bytes for the program, in front of the data.
 _PROGRAM_BYTES = 1 << 14
@@ -240,3 +241,128 @@ def product_program(config, core, seed) -> EngineProgram:
         name=f"MATMUL, POST, VECTOR, STORE on core {core}", config=config, core=core,
         body=body, contents=contents, coefficients=_coefficients(rng),
     )  # fmt: skip
+
+
+#: Rounds of :func:`busy_program`, and the words that each has for what it loads and for what POST
+#: and VECTOR make; its LOSS commands, and the words of each.
+_ROUNDS, _LOADED, _MADE = 10, 32, 8
+_LOSSES, _LOSS_WORDS = 12, 36
+
+
+def busy_program(config, core, seed) -> EngineProgram:
+    """All engines of a core at once, each on words that no other one changes, faster than their
+    queues take commands; then one behind the other, each with two semaphores before and after."""
+    rng, sizes = random.Random(seed), config.cores[core]
+    contents = _contents(config, sizes, rng)
+    counts = (1, 2, 3, sizes.rows, sizes.columns, max(sizes.rows, sizes.columns) + 1)
+    results = WORDS // 2
+    made = results + (_ROUNDS + 1) * _LOADED
+    emptied, done = 1 << 14, 1 << 15
+
+    def read(words):
+        return _place(sizes, rng.randrange(OPERANDS - words))
+
+    def step(number):
+        """Commands by opcode."""
+        place = made + 2 * number * _MADE
+        commands = {
+            Opcode.LOAD: _busy_transfer(Opcode.LOAD, config, core, rng, number, counts,
+                                        _place(sizes, results + number * _LOADED)),
+            Opcode.STORE: _busy_transfer(Opcode.STORE, config, core, rng, number, counts,
+                                         read(_LOADED)),
+            Opcode.WEIGHTS: {"address": read(2 * sizes.rows), "row_stride": 2,
+                             "row_limit": sizes.rows},
+            Opcode.MATMUL: {"x_address": read(_PIXELS), "wo_count": _PIXELS, "wo_stride": 1,
+                            "w_limit": _PIXELS, "wo_step": 1, "channels": sizes.columns,
+                            # Beside what POST reads, so that they are in each other's way.
+                            "accumulator_bank": number % 2, "accumulator_address": _MADE},
+            Opcode.POST: {"accumulator_bank": 1, "wo_count": _MADE, "wo_stride": 1,
+                          "out_wo_stride": 1, "channels": sizes.columns,
+                          "out_address": _place(sizes, place)},
+        }  # fmt: skip
+        if sizes.has_vector:
+            commands[Opcode.VECTOR] = {
+                "x_address": read(_MADE), "o_address": _place(sizes, place + _MADE),
+                "i0_count": _MADE, "channels": sizes.rows,
+            }  # fmt: skip
+        if sizes.has_loss and number == _ROUNDS:
+            commands[Opcode.LOSS] = _busy_loss(sizes, rng, _LOSSES, counts)
+        return commands
+
+    makers = {
+        Opcode.WEIGHTS: weights, Opcode.MATMUL: matmul, Opcode.POST: post, Opcode.VECTOR: vector,
+    }  # fmt: skip
+
+    def make(opcode, fields, **masks):
+        if opcode in makers:
+            return makers[opcode](config, core, **fields, **masks)
+        if opcode == Opcode.LOSS:
+            return loss(config, **fields, **masks)
+        return encode(opcode, core=core, **fields, **masks)
+
+    body = []
+    if sizes.has_loss:
+        body += [loss(config, **_busy_loss(sizes, rng, n, counts)) for n in range(_LOSSES)]
+    # What POST reads, a bank that no MATMUL changes any more.
+    empty = {"x_address": read(1), "h_limit": 0, "accumulator_bank": 1}
+    body += [
+        weights(config, core, address=read(1)),
+        matmul(config, core, vectors=_MADE, signal=emptied, **empty),
+    ]
+    for number in range(_ROUNDS):
+        for opcode, fields in step(number).items():
+            masks = {}
+            if opcode == Opcode.POST:
+                masks = {
+                    "wait": 0 if number else emptied,
+                    "signal": 0 if number + 1 < _ROUNDS else done,
+                }
+            body.append(make(opcode, fields, **masks))
+    # These have been taken when the chain begins; a link has two that no other has.
+    free = [1 << 0, 1 << 1, 1 << 2, 1 << 3, emptied, done]
+    links = [one | other for one, other in itertools.combinations(free, 2)]
+    before = done
+    for (opcode, fields), link in zip(step(_ROUNDS).items(), links, strict=False):
+        body.append(make(opcode, fields, wait=before, signal=link))
+        before = link
+    body.append(make(opcode, fields, wait=before))
+    return EngineProgram(
+        name=f"everything at once on core {core}", config=config, core=core, body=body,
+        contents=contents, coefficients=_coefficients(rng),
+    )  # fmt: skip
+
+
+def _busy_transfer(opcode, config, core, rng, number, counts, word):
+    """Rows of less than a word, where there are such, of a word and of two, in runs."""
+    sizes, granule = config.cores[core], config.granule_bytes
+    row, rows = rng.choice(
+        ((granule, 1), (granule, 3), (sizes.word_bytes, 1), (sizes.word_bytes, 4),
+         (2 * sizes.word_bytes, 2))
+    )  # fmt: skip
+    count, run = counts[number % len(counts)], rows * row
+    stride = run + granule * rng.randrange(2)
+    raw = round_up(WORDS * sizes.rows * config.format.width // 8, 64)
+    if opcode == Opcode.LOAD:
+        offset = _PROGRAM_BYTES + 64 * rng.randrange(16)
+        stride = rng.choice((0, stride))
+    else:
+        offset = _PROGRAM_BYTES + 2 * raw + number * (raw // (_ROUNDS + 1) // 64 * 64)
+    return {
+        "buffer_address": word, "dram_address": offset, "run_bytes": run, "run_count": count,
+        "run_stride": stride, "row_bytes": row,
+    }  # fmt: skip
+
+
+def _busy_loss(sizes, rng, number, counts):
+    """Squared errors: of numbers that are anywhere, so no labels."""
+    count = counts[number % len(counts)]
+    place = _place(sizes, WORDS - (_LOSSES + 1 - number) * _LOSS_WORDS)
+    numbers = 2 * count * count
+    return {
+        "loss": 1, "first": int(number % 3 == 0), "last": int(number % 3 == 2),
+        "x_wide": rng.randrange(2), "target_wide": rng.randrange(2),
+        "row_count": count, "row_length": count, "x_stride": rng.choice((0, 1, 5)),
+        "x_address": _place(sizes, OPERANDS + rng.randrange(NUMBERS - numbers - 8 * count)),
+        "target_address": _place(sizes, OPERANDS + rng.randrange(NUMBERS - numbers)),
+        "gradient_address": place, "value_address": place + _LOSS_WORDS - 4,
+    }  # fmt: skip

@@ -31,14 +31,21 @@ _READ = WORDS // 2
 _FULL, _FREE = 1 << 14, 1 << 15
 
 
-def loop_program(config: AdaGPConfig, core: int, seed: int, *, products: int = 12) -> EngineProgram:
+def loop_program(
+    config: AdaGPConfig, core: int, seed: int, *, products: int = 12, special: bool = False
+) -> EngineProgram:
     """``products`` times WEIGHTS, MATMUL and POST with random fields, one product after the other,
-    weights far ahead. Every class of a loop's count occurs that the memories have room for."""
+    weights far ahead. Every class of a loop's count occurs that the memories have room for.
+    ``special``: on floats from one end of the range to the other, infinities among them."""
     rng, sizes = random.Random(seed), config.cores[core]
     fmt = format_by_name(config.operand_format)
     numbers = np.random.default_rng(seed)
     shape = WORDS, sizes.rows
-    if fmt.is_float:
+    if fmt.is_float and special:
+        values = numbers.standard_normal(shape) * np.exp2(numbers.integers(-100, 101, (WORDS, 1)))
+        infinite = numbers.random(shape) < 0.02
+        values[infinite] = numbers.choice((-np.inf, np.inf), np.count_nonzero(infinite))
+    elif fmt.is_float:
         values = numbers.standard_normal(shape) * np.exp2(numbers.integers(-6, 7, shape))
     else:
         values = numbers.integers(-128, 128, shape)
@@ -108,16 +115,19 @@ def _matmul(rng, sizes, depth):
         "init": rng.choice(list(Init)),
         "transpose": transpose,
         "ones": ones,
-        "channels": rng.choice((1, 2, sizes.columns, sizes.columns + 1, sizes.rows + 1)),
+        "channels": rng.choice((1, 2, sizes.columns, sizes.columns + 1, sizes.rows + 1, 0xFFFF)),
         "x_address": rng.randrange(below, _READ - above),
         "accumulator_address": rng.choice((0, 1, depth - vectors)) if vectors < depth else 0,
         **{f"{name}_count": count for name, count in counts.items()},
         **{f"{name}_stride": stride for name, stride in strides.items()},
-        "h_origin": rng.choice((-1, 0, 1, 2)),
-        "w_origin": rng.choice((-1, 0, 1, 2)),
+        "h_origin": rng.choice((-1, 0, 1, 2, -1, 0, 1, 2, rng.randrange(-0x8000, 0x8000))),
+        "w_origin": rng.choice((-1, 0, 1, 2, -1, 0, 1, 2, rng.randrange(-0x8000, 0x8000))),
         "h_limit": rng.choice(limits),
         "w_limit": rng.choice(limits),
-        **{f"{name}_step": rng.choice((0, 1, 2)) for name in ("ho", "wo", "kh", "kw")},
+        **{
+            f"{name}_step": rng.choice((0, 0, 1, 1, 2, 2, rng.randrange(256)))
+            for name in ("ho", "wo", "kh", "kw")
+        },
     }
 
 
@@ -132,7 +142,7 @@ def _weights(rng, sizes, tiles, *, bias):
     counts = dict(zip(WEIGHTS_LOOPS, rng.choice(shapes), strict=True))
     rows = max(sizes.rows, sizes.columns)
     while True:
-        blocks, transpose = rng.choice((1, 2, 3)), rng.randrange(2)
+        blocks, transpose = rng.choice((1, 2, 3, sizes.columns, rows, rows + 1)), rng.randrange(2)
         strides = {name: rng.choice((-3, 0, 1, 4)) for name in WEIGHTS_LOOPS}
         strides |= {"row": rng.choice((-1, 0, 1, 2)), "block": 1}
         below, above = _reach({**counts, "row": rows, "block": blocks}, strides)
@@ -156,7 +166,8 @@ def _post(rng, sizes, depth, is_float):
     """Fields of a command that writes behind what is read."""
     while True:
         counts = _counts(rng, POST_LOOPS, sizes, 200)
-        counts["group"] = rng.randint(1, sizes.groups_per_vector + 1)
+        groups = sizes.groups_per_vector
+        counts["group"] = rng.choice((1, groups, groups + 1, 2, 3, sizes.rows, sizes.columns + 1))
         strides = {name: rng.choice((-1, 0, 1, 2)) for name in POST_LOOPS if name != "group"}
         below, above = _reach(counts, strides)
         wide = rng.randrange(2)
@@ -164,7 +175,7 @@ def _post(rng, sizes, depth, is_float):
         words = -(-(size + sizes.groups_per_word) // sizes.groups_per_word)
         out = {name: rng.choice((-words, 0, 1, words)) for name in POST_OUTPUT_LOOPS}
         out_below, out_above = _reach(counts, out)
-        if below + above < depth and out_below + out_above + words < WORDS - _READ:
+        if below + above + 1 < depth and out_below + out_above + words < WORDS - _READ:
             break
     scale = rng.choice((0x3F800000, 0x3E800000, 0xC0400000)) if is_float else 181 | 15 << 16
     return {
@@ -172,7 +183,9 @@ def _post(rng, sizes, depth, is_float):
         "pool": rng.choice(list(Pool)),
         "relu": rng.randrange(2),
         "wide": wide,
-        "accumulator_address": rng.randrange(below, depth - above),
+        "accumulator_address": rng.choice(
+            (below, max(below, 1), rng.randrange(below, depth - above))
+        ),
         **{f"{name}_count": count for name, count in counts.items()},
         **{f"{name}_stride": stride for name, stride in strides.items()},
         "channels": rng.choice((0, 1, sizes.columns, sizes.columns + 2)),

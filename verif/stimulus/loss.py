@@ -110,7 +110,9 @@ def random_batch(rng, config, core, *, special=False, numbers=60, base=None, **f
     x_words = [words(core, row, bits) for row in stored]
     target_words = [words(core, row, target_bits) for row in targets]
     stride = len(x_words[0]) + rng.randrange(3)
-    position = rng.randrange(2) << 23 | rng.randrange(1 << 20) if base is None else base
+    position = base
+    if base is None:
+        position = rng.randrange(2) << 23 | rng.randrange((1 << 23) - WORDS)
     places = {}
     for name, count in (
         ("x", stride * rows),

@@ -49,7 +49,8 @@ def random_command(rng, machine, *, limit=50):
     # Flags are those of a whole command: some have a channel or two only.
     tiny = rng.random() < 0.3
     while True:
-        counts = [rng.choice((1, 1, 2, 3, rng.randint(1, 20))) for _ in range(4)]
+        choices = (1, 1, 2, 3, machine.rows)
+        counts = [rng.choice((*choices, rng.randint(1, 20))) for _ in range(4)]
         counts = [1, 1, 1, 1] if tiny else counts
         if np.prod(counts) <= limit:
             break
@@ -102,7 +103,7 @@ def random_command(rng, machine, *, limit=50):
             for other in set(PORTS) - {stream}:
                 if values[f"{other}_source"] == source:
                     values[f"{other}_source"] = Source.IMMEDIATE
-    number = int(encode(FLOAT32, rng.choice((0.0, 1.0, -1.0, 2.0, 3.0, 0.1, 1e-30, 1e30))))
+    number = int(encode(FLOAT32, rng.choice((0.0, 1.0, -1.0, 2.0, 3.0, 0.1, 1e-38, 1e-30, 1e30, 3e38))))
     values["immediate"] = rng.choice((number, 0x7FC00001, 0x80000000, 0x00000001, 0xFF800000))
     return values
 

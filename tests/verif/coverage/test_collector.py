@@ -121,3 +121,62 @@ def test_declarations_that_do_not_count_are_switched_off():
             counts = any(f" {name}" in line for name in NAMES)
             assert counts == (number not in off), line
     assert sources.configuration("sample.v").startswith('coverage_off -file "*/sample.v" -lines 1-')
+
+
+BRANCHES = r"""(* src = "ROOT/FILE:1" *)
+module \sample (go);
+  (* src = "ROOT/FILE:1" *)
+  wire [1:0] level;
+  wire \$1 ;
+  always @* begin
+    if (\$start ) begin end
+    if (1'h0) begin end
+    if (\$1 ) begin end
+    if (go) begin end
+    casez (level)
+      2'h0, 2'h1:
+          /* empty */;
+      2'h2:
+          casez (go)
+            1'h0:
+                /* empty */;
+            default:
+                /* empty */;
+          endcase
+      2'h3:
+          /* empty */;
+      default:
+          /* empty */;
+    endcase
+  end
+  assign \$1  = 1'h1;
+endmodule
+"""
+
+
+def test_what_cannot_be_otherwise_is_no_branch():
+    """Constants, and the default behind all values."""
+    text = BRANCHES.replace("ROOT", str(PROJECT_ROOT)).replace("FILE", FILE)
+    branches = [place.what for place in read_sources(text, PROJECT_ROOT).branches.values()]
+    assert branches == ["go", "level = 2'h0, 2'h1", "level = 2'h2", "go = 1'h0", "go = default",
+                        "level = 2'h3"]  # fmt: skip
+
+
+def test_every_model_of_a_simulation_counts(tmp_path):
+    """The fuzzer's harness makes several, each of which leaves a file."""
+    build, run = tmp_path / "build", tmp_path / "run"
+    (build / "src").mkdir(parents=True)
+    run.mkdir()
+    text = BRANCHES.replace("ROOT", str(PROJECT_ROOT)).replace("FILE", FILE)
+    (build / "src" / "sample.v").write_text(text)
+    line = text.splitlines().index("    if (go) begin end") + 1
+    fields = {"f": "/x/sample.v", "l": line, "t": "branch", "page": "v_branch/sample", "o": "if"}
+    record = "".join(f"\x01{key}\x02{value}" for key, value in fields.items())
+    for number in range(2):
+        (run / f"coverage{number}.dat").write_text(f"# SystemC::Coverage-3\nC '{record}' 3\n")
+    collector = Collector()
+    collector.collect(build, run)
+    assert [(p.kind, p.file, p.what, n) for p, n in collector.counts.items()] == [
+        ("line", FILE, "go: taken", 6)
+    ]
+    assert not list(run.iterdir())

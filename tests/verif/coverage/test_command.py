@@ -1,7 +1,7 @@
 """The command line of the campaign, and the campaign on stimuli that are none.
 
-Covers: verif/coverage/campaign.py, verif/coverage/configs.py, verif/coverage/stimuli.py,
-verif/coverage/block_stimuli.py.
+Covers: verif/coverage/campaign.py, verif/coverage/configs.py, verif/coverage/counted.py,
+verif/coverage/stimuli.py, verif/coverage/block_stimuli.py.
 """
 
 import json
@@ -22,7 +22,10 @@ def test_configurations():
 def test_an_unknown_configuration(capsys):
     assert main(["coverage", "--config", "max", "--config", "huge"]) == 2
     error = capsys.readouterr().err
-    assert error == "verif: unknown configuration huge; they are baseline, low, efficient, max\n"
+    assert (
+        error
+        == "verif: unknown configuration huge; they are baseline, low, efficient, max, blocks\n"
+    )
 
 
 def fake(passes, reaches):
@@ -52,7 +55,7 @@ def test_reports_are_written(passes, tmp_path, monkeypatch, capsys):
     arguments = ["coverage", "--quick", "--seed", "7", "--output", str(tmp_path)]
     assert main(arguments) == (0 if passes else 1)
     values = json.loads((tmp_path / "coverage.json").read_text())
-    assert (values["seed"], values["quick"], values["failed"]) == (7, True, int(not passes))
+    assert (values["seeds"], values["quick"], values["failed"]) == ([7], True, int(not passes))
     assert values["stimuli"][0]["failure"] == (None if passes else "byte 3 is wrong")
     load = values["modules"]["hw/dma/load.py"]["functional"]
     assert 0 < load["reached"] < load["points"]
@@ -88,3 +91,49 @@ def test_the_whole_campaign_wants_reasons(reached, waivers, message, tmp_path, m
     assert main(["coverage", "--output", str(tmp_path)]) == int(message is not None)
     output = " ".join(capsys.readouterr().out.split())
     assert message is None or message in output
+
+
+def campaign_of(names, output, monkeypatch, reaches):
+    campaign, stimuli = fake(True, reaches)
+    monkeypatch.setattr(campaign, "stimuli", stimuli)
+    monkeypatch.setattr(campaign, "block_stimuli", lambda seed: ())
+    arguments = [word for name in names for word in ("--config", name)]
+    assert main(["coverage", *arguments, "--output", str(output)]) == 0
+    return str(output / "counts.json")
+
+
+def test_counts_are_judged_again(tmp_path, monkeypatch, capsys):
+    """Campaigns of single configurations are one campaign together."""
+    everything = (*CONFIGS, "blocks")
+    (tmp_path / "waivers.toml").write_text("")
+    files = []
+    for number, part in enumerate((everything[:2], everything[2:])):
+        files.append(campaign_of(part, tmp_path / str(number), monkeypatch, lambda point: True))
+    monkeypatch.setattr("verif.coverage.campaign.WAIVERS", tmp_path / "waivers.toml")
+    capsys.readouterr()
+    both = ["coverage", "--counts", files[0], "--counts", files[1], "--output", str(tmp_path)]
+    assert main(both) == 0
+    values = json.loads((tmp_path / "coverage.json").read_text())
+    assert list(values["parts"]) == list(everything) and len(values["stimuli"]) == len(CONFIGS)
+    functional = values["totals"]["functional"]
+    assert functional["reached"] == functional["points"] > 3000
+
+    wrong = '[[waiver]]\nkind = "line"\nfile = "*"\nwhat = "*"\nreason = "none"\n'
+    (tmp_path / "waivers.toml").write_text(wrong)
+    assert main(both) == 1, "all of it was simulated, so a waiver that matches nothing is wrong"
+    assert main(["coverage", "--counts", files[0], "--output", str(tmp_path)]) == 0
+
+
+def test_counts_that_cannot_be_judged(tmp_path, monkeypatch, capsys):
+    file = campaign_of(["max"], tmp_path, monkeypatch, lambda point: True)
+    values = json.loads((tmp_path / "counts.json").read_text())
+    for content, message in (
+        ({**values, "hardware": "0123"}, "has counts of other hardware (0123) than that in hw/"),
+        ({"hardware": "0123"}, "is no counts.json of a coverage campaign: 'counts'"),
+        ([], "is no counts.json of a coverage campaign"),
+    ):
+        (tmp_path / "counts.json").write_text(json.dumps(content))
+        assert main(["coverage", "--counts", file, "--output", str(tmp_path)]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["coverage", "--counts", file, "--quick"]) == 2
+    assert "--counts simulates nothing; it takes neither" in capsys.readouterr().err

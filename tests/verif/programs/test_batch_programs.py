@@ -191,3 +191,15 @@ def test_accelerator(simulator, stalls, seed):
                 difference = abs(batch.record.cycles - other)
                 assert difference <= 2 * TURNS, f"{what} takes {batch.record.cycles}, not {other}"
         compare(outcome.memory, expected[-1], f"run {run}, at the end")
+
+
+def test_inputs_are_whole_beats():
+    """The host writes whole beats; what is behind a word of another size stays as it is."""
+    config = make_config(variant="low", preset="tiny", rows=3, columns=2, axi_data_width=128)
+    program = BatchProgram(config=config)
+    memory = bytearray(program.image(program.commands()))
+    for offset, data in program.changes(5):
+        assert offset % config.beat_bytes == 0 and len(data) == config.beat_bytes
+        memory[offset : offset + len(data)] = data
+    place = program.input(1)
+    assert memory[place : place + 8] == bytes([5, 0x5A] * 3) + b"\xa5\xa5"

@@ -10,7 +10,12 @@ from emulator.machine import FunctionalError
 from golden.arithmetic.dot_product import Flags
 from hw.config import make_config
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
-from verif.programs.engine_programs import loss_program, product_program, vector_program
+from verif.programs.engine_programs import (
+    busy_program,
+    loss_program,
+    product_program,
+    vector_program,
+)
 from verif.system import accelerator
 from verif.system.record import BASE
 
@@ -54,6 +59,17 @@ def test_every_order_gives_the_same(name, seed):
         assert result.overlap > 1 or len({decode(c)[0] for c in program.body}) == 1
         for order in range(1, 4):
             program.compare(interpreted(program, seed + order)[0], first)
+
+
+@pytest.mark.parametrize("core", [0, 1])
+def test_everything_at_once(core, seed):
+    """All engines work at once, in any order. On the accelerator: the coverage campaign."""
+    program = busy_program(config_of("max"), core, seed)
+    first, result = interpreted(program, seed)
+    assert result.overlap > 3
+    program.compare(interpreted(program, seed + 1)[0], first)
+    masks = [decode(command)[1] for command in program.body]
+    assert sum(fields["wait"].bit_count() > 1 for fields in masks) >= 5
 
 
 @pytest.mark.parametrize("name", ["max", "efficient", "5x3"])

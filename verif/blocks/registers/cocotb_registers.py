@@ -277,6 +277,16 @@ async def interrupts_and_errors(dut):
     await tb.expect("ERROR_CODE", 0)
     await tb.expect("INTERRUPT_STATUS", 0)
 
+    # Every bit of what an error says.
+    other = address ^ (1 << 64) - 1
+    await one_run(tb, cycles=10, density=0, error=(0xFF, 0xFF, other))
+    await tb.expect("ERROR_CODE", 0xFF)
+    await tb.expect("ERROR_UNIT", 0xFF)
+    await tb.expect("ERROR_ADDRESS_LO", other & 0xFFFFFFFF)
+    await tb.expect("ERROR_ADDRESS_HI", other >> 32)
+    await one_run(tb, cycles=10, density=0)
+    await tb.expect("ERROR_CODE", 0)
+
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def batches(dut):

@@ -358,7 +358,6 @@ class Fuzz {
         } catch (const Finding& finding) {
             printf("F %u %s %llu %s\n", number, finding.kind.c_str(),
                    (unsigned long long)(sim.cycle - begin), finding.what());
-            sim.close();
             sim.power_on(nullptr);
         }
     }

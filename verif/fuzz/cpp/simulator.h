@@ -5,6 +5,9 @@
 #include "Vtop.h"
 #include "slave.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
@@ -14,6 +17,9 @@ class Simulator {
     std::unique_ptr<Vtop> top;
     Random random{1};  // of the host's pauses
     uint32_t pauses = 0;
+#if VM_COVERAGE
+    unsigned switched_on = 0;
+#endif
 #if VM_TRACE
     std::unique_ptr<VerilatedVcdC> trace;
 #endif
@@ -120,7 +126,12 @@ class Simulator {
         reset(4, true);
     }
 
+    // Leaves the waveform, and what this accelerator has counted.
     void close() {
+#if VM_COVERAGE
+        std::string name = "coverage" + std::to_string(switched_on++) + ".dat";
+        if (top) context->coveragep()->write(name);
+#endif
 #if VM_TRACE
         if (trace) trace->close();
         trace.reset();
