@@ -374,6 +374,8 @@ class Sequencer(wiring.Component):
         known, illegal = Const(0), Const(0)
         for opcode, fields in COMMANDS.items():
             executing = {core for core, queued in self.queues if queued == opcode}
+            if opcode is Opcode.REPEAT:
+                continue
             if not executing and opcode not in control_opcodes(self.config):
                 continue
             is_opcode, elsewhere = header.opcode == opcode, Const(0)

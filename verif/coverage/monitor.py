@@ -60,6 +60,8 @@ def waits(config: AdaGPConfig) -> tuple[Wait, ...]:
     who knows the configuration."""
     found = []
     for opcode in control_opcodes(config):
+        if opcode is Opcode.REPEAT:
+            continue  # it waits for nothing
         found.append(Wait(core=0, opcode=opcode, cause="drain"))
         if opcode is Opcode.BATCH:
             found.append(Wait(core=0, opcode=opcode, cause="batch_wait"))

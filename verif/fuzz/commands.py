@@ -84,7 +84,7 @@ class CommandFuzzer:
         self.opcodes = [
             opcode
             for opcode in Opcode
-            if opcode in control_opcodes(config)
+            if (opcode in control_opcodes(config) and opcode is not Opcode.REPEAT)
             or any(opcode in queue_opcodes(core) for core in config.cores)
         ]
         self.busy = [opcode for opcode in self.opcodes if opcode is not Opcode.HALT]

@@ -17,7 +17,7 @@ from hw.control.command_queue import (
     Semaphores,
     command_chunks,
 )
-from hw.isa.encoding import HEADER_LAYOUT, QUEUE_OPCODES, Opcode, command_layout, encode
+from hw.isa.encoding import HEADER_LAYOUT, QUEUE_OPCODES, Opcode, encode, engine_layout
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 OPCODE = Opcode.STORE
@@ -37,7 +37,7 @@ CHUNKS = command_chunks(OPCODE)
 
 def chunks_of(wait, signal, number):
     """The chunks of a command that can be told by its number."""
-    values = dict.fromkeys(command_layout(OPCODE).members, 1)
+    values = dict.fromkeys(engine_layout(OPCODE).members, 1)
     values |= {"dram_address": number, "row_bytes": ~number & 0xFFFFFFFF}
     word = int.from_bytes(encode(OPCODE, wait=wait, signal=signal, **values), "little")
     return [word >> (CHUNK_WIDTH * n) & ((1 << CHUNK_WIDTH) - 1) for n in range(CHUNKS)]
@@ -279,5 +279,5 @@ def test_two_queues_that_wait_for_each_other_are_blocked():
 
 def test_chunks_hold_the_whole_command():
     for opcode in QUEUE_OPCODES:
-        bits = HEADER_LAYOUT.size + command_layout(opcode).size
+        bits = HEADER_LAYOUT.size + engine_layout(opcode).size
         assert 0 <= command_chunks(opcode) * CHUNK_WIDTH - bits < CHUNK_WIDTH
