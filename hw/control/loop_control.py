@@ -203,5 +203,5 @@ def connect_loops(m, loops, *, sequencer, fetch):
         sequencer.moved.eq(loops.add),
         sequencer.moved_address.eq(loops.address),
         fetch.jump.eq(loops.jump),
-        fetch.target.eq(loops.target),
+        fetch.jump_target.eq(loops.target),
     ]

@@ -83,9 +83,12 @@ def _body(rng, first, levels, size):
 
 @dataclass
 class LoopBench:
-    """The memory window begins ``shift`` bytes behind BASE, so that the program is so much nearer to
-    its begin. ``latency``: cycles from a request to its first beat; chances per cycle that a request is
-    taken, a beat comes, the queue takes a chunk. ``answers``: command number -> response.
+    """A run on a memory.
+
+    The memory window begins ``shift`` bytes behind BASE, so that the program is so much nearer to
+    its begin. ``latency``: cycles from a request to its first beat. ``accept``, ``beat``, ``take``:
+    chances per cycle that a request is taken, a beat comes, the queue takes a chunk. ``answers``:
+    command number -> response.
 
     Of a run, ``loads`` are (cycle, address) of each LOAD dispatched, ``dispatched`` the cycles of
     all commands, ``requests`` the numbers of those requested.
