@@ -7,7 +7,8 @@ queue is once far ahead and once far behind. What a command touches is watched f
 its end: another command that writes it meanwhile, or reads what is being written, is a race, and
 an error even if the values come out right.
 
-A BATCH comes when everything before it has finished, and sends the stream elsewhere.
+A BATCH comes when everything before it has finished, and sends the stream elsewhere. A REPEAT sends
+it back as soon as it is the next command.
 
 Weight tiles go from WEIGHTS to MATMUL one by one: a WEIGHTS ends when it has brought its last one,
 of which at most one or two (depending on the seed) may wait to be taken; a MATMUL ends when it has
@@ -20,6 +21,7 @@ import numpy as np
 
 from golden.prediction.schedule import Phase
 from hw.isa.encoding import COMMAND_BYTES, Opcode, control_opcodes, decode, queue_opcodes
+from hw.isa.loops import LoopCounters
 
 from .machine import Access, FunctionalError, Machine
 from .matmul import tile_count
@@ -116,7 +118,7 @@ def interpret(
     guard : bool
         register GUARD
     program : int
-        offset of the commands in the memory window, from which BATCH counts
+        offset of the commands in the memory window, from which BATCH and REPEAT count
     loop : :class:`~verif.system.batch_loop.BatchLoop` or None
         registers for BATCH
     boundary : callable or None
@@ -131,8 +133,9 @@ def interpret(
     ------
     FunctionalError
         for an undefined command, an address out of range or unaligned, something read that was
-        never written, a race, a semaphore above 15, a deadlock, a missing HALT, or a BATCH without
-        a loop, to a place outside the program, or with ``first`` behind another BATCH.
+        never written, a race, a semaphore above 15, a deadlock, a missing HALT, a BATCH without
+        a loop, with ``first`` behind another BATCH or inside a REPEAT's loop, or one of the two to
+        a place outside the program.
     """
     machine = Machine(config, memory, unwritten, coefficients=coefficients, guard=guard)
     between = boundary and (lambda done: boundary(done, memory))
@@ -160,6 +163,7 @@ class _Interpreter:
         self.executed = 0
         self.halted = False
         self.looping = False  # a BATCH has been executed
+        self.counters = LoopCounters()
         self.phases = []
         self.overlap = 0
 
@@ -205,6 +209,8 @@ class _Interpreter:
             elif opcode is Opcode.BATCH:
                 if not self.running and not any(self.queues.values()):
                     yield "batch", None
+            elif opcode is Opcode.REPEAT:
+                yield "repeat", None
             elif len(self.queues[key]) < self.config.command_queue_depth:
                 yield "dispatch", key
         for key, queue in self.queues.items():
@@ -244,8 +250,10 @@ class _Interpreter:
             raise FunctionalError(f"command {self.position}: {error}") from error
         used = fields["wait"] | fields["signal"]
         known = opcode in control_opcodes(self.config) or (fields["core"], opcode) in self.queues
-        if opcode is Opcode.BATCH and (used or fields["core"]):
-            raise FunctionalError(f"command {self.position}: BATCH has no core and no semaphores")
+        if opcode in (Opcode.BATCH, Opcode.REPEAT) and (used or fields["core"]):
+            raise FunctionalError(
+                f"command {self.position}: {opcode.name} has no core and no semaphores"
+            )
         if used >> self.config.semaphore_count or not known:
             raise FunctionalError(f"command {self.position}: no such core, engine or semaphore")
         return opcode, fields
@@ -255,9 +263,30 @@ class _Interpreter:
         if key is None:
             self.halted = True
         else:
+            if opcode in (Opcode.LOAD, Opcode.STORE):
+                fields |= {"dram_address": self.counters.address(fields)}
             self.queues[key].append((self.position, opcode, fields))
         self.position += 1
         self.executed += 1
+
+    def _repeat(self, _key):
+        """The loop in front of this REPEAT has been dispatched once more."""
+        _, fields = self._next()
+        if not fields["count"]:
+            raise FunctionalError(f"command {self.position} (REPEAT): count is 0")
+        place = self._place("REPEAT", fields, "first")
+        self.position = place if self.counters.repeat(fields) else self.position + 1
+        self.executed += 1
+
+    def _place(self, name, fields, field):
+        """The number of the command whose offset ``field`` is."""
+        place, rest = divmod(fields[field] - self.program, COMMAND_BYTES)
+        if rest or not 0 <= place < len(self.commands) // COMMAND_BYTES:
+            raise FunctionalError(
+                f"command {self.position} ({name}): {field} {fields[field]:#x} is no command of "
+                "the program"
+            )
+        return place
 
     def _batch(self, _key):
         """Everything before this BATCH has finished."""
@@ -270,14 +299,13 @@ class _Interpreter:
                 f"command {self.position} (BATCH): first is 1, but it is not the run's first BATCH"
             )
         self.looping = True
-        places = {}
-        for name in ("bp_even", "bp_odd", "gp_even", "gp_odd"):
-            places[name], rest = divmod(fields[name] - self.program, COMMAND_BYTES)
-            if rest or not 0 <= places[name] < len(self.commands) // COMMAND_BYTES:
-                raise FunctionalError(
-                    f"command {self.position} (BATCH): {name} {fields[name]:#x} is no command of "
-                    "the program"
-                )
+        if any(self.counters.values):
+            raise FunctionalError(
+                f"command {self.position} (BATCH): a loop is not over, its counters are "
+                f"{self.counters.values}"
+            )
+        names = ("bp_even", "bp_odd", "gp_even", "gp_odd")
+        places = {name: self._place("BATCH", fields, name) for name in names}
         phases = self.loop.phases()
         if not fields["first"]:
             self.phases.append(phases[len(self.phases)])

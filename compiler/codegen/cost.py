@@ -4,7 +4,7 @@ Good for choosing between plans. It knows queues, semaphores, the dispatcher, bu
 rates, and nothing of conflicts between blocks. The hardware's own counters are the truth.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hw.config import AdaGPConfig, CoreConfig
@@ -16,10 +16,11 @@ from hw.isa.encoding import (
     Opcode,
     with_defaults,
 )
+from hw.isa.loops import LoopCounters
 from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
-    "Command", "Fields", "Timeline", "bits", "duration", "estimate", "matmul_shape",
+    "Command", "Fields", "Timeline", "bits", "duration", "estimate", "executed", "matmul_shape",
     "matmul_vectors", "post_cycles",
 ]  # fmt: skip
 
@@ -137,7 +138,7 @@ def _duration(command: Command, config: AdaGPConfig, core: CoreConfig) -> tuple[
         return fields["row_count"] * fields["row_length"] * LOSS_CYCLES, 0
     if command.opcode is Opcode.POST:
         return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
-    if command.opcode in (Opcode.HALT, Opcode.BATCH):
+    if command.opcode in (Opcode.HALT, Opcode.BATCH, Opcode.REPEAT):
         return 0, 0
     run, count = fields["run_bytes"], fields["run_count"]
     rows = run // fields["row_bytes"] * count
@@ -237,13 +238,24 @@ class Timeline:
         return begin - start + tiles * cycles + COMMAND_CYCLES
 
 
-def estimate(commands: Iterable[Command], config: AdaGPConfig) -> int:
-    """Cycles from start to interrupt of ``commands``, in an order in which each one's tokens are
-    given by earlier ones."""
+def estimate(commands: Sequence[Command], config: AdaGPConfig) -> int:
+    """Cycles from start to interrupt of ``commands``, a program at offset 0, in whose order each
+    one's tokens are given by earlier ones."""
     timeline = Timeline(config)
-    for command in commands:
+    for command in executed(commands):
         timeline.push(command)
     return timeline.end
+
+
+def executed(commands: Sequence[Command]) -> Iterator[Command]:
+    """The commands of a program at offset 0 one by one, those in loops as often as they are."""
+    counters, position = LoopCounters(), 0
+    while position < len(commands):
+        command = commands[position]
+        yield command
+        position += 1
+        if command.opcode is Opcode.REPEAT and counters.repeat(command.fields):
+            position = command.fields["first"] // COMMAND_BYTES
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -1,10 +1,12 @@
 """Commands as text, one line each."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, Opcode, decode
 from hw.isa.field import Field
+from hw.isa.loops import LOOP_STRIDES
 
 from .cost import bits
 from .program import SemaphoreNames
@@ -12,13 +14,17 @@ from .program import SemaphoreNames
 __all__ = ["disassemble"]
 
 #: Ends of the names of fields that are shown in hexadecimal if they have more than 16 bits.
-_HEXADECIMAL = ("address", "scale", "immediate", "_even", "_odd")
+_HEXADECIMAL = ("address", "scale", "immediate", "_even", "_odd", "first")
 
 
 def disassemble(
     commands: bytes, *, semaphores: Iterable[SemaphoreNames] = (), tensors: Sequence[Tensor] = ()
 ) -> Iterator[str]:
     """Yield one line per command: index, queue, waits, signals, fields by name.
+
+    Behind its index, a command is indented by two spaces for each REPEAT whose loop it is in.
+    Strides of loops are left out where they are 0. ``commands`` are taken to lie at offset 0 of the
+    memory window.
 
     Parameters
     ----------
@@ -37,6 +43,8 @@ def disassemble(
         raise ValueError(
             f"a command stream is a multiple of {COMMAND_BYTES} bytes, not {len(commands)}"
         )
+    deeper = _depths(commands)
+    depth = 0
     names: dict[int, str] = {}
     stretches = {stretch.first: stretch.names for stretch in semaphores}
     for index in range(len(commands) // COMMAND_BYTES):
@@ -46,16 +54,33 @@ def disassemble(
             opcode, values = decode(raw)
         except ValueError as error:
             raise ValueError(f"command {index}: {error}") from error
-        if opcode in (Opcode.HALT, Opcode.BATCH):
-            parts = [f"{index:6} -     {opcode.name}"]
+        depth += deeper[index]
+        indent = "  " * depth
+        if opcode in (Opcode.HALT, Opcode.BATCH, Opcode.REPEAT):
+            parts = [f"{index:6} {indent}-     {opcode.name}"]
         else:
-            parts = [f"{index:6} core{values['core']} {opcode.name:7}"]
+            parts = [f"{index:6} {indent}core{values['core']} {opcode.name:7}"]
             for name in ("wait", "signal"):
                 shown = ",".join(names.get(number, str(number)) for number in bits(values[name]))
                 parts.append(f"{name}={shown or '-'}")
         for field in COMMANDS[opcode]:
-            parts.append(f"{field.name}={_value(field, values[field.name], tensors)}")
+            if values[field.name] or field not in LOOP_STRIDES:
+                parts.append(f"{field.name}={_value(field, values[field.name], tensors)}")
+        if opcode is Opcode.REPEAT and not values["first"] % COMMAND_BYTES:
+            parts.append(f"(from command {values['first'] // COMMAND_BYTES})")
         yield " ".join(parts)
+
+
+def _depths(commands: bytes) -> Counter[int]:
+    """At which commands loops begin and end: how many more there are than at the one before."""
+    deeper: Counter[int] = Counter()
+    for at in range(0, len(commands), COMMAND_BYTES):
+        if commands[at] == Opcode.REPEAT:
+            _, values = decode(commands[at : at + COMMAND_BYTES])
+            if values["first"] < at and not values["first"] % COMMAND_BYTES:
+                deeper[values["first"] // COMMAND_BYTES] += 1
+                deeper[at // COMMAND_BYTES] -= 1
+    return deeper
 
 
 def _value(field: Field, value: int, tensors: Sequence[Tensor]) -> str:

@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from hw.bus.signatures import ErrorSignature
-from hw.isa.encoding import HEADER_LAYOUT, command_layout
+from hw.isa.encoding import HEADER_LAYOUT, engine_layout
 from hw.isa.error_codes import ErrorCode
 from hw.primitives.ram import add_ram
 
@@ -19,8 +19,8 @@ CHUNK_WIDTH = 64
 
 
 def command_chunks(opcode):
-    """Chunks of a command of ``opcode``, header and fields; what is behind them is not queued."""
-    return -(-(HEADER_LAYOUT.size + command_layout(opcode).size) // CHUNK_WIDTH)
+    """Chunks of a command of ``opcode``: header and the engine's fields. The rest is not queued."""
+    return -(-(HEADER_LAYOUT.size + engine_layout(opcode).size) // CHUNK_WIDTH)
 
 
 class Semaphores(wiring.Component):
@@ -132,7 +132,7 @@ class CommandQueue(wiring.Component):
     push : ``In(stream of CHUNK_WIDTH bits)``, :func:`command_chunks` for every command; ready for
         all of them when it is for the first
     take, give : ``Out(stream of masks)``, to :class:`Semaphores`
-    command : ``Out(stream of command_layout)``, to the engine
+    command : ``Out(stream of engine_layout)``, to the engine
     done : In(1), one pulse per command the engine has finished, in order
     empty : Out(1), nothing is queued or in flight
     starved : In(1), the engine can neither go on nor take a command before another engine does
@@ -150,7 +150,7 @@ class CommandQueue(wiring.Component):
                 "push": In(stream.Signature(CHUNK_WIDTH)),
                 "take": Out(masks),
                 "give": Out(masks),
-                "command": Out(stream.Signature(command_layout(opcode))),
+                "command": Out(stream.Signature(engine_layout(opcode))),
                 "done": In(1),
                 "starved": In(1),
                 "empty": Out(1),

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bus.signatures import ErrorSignature
-from hw.isa.encoding import MEMORY_SIZE_WIDTH, Opcode, command_layout
+from hw.isa.encoding import MEMORY_SIZE_WIDTH, Opcode, engine_layout
 from hw.isa.error_codes import ErrorCode
 
 __all__ = ["BurstPlanner", "planned_burst_layout"]
@@ -67,7 +67,7 @@ class BurstPlanner(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "i": In(stream.Signature(command_layout(Opcode.LOAD))),
+                "i": In(stream.Signature(engine_layout(Opcode.LOAD))),
                 "o": Out(stream.Signature(planned_burst_layout(config))),
                 "memory_base": In(config.axi_address_width),
                 "memory_size": In(MEMORY_SIZE_WIDTH),

@@ -12,7 +12,7 @@ from hw.bus.signatures import (
     ErrorSignature,
     ReadChannelSignature,
 )
-from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, command_layout
+from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, engine_layout
 from hw.isa.error_codes import ErrorCode
 from hw.primitives.stream_register import SkidBuffer
 
@@ -64,7 +64,7 @@ class LoadEngine(wiring.Component):
         self.core = core
         super().__init__(
             {
-                "command": In(stream.Signature(command_layout(Opcode.LOAD))),
+                "command": In(stream.Signature(engine_layout(Opcode.LOAD))),
                 "done": Out(1),
                 "busy": Out(1),
                 "stop": In(1),

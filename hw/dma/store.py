@@ -13,7 +13,7 @@ from hw.bus.signatures import (
     ErrorSignature,
     WriteChannelSignature,
 )
-from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, command_layout
+from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, engine_layout
 from hw.isa.error_codes import ErrorCode
 from hw.primitives.pipeline import delay
 
@@ -54,7 +54,7 @@ class WordReader(wiring.Component):
         )
         super().__init__(
             {
-                "i": In(stream.Signature(command_layout(Opcode.STORE))),
+                "i": In(stream.Signature(engine_layout(Opcode.STORE))),
                 "read": Out(BufferReadSignature(core)),
                 "o": Out(stream.Signature(self.word)),
                 "halt": In(1),
@@ -168,7 +168,7 @@ class StoreEngine(wiring.Component):
         self.core = core
         super().__init__(
             {
-                "command": In(stream.Signature(command_layout(Opcode.STORE))),
+                "command": In(stream.Signature(engine_layout(Opcode.STORE))),
                 "done": Out(1),
                 "busy": Out(1),
                 "stop": In(1),

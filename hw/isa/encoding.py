@@ -4,8 +4,13 @@ A program is a list of commands of :data:`COMMAND_BYTES` bytes in DRAM, little-e
 from the first to ``HALT``; ``BATCH`` goes on elsewhere in it. Every command starts with the same
 header; the fields behind it depend on the opcode. Unused bits are zero.
 
-HALT and BATCH belong to the sequencer (:func:`control_opcodes`), which lets everything before them
-finish first. The others go to queues: each core has one for every opcode that it executes
+HALT, BATCH and REPEAT belong to the sequencer (:func:`control_opcodes`). HALT and BATCH let
+everything before them finish first. REPEAT waits for nothing: it stands behind the commands of a
+loop and goes back to the first of them until they have been executed ``count`` times. The loop has
+a counter, by its level, which is 0 in the first time through and counts up; LOAD and STORE add its
+multiples to their address.
+
+The others go to queues: each core has one for every opcode that it executes
 (:func:`queue_opcodes`). They work at the same time, each in order. Semaphores order them: a command
 starts when every semaphore in its ``wait`` mask is above zero, and takes one from each; when it has
 finished (its data is in place, write responses included) it adds one to each semaphore in its
@@ -21,6 +26,7 @@ from amaranth.lib import data
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 
 from .field import BUFFER_ADDRESS_NOTE, Field, fields_layout, pack_fields
+from .loops import LOOP_STRIDES, REPEAT
 from .loss import LOSS
 from .vector import VECTOR
 
@@ -28,6 +34,7 @@ __all__ = [
     "COMMANDS",
     "COMMAND_BYTES",
     "COMMAND_WIDTH",
+    "ENGINE_FIELDS",
     "Init",
     "MATMUL_LOOPS",
     "MEMORY_SIZE_WIDTH",
@@ -42,6 +49,7 @@ __all__ = [
     "control_opcodes",
     "decode",
     "encode",
+    "engine_layout",
     "queue_opcodes",
     "with_defaults",
 ]
@@ -76,6 +84,7 @@ class Opcode(enum.IntEnum):
     VECTOR = 7
     LOSS = 8
     BATCH = 9
+    REPEAT = 10
 
 
 #: Opcodes that have queues, in the order of a core's queues and units.
@@ -98,7 +107,8 @@ def queue_opcodes(core: CoreConfig) -> tuple[Opcode, ...]:
 
 def control_opcodes(config: AdaGPConfig) -> tuple[Opcode, ...]:
     """Opcodes that the sequencer of an :class:`~hw.config.AdaGPConfig` executes itself."""
-    return (Opcode.HALT, Opcode.BATCH) if config.has_training_engines else (Opcode.HALT,)
+    batches = (Opcode.BATCH,) if config.has_training_engines else ()
+    return (Opcode.HALT, Opcode.REPEAT, *batches)
 
 
 class Init(enum.IntEnum):
@@ -127,7 +137,6 @@ HEADER = (
 
 _DMA = (
     Field("buffer_address", _A, f"first word; words are consecutive; {BUFFER_ADDRESS_NOTE}"),
-    Field("dram_address", 32, "byte offset in the memory window; multiple of the granule"),
     Field("run_bytes", 32, "contiguous bytes per run; multiple of row_bytes", minimum=1),
     Field("run_count", 16, "number of runs", minimum=1, default=1),
     Field(
@@ -143,6 +152,9 @@ _DMA = (
         "(STORE); multiple of the granule",
         minimum=1,
     ),
+    # The last of the engine's fields, in the chunk that is queued last: the sequencer has the
+    # cycles of the others to add up what loops add to it.
+    Field("dram_address", 32, "byte offset in the memory window; multiple of the granule"),
 )
 
 _WEIGHTS = (
@@ -269,8 +281,9 @@ _BATCH = (
     ),
 )
 
-#: Opcode -> fields behind the header, in order from the least significant bit.
-COMMANDS = {
+#: Opcode -> fields behind the header that the engine takes, or for opcodes without a queue the
+#: sequencer; in order from the least significant bit.
+ENGINE_FIELDS = {
     Opcode.HALT: (),
     Opcode.LOAD: _DMA,
     Opcode.STORE: _DMA,
@@ -280,6 +293,12 @@ COMMANDS = {
     Opcode.VECTOR: VECTOR,
     Opcode.LOSS: LOSS,
     Opcode.BATCH: _BATCH,
+    Opcode.REPEAT: REPEAT,
+}
+
+#: Opcode -> all fields behind the header, those for the sequencer behind those for the engine.
+COMMANDS = ENGINE_FIELDS | {
+    opcode: ENGINE_FIELDS[opcode] + LOOP_STRIDES for opcode in (Opcode.LOAD, Opcode.STORE)
 }
 
 
@@ -290,6 +309,11 @@ HEADER_LAYOUT = fields_layout(HEADER)
 def command_layout(opcode: Opcode) -> data.StructLayout:
     """Layout of the fields behind the header of ``opcode``'s commands."""
     return fields_layout(COMMANDS[opcode])
+
+
+def engine_layout(opcode: Opcode) -> data.StructLayout:
+    """Layout of those of them that the engine takes: the first ones."""
+    return fields_layout(ENGINE_FIELDS[opcode])
 
 
 for _opcode, _fields in COMMANDS.items():

@@ -8,9 +8,18 @@ from torch import nn
 
 import compiler
 from emulator.interpreter import FunctionalError, interpret
+from golden.prediction.schedule import ScheduleConfig
 from hw.config import make_config
-from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
+from hw.isa.encoding import (
+    COMMAND_BYTES,
+    HEADER_LAYOUT,
+    Opcode,
+    command_layout,
+    decode,
+    encode,
+)
 from verif.programs.faulty_programs import dma, loss, matmul, post, vector, weights
+from verif.system.batch_loop import BatchLoop
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 LOAD = {
@@ -182,6 +191,62 @@ def test_lanes_beyond_the_channels_need_not_be_there():
     bad = b"".join([*commands, vector(config, channels=2, **copy), encode(Opcode.HALT)])
     with pytest.raises(FunctionalError, match="memory 0 entry 0x48 byte 0 is read but was never"):
         interpret(config, bad, bytearray(256))
+
+
+def test_loops():
+    """Rows of a matrix go to the columns of another, whatever runs ahead."""
+    body = [
+        (Opcode.LOAD, {**LOAD, "dram_address": 64, "loop3_stride": 16, "loop1_stride": 8,
+                       "wait": 2, "signal": 1}),
+        (Opcode.STORE, {**LOAD, "dram_address": 128, "loop3_stride": 8, "loop1_stride": 24,
+                        "wait": 1, "signal": 2}),
+        (Opcode.REPEAT, {"level": 1, "count": 2, "first": 64}),
+        (Opcode.REPEAT, {"level": 3, "count": 3, "first": 64}),
+    ]  # fmt: skip
+    start = (Opcode.LOAD, {**LOAD, "signal": 2})
+    for seed in range(5):
+        memory = bytearray(range(256))
+        result = interpret(CONFIG, program(start, *body), memory, seed=seed)
+        assert result.semaphores == {1: 1}
+        assert result.commands == 1 + 3 * (2 * 3 + 1) + 1
+        for row in range(3):
+            for column in range(2):
+                at = 128 + 8 * row + 24 * column
+                source = 64 + 16 * row + 8 * column
+                assert memory[at : at + 8] == bytes(range(source, source + 8)), (seed, row, column)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"first": 128}, r"command 1 \(REPEAT\): first 0x80 is no command of the program"),
+        ({"first": 32}, r"command 1 \(REPEAT\): first 0x20 is no command of the program"),
+        ({"wait": 1}, "command 1: REPEAT has no core and no semaphores"),
+        ({"core": 1}, "command 1: REPEAT has no core and no semaphores"),
+    ],
+)
+def test_bad_loops(fields, message):
+    values = {"level": 0, "count": 3, "first": 0} | fields
+    with pytest.raises(FunctionalError, match=message):
+        run((Opcode.LOAD, LOAD), (Opcode.REPEAT, values), halt=False)
+
+
+def test_loops_that_do_not_run_or_do_not_end():
+    once = int.from_bytes(encode(Opcode.REPEAT, level=0, count=1, first=0), "little")
+    count = HEADER_LAYOUT.size + command_layout(Opcode.REPEAT)["count"].offset
+    body = once ^ 1 << count
+    with pytest.raises(FunctionalError, match=r"command 0 \(REPEAT\): count is 0"):
+        interpret(CONFIG, body.to_bytes(64, "little"), bytearray(64))
+    batch = dict.fromkeys(("bp_even", "bp_odd", "gp_even", "gp_odd"), 0)
+    message = r"command 0 \(BATCH\): a loop is not over, its counters are \[0, 0, 1, 0\]"
+    loop = BatchLoop(schedule=ScheduleConfig(), batches=1, epoch_batches=1)
+    stream = program((Opcode.BATCH, {"first": 1, **batch}), halt=False)
+    stream = encode(Opcode.REPEAT, level=2, count=2, first=64) + stream
+    with pytest.raises(FunctionalError, match=message.replace("command 0", "command 1")):
+        interpret(CONFIG, stream, bytearray(64), loop=loop)
+    # HALT ends the run wherever it is.
+    stream = encode(Opcode.REPEAT, level=2, count=2, first=64) + encode(Opcode.HALT)
+    assert interpret(CONFIG, stream, bytearray(64)).commands == 2
 
 
 @pytest.mark.parametrize("fields", [{"training": False}, {"operand_format": "int8"}])

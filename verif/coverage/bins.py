@@ -36,6 +36,7 @@ _FILES = {
     Opcode.VECTOR: "hw/engines/vector/engine.py",
     Opcode.LOSS: "hw/engines/loss/engine.py",
     Opcode.BATCH: "hw/control/batch_control.py",
+    Opcode.REPEAT: "hw/control/loop_control.py",
 }
 _UNIT_FILES = {
     Unit.FETCH: "hw/control/fetch.py",
@@ -64,7 +65,7 @@ def classes(field: Field, config: AdaGPConfig, core: int = 0) -> tuple[Class, ..
     one or two bits        each value
     semaphores             none, one, several
     buffer address         in the first and in the second memory, where there are two
-    signed                 negative, 0, 1, above
+    signed                 negative, 0, 1, above; of more than 24 bits negative, 0, above
     bytes                  below a buffer word, a word, above
     above 24 bits          0 (where that is the default), not 0
     at least 1; limits     0 (if allowed), 1, 2, below the array, as large as it, above, largest;
@@ -87,11 +88,12 @@ def classes(field: Field, config: AdaGPConfig, core: int = 0) -> tuple[Class, ..
         top = field.width - 1
         return tuple(Class(f"memory {n}", lambda v, n=n: v >> top == n) for n in memories)
     if field.signed:
+        one = [] if field.width > 24 else [Class("1", _equals(1))]
         return (
             Class("negative", lambda value: value < 0),
             Class("0", _equals(0)),
-            Class("1", _equals(1)),
-            Class("above", lambda value: value > 1),
+            *one,
+            Class("above", lambda value: value > len(one)),
         )
     if field.name.endswith("_bytes"):
         word = sizes.word_bytes
@@ -135,8 +137,8 @@ def _point(config, file, what) -> Point:
 
 
 def _fields(opcode):
-    """Fields that make a difference: HALT looks at none, BATCH at none of the header's."""
-    if opcode in (Opcode.HALT, Opcode.BATCH):
+    """Fields that make a difference: HALT looks at none, BATCH and REPEAT not at the header's."""
+    if opcode in (Opcode.HALT, Opcode.BATCH, Opcode.REPEAT):
         return COMMANDS[opcode]
     return tuple(f for f in (*HEADER, *COMMANDS[opcode]) if f.name not in ("opcode", "core"))
 

@@ -185,3 +185,32 @@ def test_commands_of_the_sequencer_as_text():
         "     0 -     BATCH first=1 bp_even=0x40 bp_odd=0x80 gp_even=0x10000 gp_odd=0xffffffc0",
         "     1 -     HALT",
     ]
+
+
+def test_loops_as_text():
+    """Bodies are indented, strides of 0 are not shown, and REPEAT says where it goes."""
+
+    def transfer(**strides):
+        return encode(Opcode.LOAD, buffer_address=0, dram_address=0, run_bytes=8, row_bytes=8,
+                      **strides)  # fmt: skip
+
+    stream = [
+        transfer(),
+        transfer(loop1_stride=64),
+        transfer(loop0_stride=-8, loop3_stride=16),
+        encode(Opcode.REPEAT, level=0, count=3, first=0x80),
+        encode(Opcode.REPEAT, level=1, count=1 << 31, first=0x40),
+        encode(Opcode.REPEAT, level=3, count=1, first=0x1000),
+        encode(Opcode.REPEAT, level=2, count=1, first=0x7),
+    ]
+    load = ("wait=- signal=- buffer_address=0x0 run_bytes=8 run_count=1 run_stride=0 row_bytes=8 "
+            "dram_address=0x0")  # fmt: skip
+    assert list(disassemble(b"".join(stream))) == [
+        f"     0 core0 LOAD    {load}",
+        f"     1   core0 LOAD    {load} loop1_stride=64",
+        f"     2     core0 LOAD    {load} loop0_stride=-8 loop3_stride=16",
+        "     3   -     REPEAT level=0 count=3 first=0x80 (from command 2)",
+        "     4 -     REPEAT level=1 count=2147483648 first=0x40 (from command 1)",
+        "     5 -     REPEAT level=3 count=1 first=0x1000 (from command 64)",
+        "     6 -     REPEAT level=2 count=1 first=0x7",
+    ]

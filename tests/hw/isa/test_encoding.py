@@ -19,6 +19,7 @@ REQUIRED = {
     Opcode.VECTOR: set(),
     Opcode.LOSS: {field.name for field in COMMANDS[Opcode.LOSS]},
     Opcode.BATCH: {field.name for field in COMMANDS[Opcode.BATCH]},
+    Opcode.REPEAT: {field.name for field in COMMANDS[Opcode.REPEAT]},
 }
 
 

@@ -9,7 +9,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.config import make_config
-from hw.isa.encoding import COMMANDS, Opcode
+from hw.isa.encoding import ENGINE_FIELDS, Opcode
 from hw.isa.field import pack_fields
 from verif.sim.axi_ram import SimMemory
 
@@ -27,7 +27,7 @@ async def _measure(dut, memory, name, commands):
 
     async def feed():
         for command in commands:
-            payload.value = pack_fields(COMMANDS[Opcode.LOAD], command)
+            payload.value = pack_fields(ENGINE_FIELDS[Opcode.LOAD], command)
             valid.value = 1
             await RisingEdge(dut.clk)
             while not ready.value:

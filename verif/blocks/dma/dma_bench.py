@@ -9,7 +9,7 @@ from hw.bus.axi_mux import ReadMux, WriteMux, axi_id_width, connect_axi_half
 from hw.bus.signatures import AXI4Signature, BufferReadSignature, BufferWriteSignature
 from hw.dma.load import LoadEngine
 from hw.dma.store import OUTSTANDING_WRITES, StoreEngine
-from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, command_layout
+from hw.isa.encoding import BUFFER_ADDRESS_WIDTH, MEMORY_SIZE_WIDTH, Opcode, engine_layout
 
 __all__ = ["REQUESTERS", "DmaBench", "StallingBuffer"]
 
@@ -88,7 +88,7 @@ class DmaBench(wiring.Component):
         self.config = config
         self.core = config.cores[0]
         self.depth = depth
-        command = command_layout(Opcode.LOAD)
+        command = engine_layout(Opcode.LOAD)
         members = {
             "axi": Out(
                 AXI4Signature(

@@ -3,7 +3,7 @@
 from amaranth.hdl import Array, Cat, Mux, Signal
 
 from hw.config import make_config
-from hw.isa.encoding import HEADER_LAYOUT, Opcode, command_layout, queue_opcodes
+from hw.isa.encoding import HEADER_LAYOUT, Opcode, engine_layout, queue_opcodes
 from verif.prove.proof import Mutant, Proof
 from verif.prove.streams import add_hold_claims
 
@@ -75,7 +75,7 @@ def _build(harness, module, *, config, opcode):
 
     command = Cat(record)
     mine = tracked & (ahead == 0)
-    fields = command[HEADER_LAYOUT.size :][: command_layout(opcode).size]
+    fields = command[HEADER_LAYOUT.size :][: engine_layout(opcode).size]
     harness.claim(
         "a command comes out as it went in, in its turn",
         ~(mine & queue.command.valid) | (queue.command.payload.as_value() == fields),
