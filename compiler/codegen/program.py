@@ -1,7 +1,7 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -22,6 +22,7 @@ __all__ = [
     "StageInfo",
     "decode_commands",
     "encode_commands",
+    "moved",
 ]
 
 #: What the file has in arrays of their own.
@@ -172,8 +173,19 @@ def decode_commands(data: bytes) -> list[tuple[Opcode, Fields]]:
     return [decode(data[i : i + COMMAND_BYTES]) for i in range(0, len(data), COMMAND_BYTES)]
 
 
-def encode_commands(commands: Iterable[Command]) -> bytes:
-    """Bytes of a list of :class:`~compiler.codegen.cost.Command`."""
+def encode_commands(commands: Iterable[Command], offset: int = 0) -> bytes:
+    """Bytes of a list of :class:`~compiler.codegen.cost.Command`, which will lie at ``offset`` of
+    the memory window; where it begins loops, they are as at offset 0."""
     return b"".join(
-        encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields) for c in commands
+        encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields)
+        for c in moved(commands, offset)
     )
+
+
+def moved(commands: Iterable[Command], offset: int) -> Iterator[Command]:
+    """The commands of a program as they are if it lies ``offset`` bytes further behind."""
+    for command in commands:
+        if command.opcode is Opcode.REPEAT:
+            fields = command.fields | {"first": command.fields["first"] + offset}
+            command = replace(command, fields=fields)
+        yield command

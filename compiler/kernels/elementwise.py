@@ -10,7 +10,7 @@ from compiler.errors import CompileError
 from compiler.tensors.intervals import PixelBox
 from compiler.tensors.tensor import Tensor
 
-from .splitting import MOST_WORDS, PIECES, boxes
+from .splitting import MOST_WORDS, PIECES, begin_of, boxes, like_box
 
 __all__ = ["add", "relu", "relu_backward", "sum_gradients"]
 
@@ -95,5 +95,6 @@ def _pointwise(
         needs = [program.result(output, *box), *(program.need(part, *box) for part in inputs)]
         if total:
             needs.append(program.result(output, *box, wide=True))
-        jobs.append(Job(tuple(needs), partial(work, box)))
+        run = partial(work, box)
+        jobs.append(Job(tuple(needs), run, like=like_box(box), at=begin_of(box)))
     program.run(jobs)
