@@ -15,8 +15,9 @@ then takes a detour by commands in between.
 """
 
 import contextlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -27,7 +28,7 @@ from hw.isa.encoding import Opcode
 from .cost import Command, Fields
 from .entries import Entry, Queue, Region, Segments, latest
 from .interleaving import interleaved, thread_of
-from .loops import BEFORE, Loop, Unsettled, roll, strides
+from .loops import AFTER, BEFORE, Loop, Unsettled, roll, strides
 from .tokens import Token, add_token, fits, merge_tokens
 
 __all__ = ["Recorder", "Region", "with_loops"]
@@ -65,7 +66,7 @@ def _semaphore_name(source: Queue, target: Queue) -> str:
 def with_loops(config: AdaGPConfig, write: Callable[["Recorder"], _T]) -> _T:
     """What ``write(recorder)`` returns, which emits and links a program of one thread; loops whose
     periods turn out to be different are written out."""
-    written_out: frozenset[int] = frozenset()
+    written_out: frozenset[Hashable] = frozenset()
     while True:
         try:
             return write(Recorder(config, loops=True, written_out=written_out))
@@ -80,7 +81,7 @@ class Recorder:
     ----------
     config : AdaGPConfig
     loops : periods may be left out (:meth:`leave_out`); for programs of one thread
-    written_out : numbers of loops in which nothing is left out
+    written_out : names of loops in which nothing is left out
 
     Members
     -------
@@ -89,12 +90,12 @@ class Recorder:
     """
 
     def __init__(
-        self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[int] = ()
+        self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = ()
     ) -> None:
         self.config = config
         self._may_loop, self._written_out = loops, written_out
         self._loops: list[Loop] = []
-        self._loop_count = 0
+        self._runs = 0
         self._places: list[int] = []
         self._size = 0
         self.semaphores: dict[int, str] = {}
@@ -112,12 +113,12 @@ class Recorder:
 
     def times(self, first: int, last: int) -> Iterator[tuple[Command, int]]:
         """Commands [first, last) as they were emitted, and how often each is executed."""
-        counts: Counter[int] = Counter()
+        counts: dict[int, int] = {}
         for loop in self._loops:
             for place in loop.period(0):
-                counts[place] = loop.times
+                counts[place] = counts.get(place, 1) * (1 + loop.times)
         for place in range(first, last):
-            yield self._entries[place].command, 1 + counts[place]
+            yield self._entries[place].command, counts.get(place, 1)
 
     def place(self, number: int) -> int:
         """Where the command that was emitted as this one is among those that :meth:`link` has
@@ -126,25 +127,46 @@ class Recorder:
 
     # Loops -----------------------------------------------------------------------------------
 
-    def begin_loop(self) -> int | None:
-        """The number of a loop that begins, or None if it is to be written out."""
-        number = self._loop_count
-        self._loop_count += 1
-        return number if self._may_loop and number not in self._written_out else None
+    def begin_run(self) -> int:
+        """The number of a list of jobs that begins."""
+        self._runs += 1
+        return self._runs
+
+    def may_loop(self, name: Hashable) -> bool:
+        """Whether the loop of this name is not to be written out."""
+        return self._may_loop and name not in self._written_out
 
     def repeats(self, length: int) -> list[int] | None:
-        """:func:`~compiler.codegen.loops.strides` of the last periods of ``length`` commands."""
-        return strides(self._entries, len(self) - BEFORE * length, length)
+        """:func:`~compiler.codegen.loops.strides` of the last :data:`BEFORE` periods of ``length``
+        commands, if loops in them are the same, too."""
+        first = len(self) - BEFORE * length
+        moves = strides(self._entries, first, length)
+        same = self._same_loops(first + number * length for number in range(BEFORE))
+        return moves if moves and same(length) else None
 
-    def leave_out(self, number: int, moves: list[int], times: int) -> Loop | None:
-        """Leave out ``times`` periods that would come now; the last :data:`BEFORE` periods, whose
-        addresses move so much, are as they are. None if that is not possible, because of what they
-        touch in DRAM.
+    def _same_loops(self, starts: Iterable[int]) -> Callable[[int], bool]:
+        """Whether so many commands from each of these on have the same loops inside."""
+        places = list(starts)
+
+        def same(length: int) -> bool:
+            shapes = [
+                [loop.shape(start) for loop in self._loops_in(range(start, start + length))]
+                for start in places
+            ]
+            return all(shape == shapes[0] for shape in shapes)
+
+        return same
+
+    def _loops_in(self, part: range) -> list[Loop]:
+        return [loop for loop in self._loops if loop.first in part and loop.end <= part.stop]
+
+    def leave_out(self, loop: Loop) -> Loop | None:
+        """Leave out the periods of ``loop`` that would come now; the last :data:`BEFORE` periods
+        are those in front. None if that is not possible, because of what they touch in DRAM.
 
         The first of the periods waits for all that those left out have to wait for.
         """
-        first = len(self) - BEFORE * len(moves)
-        loop = Loop(number=number, first=first, strides=moves, times=times)
+        loop = replace(loop, inside=tuple(self._loops_in(loop.period(0))))
         if not loop.is_free(self._entries):
             return None
         found = []
@@ -152,13 +174,13 @@ class Recorder:
             entry = self._entries[index]
             opcode = entry.queue[1]
             if opcode in (Opcode.LOAD, Opcode.STORE):
-                region = loop.touched(entry, place, BEFORE, BEFORE + times)
+                region = loop.touched(entry, place, BEFORE, BEFORE + loop.times)
                 users = self._memories[region.memory].users(region, readers=opcode is Opcode.STORE)
                 # The loop's own commands are neighbours, which go on waiting for each other.
                 users = {
                     queue: number
                     for queue, number in users.items()
-                    if queue != entry.queue and self._queues[queue][number].position < first
+                    if queue != entry.queue and self._queues[queue][number].position < loop.first
                 }
                 found.append((entry, users))
         for entry, users in found:
@@ -168,13 +190,22 @@ class Recorder:
 
     def end_loop(self, loop: Loop) -> None:
         """The periods behind those left out have been emitted: what follows waits for them if it
-        has to wait for those."""
+        has to wait for those.
+
+        Raises
+        ------
+        Unsettled
+            if they are not equal to those in front.
+        """
         start = len(self) - loop.length
+        same = self._same_loops(loop.period(number).start for number in range(BEFORE + AFTER))
+        if not loop.goes_on(self._entries) or not same(loop.length):
+            raise Unsettled(frozenset([loop.name]))
         for place, entry in enumerate(self._entries[start:]):
             opcode = entry.queue[1]
             if opcode in (Opcode.LOAD, Opcode.STORE):
-                region = loop.touched(self._entries[loop.first + place], place, BEFORE,
-                                      BEFORE + loop.times)  # fmt: skip
+                first = self._entries[loop.first + place]
+                region = loop.touched(first, place, BEFORE, BEFORE + loop.times)
                 memory = self._memories[region.memory]
                 memory.note(region, entry, writes=opcode is Opcode.STORE)
 
@@ -248,7 +279,7 @@ class Recorder:
                 taken[entry.position].append((number, entry.position - source.position))
         commands, self._places = roll(self._entries, self._loops, taken)
         if self._loops and not fits(commands, self.config.command_queue_depth):
-            raise Unsettled(frozenset(loop.number for loop in self._loops))
+            raise Unsettled(frozenset(loop.name for loop in self._loops))
         self._size = len(commands)
         return [*commands, Command(Opcode.HALT)]
 

@@ -56,16 +56,18 @@ class JobLoop:
 _TRIES = 3
 
 
-def find_loop(jobs: Sequence[Job], start: int, least: Callable[[int], int]) -> JobLoop | None:
-    """The first loop from job ``start`` on that has at least ``least(size)`` iterations."""
+def find_loop(
+    jobs: Sequence[Job], start: int, stop: int, least: Callable[[int], int]
+) -> JobLoop | None:
+    """The first loop among jobs [start, stop) that has at least ``least(size)`` iterations."""
     places: dict[Hashable, list[int]] = {}
-    for number in range(start, len(jobs)):
+    for number in range(start, stop):
         if jobs[number].like is not None:
             places.setdefault(jobs[number].like, []).append(number)
     seen: dict[Hashable, int] = {}
     tried: dict[int, int] = {}
     first = start
-    while first < len(jobs):
+    while first < stop:
         like = jobs[first].like
         if like is not None:
             known = places[like]
@@ -77,7 +79,7 @@ def find_loop(jobs: Sequence[Job], start: int, least: Callable[[int], int]) -> J
                 # A stretch that has been found too short is no longer if it begins later.
                 if tried.get(size, 0) > first:
                     continue
-                loop = _loop(jobs, first, size)
+                loop = _loop(jobs, first, stop, size)
                 tried[size] = loop.end
                 if loop.count >= least(size):
                     loops.append(loop)
@@ -87,11 +89,11 @@ def find_loop(jobs: Sequence[Job], start: int, least: Callable[[int], int]) -> J
     return None
 
 
-def _loop(jobs: Sequence[Job], first: int, size: int) -> JobLoop:
+def _loop(jobs: Sequence[Job], first: int, stop: int, size: int) -> JobLoop:
     """The longest loop there with iterations of ``size`` jobs; perhaps one alone."""
     steps: list[tuple[int, ...]] = []
     end = first + size
-    while end < len(jobs):
+    while end < stop:
         job, before = jobs[end], jobs[end - size]
         if job.like is None or job.like != before.like:
             break

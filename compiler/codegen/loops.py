@@ -11,12 +11,13 @@ same. In DRAM no period touches what a distant one writes (:meth:`Loop.is_free`)
 with commands outside is known to them (:class:`~compiler.codegen.dependencies.Recorder`).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from compiler.errors import CompileError
 from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.loops import stride_name
 
 from .cost import Command, bits
 from .entries import Entry, Region
@@ -31,13 +32,13 @@ _ADDRESS = "dram_address"
 
 
 class Unsettled(CompileError):
-    """Loops whose periods are not equal when tokens have been placed: write them out.
+    """Loops whose periods turn out not to be equal, such as in their tokens: write them out.
 
-    ``loops`` are their numbers.
+    ``loops`` are their names.
     """
 
-    def __init__(self, loops: frozenset[int]) -> None:
-        super().__init__(f"loops {', '.join(map(str, sorted(loops)))} have no period")
+    def __init__(self, loops: frozenset[Hashable]) -> None:
+        super().__init__(f"loops without a period: {', '.join(map(str, loops))}")
         self.loops = loops
 
 
@@ -47,16 +48,20 @@ class Loop:
 
     Members
     -------
-    number : of the loop in its program
+    name : the same whenever the program is written
+    level : loops around it
     first : the entry with which the first of them begins
     strides : for every command of a period how far its address in DRAM moves in a period
     times : periods left out, behind the first :data:`BEFORE` and in front of :data:`AFTER` others
+    inside : loops in the first period
     """
 
-    number: int
+    name: Hashable
+    level: int
     first: int
     strides: Sequence[int]
     times: int
+    inside: tuple["Loop", ...] = ()
 
     @property
     def length(self) -> int:
@@ -68,12 +73,47 @@ class Loop:
         begin = self.first + number * self.length
         return range(begin, begin + self.length)
 
+    @property
+    def end(self) -> int:
+        """The first entry behind them."""
+        return self.first + (BEFORE + AFTER) * self.length
+
+    def shape(self, start: int) -> tuple[object, ...]:
+        """What loops have in common that are the same behind different entries ``start``."""
+        return self.first - start, self.level, self.strides, self.times
+
+    def region(self, entry: Entry) -> Region:
+        """What ``entry``, of period 0, touches in DRAM, in all iterations of loops inside."""
+        result = _in_dram(entry)
+        for loop in self.inside:
+            if entry.position in loop.period(0):
+                stride = loop.strides[entry.position - loop.first]
+                far = stride * (BEFORE + loop.times + AFTER - 1)
+                result = Region("dram", result.begin + min(0, far), result.end + max(0, far))
+        return result
+
     def touched(self, entry: Entry, place: int, first: int, last: int) -> Region:
         """What command ``place`` of periods [first, last) touches in DRAM, if ``entry`` is that of
         period 0."""
-        region = _in_dram(entry)
+        region = self.region(entry)
         moves = [number * self.strides[place] for number in (first, last - 1)]
         return Region(region.memory, region.begin + min(moves), region.end + max(moves))
+
+    def goes_on(self, entries: Sequence[Entry]) -> bool:
+        """Whether the entries behind those left out, up to the last one, are what comes then."""
+        if len(entries) != self.first + (BEFORE + AFTER) * self.length:
+            return False
+        for number in range(BEFORE, BEFORE + AFTER):
+            moved = number + self.times
+            for place, (a, b) in enumerate(zip(self.period(0), self.period(number), strict=True)):
+                one, other = entries[a], entries[b]
+                wanted = one.command.fields
+                if self.strides[place]:
+                    address = wanted[_ADDRESS] + moved * self.strides[place]
+                    wanted = wanted | {_ADDRESS: address}
+                if one.queue != other.queue or wanted != other.command.fields:
+                    return False
+        return True
 
     def is_free(self, entries: Sequence[Entry]) -> bool:
         """Whether no period touches in DRAM what another one writes, but for the next ones: what
@@ -93,7 +133,9 @@ class Loop:
                     if a.begin < b.end and b.begin < a.end:
                         return False
                     continue
-                if stride and self._meet_later(_in_dram(store), _in_dram(load), stride, count):
+                if stride and self._meet_later(
+                    self.region(store), self.region(load), stride, count
+                ):
                     return False
         return True
 
@@ -144,16 +186,8 @@ def strides(entries: Sequence[Entry], first: int, length: int) -> list[int] | No
 Tokens = Sequence[Sequence[tuple[int, int]]]
 
 
-@dataclass
-class _Rolled:
-    """A stream with loops, and where its entries have gone."""
-
-    commands: list[Command] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
-
-
 def roll(
-    entries: Sequence[Entry], loops: Sequence[Loop], tokens: Tokens
+    entries: Sequence[Entry], loops: Iterable[Loop], tokens: Tokens
 ) -> tuple[list[Command], list[int]]:
     """(commands with REPEAT behind the body of every loop, place of each entry among them).
 
@@ -165,33 +199,61 @@ def roll(
     Unsettled
         naming loops whose periods have different tokens.
     """
-    result, done, unsettled = _Rolled(), 0, set()
-    for loop in loops:
-        period = _settled(entries, loop, tokens)
-        if period is None:
-            unsettled.add(loop.number)
-            continue
-        first, last = period
-        body = loop.period(first)
-        _copy(result, entries, range(done, body.start))
-        begin = len(result.commands)
-        _copy(result, entries, body)
-        for command, stride in zip(result.commands[begin:], loop.strides, strict=True):
-            if stride:
-                command.fields["loop0_stride"] = stride
-        fields = {"level": 0, "count": last - first + loop.times, "first": begin * COMMAND_BYTES}
-        done = loop.period(last - 1).stop
-        result.places += [len(result.commands)] * (done - body.stop)
-        result.commands.append(Command(Opcode.REPEAT, fields=fields))
-    if unsettled:
-        raise Unsettled(frozenset(unsettled))
-    _copy(result, entries, range(done, len(entries)))
-    return result.commands, result.places
+    rolled = _Rolled(entries, tokens)
+    ordered = sorted(loops, key=lambda loop: (loop.first, -loop.end))
+    rolled.write(range(len(entries)), ordered)
+    if rolled.unsettled:
+        raise Unsettled(frozenset(rolled.unsettled))
+    return rolled.commands, rolled.places
 
 
-def _copy(result: _Rolled, entries: Sequence[Entry], part: range) -> None:
-    result.places += range(len(result.commands), len(result.commands) + len(part))
-    result.commands += (entries[number].command for number in part)
+class _Rolled:
+    """A stream with loops, and where its entries have gone."""
+
+    def __init__(self, entries: Sequence[Entry], tokens: Tokens) -> None:
+        self.entries, self.tokens = entries, tokens
+        self.commands: list[Command] = []
+        self.places: list[int] = []
+        self.unsettled: set[Hashable] = set()
+
+    def write(self, part: range, loops: Sequence[Loop]) -> None:
+        """Entries of ``part``, in which ``loops`` are, those around others first."""
+        done = part.start
+        for loop in loops:
+            if loop.first < done:
+                continue  # inside one that has been written
+            period = _settled(self.entries, loop, self.tokens)
+            if period is None:
+                self.unsettled.add(loop.name)
+                period = 0, 1
+            body = loop.period(period[0])
+            inner = [other for other in loops if other is not loop and other.first >= done]
+            self._copy(range(done, loop.first))
+            for number in range(period[0]):
+                self._period(loop.period(number), inner)
+            begin = len(self.commands)
+            self._period(body, inner)
+            self._close(loop, body, begin, period)
+            done = loop.period(period[1] - 1).stop
+            self.places += [len(self.commands) - 1] * (done - body.stop)
+        self._copy(range(done, part.stop))
+
+    def _period(self, part: range, loops: Iterable[Loop]) -> None:
+        self.write(part, [loop for loop in loops if loop.first in part and loop.end <= part.stop])
+
+    def _close(self, loop: Loop, body: range, begin: int, period: tuple[int, int]) -> None:
+        """Strides of the commands from ``begin`` on, and a REPEAT behind them."""
+        for entry, stride in zip(body, loop.strides, strict=True):
+            command = self.entries[entry].command
+            if stride and self.commands[self.places[entry]] is command:
+                command.fields[stride_name(loop.level)] = stride
+        count = period[1] - period[0] + loop.times
+        fields = {"level": loop.level, "count": count, "first": begin * COMMAND_BYTES}
+        self.commands.append(Command(Opcode.REPEAT, fields=fields))
+
+    def _copy(self, part: range) -> None:
+        self.places += range(len(self.commands), len(self.commands) + len(part))
+        self.commands += (self.entries[number].command for number in part)
 
 
 def _settled(entries: Sequence[Entry], loop: Loop, tokens: Tokens) -> tuple[int, int] | None:
@@ -199,7 +261,7 @@ def _settled(entries: Sequence[Entry], loop: Loop, tokens: Tokens) -> tuple[int,
     are none."""
     taken = _equal_periods(loop, lambda place: tokens[place])
     given = _equal_periods(loop, lambda place: entries[place].command.signal)
-    if not taken[BEFORE - 1] or not _goes_on(entries, loop):
+    if not taken[BEFORE - 1]:
         return None
     both = [a and b for a, b in zip(taken, given, strict=True)]
     first = last = BEFORE - 1
@@ -216,23 +278,6 @@ def _equal_periods(loop: Loop, what: Callable[[int], object]) -> list[bool]:
     """Whether each recorded period has the same as the next one."""
     rows = [[what(place) for place in loop.period(n)] for n in range(BEFORE + AFTER)]
     return [a == b for a, b in pairwise(rows)]
-
-
-def _goes_on(entries: Sequence[Entry], loop: Loop) -> bool:
-    """Whether what has been recorded behind the gap is what the body becomes."""
-    for number in range(BEFORE, BEFORE + AFTER):
-        moved = number + loop.times
-        for place, (a, b) in enumerate(zip(loop.period(0), loop.period(number), strict=True)):
-            one, other = entries[a].command, entries[b].command
-            if entries[a].queue != entries[b].queue:
-                return False
-            wanted = one.fields
-            if loop.strides[place]:
-                address = wanted[_ADDRESS] + moved * loop.strides[place]
-                wanted = wanted | {_ADDRESS: address}
-            if wanted != other.fields:
-                return False
-    return True
 
 
 def _balanced(entries: Sequence[Entry], body: range) -> bool:

@@ -1,7 +1,7 @@
 """The on-chip memory while commands are written: blocks, and what may stay in them."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,6 +182,10 @@ class Scratch:
         """The same for all contents whose key is ``wanted``, a function; but not for one block."""
         blocks = [block for key, block in self._known.items() if wanted(key)]
         self.drop(block for block in blocks if block is not apart_from)
+
+    def forget_idle(self, but: Container[Hashable]) -> None:
+        """Contents that nobody uses go, but for those with these keys."""
+        self.drop([block for block in self._blocks if not block.users and block.key not in but])
 
     def rewind(self) -> None:
         """The next turn begins at the first word."""

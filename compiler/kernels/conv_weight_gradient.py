@@ -160,9 +160,21 @@ class _WeightGradient:
                     self.plan.dy_need(images, rows, channels),
                 )
                 run = partial(self._piece, images, rows, channels, sums, begins, ends, outputs)
-                jobs.append(Job((*(output.need for output in outputs), *maps), run))
+                needs = (*(output.need for output in outputs), *maps)
+                like = (
+                    images[1] - images[0], rows, channels, sums.tile, sums.bank, sums.address,
+                    begins, *(other.tile for other in ends), "outputs",
+                    *(output.channels for output in outputs), *self._likeness(part),
+                )  # fmt: skip
+                at = images[0], part.blocks[0]
+                jobs.append(Job(needs, run, like=like, at=at))
                 outputs = [output for output in outputs if not output.is_in(ends)]
         return jobs
+
+    def _likeness(self, part: Range) -> tuple[object, ...]:
+        """What ranges have in common that differ in their input channels alone."""
+        first, last = self.plan.inputs(part)
+        return part.blocks[1] - part.blocks[0], last - first, part.rows, self.plan.has_bias(part)
 
     def _piece(
         self,

@@ -11,7 +11,7 @@ def jobs(*likes):
 
 
 def find(found, least=3, start=0):
-    return find_loop(found, start, lambda size: least)
+    return find_loop(found, start, len(found), lambda size: least)
 
 
 def test_one_job_after_the_other():
