@@ -10,6 +10,7 @@ from hw.control.batch_control import BATCH_REGISTERS, BATCH_UPDATES, BatchContro
 from hw.control.command_queue import Semaphores
 from hw.control.core import CORE_EVENTS, Core
 from hw.control.fetch import AHEAD, CommandFetch
+from hw.control.loop_control import LoopControl, connect_loops
 from hw.control.sequencer import Sequencer
 from hw.dma.store import OUTSTANDING_WRITES
 from hw.isa.vector import COEFFICIENTS
@@ -102,6 +103,8 @@ class Accelerator(wiring.Component):
         ]
         connect(m, sequencer.error, registers.error)
         connect(m, fetch.command, sequencer.command)
+        m.submodules.loops = loops = ResetInserter(clear)(LoopControl())
+        connect_loops(m, loops, sequencer=sequencer, fetch=fetch)
         if config.has_training_engines:
             m.submodules.batches = batches = ResetInserter(clear)(BatchControl())
             connect_batches(m, batches, sequencer=sequencer, fetch=fetch, restart=restart)

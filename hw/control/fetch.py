@@ -4,7 +4,6 @@ from functools import partial
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from hw.bus.signatures import RESP_DECERR, RESP_OKAY, ErrorSignature, ReadChannelSignature
@@ -12,11 +11,14 @@ from hw.isa.encoding import COMMAND_BYTES, COMMAND_WIDTH, MEMORY_SIZE_WIDTH
 from hw.isa.error_codes import ErrorCode
 
 from .command_queue import CHUNK_WIDTH
+from .command_ring import CommandRing
 
 __all__ = ["CommandFetch"]
 
 #: Commands requested ahead of the one that is being dispatched.
 AHEAD = 4
+#: Commands that are kept, those included: so far back a jump needs no memory.
+KEPT = 32
 
 
 class CommandFetch(wiring.Component):
@@ -28,6 +30,11 @@ class CommandFetch(wiring.Component):
     3 cycles after ``start``. Throughput: one command per ``512 / axi_data_width + 1`` cycles. Idle
     after reset.
 
+    A ``jump`` to one of the last KEPT - AHEAD commands that were taken reads them again from where
+    they are kept; the first of them is offered ``512 / axi_data_width + 2`` cycles after the jump,
+    one cycle more than the command behind the jump would have been. Any other jump drops what was
+    fetched: the first burst is requested 2 cycles after it, when fewer than AHEAD are outstanding.
+
     Members
     -------
     start : In(1), begin with the command at ``first``; the fetch must be idle
@@ -36,6 +43,9 @@ class CommandFetch(wiring.Component):
     memory_base, memory_size, program_address, program_size : In, bytes, stable while running
     read : ``Out(ReadChannelSignature(config))``
     command : ``Out(stream of 512 bits)``; ``address``: Out, its DRAM address
+    jump : In(1), with the command that is taken: the next one is that at ``target``
+    target : In(32), offset in the memory window, in the program; stable in the 3 cycles before
+        ``jump``, in which ``command`` is offered
     shift : In(1), move the command offered down by CHUNK_WIDTH bits; not before it is valid
     busy : Out(1), a burst is outstanding
     error : ``Out(ErrorSignature())``: ``UNALIGNED_ADDRESS``, ``MEMORY_WINDOW``; and, when the
@@ -57,6 +67,8 @@ class CommandFetch(wiring.Component):
                 "program_size": In(32),
                 "read": Out(ReadChannelSignature(config)),
                 "command": Out(stream.Signature(COMMAND_WIDTH)),
+                "jump": In(1),
+                "target": In(32),
                 "shift": In(1),
                 "address": Out(width),
                 "busy": Out(1),
@@ -76,23 +88,25 @@ class CommandFetch(wiring.Component):
         # fresh        target and more belong to offset      any other cycle          start,
         #                                                                             starting,
         #                                                                             requested
-        # room         commands that may be requested        taken: up                requested:
-        #                                                                             down
+        # unread       commands requested and not taken      requested, a near jump:  taken: down
+        #                                                    up
+        # passed       commands taken and still kept         taken: up, to its limit  jump
         # outstanding  bursts without their last beat        requested: up            received: down
+        # stale        those of them to be dropped           a far jump               received: down
         # refused      the next command that is not whole    a beat with an error     reset
-        #              could not be read
+        #              could not be read                                              far jump
         # no_address   DECERR was the reason                 the same                 reset
         # count        beats of the command in words         a beat shifts in: up     taken
         m = Module()
         config = self.config
         beats = COMMAND_WIDTH // config.axi_data_width
-        m.submodules.fifo = fifo = SyncFIFO(width=config.axi_data_width, depth=AHEAD * beats)
+        m.submodules.ring = ring = CommandRing(width=config.axi_data_width, depth=KEPT * beats)
 
         running = Signal()
         offset = Signal(33)
         end = Signal(33)
-        room = Signal(range(AHEAD + 1), init=AHEAD)
-        outstanding = Signal(range(AHEAD + 1))
+        unread = Signal(range(KEPT + 1))
+        outstanding, stale = Signal(range(AHEAD + 1)), Signal(range(AHEAD + 1))
         requested, received = Signal(), Signal()
         request = self.read.request
         m.d.comb += [
@@ -110,37 +124,47 @@ class CommandFetch(wiring.Component):
 
         fail = partial(self._fail, running)
         starting = self._start(m, running, offset, end)
+        near, far = Signal(), Signal()
 
         target = Signal(config.axi_address_width)
         more = Signal()
         m.d.sync += [target.eq(self.memory_base + offset), more.eq(offset + COMMAND_BYTES <= end)]
         fresh = Signal()  # target and more belong to offset
-        m.d.sync += fresh.eq(~starting & ~self.start & ~requested)
+        m.d.sync += fresh.eq(~starting & ~self.start & ~requested & ~far)
         m.d.comb += [
             request.payload.address.eq(target),
             request.payload.length.eq(beats - 1),
-            request.valid.eq(running & fresh & more & (room != 0) & ~refused),
+            request.valid.eq(
+                running & fresh & more & (unread < AHEAD) & (outstanding != AHEAD) & ~refused
+            ),
         ]
         with m.If(requested):
             m.d.sync += offset.eq(offset + COMMAND_BYTES)
+        with m.If(stale.any() & received):
+            m.d.sync += stale.eq(stale - 1)
+        with m.If(far):
+            m.d.sync += [offset.eq(self.target), stale.eq(outstanding + requested - received)]
 
         # Data ----------------
         # A command that could not be read is never whole, and nothing behind it is kept. It may lie
         # behind the last one that is executed, so it is an error only when it is wanted.
         beat = self.read.data
-        good = Signal()
+        good, ours = Signal(), Signal()
         m.d.comb += [
             good.eq(beat.payload.resp == RESP_OKAY),
+            ours.eq(beat.valid & running & ~stale.any() & ~refused),
             beat.ready.eq(1),
-            fifo.w_data.eq(beat.payload.data),
-            fifo.w_en.eq(beat.valid & running & good & ~refused),
+            ring.i.payload.eq(beat.payload.data),
+            ring.i.valid.eq(ours & good),
         ]
-        with m.If(beat.valid & running & ~good & ~refused):
+        with m.If(ours & ~good):
             m.d.sync += [refused.eq(1), no_address.eq(beat.payload.resp == RESP_DECERR)]
+        with m.If(far):
+            m.d.sync += refused.eq(0)
 
-        empty = self._offer(m, fifo, running, room, requested)
+        empty = self._offer(m, running, (unread, requested), (near, far))
         at_refused = running & refused & empty
-        at_end = running & fresh & ~more & (room == AHEAD) & (outstanding == 0)
+        at_end = running & fresh & ~more & (unread == 0) & (outstanding == 0)
         with m.If(at_refused & self.command.ready):
             m.d.sync += fail(
                 Mux(no_address, int(ErrorCode.READ_DECERR), int(ErrorCode.READ_SLVERR)),
@@ -194,11 +218,13 @@ class CommandFetch(wiring.Component):
                 m.d.sync += running.eq(1)
         return starting
 
-    def _offer(self, m, fifo, running, room, requested):
+    def _offer(self, m, running, requests, jumps):
         """Commands: beats shift in from the top until one is whole. Returns whether there is
         neither a whole command nor a beat to go on with."""
-        config = self.config
+        config, ring = self.config, m.submodules.ring
         beats = COMMAND_WIDTH // config.axi_data_width
+        unread, requested = requests
+        near, far = jumps
         words = Signal(COMMAND_WIDTH)
         count = Signal(range(beats + 1))
         taken = Signal()
@@ -206,16 +232,44 @@ class CommandFetch(wiring.Component):
             self.command.payload.eq(words),
             self.command.valid.eq((count == beats) & running),
             taken.eq(self.command.valid & self.command.ready),
-            fifo.r_en.eq(count != beats),
+            ring.o.ready.eq(count != beats),
         ]
-        m.d.sync += room.eq(room - requested + taken)
-        with m.If(fifo.r_en & fifo.r_rdy):
+        with m.If(ring.o.valid & ring.o.ready):
             m.d.sync += [
-                words.eq(Cat(words, fifo.r_data)[config.axi_data_width :]),
+                words.eq(Cat(words, ring.o.payload)[config.axi_data_width :]),
                 count.eq(count + 1),
             ]
         with m.If(self.shift):
             m.d.sync += words.eq(words.shift_right(CHUNK_WIDTH))
+
+        # Where a jump goes: how many commands in front of this one, and whether these are kept.
+        jump_address = Signal.like(self.address)
+        low = COMMAND_BYTES.bit_length() - 1
+        back = Signal(33 - low)  # forward it is larger than any program
+        passed = Signal(range(KEPT - AHEAD + 1))
+        kept = Signal()
+        m.d.sync += [
+            jump_address.eq(self.memory_base + self.target),
+            back.eq((self.address - jump_address)[low:33]),
+            kept.eq(back <= passed),
+        ]
+        distance = back[: len(passed)]
+        m.d.comb += [
+            near.eq(taken & self.jump & kept),
+            far.eq(taken & self.jump & ~kept),
+            ring.rewind.eq(near),
+            ring.distance.eq((distance + 1) * beats),
+            ring.flush.eq(far),
+        ]
+        m.d.sync += unread.eq(unread + requested - taken)
         with m.If(taken):
             m.d.sync += [count.eq(0), self.address.eq(self.address + COMMAND_BYTES)]
-        return ~fifo.r_rdy & (count != beats)
+            with m.If(passed != KEPT - AHEAD):
+                m.d.sync += passed.eq(passed + 1)
+            with m.If(self.jump):
+                m.d.sync += [
+                    self.address.eq(jump_address),
+                    passed.eq(Mux(kept, passed - distance, 0)),
+                    unread.eq(Mux(kept, unread + requested + distance, 0)),
+                ]
+        return ring.empty & (count != beats)

@@ -1,24 +1,17 @@
 """Run control: starts a program, checks and dispatches its commands, ends it cleanly."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bus.signatures import ErrorReportSignature
-from hw.isa.encoding import (
-    COMMAND_WIDTH,
-    COMMANDS,
-    HEADER_LAYOUT,
-    SEMAPHORE_MASK_WIDTH,
-    Opcode,
-    command_layout,
-    control_opcodes,
-    queue_opcodes,
-)
+from hw.isa.encoding import COMMAND_WIDTH, HEADER_LAYOUT, Opcode, queue_opcodes
 from hw.isa.error_codes import ErrorCode
 from hw.registers.map import Unit
 
+from .command_checks import command_checks
 from .command_queue import CHUNK_WIDTH, command_chunks
+from .loop_control import MOVED, moved_chunk
 from .watchdog import Watchdog
 
 __all__ = ["DEADLOCK_CYCLES", "Sequencer"]
@@ -47,9 +40,12 @@ class Sequencer(wiring.Component):
     Every command is checked (opcode, core, semaphores, fields below their least value or without
     a name) before it enters a queue, chunk by chunk
     (:class:`~hw.control.command_queue.CommandQueue`). A command takes a cycle for the checks and
-    one for every chunk. An opcode that the core does not execute is undefined. BATCH, whose core
-    and semaphores must be 0, is left to :class:`~hw.control.batch_control.BatchControl`, which ends
-    it with ``resume`` or the run with ``complete``.
+    one for every chunk. An opcode that the core does not execute is undefined. The core and the
+    semaphores of BATCH and REPEAT must be 0. BATCH is left to
+    :class:`~hw.control.batch_control.BatchControl`, which ends it with ``resume`` or the run with
+    ``complete``; where a counter of a loop is not 0 it ends the run with OPEN_LOOP. REPEAT is left
+    to :class:`~hw.control.loop_control.LoopControl`, which ends it with ``repeated``, and for which
+    a LOAD or STORE may have to wait (``hold``).
 
     Parameters
     ----------
@@ -72,6 +68,13 @@ class Sequencer(wiring.Component):
     resume : In(1), pulse: the BATCH is over, the next command comes from elsewhere
     complete : In(1), level while ``batch``: end the run as HALT does
     bad_target, bad_first : In(1), level while ``batch``: end it with BATCH_TARGET, BATCH_FIRST
+    arrives : Out(1), pulse: a new command is offered and being checked
+    repeat : Out(1), level: a REPEAT is the next command
+    repeated : In(1), pulse: it is over; the fetch knows where it goes on
+    bad_loop : In(1), level while ``repeat``: end the run with REPEAT_TARGET
+    in_loop : In(1), a counter is not 0
+    hold : In(1), nothing of the command offered enters a queue yet
+    moved : In(1), level: its ``dram_address`` is to be replaced by ``moved_address``
     push : array of Out streams, core after core in the order of
         :func:`~hw.isa.encoding.queue_opcodes`
     empty, blocked : In, one bit per queue
@@ -114,6 +117,14 @@ class Sequencer(wiring.Component):
                 "complete": In(1),
                 "bad_target": In(1),
                 "bad_first": In(1),
+                "arrives": Out(1),
+                "repeat": Out(1),
+                "repeated": In(1),
+                "bad_loop": In(1),
+                "in_loop": In(1),
+                "hold": In(1),
+                "moved": In(1),
+                "moved_address": In(32),
                 "empty": In(len(self.queues)),
                 "blocked": In(len(self.queues)),
                 "errors": In(ErrorReportSignature()).array(self.sources),
@@ -138,7 +149,8 @@ class Sequencer(wiring.Component):
         #                                                     came                 start, resume
         # bad_opcode,        it is refused; with checked      checked's cycle
         #   bad_field
-        # halting, batching  it is HALT; it is BATCH          checked's cycle
+        # halting, batching, it is HALT; BATCH; REPEAT        checked's cycle
+        #   repeating
         # target             queue that it goes to, one bit   checked's cycle
         # chunk              of the command, counts up        every chunk taken    the last one,
         #                                                                          start
@@ -169,22 +181,24 @@ class Sequencer(wiring.Component):
         all queues to be empty and whether for its queue."""
         header = data.View(HEADER_LAYOUT, self.command.payload[: HEADER_LAYOUT.size])
         body = self.command.payload[HEADER_LAYOUT.size :]
-        undefined, illegal = self._checks(header, body)
+        undefined, illegal = command_checks(self.config, self.queues, header, body)
         checked, bad_opcode, bad_field = Signal(), Signal(), Signal()
-        halting, batching = Signal(), Signal()
+        halting, batching, repeating = Signal(), Signal(), Signal()
         target = Signal(len(self.queues))
         ready = Signal()
         m.d.comb += ready.eq(
             (target & Cat(self._push(n).ready for n in range(len(self.queues)))).any()
         )
         waiting_for_queue = Signal()
-        with m.If(running & self.command.valid & ~checked):
+        m.d.comb += self.arrives.eq(running & self.command.valid & ~checked)
+        with m.If(self.arrives):
             m.d.sync += [
                 checked.eq(1),
                 bad_opcode.eq(undefined),
                 bad_field.eq(illegal),
                 halting.eq(header.opcode == Opcode.HALT),
                 batching.eq(header.opcode == Opcode.BATCH),
+                repeating.eq(header.opcode == Opcode.REPEAT),
                 target.eq(
                     Cat(
                         (header.opcode == opcode) & (header.core == core)
@@ -193,11 +207,15 @@ class Sequencer(wiring.Component):
                 ),
             ]
         chunk, last_chunk = Signal(range(COMMAND_WIDTH // CHUNK_WIDTH)), Signal()
+        plain = self.command.payload[:CHUNK_WIDTH]
+        moved = Mux(self.moved, moved_chunk(plain, chunk, self.moved_address), plain)
         for number, (_, opcode) in enumerate(self.queues):
             push = self._push(number)
             m.d.comb += [
-                push.payload.eq(self.command.payload[:CHUNK_WIDTH]),
-                push.valid.eq(running & checked & ~bad_opcode & ~bad_field & target[number]),
+                push.payload.eq(moved if opcode in MOVED else plain),
+                push.valid.eq(
+                    running & checked & ~bad_opcode & ~bad_field & target[number] & ~self.hold
+                ),
             ]
             with m.If(target[number] & (chunk == command_chunks(opcode) - 1)):
                 m.d.comb += last_chunk.eq(1)
@@ -213,13 +231,23 @@ class Sequencer(wiring.Component):
             with m.Elif(batching):
                 m.d.comb += [
                     self.batch.eq(1),
-                    found.eq(self.bad_target | self.bad_first),
+                    found.eq(self.bad_target | self.bad_first | self.in_loop),
                     own.eq(Mux(self.bad_first, ErrorCode.BATCH_FIRST, ErrorCode.BATCH_TARGET)),
                     halted.eq(self.complete),
                     self.dispatched.eq(self.complete | self.resume),
                 ]
+                with m.If(self.in_loop):
+                    m.d.comb += own.eq(ErrorCode.OPEN_LOOP)
                 with m.If(self.resume):
                     m.d.sync += checked.eq(0)
+            with m.Elif(repeating):
+                m.d.comb += [self.repeat.eq(1), found.eq(self.bad_loop)]
+                m.d.comb += [own.eq(ErrorCode.REPEAT_TARGET), self.dispatched.eq(self.repeated)]
+                m.d.comb += self.command.ready.eq(self.repeated)
+                with m.If(self.repeated):
+                    m.d.sync += checked.eq(0)
+            with m.Elif(self.hold):
+                pass
             with m.Elif(ready):
                 m.d.comb += [
                     self.shift.eq(1),
@@ -368,35 +396,3 @@ class Sequencer(wiring.Component):
 
     def _push(self, number):
         return getattr(self, f"push{number}")
-
-    def _checks(self, header, body):
-        """Whether the opcode is undefined here, and whether any field is out of range."""
-        known, illegal = Const(0), Const(0)
-        for opcode, fields in COMMANDS.items():
-            executing = {core for core, queued in self.queues if queued == opcode}
-            if opcode is Opcode.REPEAT:
-                continue
-            if not executing and opcode not in control_opcodes(self.config):
-                continue
-            is_opcode, elsewhere = header.opcode == opcode, Const(0)
-            for core in self.config.cores:
-                if executing and core.index not in executing:
-                    elsewhere = elsewhere | (header.core == core.index)
-            known = known | (is_opcode & ~elsewhere)
-            if not fields:
-                continue
-            view = data.View(command_layout(opcode), body[: command_layout(opcode).size])
-            for field in fields:
-                if field.minimum is not None:
-                    assert field.minimum == 1
-                    illegal = illegal | (is_opcode & ~view[field.name].any())
-                if field.enum is not None and len(field.enum) < 1 << field.width:
-                    named = Cat(view[field.name] == value for value in field.enum).any()
-                    illegal = illegal | (is_opcode & ~named)
-        unused = header.core | header.wait.any() | header.signal.any()
-        illegal = illegal | ((header.opcode == Opcode.BATCH) & unused)
-        illegal = illegal | (header.core >= len(self.config.cores))
-        count = self.config.semaphore_count
-        if count < SEMAPHORE_MASK_WIDTH:
-            illegal = illegal | header.wait[count:].any() | header.signal[count:].any()
-        return ~known, illegal

@@ -41,3 +41,8 @@ class ErrorCode(enum.IntEnum):
     WATCHDOG = 16, "nothing moved for WATCHDOG cycles; address: the next command to be dispatched"
     UNEXPECTED_RESPONSE = 17, "the bus answered what nobody had asked for; address: the AXI ID"
     BATCH_FIRST = 18, "BATCH has `first`, but is not the run's first; address: its DRAM address"
+    REPEAT_TARGET = (
+        19,
+        "REPEAT names no command of the program; address: the command's DRAM address",
+    )
+    OPEN_LOOP = 20, "BATCH inside a loop that is not over; address: the command's DRAM address"

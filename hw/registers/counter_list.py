@@ -14,7 +14,7 @@ def counter_list(config):
 
     beat = config.beat_bytes
     yield counter("CYCLES", "cycles", "from the start to the interrupt", event=None)
-    yield counter("COMMANDS", "commands", "put into a queue, or HALT or BATCH")
+    yield counter("COMMANDS", "commands", "put into a queue, or HALT, BATCH or REPEAT")
     yield counter("READ_BEATS", "beats", "received from memory")
     yield counter("READ_BYTES", "bytes", "received from memory", event="read_beats", step=beat)
     yield counter("READ_STALL", "cycles", "a read request waited to be accepted")

@@ -21,7 +21,7 @@ _PURPOSES = (
     (r"core(\d+)\.buffer(\..*)?", "buffer ports"),
     (r"core(\d+)(\..*)?", "connections"),
     (r"registers(\..*)?", "register file"),
-    (r"(fetch|sequencer|semaphores)(\..*)?", "sequencer"),
+    (r"(fetch|sequencer|semaphores|loops)(\..*)?", "sequencer"),
     (r"batches(\$\d+)?(\..*)?", "batch control"),
     (r"(read|write)_mux(\..*)?", "bus"),
     (r".*", "connections"),

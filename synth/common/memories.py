@@ -152,6 +152,8 @@ def _purposes(config):
     def purpose(path):
         if match := re.fullmatch(r"core(\d+)\.\w+_queue\.commands", path):
             return f"command queues, core {match[1]}"
+        if path == "fetch.ring.ram":
+            return "last commands"
         if match := re.fullmatch(r"core(\d+)\.loss\.arithmetic\.registers", path):
             return f"registers of LOSS, core {match[1]}"
         match = re.fullmatch(r"core(\d+)\.(buffer|matrix\.accumulators)\.bank(\d+)", path)

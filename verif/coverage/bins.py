@@ -36,7 +36,7 @@ _FILES = {
     Opcode.VECTOR: "hw/engines/vector/engine.py",
     Opcode.LOSS: "hw/engines/loss/engine.py",
     Opcode.BATCH: "hw/control/batch_control.py",
-    Opcode.REPEAT: "hw/control/sequencer.py",
+    Opcode.REPEAT: "hw/control/loop_control.py",
 }
 _UNIT_FILES = {
     Unit.FETCH: "hw/control/fetch.py",

@@ -5,7 +5,7 @@
 
 ==========  ======================================================================================
 ``B``       a run begins
-``C word``  a command has gone into its queue, or HALT or BATCH is over: all 512 bits, hexadecimal
+``C word``  a command has gone into its queue or, if it has none, is over: all 512 bits, hexadecimal
 ``E c u``   the error of the run: its code and unit, decimal
 ``F``       the run has ended
 ``S``       it has ended because of CONTROL.STOP

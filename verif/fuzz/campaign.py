@@ -72,8 +72,10 @@ class Summary:
             self.units[result.unit] += 1
             done = case.commands[: result.commands]
             codes = [_name(command) for command in done]
-            if Opcode.BATCH.name in codes:  # nobody knows what came behind it
-                del codes[codes.index(Opcode.BATCH.name) + 1 :]
+            for number, code in enumerate(codes):
+                if code in (Opcode.BATCH.name, Opcode.REPEAT.name):
+                    del codes[number + 1 :]  # nobody knows what came behind it
+                    break
             self.executed.update(codes)
 
     def as_json(self) -> dict:

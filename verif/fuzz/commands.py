@@ -15,12 +15,14 @@ from hw.isa.encoding import (
     control_opcodes,
     queue_opcodes,
 )
+from hw.isa.loops import LOOP_STRIDES
 
 __all__ = ["CommandFuzzer", "Place", "opcode_of", "places"]
 
 _MASK_FIELDS = ("wait", "signal")
 #: In bytes, which must be multiples of the granule.
 _SIZES = ("run_bytes", "row_bytes", "run_stride")
+_LOOP_STRIDES = tuple(field.name for field in LOOP_STRIDES)
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ def places(opcode: Opcode) -> tuple[Place, ...]:
 
 
 _PLACES = {opcode: places(opcode) for opcode in Opcode}
+#: Opcodes without core and semaphores, and where their own fields begin.
+_ALONE, _HEADER_FIELDS = (Opcode.BATCH, Opcode.REPEAT), len(HEADER)
+#: REPEAT's target, as name and largest value: others of the name are flags.
+_TARGET = ("first", (1 << 32) - 1)
 
 
 def opcode_of(command: int) -> Opcode | None:
@@ -84,7 +90,7 @@ class CommandFuzzer:
         self.opcodes = [
             opcode
             for opcode in Opcode
-            if (opcode in control_opcodes(config) and opcode is not Opcode.REPEAT)
+            if opcode in control_opcodes(config)
             or any(opcode in queue_opcodes(core) for core in config.cores)
         ]
         self.busy = [opcode for opcode in self.opcodes if opcode is not Opcode.HALT]
@@ -103,9 +109,9 @@ class CommandFuzzer:
     def random(self, rng, case) -> int:
         """A command of a random opcode, most of whose fields make sense."""
         opcode = rng.choice(self.busy)
-        if opcode is Opcode.BATCH:
+        if opcode in _ALONE:
             command = int(opcode)
-            for place in _PLACES[opcode][-5:]:
+            for place in _PLACES[opcode][_HEADER_FIELDS:]:
                 command = place.put(command, self._value(rng, place, case))
             return command
         known = self.templates.get(opcode)
@@ -137,8 +143,8 @@ class CommandFuzzer:
         opcode = opcode_of(command)
         if opcode is None:
             return command
-        # BATCH must leave the rest of the header alone.
-        place = rng.choice(_PLACES[opcode][1 if opcode is not Opcode.BATCH else -5 :])
+        # These must leave the rest of the header alone.
+        place = rng.choice(_PLACES[opcode][_HEADER_FIELDS if opcode in _ALONE else 1 :])
         value = self._value(rng, place, case)
         if rng.random() < 0.9:  # not refused at once
             value = max(value, place.minimum)
@@ -169,8 +175,12 @@ class CommandFuzzer:
             return rng.getrandbits(self.config.semaphore_count + rng.randrange(2))
         if place.width == BUFFER_ADDRESS_WIDTH and name.endswith("address") and kind < 0.6:
             return rng.choice(self.ends) + rng.randrange(16)
-        if name == "dram_address" or name[:3] in ("bp_", "gp_"):
+        if name == "dram_address" or name[:3] in ("bp_", "gp_") or (name, top) == _TARGET:
             return self._offset(rng, name, case)
+        if name in _LOOP_STRIDES and kind < 0.8:
+            return self.config.granule_bytes * rng.choice((1, -1, 8, rng.randrange(-40, 40)))
+        if name == "count" and kind < 0.8:
+            return rng.choice((1, 2, 3, rng.randrange(1, 40)))
         if name == "core" and kind < 0.95:
             return rng.randrange(len(self.config.cores))
         if name in _SIZES and kind < 0.8:

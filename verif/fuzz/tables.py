@@ -53,6 +53,7 @@ def tables(config: AdaGPConfig) -> str:
         "UNITS": max(Unit) + 1,
         "UNIT_FETCH": int(Unit.FETCH),
         "OPCODE_BATCH": int(Opcode.BATCH),
+        "OPCODE_REPEAT": int(Opcode.REPEAT),
         "COMMAND_BYTES": COMMAND_BYTES,
         **{
             name: int(ErrorCode[name])

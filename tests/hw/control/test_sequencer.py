@@ -1,4 +1,7 @@
-"""The sequencer's checks of commands, and their way into the queues."""
+"""The sequencer's checks of commands, and their way into the queues.
+
+Covers: hw/control/command_checks.py.
+"""
 
 import itertools
 import random
@@ -6,8 +9,9 @@ import random
 import pytest
 
 from hw.config import make_config
+from hw.control import sequencer
 from hw.control.command_queue import CHUNK_WIDTH, command_chunks
-from hw.control.sequencer import DEADLOCK_CYCLES, Sequencer
+from hw.control.sequencer import DEADLOCK_CYCLES
 from hw.isa.encoding import COMMANDS, HEADER_LAYOUT, QUEUE_OPCODES, Opcode, encode
 from hw.isa.error_codes import ErrorCode
 from hw.registers.map import Unit
@@ -158,7 +162,7 @@ def test_batch_without_engines_for_training(fields):
 def test_undefined_opcodes(seed):
     async def process(bench):
         undefined = [code for code in range(256) if code not in set(Opcode)]
-        codes = {0, 10, 11, 0x81, 0x82, 255, *random.Random(seed).sample(undefined, 30)}
+        codes = {0, 11, 12, 0x81, 0x82, 255, *random.Random(seed).sample(undefined, 30)}
         for code in sorted(codes):
             # Whatever else is wrong with it.
             command = code.to_bytes(1, "little") + bytes([0xFF] * 63)
@@ -190,11 +194,12 @@ def test_header_of_a_machine_with_one_core(opcode):
     simulate(BASELINE, process)
 
 
-def test_header_of_batch():
+@pytest.mark.parametrize("opcode", [Opcode.BATCH, Opcode.REPEAT], ids=lambda opcode: opcode.name)
+def test_header_of_what_has_no_queue(opcode):
     """Neither core nor semaphores; the rest of the command belongs to others."""
 
     async def process(bench):
-        good = encode(Opcode.BATCH, **values_of(Opcode.BATCH))
+        good = encode(opcode, **values_of(opcode))
         bits = [("core", 1), *((mask, 1 << n) for mask in ("wait", "signal") for n in (0, 7, 31))]
         for name, value in bits:
             errors = await bench.run([patched(good, name, value), HALT])
@@ -246,6 +251,84 @@ def test_deadlock_before_batch():
     simulate(BASELINE, process)
 
 
+def test_repeat_waits_for_its_end_only():
+    """Not for the queues; nothing goes on behind it meanwhile, and nothing is a deadlock."""
+    load = encode(Opcode.LOAD, **values_of(Opcode.LOAD))
+    repeat = encode(Opcode.REPEAT, **values_of(Opcode.REPEAT))
+
+    async def process(bench):
+        ctx, dut = bench.ctx, bench.dut
+        ctx.set(dut.empty, 0)
+        await bench.start([load, repeat, load, HALT])
+        for _ in range(3 * DEADLOCK_CYCLES):
+            event = await bench.step()
+            assert not (event["stop"] or event["clear"])
+        assert len(bench.pushed) == 1 and ctx.get(dut.repeat)
+        ctx.set(dut.repeated, 1)
+        event = await bench.step()
+        ctx.set(dut.repeated, 0)
+        assert event["dispatched"] and event["taken"]
+        for _ in range(20):
+            await bench.step()
+        assert len(bench.pushed) == 2 and not ctx.get(dut.repeat)
+        ctx.set(dut.empty, bench.all)
+        await bench.until("finish")
+        assert bench.errors == []
+        # What is wrong with a target, or with a count of 0.
+        ctx.set(dut.bad_loop, 1)
+        errors = await bench.run([repeat, HALT])
+        assert errors == [(ErrorCode.REPEAT_TARGET, Unit.SEQUENCER, ADDRESS)]
+        ctx.set(dut.bad_loop, 0)
+        errors = await bench.run([load, patched(repeat, "count", 0), HALT])
+        assert errors == [(ErrorCode.ILLEGAL_FIELD, Unit.SEQUENCER, ADDRESS + 64)]
+
+    simulate(BASELINE, process)
+
+
+def test_a_batch_in_a_loop_is_refused():
+    batch = encode(Opcode.BATCH, **values_of(Opcode.BATCH))
+
+    async def process(bench):
+        bench.ctx.set(bench.dut.empty, bench.all - 1)
+        bench.ctx.set(bench.dut.in_loop, 1)
+        errors = await bench.run([batch, HALT])
+        assert errors == [(ErrorCode.OPEN_LOOP, Unit.SEQUENCER, ADDRESS)]
+        # HALT ends the run wherever it is.
+        bench.ctx.set(bench.dut.empty, bench.all)
+        assert await bench.run([HALT]) == []
+
+    simulate(BASELINE, process)
+
+
+def test_an_address_is_replaced(seed):
+    """That of LOAD and STORE and nothing else; not before ``hold`` falls."""
+
+    async def process(bench):
+        ctx, dut, rng = bench.ctx, bench.dut, random.Random(seed)
+        for opcode in QUEUE_OPCODES:
+            for held in (0, 1, 5):
+                address = rng.getrandbits(32)
+                ctx.set(dut.moved_address, address)
+                ctx.set(dut.moved, opcode in (Opcode.LOAD, Opcode.STORE))
+                good = encode(opcode, **values_of(opcode, rng))
+                await bench.start([good, HALT])
+                ctx.set(dut.hold, 1)
+                for _ in range(1 + held):
+                    await bench.step()
+                    assert not bench.chunks, f"{opcode.name} did not wait"
+                ctx.set(dut.hold, 0)
+                await bench.until("finish")
+                assert bench.errors == []
+                body = bench.pushed[0][3]
+                bits = CHUNK_WIDTH * command_chunks(opcode) - HEADER_LAYOUT.size
+                word = int.from_bytes(good, "little")
+                if ctx.get(dut.moved):
+                    word = int.from_bytes(patched(good, "dram_address", address), "little")
+                assert body == word >> HEADER_LAYOUT.size & ((1 << bits) - 1), opcode.name
+
+    simulate(BASELINE, process)
+
+
 def test_fewest_semaphores():
     config = make_config(variant="baseline", preset="tiny", semaphores=10)
 
@@ -260,7 +343,7 @@ def test_fewest_semaphores():
 
 def test_the_bench_sees_a_missing_check(monkeypatch):
     """Without the checks, illegal commands go through, and the tests above would notice."""
-    monkeypatch.setattr(Sequencer, "_checks", lambda self, header, body: (0, 0))
+    monkeypatch.setattr(sequencer, "command_checks", lambda *command: (0, 0))
     good = encode(Opcode.POST, **values_of(Opcode.POST))
 
     async def process(bench):

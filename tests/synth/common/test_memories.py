@@ -4,6 +4,7 @@ import pytest
 
 from hw.config import make_config
 from hw.control.command_queue import CHUNK_WIDTH, command_chunks
+from hw.control.fetch import KEPT
 from hw.isa.encoding import queue_opcodes
 from hw.primitives.ram import BlockRam
 from rtl_gen.generate import accelerator_verilog
@@ -24,6 +25,7 @@ def test_tiny_accelerator():
         ("accumulators, core 0", 0): (2, 64, 128, 128),
         ("accumulators, core 1", 1): (2, 128, 128, 128),
         ("registers of LOSS, core 0", 0): (1, 32, 32, 32),
+        ("last commands", None): (1, 8 * KEPT, 64, 64),
     }
     queues = [m for m in macros if m not in others]
     assert {(m.purpose, m.core) for m in queues} == {
@@ -39,7 +41,7 @@ def test_tiny_accelerator():
         ("core0.buffer.bank0", "core0.buffer.bank1")
     }
     arrays = {m.instances[0]: m for m in memories_of(config, text) if not m.macro}
-    assert arrays["fetch.fifo.storage"].bits == 2048
+    assert arrays["loops.counters"].bits == 4 * 32
     assert "registers.counters.words" in arrays
 
 

@@ -7,6 +7,7 @@ from amaranth.sim import Simulator
 from hw.control.batch_control import BATCH_UPDATES, BatchControl, connect_batches
 from hw.control.command_queue import CHUNK_WIDTH, command_chunks
 from hw.control.fetch import CommandFetch
+from hw.control.loop_control import LoopControl, connect_loops
 from hw.control.sequencer import Sequencer
 from hw.isa.encoding import COMMANDS, HEADER_LAYOUT, Opcode, command_layout
 from hw.registers.map import Unit
@@ -155,7 +156,8 @@ def simulate(config, process):
 
 
 class Control(Sequencer):
-    """A sequencer, a fetch and a batch control with its registers, connected as in the accelerator.
+    """A sequencer, a fetch, a loop control and a batch control with its registers, connected as in
+    the accelerator.
 
     ``registers``: those that the machine writes, as Signals by name; the others are ports of
     ``batches``. ``fails``: the Signal of that name of the semaphores.
@@ -165,6 +167,7 @@ class Control(Sequencer):
         super().__init__(config, sources=1)
         self.fetch = CommandFetch(config)
         self.batches = BatchControl()
+        self.loops = LoopControl()
         self.fails = Signal()
         self.registers = {
             name.removesuffix("_update"): Signal.like(getattr(self.batches, name).value)
@@ -178,6 +181,7 @@ class Control(Sequencer):
         restart = Signal()
         m.submodules.fetch = ResetInserter(inner.clear | restart)(self.fetch)
         m.submodules.batches = batches = ResetInserter(inner.clear)(self.batches)
+        m.submodules.loops = loops = ResetInserter(inner.clear)(self.loops)
         connect(m, self.fetch.command, inner.command)
         m.d.comb += [
             inner.start.eq(self.start),
@@ -207,6 +211,7 @@ class Control(Sequencer):
             self.begin.eq(inner.begin),
             self.dispatched.eq(inner.dispatched),
         ]
+        connect_loops(m, loops, sequencer=inner, fetch=self.fetch)
         connect_batches(m, batches, sequencer=inner, fetch=self.fetch, restart=restart)
         m.d.comb += batches.fails.eq(inner.error.valid | self.fails)
         for name in ("program_address", "program_size"):

@@ -220,8 +220,10 @@ class Fuzz {
 
     // An error of the fetch must be that of the next command, not of one fetched ahead.
     void wanted(const End& end) {
-        for (uint64_t i = 0; i < end.commands && i * COMMAND_BYTES < c->commands.size(); i++)
-            if (c->commands[i * COMMAND_BYTES] == OPCODE_BATCH) return;
+        for (uint64_t i = 0; i < end.commands && i * COMMAND_BYTES < c->commands.size(); i++) {
+            uint8_t opcode = c->commands[i * COMMAND_BYTES];
+            if (opcode == OPCODE_BATCH || opcode == OPCODE_REPEAT) return;
+        }
         uint64_t address = c->f.base + c->f.program + uint64_t(end.commands) * COMMAND_BYTES;
         if (end.address != address)
             throw Finding("early-error", format("a read error at %#llx ends the run, but the next "
