@@ -37,7 +37,7 @@ def compile_adagp(
     shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
     predict: Collection[str] | None = None,
     reuse: bool = True,
-    loops: bool = False,
+    loops: bool = True,
 ) -> AdaGPProgram:
     """Compile batches of backpropagation and of Phase GP.
 

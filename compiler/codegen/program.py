@@ -1,6 +1,6 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
+from hw.isa.loops import LoopCounters
 
 from . import program_file
 from .cost import Command, Fields
@@ -22,6 +23,7 @@ __all__ = [
     "StageInfo",
     "decode_commands",
     "encode_commands",
+    "executed_commands",
     "moved",
 ]
 
@@ -180,6 +182,24 @@ def encode_commands(commands: Iterable[Command], offset: int = 0) -> bytes:
         encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields)
         for c in moved(commands, offset)
     )
+
+
+def executed_commands(
+    commands: Sequence[tuple[Opcode, Fields]], offset: int = 0
+) -> Iterator[tuple[Opcode, Fields]]:
+    """Decoded commands that lie at ``offset`` one by one, those in loops as often as they are
+    executed, with the address that LOAD and STORE have then; without REPEAT."""
+    counters, place = LoopCounters(), 0
+    while place < len(commands):
+        opcode, fields = commands[place]
+        place += 1
+        if opcode is Opcode.REPEAT:
+            if counters.repeat(fields):
+                place = (fields["first"] - offset) // COMMAND_BYTES
+        elif opcode in (Opcode.LOAD, Opcode.STORE):
+            yield opcode, fields | {"dram_address": counters.address(fields)}
+        else:
+            yield opcode, fields
 
 
 def moved(commands: Iterable[Command], offset: int) -> Iterator[Command]:

@@ -41,7 +41,7 @@ def compile_training(
     loss: str = "cross_entropy",
     reuse: bool = True,
     separate: bool = False,
-    loops: bool = False,
+    loops: bool = True,
 ) -> TrainingProgram:
     """Compile a training step: SGD with momentum and weight decay on core 0.
 
@@ -58,7 +58,8 @@ def compile_training(
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
-    loops : commands that come again are written once, with REPEAT behind them
+    loops : commands that come again are written once, with REPEAT behind them; False writes all of
+        them out
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Jobs that come again become loops, and do what they do written out.
 
-Covers: compiler/codegen/loops.py, compiler/codegen/tokens.py.
+Covers: compiler/codegen/loops.py, compiler/codegen/running_loop.py, compiler/codegen/tokens.py.
 """
 
 import random
@@ -67,6 +67,18 @@ class Machine:
                 jobs.append(Job(tuple(needs), run, like=tile if like else None, at=(item,)))
         self.runner.run(jobs)
 
+    def table(self, x, y, rows, columns, *, size=3, gap=2):
+        """``y[i, j] = f(x[i, j], weights of the row)``: rows have ``gap`` words behind them."""
+        jobs, pitch = [], columns * size + gap
+        for i in range(rows):
+            for j in range(columns):
+                place = i * pitch + j * size
+                needs = (Need(object(), size), self.need(x + place, size),
+                         self.need(900 + 4 * i, 4))  # fmt: skip
+                run = partial(self._tile, y + place, size, 0, True)
+                jobs.append(Job(needs, run, like=j == 0, at=(i, j)))
+        self.runner.run(jobs)
+
     def _tile(self, address, size, tile, last, out, *inputs):
         parts = [*inputs, out] if tile else inputs
         self.emit(Opcode.VECTOR, [b.region() for b in parts], [out.region()])
@@ -129,7 +141,7 @@ def write(layers, loops=True):
     return with_loops(CONFIG, emit) if loops else emit(Recorder(CONFIG))
 
 
-def check(layers, rng, *, loops):
+def check(layers, rng, *, loops, orders=3):
     """The program has so many loops, does what it does written out, and keeps every order that
     matters."""
     commands = write(layers)
@@ -139,7 +151,7 @@ def check(layers, rng, *, loops):
     # In other places blocks may stay for a longer or a shorter time.
     assert _work(found) == _work(plain)
     assert effect(touched) == effect(wanted)
-    for _ in range(3):
+    for _ in range(orders):
         assert not violations(touched, execute(found, rng, CONFIG.command_queue_depth))
     return commands
 
@@ -167,6 +179,20 @@ def test_loops_do_what_they_do_written_out(number, seed):
     rng = random.Random(f"{seed} {number}")
     commands = check(layers_of(rng), rng, loops=3)
     assert len(commands) < 40 * 3 * 3
+
+
+@pytest.mark.parametrize("gap", [0, 5])
+def test_loops_in_loops(gap, seed):
+    """The inner loop is written once, and what follows waits for all of both."""
+    rng = random.Random(seed)
+    layers = [
+        partial(Machine.table, x=5000, y=10000, rows=14, columns=26, gap=gap),
+        partial(Machine.layer, x=10000, y=0, count=40, move=lambda item: 5 * (39 - item) + 2000),
+    ]
+    commands = write(layers)
+    levels = [c.fields["level"] for c in commands if c.opcode is Opcode.REPEAT]
+    assert 1 in levels and len(levels) < 15
+    check(layers, rng, loops=len(levels), orders=1)
 
 
 def test_programs_do_not_grow_with_the_count():
@@ -224,6 +250,16 @@ def test_what_is_in_the_buffer_behind_a_loop_is_known(seed):
     loads = sum(command.opcode is Opcode.LOAD for command in found)
     assert 40 < loads < 80
     assert not violations(touched, execute(found, rng, CONFIG.command_queue_depth))
+
+
+def test_what_is_there_from_before_does_not_disturb(seed):
+    """Some items of the second loop's end are in the buffer still, from the first one's
+    beginning."""
+    layers = [
+        partial(Machine.layer, x=0, y=1000, count=60, size=3),
+        partial(Machine.layer, x=0, y=2000, count=60, size=3, move=lambda item: 3 * (59 - item)),
+    ]
+    check(layers, random.Random(seed), loops=2)
 
 
 def test_a_loop_without_a_period_is_written_out(monkeypatch, seed):
