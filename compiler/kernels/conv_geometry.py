@@ -105,6 +105,7 @@ class Convolution:
         *,
         taps: Interval,
         input_lines: Interval,
+        columns: Interval | None = None,
         block: int = 0,
     ) -> Fields:
         """MATMUL's fields for the loops over outputs and taps, forward or for the weight gradient.
@@ -114,14 +115,14 @@ class Convolution:
         x : block with ``input_lines`` (begin, end) of ``images``
         pixel : words of a pixel there, of which ``block`` is the first one read
         images, rows : of the outputs, (begin, end)
-        taps : rows of the kernel, (begin, end)
+        taps, columns : rows and columns of the kernel, (begin, end); by default all columns
         """
         return matmul_walk(
             x.address + block,
             pixel,
             images=images[1] - images[0],
             outputs=(rows, (0, self.output_map[1])),
-            taps=(taps, (0, self.kernel[1])),
+            taps=(taps, columns or (0, self.kernel[1])),
             lines=(input_lines, (0, self.input_map[1])),
             stride=self.stride,
             padding=self.padding,

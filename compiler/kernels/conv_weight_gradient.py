@@ -5,14 +5,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
 from compiler.tensors.intervals import Channels, Interval
 from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import Init
 
 from .conv_geometry import Convolution
-from .conv_tiling import MapTile
-from .conv_weight_gradient_tiling import Range, WeightGradientPlan
+from .conv_weight_gradient_ranges import Range
+from .conv_weight_gradient_tiling import Piece, WeightGradientPlan
+from .gathered_pixels import Gathered
 
 __all__ = ["weight_gradient"]
 
@@ -31,9 +33,10 @@ def weight_gradient(
     bias), or the one of them that is not None.
 
     Accumulators hold the taps and input channels of a *range* for some column tiles; pixels go
-    through them in pieces of whole K tiles. Where both maps fit into the buffer they are loaded
-    once, piece by piece, while the first column tiles are computed; the others take all pixels in
-    one command. Results of all column tiles but the last are stored while that one is computed.
+    through them in pieces of whole K tiles, which may reach from one image into the next. Where
+    both maps fit into the buffer they are loaded once, piece by piece, while the first column tiles
+    are computed; the others take all pixels in one command. Results of all column tiles but the
+    last are stored while that one is computed.
 
     Without ``dw`` the map beside dY is dY itself, of which one word per pixel is multiplied: the
     sums of dY come from vectors of ones, and the array takes no less time for a K tile.
@@ -113,6 +116,8 @@ class _WeightGradient:
         write = self._whole_jobs if self.plan.whole else self._piece_jobs
         jobs = [job for part in self.plan.ranges for job in write(part, self.plan.pieces)]
         self.program.run(jobs)
+        owner = self.plan.owner
+        self.program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] is owner)
         if not self.known:
             # Boxes of a flat map are not seen to be parts of the map.
             names = self.layer.x.name, self.dy.name
@@ -123,19 +128,19 @@ class _WeightGradient:
     def _outputs(self, part: Range) -> list[_Output]:
         """[:class:`_Output`] of a range."""
         rows, result = self.plan.out_rows(part), []
-        for channels in self.plan.channels:
+        for channels in self.plan.channels(part):
             assert self.dw is not None
             last = -(-min(channels[1], self.tiles.channels) // self.tiles.width) - 1
             words = self.program.words(self.dw, channels)
             result.append(_Output(channels, last, Need(object(), rows * words)))
         if self.plan.has_bias(part):
-            need = Need(object(), self.plan.bias_words)
-            result.append(_Output(None, self.tiles.count - 1, need))
+            need = Need(object(), self.plan.bias_words(part))
+            result.append(_Output(None, part.tiles[1] - 1, need))
         return result
 
     def _steps(
-        self, part: Range, tiles: range, pieces: Sequence[MapTile]
-    ) -> Iterator[tuple[MapTile, _Sums, bool, Sequence[_Sums]]]:
+        self, part: Range, tiles: range, pieces: Sequence[Piece]
+    ) -> Iterator[tuple[Piece, _Sums, bool, Sequence[_Sums]]]:
         """(piece, sums, whether they begin, those that are whole then) one after the other."""
         places, half = [], -(-len(tiles) // 2)
         for number, tile in enumerate(tiles):
@@ -145,41 +150,32 @@ class _WeightGradient:
         for piece in pieces:
             for number, sums in enumerate(places, 1):
                 ends = ()
-                if piece == pieces[-1] and (number % half == 0 or number == len(places)):
+                if piece is pieces[-1] and (number % half == 0 or number == len(places)):
                     ends = [other for other in places if other.bank == sums.bank]
-                yield piece, sums, piece == pieces[0], ends
+                yield piece, sums, piece is pieces[0], ends
 
-    def _piece_jobs(self, part: Range, pieces: Sequence[MapTile]) -> list[Job]:
+    def _piece_jobs(self, part: Range, pieces: Sequence[Piece]) -> list[Job]:
         """A job for each piece and column tile; the tiles of a batch share what they read."""
         outputs, jobs = self._outputs(part), []
         for batch in self.plan.batches(part):
             channels = self.plan.dy_channels(batch)
-            for (images, rows), sums, begins, ends in self._steps(part, batch, pieces):
-                maps = (
-                    self.plan.x_need(images, rows, part),
-                    self.plan.dy_need(images, rows, channels),
-                )
-                run = partial(self._piece, images, rows, channels, sums, begins, ends, outputs)
+            for piece, sums, begins, ends in self._steps(part, batch, pieces):
+                maps = self.plan.x_need(piece, part), self.plan.dy_need(piece, channels)
+                run = partial(self._piece, piece, channels, sums, begins, ends, outputs)
                 needs = (*(output.need for output in outputs), *maps)
+                image, shape = self.plan.phase(piece)
                 like = (
-                    images[1] - images[0], rows, channels, sums.tile, sums.bank, sums.address,
-                    begins, *(other.tile for other in ends), "outputs",
-                    *(output.channels for output in outputs), *self._likeness(part),
+                    shape, channels, sums.tile, sums.bank, sums.address, begins,
+                    *(other.tile for other in ends), "outputs",
+                    *(output.channels for output in outputs), *self.plan.likeness(part),
                 )  # fmt: skip
-                at = images[0], part.blocks[0]
-                jobs.append(Job(needs, run, like=like, at=at))
+                jobs.append(Job(needs, run, like=like, at=(image, part.blocks[0])))
                 outputs = [output for output in outputs if not output.is_in(ends)]
         return jobs
 
-    def _likeness(self, part: Range) -> tuple[object, ...]:
-        """What ranges have in common that differ in their input channels alone."""
-        first, last = self.plan.inputs(part)
-        return part.blocks[1] - part.blocks[0], last - first, part.rows, self.plan.has_bias(part)
-
     def _piece(
         self,
-        images: Interval,
-        rows: Interval,
+        piece: Piece,
         channels: Interval,
         sums: _Sums,
         begins: bool,
@@ -188,16 +184,25 @@ class _WeightGradient:
         *blocks: Block,
     ) -> None:
         *results, x, dy = blocks
-        input_lines = self.layer.lines(0, *rows, sums.part.rows)
         b0, b1 = sums.part.blocks
-        x = _Map(x, images[0], input_lines, b1 - b0, b0 * self.core.rows)
-        dy = _Map(dy, images[0], rows, self.program.words(self.dy, channels), channels[0])
-        self._product(sums, images, rows, begins, x, dy)
+        words = self.program.words(self.dy, channels)
+        if isinstance(piece, Gathered):
+            begin = self.tiles.range(sums.tile)[0] - channels[0]
+            self._bring(sums, piece.pixels, dy, words, begin)
+            self._multiply(sums, begins, x, piece.walk(x, b1 - b0, sums.part.taps))
+        else:
+            images, rows = piece
+            lines = self.layer.lines(0, *rows, sums.part.rows)
+            maps = (
+                _Map(x, images[0], lines, b1 - b0, b0 * self.core.rows),
+                _Map(dy, images[0], rows, words, channels[0]),
+            )
+            self._product(sums, images, rows, begins, *maps)
         results = list(zip(outputs, results, strict=True))
         self._post(ends, results)
         self._store(sums.part, [pair for pair in results if pair[0].is_in(ends)])
 
-    def _whole_jobs(self, part: Range, pieces: Sequence[MapTile]) -> list[Job]:
+    def _whole_jobs(self, part: Range, pieces: Sequence[Piece]) -> list[Job]:
         """One job: what is not in the memory comes piece by piece."""
         outputs = self._outputs(part)
         absent: list[Tensor] = []
@@ -215,13 +220,13 @@ class _WeightGradient:
     def _whole(
         self,
         part: Range,
-        pieces: Sequence[MapTile],
+        pieces: Sequence[Piece],
         outputs: Sequence[_Output],
         absent: Sequence[Tensor],
         *blocks: Block,
     ) -> None:
         (height, _), (lines, _) = self.layer.input_map, self.layer.output_map
-        everything = [((0, self.layer.images), (0, lines))]
+        everything: list[Piece] = [((0, self.layer.images), (0, lines))]
         *results, x, dy = blocks
         results = list(zip(outputs, results, strict=True))
         x = _Map(x, 0, (0, height), self.program.words(self.layer.x), 0)
@@ -230,29 +235,33 @@ class _WeightGradient:
             pieces = everything
         loads = self._loads(pieces, absent, x, dy)
         next(loads)
-        batch, begun = self.plan.batch(part, 0) if absent else range(1), None
+        first = part.tiles[0]
+        batch, begun = self.plan.batch(part, first) if absent else range(first, first + 1), None
         stored: list[_Result] = []
         while batch:
             for piece, sums, begins, ends in self._steps(part, batch, pieces):
                 if piece is not begun:
                     next(loads, None)
                     begun = piece
+                assert not isinstance(piece, Gathered), "both maps are there"
                 self._product(sums, *piece, begins, x, dy)
                 # Many stores would keep the product behind them out of its queue.
                 self._store(part, stored)
                 self._post(ends, results)
                 stored = [pair for pair in results if pair[0].is_in(ends)]
                 results = [pair for pair in results if not pair[0].is_in(ends)]
-            batch, pieces = range(batch.stop, min(batch.stop + 1, self.tiles.count)), everything
+            batch, pieces = range(batch.stop, min(batch.stop + 1, part.tiles[1])), everything
         self._store(part, stored)
 
     def _loads(
-        self, pieces: Sequence[MapTile], absent: Sequence[Tensor], x: _Map, dy: _Map
+        self, pieces: Sequence[Piece], absent: Sequence[Tensor], x: _Map, dy: _Map
     ) -> Iterator[None]:
         """Load what is ``absent`` of both maps, piece after piece; yields behind each."""
         layer, done = self.layer, 0
         (height, width), (_, columns) = layer.input_map, layer.output_map
-        for images, rows in pieces:
+        for piece in pieces:
+            assert not isinstance(piece, Gathered), "both maps fit"
+            images, rows = piece
             lines = 0, height
             if layer.images == 1:
                 end = height if rows[1] == layer.output_map[0] else layer.lines(0, *rows)[1]
@@ -271,43 +280,54 @@ class _WeightGradient:
         self, sums: _Sums, images: Interval, rows: Interval, begins: bool, x: _Map, dy: _Map
     ) -> None:
         """WEIGHTS and MATMUL of a piece: output ``rows`` of ``images``."""
-        program, layer, core, part = self.program, self.layer, self.core, sums.part
-        begin, end = self.tiles.range(sums.tile)
+        layer, part = self.layer, sums.part
         width = layer.output_map[1]
         pixels = (images[1] - images[0]) * (rows[1] - rows[0]) * width
-        word, skip = divmod(begin - dy.channel, core.rows)
-        block = dy.part(images, rows, width)
-        program.weights(
-            {
-                "address": block.address + word,
-                "row_stride": dy.words,
-                "cb_count": -(-pixels // core.rows),
-                "cb_stride": core.rows * dy.words,
-                "row_limit": pixels,
-                "transpose": 1,
-                "block_count": -(-(skip + end - begin) // core.rows),
-                "skip": skip,
-            },
-            block,
-        )
+        begin = self.tiles.range(sums.tile)[0] - dy.channel
+        self._bring(sums, pixels, dy.part(images, rows, width), dy.words, begin)
         input_lines = x.lines if layer.images > 1 else layer.lines(0, *rows, part.rows)
         block = x.part(images, input_lines, layer.input_map[1])
         walk = layer.walk(
-            block, x.words, images, rows,
-            taps=part.rows, input_lines=input_lines, block=part.blocks[0] - x.channel // core.rows,
+            block, x.words, images, rows, taps=part.rows, columns=part.columns,
+            input_lines=input_lines, block=part.blocks[0] - x.channel // self.core.rows,
         )  # fmt: skip
-        program.matmul(
+        self._multiply(sums, begins, block, walk)
+
+    def _bring(self, sums: _Sums, pixels: int, dy: Block, words: int, begin: int) -> None:
+        """WEIGHTS of dY, pixel after pixel of so many words; the column tile begins with channel
+        ``begin`` of them."""
+        rows = self.core.rows
+        word, skip = divmod(begin, rows)
+        first, last = self.tiles.range(sums.tile)
+        self.program.weights(
+            {
+                "address": dy.address + word,
+                "row_stride": words,
+                "cb_count": -(-pixels // rows),
+                "cb_stride": rows * words,
+                "row_limit": pixels,
+                "transpose": 1,
+                "block_count": -(-(skip + last - first) // rows),
+                "skip": skip,
+            },
+            dy,
+        )
+
+    def _multiply(self, sums: _Sums, begins: bool, x: Block, walk: Fields) -> None:
+        """MATMUL over the pixels and taps of ``walk``."""
+        part, (first, last) = sums.part, self.tiles.range(sums.tile)
+        self.program.matmul(
             walk
             | {
                 "accumulator_bank": sums.bank,
                 "accumulator_address": sums.address,
                 "init": Init.ZERO if begins else Init.ACCUMULATOR,
-                "channels": end - begin,
+                "channels": last - first,
                 "cb_count": part.blocks[1] - part.blocks[0],
                 "transpose": 1,
                 "ones": int(self.plan.has_bias(part)),
             },
-            block,
+            x,
         )
 
     def _post(self, ends: Iterable[_Sums], results: Sequence[_Result]) -> None:
@@ -321,12 +341,12 @@ class _WeightGradient:
         the rest; or of its sums of dY, which the vectors of ones have left behind all others."""
         program, core, part = self.program, self.core, sums.part
         begin, end = self.tiles.range(sums.tile)
-        taps = (part.rows[1] - part.rows[0]) * self.layer.kernel[1]
+        taps = part.tap_count
         if channels is None:
             assert self.db is not None
             _, fields = program.column_place((0, end - begin), self.db.pitch, wide=True)
             address = sums.address + (part.blocks[1] - part.blocks[0]) * taps * core.rows
-            place = sums.tile * program.words(self.db)
+            place = (sums.tile - part.tiles[0]) * program.words(self.db)
             fields |= {"accumulator_bank": sums.bank, "accumulator_address": address}
             program.post(fields | {"out_address": block.address + place}, block)
         if channels is None or not channels[0] <= begin < channels[1]:
@@ -367,11 +387,10 @@ class _WeightGradient:
         for output, block in results:
             if output.channels is None:
                 assert self.db is not None
-                box = (0, 1), (0, 1), (0, self.tiles.count), (0, self.db.pitch)
+                box = (0, 1), (0, 1), part.tiles, (0, self.db.pitch)
                 self.program.store(self.db, box, block)
             else:
                 assert self.dw is not None
-                taps = part.rows, (0, self.layer.kernel[1])
-                box = *taps, self.plan.inputs(part), output.channels
+                box = *part.taps, self.plan.inputs(part), output.channels
                 self.program.store(self.dw, box, block)
         self.program.scratch.drop(block for _, block in results)

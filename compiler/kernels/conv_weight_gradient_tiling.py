@@ -1,6 +1,7 @@
 """How a weight gradient is cut: ranges of its entries, pieces of the batch, results."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from math import gcd
 
 from compiler.codegen.core_builder import CoreProgram, Need
@@ -10,8 +11,13 @@ from compiler.tensors.tensor import Tensor
 
 from .conv_geometry import Convolution
 from .conv_tiling import MapTile
+from .conv_weight_gradient_ranges import Range, WeightGradientRanges
+from .gathered_pixels import Gathered
 
-__all__ = ["Range", "WeightGradientPlan"]
+__all__ = ["Piece", "WeightGradientPlan"]
+
+#: Images and output rows, or pixels that are no such box.
+Piece = MapTile | Gathered
 
 #: Column tiles of which a bank of the accumulators collects the sums at the same time, at most.
 _MOST_PER_BANK = 2
@@ -19,14 +25,6 @@ _MOST_PER_BANK = 2
 _FEW_TILES = 4
 #: Words of a long run that are loaded in the time of a short one (8 bursts in flight, 30 cycles).
 _RUN_WORDS = 6
-
-
-@dataclass(frozen=True)
-class Range:
-    """Blocks of input channels and kernel rows, (begin, end) each."""
-
-    blocks: tuple[int, int]
-    rows: tuple[int, int]
 
 
 def _flat(layer: Convolution, dy: Tensor) -> tuple[Convolution, Tensor]:
@@ -42,18 +40,22 @@ def _flat(layer: Convolution, dy: Tensor) -> tuple[Convolution, Tensor]:
     return replace(layer, x=x, y=y), dy
 
 
-class WeightGradientPlan:
+class WeightGradientPlan(WeightGradientRanges):
     """Cuts a weight gradient, and knows the sizes of what it needs.
 
     Members
     -------
     layer, dy : as one image of all lines where no kernel reaches from line to line
-    tiles : ColumnTiles of the output channels
-    channels : [(begin, end)] of output channels that are stored together: those that fill whole
-        words before the last column tile comes, and the rest; none without ``dw``
     ranges : list of :class:`Range`
-    pieces : [(images, output rows)], all but the last whole K tiles
+    pieces : list of :data:`Piece`, all but the last whole K tiles
     whole : whether both maps stay in the memory
+    owner : first part of the keys of gathered pixels
+
+    Raises
+    ------
+    CompileError
+        if the entries of a tap do not fit into the accumulators, or what a K tile needs into the
+        buffer.
     """
 
     def __init__(
@@ -64,91 +66,165 @@ class WeightGradientPlan:
         dw: Tensor | None,
         db: Tensor | None,
     ) -> None:
-        self.program, self.core, self.dw, self.db = program, program.core, dw, db
-        self.layer, self.dy = _flat(layer, dy)
-        self.tiles = layer.output_tiles(self.core)
-        self._blocks = -(-layer.inputs // self.core.rows)
+        flat, self.dy = _flat(layer, dy)
+        super().__init__(program, flat, dw, db)
+        self.owner = object()
         self._narrow = False  # as little of dY as possible
-        self.channels = self._output_channels()
-        self.ranges = self._ranges()
-        self.pieces, self.whole = self._cut()
+        self.ranges, self.pieces, self.whole = self._plan()
 
-    def _output_channels(self) -> list[Interval]:
-        if self.dw is None:
-            return []
-        edges = [self.tiles.range(tile)[0] for tile in range(1, self.tiles.count)]
-        item = self.dw.dtype.itemsize
-        edges = [edge for edge in edges if not edge * item % self.core.word_bytes]
-        if not edges:
-            return [(0, self.dw.pitch)]
-        return [(0, edges[-1]), (edges[-1], self.dw.pitch)]
-
-    def _ranges(self) -> list[Range]:
-        """As much as the accumulators hold, and a quarter of the buffer the results."""
-        if self.dw is None:
-            return [Range((0, 1), (0, 1))]
-        layer, core = self.layer, self.core
-        kernel, width = layer.kernel
-        line = width * core.rows  # entries of a kernel row and block
-        row = sum(self.program.words(self.dw, channels) for channels in self.channels)
-        room = self.program.scratch.words // 4 // row
-        most = min(core.accumulator_depth - (self.db is not None), max(room, line)) // line
-        if not most:
-            raise CompileError(
-                f"layer {layer.name}: the weight gradient of a row of its kernel does not fit into "
-                f"the accumulators ({core.accumulator_depth} vectors)"
-            )
-        if most >= kernel:
-            step = most // kernel
-            return [Range((b, min(b + step, self._blocks)), (0, kernel))
-                    for b in range(0, self._blocks, step)]  # fmt: skip
-        return [Range((b, b + 1), (kh, min(kh + most, kernel)))
-                for b in range(self._blocks) for kh in range(0, kernel, most)]  # fmt: skip
-
-    def _cut(self) -> tuple[list[MapTile], bool]:
-        """(pieces, whole)."""
-        layer, rows = self.layer, self.core.rows
-        height, width = layer.output_map
-        room = self.program.scratch.words - max(self._out_size(part) for part in self.ranges)
-        if self.x_need().words + self.dy_need().words <= room:
-            return self._growing(self.ranges[0]), True
-        cuts = []
-        group = rows // gcd(rows, height * width)
-        for count in range(-(-layer.images // group) * group, 0, -group):
-            cuts.append([((n, min(n + count, layer.images)), (0, height))
-                         for n in range(0, layer.images, count)])  # fmt: skip
-        if group == 1 or layer.images == 1:
-            unit = rows // gcd(rows, width)
-            for lines in range(height // unit * unit, 0, -unit):
-                cuts.append(
-                    [
-                        ((n, n + 1), (h, min(h + lines, height)))
-                        for n in range(layer.images)
-                        for h in range(0, height, lines)
-                    ]
-                )
-        # Small pieces are soon there, and leave room to load ahead.
-        wide = [(share, False) for share in (16, 8, 4, 2)]
-        for share, self._narrow in (*wide, (2, True), (1, True)):
-            for pieces in cuts:
-                largest = max(
-                    self.x_need(*piece, part).words
-                    + self.dy_need(*piece, self.dy_channels(batch)).words
-                    for piece in (pieces[0], pieces[-1])
-                    for part in (self.ranges[0], self.ranges[-1])
-                    for batch in self.batches(part)
-                )
-                if largest * share <= room:
-                    return self._short_first(pieces), False
+    def _plan(self) -> tuple[list[Range], list[Piece], bool]:
+        """Ranges of all column tiles if pieces of lines fit beside them, else of fewer; of single
+        pixels if nothing else fits."""
+        choices: list[list[Interval]] = []
+        most = self.tiles.count
+        while most:
+            groups = self.tile_groups(most)
+            if groups not in choices:
+                choices.append(groups)
+            most //= 2
+        for cuts in ((self._whole_or_boxes, self._line_cuts), (self._pixel_cuts,)):
+            for groups in choices:
+                ranges = [part for tiles in groups for part in self.ranges_of(tiles)]
+                room = self.program.scratch.words - max(map(self.out_size, ranges))
+                for cut in cuts:
+                    found = cut(ranges, room)
+                    if found is not None:
+                        return ranges, *found
         raise CompileError(
-            f"layer {layer.name}: {group} images of {layer.input_map} and their gradients, which "
-            f"its weight gradient needs together, do not fit into the buffer "
+            f"layer {self.layer.name}: {self.core.rows} pixels of its maps and the part of its "
+            f"weight gradient that they add to do not fit into the buffer "
             f"({self.program.scratch.words} words)"
         )
 
-    def _short_first(self, pieces: list[MapTile]) -> list[MapTile]:
+    # Pieces ----------------------------------------------------------------------------------
+
+    def _whole_or_boxes(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+        """Both maps, or else images or lines of one that are whole K tiles."""
+        layer, rows = self.layer, self.core.rows
+        height, width = layer.output_map
+        self._narrow = False
+        if self.x_need().words + self.dy_need().words <= room:
+            return self._growing(ranges[0]), True
+        cuts: list[tuple[int, int]] = []  # images and lines
+        group = rows // gcd(rows, height * width)
+        cuts += [(count, height) for count in range(-(-layer.images // group) * group, 0, -group)]
+        if group == 1 or layer.images == 1:
+            unit = rows // gcd(rows, width)
+            cuts += [(1, lines) for lines in range(height // unit * unit, 0, -unit)]
+
+        def ends(images: int, lines: int) -> list[Piece]:
+            """The first and the last piece."""
+            last = (layer.images - 1) // images * images, (height - 1) // lines * lines
+            return [
+                ((0, min(images, layer.images)), (0, min(lines, height))),
+                ((last[0], layer.images), (last[1], height)),
+            ]
+
+        parts = [ranges[0], ranges[-1]]
+        if parts[0].tiles != (0, self.tiles.count):
+            parts = _unlike(ranges)
+        # Small pieces are soon there, and leave room to load ahead.
+        wide = [(share, False) for share in (16, 8, 4, 2)]
+        for share, self._narrow in (*wide, (2, True), (1, True)):
+            for images, lines in cuts:
+                if self._largest(ends(images, lines), parts) * share <= room:
+                    pieces: list[Piece] = [
+                        ((n, min(n + images, layer.images)), (h, min(h + lines, height)))
+                        for n in range(0, layer.images, images)
+                        for h in range(0, height, lines)
+                    ]
+                    return self._short_first(pieces), False
+        return None
+
+    def _line_cuts(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+        """Lines of an image that are whole K tiles; those between two images gathered."""
+        layer, rows = self.layer, self.core.rows
+        height, width = layer.output_map
+        unit = rows // gcd(rows, width)
+        parts = _unlike(ranges)
+        for share, self._narrow in ((4, False), (2, False), (2, True), (1, True)):
+            for most in range(max(unit, height // unit * unit), 0, -unit):
+                # The same lines of images come again and again.
+                for images in sorted({min(layer.images, unit + 1), layer.images}):
+                    pieces = self._lines(images, most, unit)
+                    if self._largest(pieces, parts) * share > room:
+                        break
+                else:
+                    return self._short_first(pieces), False
+        return None
+
+    def _lines(self, images: int, most: int, unit: int) -> list[Piece]:
+        """Some images, at most so many lines in each piece; ``unit`` lines are whole K tiles."""
+        height, width = self.layer.output_map
+        end, line = images * height, 0
+        pieces: list[Piece] = []
+        while line < end:
+            n, h = divmod(line, height)
+            count = min(most, height - h)
+            if line + count < end:
+                count -= count % unit
+            if count:
+                pieces.append(((n, n + 1), (h, h + count)))
+            else:
+                count = min(unit, end - line)
+                pieces.append(self._gathered(line * width, (line + count) * width, width))
+            line += count
+        return pieces
+
+    def _pixel_cuts(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+        """Some K tiles of single pixels: a line is too long."""
+        height, width = self.layer.output_map
+        total, parts = self.layer.images * height * width, _unlike(ranges)
+        for share, self._narrow in ((2, True), (1, True)):
+            for count in (16, 8, 4, 2, 1):
+                size = count * self.core.rows
+                if self._largest([self._gathered(0, min(size, total), 1)], parts) * share <= room:
+                    return [
+                        self._gathered(begin, min(begin + size, total), 1)
+                        for begin in range(0, total, size)
+                    ], False
+        return None
+
+    def _gathered(self, begin: int, end: int, width: int) -> Gathered:
+        return Gathered(self.owner, self.layer, begin, end, width)
+
+    def _largest(self, pieces: Sequence[Piece], parts: Sequence[Range]) -> int:
+        """Words of what the largest of ``pieces`` needs for one of ``parts``."""
+        shapes = {
+            (piece.pixels, piece.width)
+            if isinstance(piece, Gathered)
+            else (piece[0][1] - piece[0][0], *piece[1]): piece
+            for piece in pieces
+        }
+        most = 0
+        for part in parts:
+            dy = max(
+                self.program.words(self.dy, self.dy_channels(batch)) for batch in self.batches(part)
+            )
+            for piece in shapes.values():
+                most = max(most, self._x_words(piece, part) + self.pixels(piece) * dy)
+        return most
+
+    def pixels(self, piece: Piece) -> int:
+        """Output pixels of a piece."""
+        if isinstance(piece, Gathered):
+            return piece.pixels
+        images, lines = piece
+        return (images[1] - images[0]) * (lines[1] - lines[0]) * self.layer.output_map[1]
+
+    def _x_words(self, piece: Piece, part: Range) -> int:
+        words = self.program.words(self.layer.x, self._x_channels(part))
+        if isinstance(piece, Gathered):
+            return piece.x_words(self.program, part.taps, words)
+        images, (begin, end) = piece[0], self.layer.lines(0, *piece[1], part.rows)
+        return (images[1] - images[0]) * (end - begin) * self.layer.input_map[1] * words
+
+    def _short_first(self, pieces: list[Piece]) -> list[Piece]:
         """The same with little in the first piece, which is soon there."""
-        (images, lines), *others = pieces
+        first, *others = pieces
+        if isinstance(first, Gathered):
+            return pieces
+        images, lines = first
         height, width = self.layer.output_map
         axis, (begin, end), pixels = (
             (0, images, height * width) if images[1] - images[0] > 1 else (1, lines, width)
@@ -165,7 +241,7 @@ class WeightGradientPlan:
         unit = rows // gcd(rows, pixels)
         return unit * -(-_FEW_TILES * rows // (unit * pixels))
 
-    def _growing(self, part: Range) -> list[MapTile]:
+    def _growing(self, part: Range) -> list[Piece]:
         """Pieces, the first one small, the next ones as much larger as they can be loaded while
         those before are computed."""
         layer, rows = self.layer, self.core.rows
@@ -176,7 +252,8 @@ class WeightGradientPlan:
         unit = self._few(pixels)
         words = (self.x_need().words + self.dy_need().words) / (total * pixels)
         vectors = self.entries(part) * len(self.batch(part, 0)) / rows
-        growth, size, begin, pieces = min(2.0, vectors / words), unit, 0, []
+        growth, size, begin = min(2.0, vectors / words), unit, 0
+        pieces: list[Piece] = []
         while begin < total:
             end = min(total, begin + int(size) // unit * unit)
             span = begin, end
@@ -184,61 +261,33 @@ class WeightGradientPlan:
             begin, size = end, max(size * growth, unit)
         return pieces
 
-    def entries(self, part: Range) -> int:
-        """Accumulators of a column tile."""
-        taps = (part.rows[1] - part.rows[0]) * self.layer.kernel[1]
-        blocks = part.blocks[1] - part.blocks[0]
-        return blocks * taps * self.core.rows + self.has_bias(part)
-
     def batch(self, part: Range, first: int) -> range:
         """Column tiles from ``first`` on whose sums both accumulator banks hold."""
         most = min(_MOST_PER_BANK, self.core.accumulator_depth // self.entries(part))
-        return range(first, min(first + (1 if self._narrow else 2 * most), self.tiles.count))
+        return range(first, min(first + (1 if self._narrow else 2 * most), part.tiles[1]))
 
     def batches(self, part: Range) -> list[range]:
-        """All column tiles, in order."""
-        size = len(self.batch(part, 0))
-        return [self.batch(part, first) for first in range(0, self.tiles.count, size)]
+        """All column tiles of a range, in order."""
+        size = len(self.batch(part, part.tiles[0]))
+        return [self.batch(part, first) for first in range(*part.tiles, size)]
 
-    def _out_size(self, part: Range) -> int:
-        bias = self.bias_words if self.has_bias(part) else 0
-        if self.dw is None:
-            return bias
-        return bias + self.out_rows(part) * sum(
-            self.program.words(self.dw, channels) for channels in self.channels
-        )
+    def _x_channels(self, part: Range) -> Interval:
+        """Those that are loaded: whole words."""
+        begin, end = part.blocks
+        return begin * self.core.rows, end * self.core.rows
 
-    @property
-    def bias_words(self) -> int:
-        """Words of the bias gradient, a row for each column tile."""
-        return 0 if self.db is None else self.tiles.count * self.program.words(self.db)
-
-    def out_rows(self, part: Range) -> int:
-        """Rows (kh, kw, ci) of the weights in a range."""
-        first, last = self.inputs(part)
-        return (part.rows[1] - part.rows[0]) * self.layer.kernel[1] * (last - first)
-
-    def inputs(self, part: Range) -> Interval:
-        """(begin, end) of the input channels of a range."""
-        rows = self.core.rows
-        return part.blocks[0] * rows, min(part.blocks[1] * rows, self.layer.inputs)
-
-    def x_need(
-        self,
-        images: Interval | None = None,
-        rows: Interval | None = None,
-        part: Range | None = None,
-    ) -> Need:
-        """X of output ``rows`` of ``images``, as far as a range reads it; by default all of it."""
-        layer = self.layer
-        if part is None:
-            lines, channels, images = (0, layer.input_map[0]), None, (0, layer.images)
-        else:
-            assert images is not None and rows is not None
-            lines = layer.lines(0, *rows, part.rows)
-            begin, end = part.blocks
-            channels = begin * self.core.rows, end * self.core.rows
-        return self.program.need(layer.x, images, lines, (0, layer.input_map[1]), channels)
+    def x_need(self, piece: Piece | None = None, part: Range | None = None) -> Need:
+        """X of a piece, as far as a range reads it; by default all of it."""
+        layer, program = self.layer, self.program
+        columns = 0, layer.input_map[1]
+        if piece is None or part is None:
+            lines = 0, layer.input_map[0]
+            return program.need(layer.x, (0, layer.images), lines, columns)
+        channels = self._x_channels(part)
+        if isinstance(piece, Gathered):
+            return piece.x_need(program, part.taps, channels)
+        images, rows = piece
+        return program.need(layer.x, images, layer.lines(0, *rows, part.rows), columns, channels)
 
     def dy_channels(self, tiles: range) -> Interval:
         """(begin, end) of channels to load for column tiles: in whole words, or all of them where
@@ -249,19 +298,38 @@ class WeightGradientPlan:
         short = words[1] <= max(words[0], _RUN_WORDS)
         return everything if short and not self._narrow else channels
 
-    def dy_need(
-        self,
-        images: Interval | None = None,
-        rows: Interval | None = None,
-        channels: Channels = None,
-    ) -> Need:
+    def dy_need(self, piece: Piece | None = None, channels: Channels = None) -> Need:
         """dY there, of ``channels``; by default all of it."""
         height, width = self.layer.output_map
-        if channels is None:
-            images, rows = (0, self.layer.images), (0, height)
-        assert images is not None and rows is not None
+        if piece is None:
+            return self.program.need(self.dy, (0, self.layer.images), (0, height), (0, width))
+        if isinstance(piece, Gathered):
+            return piece.dy_need(self.program, self.dy, channels)
+        images, rows = piece
         return self.program.need(self.dy, images, rows, (0, width), channels)
 
-    def has_bias(self, part: Range) -> bool:
-        """Whether a range brings the bias gradient, one more accumulator per column tile."""
-        return self.db is not None and part.blocks[0] == 0 and part.rows[0] == 0
+    def phase(self, piece: Piece) -> tuple[int, tuple[object, ...]]:
+        """The first image of a piece, and what is the same for pieces of other images."""
+        height, width = self.layer.output_map
+        if isinstance(piece, Gathered):
+            image, pixel = divmod(piece.begin, height * width)
+            return image, (piece.pixels, piece.width, pixel)
+        images, rows = piece
+        return images[0], (images[1] - images[0], rows)
+
+    def likeness(self, part: Range) -> tuple[object, ...]:
+        """What ranges have in common that differ in their input channels alone."""
+        first, last = self.inputs(part)
+        return (
+            part.blocks[1] - part.blocks[0],
+            last - first,
+            part.taps,
+            part.tiles,
+            self.has_bias(part),
+        )
+
+
+def _unlike(ranges: Sequence[Range]) -> list[Range]:
+    """One of each size."""
+    sizes = {(part.blocks[1] - part.blocks[0], part.taps, part.tiles): part for part in ranges}
+    return list(sizes.values())

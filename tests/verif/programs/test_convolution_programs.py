@@ -2,7 +2,8 @@
 
 Covers: compiler/codegen/core_builder.py, compiler/kernels/conv_forward.py,
 compiler/kernels/conv_input_gradient.py, compiler/kernels/conv_weight_gradient.py,
-compiler/kernels/conv_weight_gradient_tiling.py.
+compiler/kernels/conv_weight_gradient_ranges.py, compiler/kernels/conv_weight_gradient_tiling.py,
+compiler/kernels/gathered_pixels.py.
 """
 
 from dataclasses import replace
@@ -13,7 +14,9 @@ import pytest
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
+from compiler.errors import CompileError
 from compiler.kernels.conv_weight_gradient_tiling import WeightGradientPlan
+from compiler.kernels.gathered_pixels import Gathered
 from compiler.kernels.reorganize import Reorganizer
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import encode
@@ -169,6 +172,91 @@ def test_maps_that_do_not_fit(name, rng, seed):
     result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
     assert not result.semaphores
     compare(program, bytes(memory), expected, name)
+
+
+#: Fields, shape, outputs, kernel, stride, padding, dilation: pieces that begin and end within an
+#: image whose pixels are no whole K tiles. Pixels of a gathered item, or that there is none; column
+#: tiles of a range; columns of the kernel in a range.
+CUTS = {
+    "lines": (
+        {"rows": 5, "columns": 3, "buffer_bank_depth": 64},
+        ((3, 7, 6, 4), 5, (3, 3), (1, 1), (1, 1), (1, 1)), (6, 2, 3),
+    ),
+    "lines, strided": (
+        {"rows": 3, "columns": 7, "buffer_bank_depth": 32},
+        ((3, 9, 8, 4), 9, (3, 3), (2, 2), (1, 1), (1, 1)), (4, 1, 3),
+    ),
+    "lines, dilated": (
+        {"rows": 5, "columns": 3, "buffer_bank_depth": 32},
+        ((2, 9, 9, 4), 5, (3, 2), (1, 1), (2, 1), (2, 3)), (8, 2, 2),
+    ),
+    "pixels": (
+        {"buffer_bank_depth": 16}, ((2, 2, 30, 4), 5, (3, 3), (1, 1), (1, 1), (1, 1)), (1, 1, 3)
+    ),
+    "pixels, strided": (
+        {"rows": 5, "columns": 3, "buffer_bank_depth": 16},
+        ((2, 4, 30, 4), 5, (2, 3), (2, 2), (1, 1), (1, 2)), (1, 2, 3),
+    ),
+    "many outputs": (
+        {"buffer_bank_depth": 16}, ((2, 3, 3, 4), 70, (1, 1), (1, 1), (0, 0), (1, 1)), (None, 4, 1)
+    ),
+    "wide kernel": (
+        {"accumulator_depth": 16}, ((2, 3, 8, 4), 6, (3, 8), (1, 1), (0, 0), (1, 1)), (None, 2, 2)
+    ),
+}  # fmt: skip
+
+
+def cut_program(name):
+    fields, (shape, outputs, kernel, stride, padding, dilation), _ = CUTS[name]
+    config = make_config(**{"variant": "baseline", "preset": "tiny"} | fields)
+    return ConvolutionProgram(
+        config=config, shape=shape, outputs=outputs, kernel=kernel, stride=stride, padding=padding,
+        dilation=dilation, parts=("dw",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_weight_gradients_in_parts(name, rng, seed):
+    program = cut_program(name)
+    writer = CoreProgram(program.config, program.core, Recorder(program.config))
+    tensors = program.tensors
+    plan = WeightGradientPlan(writer, program.layer, *(tensors[n] for n in ("dy", "dw", "db")))
+    gathered = {piece.width for piece in plan.pieces if isinstance(piece, Gathered)}
+    part = plan.ranges[0]
+    width, tiles, columns = CUTS[name][2]
+    assert gathered == ({width} if width else set())
+    assert (part.tiles[1] - part.tiles[0], part.columns[1] - part.columns[0]) == (tiles, columns)
+    codes, expected = stimulus(program.config, program, rng)
+    memory = bytearray(program.image(*codes))
+    result = interpret(
+        program.config, program.program, memory, seed=seed, unwritten=program.unwritten
+    )
+    assert not result.semaphores
+    compare(program, bytes(memory), expected, name)
+
+
+def test_gathered_lines_on_the_accelerator(rng, seed):
+    program = cut_program("lines")
+    codes, expected = stimulus(program.config, program, rng)
+    run = accelerator.Run(image=program.image(*codes), program_size=len(program.program))
+    simulator = accelerator.build(program.config, memory_bytes=BASE + len(run.image))
+    outcomes, _ = accelerator.run(
+        simulator, [run], seed=seed, stall_share=0.2, latency=10, timeout_cycles=200_000
+    )
+    record = outcomes[0].record
+    assert record.done and not record.error, f"{record.code} of {record.unit}"
+    compare(program, outcomes[0].memory, expected, "lines")
+
+
+def test_a_tap_does_not_fit_into_the_accumulators():
+    config = make_config(
+        variant="baseline", preset="tiny", rows=20, columns=4, accumulator_depth=16
+    )
+    program = ConvolutionProgram(
+        config=config, shape=(1, 2, 2, 4), outputs=4, kernel=(1, 1), parts=("dw",)
+    )
+    with pytest.raises(CompileError, match=r"of a tap .* into the accumulators \(16 vectors\)"):
+        _ = program.commands
 
 
 def test_pieces_grow():

@@ -1,0 +1,140 @@
+"""Parts of a weight gradient: which entries the accumulators hold together."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.errors import CompileError
+from compiler.tensors.intervals import Interval, even_parts
+from compiler.tensors.tensor import Tensor
+
+from .conv_geometry import Convolution
+
+__all__ = ["Range", "WeightGradientRanges"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Blocks of input channels, rows and columns of the kernel, and column tiles of the output
+    channels, (begin, end) each."""
+
+    blocks: Interval
+    rows: Interval
+    columns: Interval
+    tiles: Interval
+
+    @property
+    def taps(self) -> tuple[Interval, Interval]:
+        """Rows and columns of the kernel."""
+        return self.rows, self.columns
+
+    @property
+    def tap_count(self) -> int:
+        (top, bottom), (left, right) = self.taps
+        return (bottom - top) * (right - left)
+
+
+class WeightGradientRanges:
+    """Cuts the entries of a weight gradient, and knows how much room they take.
+
+    Members
+    -------
+    tiles : ColumnTiles of the output channels
+    """
+
+    def __init__(
+        self, program: CoreProgram, layer: Convolution, dw: Tensor | None, db: Tensor | None
+    ) -> None:
+        self.program, self.core, self.dw, self.db = program, program.core, dw, db
+        self.layer = layer
+        self.tiles = layer.output_tiles(self.core)
+        self._blocks = -(-layer.inputs // self.core.rows)
+
+    def tile_groups(self, most: int) -> list[Interval]:
+        """Column tiles, at most so many where results of a part of them are whole words."""
+        if self.dw is None:
+            return [(0, self.tiles.count)]
+        edges = [*self._edges((0, self.tiles.count)), self.tiles.count]
+        groups, begin = [], 0
+        while begin < self.tiles.count:
+            near = [edge for edge in edges if begin < edge <= begin + most]
+            end = near[-1] if near else min(edge for edge in edges if edge > begin)
+            groups.append((begin, end))
+            begin = end
+        return groups
+
+    def _edges(self, tiles: Interval) -> list[int]:
+        """Column tiles behind the first of ``tiles`` that begin with a word of the results."""
+        assert self.dw is not None
+        item, first = self.dw.dtype.itemsize, self.tiles.range(tiles[0])[0]
+        begins = [(tile, self.tiles.range(tile)[0] - first) for tile in range(*tiles)]
+        return [tile for tile, begin in begins[1:] if not begin * item % self.core.word_bytes]
+
+    def channels(self, part: Range) -> list[Interval]:
+        """[(begin, end)] of a range's output channels that are stored together: those that fill
+        whole words before its last column tile comes, and the rest; none without ``dw``."""
+        if self.dw is None:
+            return []
+        begin, end = self.tiles.range(part.tiles[0])[0], self.tiles.range(part.tiles[1] - 1)[1]
+        end = self.dw.pitch if end == self.tiles.channels else end
+        edges = [self.tiles.range(tile)[0] for tile in self._edges(part.tiles)[-1:]]
+        return list(pairwise([begin, *edges, end]))
+
+    def ranges_of(self, tiles: Interval) -> list[Range]:
+        """As much as the accumulators hold, and a quarter of the buffer the results."""
+        (kernel, width), rows = self.layer.kernel, self.core.rows
+        everything = Range((0, 1), (0, 1), (0, 1), tiles)
+        if self.dw is None:
+            return [everything]
+        row = sum(self.program.words(self.dw, channels) for channels in self.channels(everything))
+        room = self.program.scratch.words // 4 // row
+        depth = self.core.accumulator_depth - (self.db is not None)
+        if depth < rows:
+            raise CompileError(
+                f"layer {self.layer.name}: the weight gradient of a tap of its kernel does not fit "
+                f"into the accumulators ({self.core.accumulator_depth} vectors)"
+            )
+        parts = [(0, width)] if depth >= width * rows else even_parts(0, width, depth // rows)
+        line = max(b - a for a, b in parts) * rows  # entries of a part of a kernel row and block
+        most = min(depth, max(room, line)) // line
+        if most >= kernel and len(parts) == 1:
+            step = most // kernel
+            return [Range((b, min(b + step, self._blocks)), (0, kernel), parts[0], tiles)
+                    for b in range(0, self._blocks, step)]  # fmt: skip
+        return [Range((b, b + 1), (kh, min(kh + most, kernel)), part, tiles)
+                for b in range(self._blocks) for kh in range(0, kernel, most)
+                for part in parts]  # fmt: skip
+
+    def entries(self, part: Range) -> int:
+        """Accumulators of a column tile."""
+        blocks = part.blocks[1] - part.blocks[0]
+        return blocks * part.tap_count * self.core.rows + self.has_bias(part)
+
+    def out_size(self, part: Range) -> int:
+        bias = self.bias_words(part) if self.has_bias(part) else 0
+        if self.dw is None:
+            return bias
+        return bias + self.out_rows(part) * sum(
+            self.program.words(self.dw, channels) for channels in self.channels(part)
+        )
+
+    def bias_words(self, part: Range) -> int:
+        """Words of the bias gradient of a range, a row for each column tile."""
+        if self.db is None:
+            return 0
+        return (part.tiles[1] - part.tiles[0]) * self.program.words(self.db)
+
+    def out_rows(self, part: Range) -> int:
+        """Rows (kh, kw, ci) of the weights in a range."""
+        first, last = self.inputs(part)
+        return part.tap_count * (last - first)
+
+    def inputs(self, part: Range) -> Interval:
+        """(begin, end) of the input channels of a range."""
+        rows = self.core.rows
+        return part.blocks[0] * rows, min(part.blocks[1] * rows, self.layer.inputs)
+
+    def has_bias(self, part: Range) -> bool:
+        """Whether a range brings the bias gradient, one more accumulator per column tile."""
+        first = part.blocks[0], part.rows[0], part.columns[0]
+        return self.db is not None and not any(first)
