@@ -130,6 +130,7 @@ def _lines(
         program.commands,
         semaphores=program.semaphores,
         tensors=[*program.tensors.values(), *tensors],
+        offset=0 if isinstance(program, CompiledProgram) else program.program,
     )
 
 

@@ -9,8 +9,8 @@ import torch
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
-from compiler.codegen.dependencies import Recorder
-from compiler.codegen.program import SemaphoreNames, encode_commands
+from compiler.codegen.dependencies import Recorder, with_loops
+from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
 from compiler.tensors.intervals import round_up
@@ -37,6 +37,7 @@ def compile_adagp(
     shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
     predict: Collection[str] | None = None,
     reuse: bool = True,
+    loops: bool = True,
 ) -> AdaGPProgram:
     """Compile batches of backpropagation and of Phase GP.
 
@@ -46,8 +47,8 @@ def compile_adagp(
 
     Parameters
     ----------
-    model, config, input_shape, images, loss, reuse : see
-        :func:`compiler.training.compile_training`
+    model, config, input_shape, images, loss, reuse, loops : see
+        :func:`compiler.training.compile_training`; programs for two memories have no loops
     shape : of the predictor
     predict : names of the layers to predict, None for all that can be
 
@@ -68,7 +69,7 @@ def compile_adagp(
         )
         for part in PARTS
     }  # fmt: skip
-    return _Compiler(config, graphs, images, loss, layers, reuse).compile()
+    return _Compiler(config, graphs, images, loss, layers, reuse=reuse, loops=loops).compile()
 
 
 class _Compiler:
@@ -79,9 +80,14 @@ class _Compiler:
         images: int,
         loss: str,
         layers: Sequence[Layer],
+        *,
         reuse: bool,
+        loops: bool,
     ) -> None:
         self.config, self.graphs = config, graphs
+        # With a memory for the predictor there are threads, whose commands are put in order one by
+        # one.
+        self.loops = loops and not config.has_predictor_memory
         self.common: dict[str, Any] = {
             "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
             "images": images, "loss": loss,
@@ -106,7 +112,7 @@ class _Compiler:
         parts, end = {}, self.plan.size
         for part in PARTS:
             commands, infos, names = self._write(part, self.tensors[part], load=True)
-            code = encode_commands([*commands, Command(Opcode.HALT)])
+            code = encode_commands([*commands, Command(Opcode.HALT)], end)
             parts[part] = self._program(
                 part, code, infos, end, [SemaphoreNames(first=0, names=names)]
             )
@@ -145,22 +151,28 @@ class _Compiler:
         semaphores = [SemaphoreNames(first=0, names=prologue.semaphores)]
         for commands, _, names in batches.values():
             semaphores.append(SemaphoreNames(first=len(stream), names=names))
-            stream += [*commands, Command(Opcode.BATCH, fields={"first": 0, **targets})]
-        return encode_commands(stream), semaphores
+            stream += moved(commands, len(stream) * COMMAND_BYTES)
+            stream.append(Command(Opcode.BATCH, fields={"first": 0, **targets}))
+        return encode_commands(stream, begin), semaphores
 
     def _write(
         self, part: str, tensors: Mapping[str, Tensor], *, load: bool
     ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         """Commands of a batch without its end, what of them belongs to which step, and the names
         of their semaphores."""
-        recorder, infos = Recorder(self.config), []
-        main, predictor = self._programs(recorder)
-        self._keep(part, predictor, load=load)
-        for step in self.graphs[part].steps:
-            first, program = len(recorder), predictor if step.predictor else main
-            step.write(program, tensors)
-            infos.append(StepInfo.of(step, program, first))
-        return recorder.link()[:-1], infos, recorder.semaphores
+
+        def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+            infos = []
+            main, predictor = self._programs(recorder)
+            self._keep(part, predictor, load=load)
+            for step in self.graphs[part].steps:
+                first, program = len(recorder), predictor if step.predictor else main
+                step.write(program, tensors)
+                infos.append(StepInfo.of(step, program, first))
+            commands = recorder.link()[:-1]
+            return commands, [info.placed(recorder) for info in infos], recorder.semaphores
+
+        return with_loops(self.config, write) if self.loops else write(Recorder(self.config))
 
     def _programs(self, recorder: Recorder) -> tuple[CoreProgram, CoreProgram]:
         """:class:`CoreProgram` s of the network and of the predictor."""

@@ -9,6 +9,7 @@ standardised cells is a weight gradient.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
@@ -22,7 +23,7 @@ from compiler.kernels.elementwise import relu_backward
 from compiler.kernels.scalars import Scalars, repeat
 from compiler.kernels.sgd import update
 from compiler.kernels.splitting import MOST_WORDS
-from compiler.tensors.intervals import PixelBox, even_parts
+from compiler.tensors.intervals import PixelBox, regular_parts
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Shape, Tensor
 from hw.isa.vector import Carry, Factor
@@ -91,11 +92,12 @@ def error(program: CoreProgram, layer: LayerTensors, gradient: Tensor) -> None:
         program.scratch.drop([out])
 
     jobs = []
-    for rows in even_parts(0, layer.rows, max(1, most // 2)):
+    for rows in regular_parts(0, layer.rows, max(1, most // 2)):
         box = (0, 1), rows, (0, 1)
         needs = (wide, state, program.result(layer.error, *box),
                  program.need(gradient, *box), program.need(layer.prediction, *box))  # fmt: skip
-        jobs.append(Job(needs, lambda *blocks, box=box: work(box, *blocks)))
+        like = rows[1] - rows[0], rows[0] == 0
+        jobs.append(Job(needs, partial(work, box), like=like, at=(rows[0],)))
     program.run(jobs)
 
 

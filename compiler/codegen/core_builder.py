@@ -1,8 +1,6 @@
 """Commands of one core, with what they touch: the vocabulary in which layers are written."""
 
-import contextlib
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from compiler.errors import CompileError
@@ -14,33 +12,13 @@ from hw.isa.encoding import Opcode, with_defaults
 
 from .cost import Fields
 from .dependencies import Recorder, Region
-from .scratchpad import Block, NoRoom, Scratch
+from .job_runner import JobRunner
+from .jobs import Job, Need
+from .scratchpad import Block, Scratch
 from .vector_commands import VectorCommands
 from .view import View
 
 __all__ = ["CoreProgram", "Job", "Need", "dma_fields"]
-
-
-@dataclass(frozen=True)
-class Need:
-    """Contents of a block: a ``key``, their size, and what loads them; None for results, which
-    the jobs themselves write, and drop when they have been stored. With a ``place`` they are there
-    already, and stay."""
-
-    key: Hashable
-    words: int
-    load: Callable[[Block], None] | None = None
-    place: Block | None = None
-
-
-@dataclass(frozen=True)
-class Job:
-    """Work on blocks: ``run(*blocks)`` is called when commands have loaded all ``needs``. With
-    ``watched`` its results are read on chip while the next job runs."""
-
-    needs: tuple[Need, ...]
-    run: Callable[..., object]
-    watched: bool = False
 
 
 class CoreProgram:
@@ -70,6 +48,7 @@ class CoreProgram:
     ) -> None:
         self.config, self.core, self.recorder = config, core, recorder
         self.scratch = Scratch(config, core.memories[0] if memory is None else memory)
+        self._runner = JobRunner(self.scratch, recorder)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
         self._bank = 0
@@ -177,59 +156,8 @@ class CoreProgram:
             )
 
     def run(self, jobs: Iterable[Job]) -> None:
-        """Do jobs one by one; what one needs is loaded before the one in front is done, if there
-        is room. A key that is in the memory already is not loaded again.
-        """
-        ready, queue = None, list(jobs)
-        for number, job in enumerate(queue):
-            blocks = ready or self._acquire_packed(job)
-            ready = None
-            if number + 1 < len(queue):
-                with contextlib.suppress(NoRoom):
-                    watched = _results(job, blocks) if job.watched else []
-                    ready = self._acquire(queue[number + 1], watched=watched)
-            job.run(*blocks)
-            for block in blocks:
-                self.scratch.release(block)
-
-    def _acquire_packed(self, job: Job) -> Sequence[Block]:
-        """The same without regard to banks, from the first word on, if it does not fit else; what
-        can be loaded does not stay where it is."""
-        try:
-            return self._acquire(job)
-        except NoRoom:
-            keys = {need.key for need in job.needs if need.load is not None}
-            self.scratch.drop_keys(keys.__contains__)
-            self.scratch.rewind()
-            return self._acquire(job, packed=True)
-
-    def _acquire(
-        self, job: Job, *, packed: bool = False, watched: Sequence[Block] = ()
-    ) -> Sequence[Block]:
-        """Blocks of a job's needs; all loads come when all have room. What it reads should not be
-        in a bank with ``watched`` either."""
-        blocks: list[Block] = []
-        missing: list[tuple[Need, Block]] = []
-        try:
-            for need in job.needs:
-                block = need.place or self.scratch.find(need.key)
-                if block is None:
-                    block = self.scratch.take(
-                        need.words,
-                        apart=() if packed else _apart(job, blocks, watched),
-                        key=need.key,
-                    )
-                    missing.append((need, block))
-                blocks.append(block)
-        except NoRoom:
-            self.scratch.drop(block for _, block in missing)
-            for block in blocks:
-                self.scratch.release(block)
-            raise
-        for need, block in missing:
-            if need.load is not None:
-                need.load(block)
-        return blocks
+        """Do jobs one by one, see :class:`~compiler.codegen.job_runner.JobRunner`."""
+        self._runner.run(jobs)
 
     # Maps ------------------------------------------------------------------------------------
 
@@ -350,20 +278,6 @@ def _is_part(key: object, tensor: Tensor, box: TensorBox) -> bool:
 def _dram(move: Transfer) -> Region:
     begin = move.dram_address
     return Region("dram", begin, begin + (move.run_count - 1) * move.run_stride + move.run_bytes)
-
-
-def _apart(
-    job: Job, blocks: Sequence[Block], watched: Sequence[Block]
-) -> tuple[list[Block], list[Block]]:
-    """Blocks that another one should not share a bank with: above all what is read, whose streams
-    last as long as the job; then the results."""
-    results = _results(job, blocks)
-    return [*(block for block in blocks if block not in results), *watched], results
-
-
-def _results(job: Job, blocks: Sequence[Block]) -> list[Block]:
-    pairs = zip(job.needs, blocks, strict=False)
-    return [block for need, block in pairs if need.load is None and need.place is None]
 
 
 def dma_fields(address: int, move: Transfer) -> Fields:

@@ -15,22 +15,26 @@ then takes a detour by commands in between.
 """
 
 import contextlib
-from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
+from typing import TypeVar
 
 from compiler.errors import CompileError
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .cost import Command, Fields, duration
+from .cost import Command, Fields
+from .entries import Entry, Queue, Region, Segments, latest
+from .interleaving import interleaved, thread_of
+from .loops import AFTER, BEFORE, Loop, Unsettled, roll, strides
+from .tokens import Token, add_token, fits, merge_tokens
 
-__all__ = ["Recorder", "Region"]
+__all__ = ["Recorder", "Region", "with_loops"]
 
-#: Largest value of a semaphore.
-_MAX_TOKENS = 15
+_T = TypeVar("_T")
+
 #: Queues that have a semaphore of their own when a command of the second waits for the first.
 _DIRECT = {
     (Opcode.LOAD, Opcode.WEIGHTS),
@@ -52,98 +56,22 @@ _DIRECT = {
 _BACKGROUND = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE)
 
 
-@dataclass(frozen=True)
-class Region:
-    """Elements [begin, end) of a memory, which any hashable value may name."""
-
-    memory: Hashable
-    begin: int
-    end: int
-
-
-#: (core, opcode, background): a queue; while commands are collected, every thread has its own.
-_Queue = tuple[int, Opcode, bool]
-
-
-@dataclass
-class _Entry:
-    """A command, its queue and its place in it, and the commands it has to wait for."""
-
-    command: Command
-    queue: _Queue
-    number: int
-    position: int
-    after: dict[_Queue, int] = field(default_factory=dict)
-    #: MATMUL: the WEIGHTS whose tiles it takes, which has finished when it has; and vice versa.
-    feeder: "_Entry | None" = None
-    user: "_Entry | None" = None
-    #: Queue -> how many of its commands have finished when this one starts, and when it ends.
-    at_start: dict[_Queue, int] = field(default_factory=dict)
-    at_end: dict[_Queue, int] = field(default_factory=dict)
-
-
-#: The second command waits for the first.
-_Token = tuple[_Entry, _Entry]
-
-
-class _Segments:
-    """Who last wrote each part of a memory, and who has read it since: queue -> number."""
-
-    def __init__(self) -> None:
-        self.edges = [0]
-        self.parts: list[tuple[dict[_Queue, int], dict[_Queue, int]]] = [({}, {})]
-
-    def _split(self, place: int) -> None:
-        index = bisect_right(self.edges, place) - 1
-        if self.edges[index] != place:
-            writers, readers = self.parts[index]
-            self.edges.insert(index + 1, place)
-            self.parts.insert(index + 1, (dict(writers), dict(readers)))
-
-    def _range(self, region: Region) -> tuple[int, int]:
-        self._split(region.begin)
-        self._split(region.end)
-        return bisect_left(self.edges, region.begin), bisect_left(self.edges, region.end)
-
-    def read(self, region: Region, entry: _Entry) -> None:
-        first, last = self._range(region)
-        for writers, readers in self.parts[first:last]:
-            _latest(entry.after, writers)
-            readers[entry.queue] = entry.number
-
-    def write(self, region: Region, entry: _Entry) -> None:
-        first, last = self._range(region)
-        for part in self.parts[first:last]:
-            for users in part:
-                _latest(entry.after, users)
-        self.edges[first:last] = [region.begin]
-        self.parts[first:last] = [({entry.queue: entry.number}, {})]
-
-
-def _thread(entry: _Entry) -> tuple[int, bool]:
-    """(core, background) of an entry that has not been joined."""
-    return entry.queue[0], entry.queue[2]
-
-
-def _semaphore_name(source: _Queue, target: _Queue) -> str:
+def _semaphore_name(source: Queue, target: Queue) -> str:
     """Name of the semaphore between two queues, (core, opcode) each."""
     names = [opcode.name.lower() for _, opcode, _ in (source, target)]
     there = "" if source[0] == target[0] else f"c{target[0]}."
     return f"c{source[0]}.{names[0]}->{there}{names[1]}"
 
 
-def _latest(into: dict[_Queue, int], numbers: Mapping[_Queue, int]) -> None:
-    for queue, number in numbers.items():
-        if into.get(queue, -1) < number:
-            into[queue] = number
-
-
-def _add_token(tokens: list[_Token], first: _Entry, second: _Entry) -> None:
-    """``second``, the last command of its queue so far, waits for ``first``."""
-    if tokens and tokens[-1][1] is second:
-        # It can take one token only, and the later one says more.
-        first = max(first, tokens.pop()[0], key=lambda entry: entry.number)
-    tokens.append((first, second))
+def with_loops(config: AdaGPConfig, write: Callable[["Recorder"], _T]) -> _T:
+    """What ``write(recorder)`` returns, which emits and links a program of one thread; loops whose
+    periods turn out to be different are written out."""
+    written_out: frozenset[Hashable] = frozenset()
+    while True:
+        try:
+            return write(Recorder(config, loops=True, written_out=written_out))
+        except Unsettled as error:
+            written_out |= error.loops
 
 
 class Recorder:
@@ -152,6 +80,8 @@ class Recorder:
     Parameters
     ----------
     config : AdaGPConfig
+    loops : periods may be left out (:meth:`leave_out`); for programs of one thread
+    written_out : names of loops in which nothing is left out
 
     Members
     -------
@@ -159,12 +89,19 @@ class Recorder:
         one that waits, as in ``c0.load->matmul`` or, between cores, ``c0.store->c1.load``
     """
 
-    def __init__(self, config: AdaGPConfig) -> None:
+    def __init__(
+        self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = ()
+    ) -> None:
         self.config = config
+        self._may_loop, self._written_out = loops, written_out
+        self._loops: list[Loop] = []
+        self._runs = 0
+        self._places: list[int] = []
+        self._size = 0
         self.semaphores: dict[int, str] = {}
-        self._entries: list[_Entry] = []
-        self._queues: dict[_Queue, list[_Entry]] = {}
-        self._memories: dict[Hashable, _Segments] = {}
+        self._entries: list[Entry] = []
+        self._queues: dict[Queue, list[Entry]] = {}
+        self._memories: dict[Hashable, Segments] = {}
         self._background = False
 
     def __len__(self) -> int:
@@ -173,6 +110,104 @@ class Recorder:
     def commands(self, first: int, last: int) -> list[Command]:
         """Commands [first, last), as they were emitted."""
         return [entry.command for entry in self._entries[first:last]]
+
+    def times(self, first: int, last: int) -> Iterator[tuple[Command, int]]:
+        """Commands [first, last) as they were emitted, and how often each is executed."""
+        counts: dict[int, int] = {}
+        for loop in self._loops:
+            for place in loop.period(0):
+                counts[place] = counts.get(place, 1) * (1 + loop.times)
+        for place in range(first, last):
+            yield self._entries[place].command, counts.get(place, 1)
+
+    def place(self, number: int) -> int:
+        """Where the command that was emitted as this one is among those that :meth:`link` has
+        returned, or would be."""
+        return self._places[number] if number < len(self._places) else self._size
+
+    # Loops -----------------------------------------------------------------------------------
+
+    def begin_run(self) -> int:
+        """The number of a list of jobs that begins."""
+        self._runs += 1
+        return self._runs
+
+    def may_loop(self, name: Hashable) -> bool:
+        """Whether the loop of this name is not to be written out."""
+        return self._may_loop and name not in self._written_out
+
+    def repeats(self, length: int) -> list[int] | None:
+        """:func:`~compiler.codegen.loops.strides` of the last :data:`BEFORE` periods of ``length``
+        commands, if loops in them are the same, too."""
+        first = len(self) - BEFORE * length
+        moves = strides(self._entries, first, length)
+        same = self._same_loops(first + number * length for number in range(BEFORE))
+        return moves if moves and same(length) else None
+
+    def _same_loops(self, starts: Iterable[int]) -> Callable[[int], bool]:
+        """Whether so many commands from each of these on have the same loops inside."""
+        places = list(starts)
+
+        def same(length: int) -> bool:
+            shapes = [
+                [loop.shape(start) for loop in self._loops_in(range(start, start + length))]
+                for start in places
+            ]
+            return all(shape == shapes[0] for shape in shapes)
+
+        return same
+
+    def _loops_in(self, part: range) -> list[Loop]:
+        return [loop for loop in self._loops if loop.first in part and loop.end <= part.stop]
+
+    def leave_out(self, loop: Loop) -> Loop | None:
+        """Leave out the periods of ``loop`` that would come now; the last :data:`BEFORE` periods
+        are those in front. None if that is not possible, because of what they touch in DRAM.
+
+        The first of the periods waits for all that those left out have to wait for.
+        """
+        loop = replace(loop, inside=tuple(self._loops_in(loop.period(0))))
+        if not loop.is_free(self._entries):
+            return None
+        found = []
+        for place, index in enumerate(loop.period(0)):
+            entry = self._entries[index]
+            opcode = entry.queue[1]
+            if opcode in (Opcode.LOAD, Opcode.STORE):
+                region = loop.touched(entry, place, BEFORE, BEFORE + loop.times)
+                users = self._memories[region.memory].users(region, readers=opcode is Opcode.STORE)
+                # The loop's own commands are neighbours, which go on waiting for each other.
+                users = {
+                    queue: number
+                    for queue, number in users.items()
+                    if queue != entry.queue and self._queues[queue][number].position < loop.first
+                }
+                found.append((entry, users))
+        for entry, users in found:
+            latest(entry.after, users)
+        self._loops.append(loop)
+        return loop
+
+    def end_loop(self, loop: Loop) -> None:
+        """The periods behind those left out have been emitted: what follows waits for them if it
+        has to wait for those.
+
+        Raises
+        ------
+        Unsettled
+            if they are not equal to those in front.
+        """
+        start = len(self) - loop.length
+        same = self._same_loops(loop.period(number).start for number in range(BEFORE + AFTER))
+        if not loop.goes_on(self._entries) or not same(loop.length):
+            raise Unsettled(frozenset([loop.name]))
+        for place, entry in enumerate(self._entries[start:]):
+            opcode = entry.queue[1]
+            if opcode in (Opcode.LOAD, Opcode.STORE):
+                first = self._entries[loop.first + place]
+                region = loop.touched(first, place, BEFORE, BEFORE + loop.times)
+                memory = self._memories[region.memory]
+                memory.note(region, entry, writes=opcode is Opcode.STORE)
 
     @contextlib.contextmanager
     def background(self) -> Iterator[None]:
@@ -192,15 +227,15 @@ class Recorder:
         assert not self._background or opcode in _BACKGROUND, f"{opcode!r} in the background"
         queue = (core, Opcode(opcode), self._background)
         members = self._queues.setdefault(queue, [])
-        entry = _Entry(
+        entry = Entry(
             Command(queue[1], core, fields=fields), queue, len(members), len(self._entries)
         )
         for region in reads:
             if region.begin < region.end:
-                self._memories.setdefault(region.memory, _Segments()).read(region, entry)
+                self._memories.setdefault(region.memory, Segments()).read(region, entry)
         for region in writes:
             if region.begin < region.end:
-                self._memories.setdefault(region.memory, _Segments()).write(region, entry)
+                self._memories.setdefault(region.memory, Segments()).write(region, entry)
         if opcode == Opcode.MATMUL and (core, Opcode.WEIGHTS, False) in self._queues:
             entry.feeder = self._queues[core, Opcode.WEIGHTS, False][-1]
             entry.feeder.user = entry
@@ -216,64 +251,37 @@ class Recorder:
         CompileError
             if there are more pairs of queues than semaphores, or tokens than one can hold that
             cannot become fewer.
+        Unsettled
+            if loops have to be written out.
         """
-        if len({_thread(entry) for entry in self._entries}) > 1:
-            self._interleave()
+        if len({thread_of(entry) for entry in self._entries}) > 1:
+            assert not self._loops, "loops of several threads"
+            self._entries = interleaved(self._entries, self.config)
         self._join()
-        tokens: dict[tuple[_Queue, _Queue], list[_Token]] = {}
-        done: dict[_Queue, _Entry] = {}
+        tokens: dict[tuple[Queue, Queue], list[Token]] = {}
+        done: dict[Queue, Entry] = {}
         for entry in self._entries:
             self._start(entry)
             for source in self._sources(entry):
                 for first, second in self._detour(source, entry, done):
-                    _add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
-                    _latest(second.at_start, first.at_end)
+                    add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
+                    latest(second.at_start, first.at_end)
                     self._end(second)
             self._end(entry)
             done[entry.queue] = entry
+        taken: list[list[tuple[int, int]]] = [[] for _ in self._entries]
         for number, pair in self._numbers(tokens).items():
             self.semaphores[number] = _semaphore_name(*pair)
-            self._merge_tokens(tokens[pair])
+            merge_tokens(tokens[pair], self._queues[pair[1]], self.config.command_queue_depth)
             for source, entry in tokens[pair]:
                 source.command.signal |= 1 << number
                 entry.command.wait |= 1 << number
-        return [*(entry.command for entry in self._entries), Command(Opcode.HALT)]
-
-    def _interleave(self) -> None:
-        """Order the commands of several threads by the time at which they can start: all are
-        dispatched in turn, so one that waits long keeps those behind it from their queues.
-
-        Commands of a thread, which is a core's or its background, stay in order, and behind those
-        of others that they wait for.
-        """
-        waiting: dict[tuple[int, bool], deque[_Entry]] = {}
-        for entry in self._entries:
-            waiting.setdefault(_thread(entry), deque()).append(entry)
-        free: dict[tuple[int, Opcode], int] = {}
-        ends: dict[tuple[_Queue, int], int] = {}
-        order = []
-        while waiting:
-            times = {}
-            for thread, entries in waiting.items():
-                first = entries[0]
-                sources = first.after.items()
-                if all((queue, number) in ends for queue, number in sources):
-                    known = [ends[source] for source in sources]
-                    times[thread] = max([free.get(first.queue[:2], 0), *known])
-            thread = min(times, key=lambda thread: times[thread])
-            entry = waiting[thread].popleft()
-            queue = entry.queue[:2]
-            busy, latency = duration(entry.command, self.config)
-            free[queue] = times[thread] + busy
-            if entry.feeder is not None:
-                # Weight tiles are brought while they are used.
-                feeder = entry.feeder.queue[:2]
-                free[feeder] = max(free[feeder], free[queue])
-            ends[entry.queue, entry.number] = times[thread] + busy + latency
-            order.append(entry)
-            if not waiting[thread]:
-                del waiting[thread]
-        self._entries = order
+                taken[entry.position].append((number, entry.position - source.position))
+        commands, self._places = roll(self._entries, self._loops, taken)
+        if self._loops and not fits(commands, self.config.command_queue_depth):
+            raise Unsettled(frozenset(loop.name for loop in self._loops))
+        self._size = len(commands)
+        return [*commands, Command(Opcode.HALT)]
 
     def _join(self) -> None:
         """From queues of threads to those that there are."""
@@ -286,24 +294,24 @@ class Recorder:
             members.append(entry)
             before, entry.after = entry.after, {}
             for source in before.items():
-                _latest(entry.after, dict([places[source]]))
+                latest(entry.after, dict([places[source]]))
             # The queue itself sees to it that its commands are in order.
             entry.after.pop(queue, None)
 
-    def _start(self, entry: _Entry) -> None:
+    def _start(self, entry: Entry) -> None:
         if entry.number:
             entry.at_start = dict(self._queues[entry.queue][entry.number - 1].at_start)
 
-    def _end(self, entry: _Entry) -> None:
+    def _end(self, entry: Entry) -> None:
         """Note what has finished when ``entry`` has, which may have learnt of more."""
-        _latest(entry.at_end, entry.at_start)
+        latest(entry.at_end, entry.at_start)
         entry.at_end[entry.queue] = entry.number
         if entry.number:
-            _latest(entry.at_end, self._queues[entry.queue][entry.number - 1].at_end)
+            latest(entry.at_end, self._queues[entry.queue][entry.number - 1].at_end)
         if entry.feeder is not None:
-            _latest(entry.at_end, entry.feeder.at_end)
+            latest(entry.at_end, entry.feeder.at_end)
 
-    def _sources(self, entry: _Entry) -> Iterator[_Entry]:
+    def _sources(self, entry: Entry) -> Iterator[Entry]:
         """Commands that ``entry`` has to wait for, without those that follow from others."""
         sources = [self._queues[queue][number] for queue, number in entry.after.items()]
         # Weights are out of the buffer when what they were for is done: few care for less.
@@ -315,9 +323,7 @@ class Recorder:
             if entry.at_start.get(source.queue, -1) < source.number:
                 yield source
 
-    def _detour(
-        self, source: _Entry, entry: _Entry, done: Mapping[_Queue, _Entry]
-    ) -> Iterator[_Token]:
+    def _detour(self, source: Entry, entry: Entry, done: Mapping[Queue, Entry]) -> Iterator[Token]:
         """Pairs of commands, each waiting for the one before it, from ``source`` to ``entry``.
 
         The shortest way by queues with semaphores for it, and by the last command of each so far;
@@ -344,7 +350,7 @@ class Recorder:
             if second.at_start.get(first.queue, -1) < first.number:
                 yield first, second
 
-    def _numbers(self, tokens: Iterable[tuple[_Queue, _Queue]]) -> dict[int, tuple[_Queue, _Queue]]:
+    def _numbers(self, tokens: Iterable[tuple[Queue, Queue]]) -> dict[int, tuple[Queue, Queue]]:
         """Semaphore -> pair of queues; a pair's semaphore is one of the core that waits while that
         has any, then another core's."""
         own, count = self.config.semaphores, self.config.semaphore_count
@@ -363,37 +369,3 @@ class Recorder:
                 f"the program needs {len(pairs)} semaphores, not {count}: {', '.join(pairs)}"
             )
         return result | dict(zip(free, left, strict=False))
-
-    def _merge_tokens(self, tokens: list[_Token]) -> None:
-        """Make tokens fewer where a semaphore may come to hold more than it can: of two commands
-        that wait, the first waits for what the second has to wait for.
-
-        While a command waits at the head of its queue, commands can be dispatched until the queue
-        is full and one more of its kind comes.
-        """
-        queue = self._queues[tokens[0][1].queue]
-        first = 0
-        while first < len(tokens):
-            waiting = tokens[first][1]
-            stop = waiting.number + self.config.command_queue_depth + 1
-            limit = queue[stop].position if stop < len(queue) else len(self._entries)
-            end = first
-            while end < len(tokens) and end - first <= _MAX_TOKENS:
-                if tokens[end][0].position >= limit:
-                    break
-                end += 1
-            if end - first <= _MAX_TOKENS:
-                first += 1
-                continue
-            # A command may wait for what ends before it, if all run one by one.
-            for place in range(end - 2, first - 1, -1):
-                source, target = tokens[place + 1][0], tokens[place][1]
-                if (source.user or source).position < target.position:
-                    tokens[place : place + 2] = [(source, target)]
-                    break
-            else:
-                source, target = tokens[0][0].queue, tokens[0][1].queue
-                raise CompileError(
-                    f"more than {_MAX_TOKENS} tokens may wait between {source[1].name} and "
-                    f"{target[1].name} at command {waiting.position}, more than a semaphore holds"
-                )

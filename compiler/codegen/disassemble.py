@@ -18,13 +18,13 @@ _HEXADECIMAL = ("address", "scale", "immediate", "_even", "_odd", "first")
 
 
 def disassemble(
-    commands: bytes, *, semaphores: Iterable[SemaphoreNames] = (), tensors: Sequence[Tensor] = ()
-) -> Iterator[str]:
+    commands: bytes, *, semaphores: Iterable[SemaphoreNames] = (),
+    tensors: Sequence[Tensor] = (), offset: int = 0,
+) -> Iterator[str]:  # fmt: skip
     """Yield one line per command: index, queue, waits, signals, fields by name.
 
     Behind its index, a command is indented by two spaces for each REPEAT whose loop it is in.
-    Strides of loops are left out where they are 0. ``commands`` are taken to lie at offset 0 of the
-    memory window.
+    Strides of loops are left out where they are 0.
 
     Parameters
     ----------
@@ -33,6 +33,7 @@ def disassemble(
         name is shown by its number
     tensors : tensors by whose names DRAM addresses are annotated; where several share memory it
         is said how many
+    offset : of the commands in the memory window
 
     Raises
     ------
@@ -43,7 +44,7 @@ def disassemble(
         raise ValueError(
             f"a command stream is a multiple of {COMMAND_BYTES} bytes, not {len(commands)}"
         )
-    deeper = _depths(commands)
+    deeper = _depths(commands, offset)
     depth = 0
     names: dict[int, str] = {}
     stretches = {stretch.first: stretch.names for stretch in semaphores}
@@ -66,19 +67,22 @@ def disassemble(
         for field in COMMANDS[opcode]:
             if values[field.name] or field not in LOOP_STRIDES:
                 parts.append(f"{field.name}={_value(field, values[field.name], tensors)}")
-        if opcode is Opcode.REPEAT and not values["first"] % COMMAND_BYTES:
-            parts.append(f"(from command {values['first'] // COMMAND_BYTES})")
+        if opcode is Opcode.REPEAT:
+            first, rest = divmod(values["first"] - offset, COMMAND_BYTES)
+            if not rest:
+                parts.append(f"(from command {first})")
         yield " ".join(parts)
 
 
-def _depths(commands: bytes) -> Counter[int]:
+def _depths(commands: bytes, offset: int) -> Counter[int]:
     """At which commands loops begin and end: how many more there are than at the one before."""
     deeper: Counter[int] = Counter()
     for at in range(0, len(commands), COMMAND_BYTES):
         if commands[at] == Opcode.REPEAT:
             _, values = decode(commands[at : at + COMMAND_BYTES])
-            if values["first"] < at and not values["first"] % COMMAND_BYTES:
-                deeper[values["first"] // COMMAND_BYTES] += 1
+            first, rest = divmod(values["first"] - offset, COMMAND_BYTES)
+            if 0 <= first < at // COMMAND_BYTES and not rest:
+                deeper[first] += 1
                 deeper[at // COMMAND_BYTES] -= 1
     return deeper
 

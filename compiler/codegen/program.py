@@ -1,7 +1,7 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
+from hw.isa.loops import LoopCounters
 
 from . import program_file
 from .cost import Command, Fields
@@ -22,6 +23,8 @@ __all__ = [
     "StageInfo",
     "decode_commands",
     "encode_commands",
+    "executed_commands",
+    "moved",
 ]
 
 #: What the file has in arrays of their own.
@@ -172,8 +175,37 @@ def decode_commands(data: bytes) -> list[tuple[Opcode, Fields]]:
     return [decode(data[i : i + COMMAND_BYTES]) for i in range(0, len(data), COMMAND_BYTES)]
 
 
-def encode_commands(commands: Iterable[Command]) -> bytes:
-    """Bytes of a list of :class:`~compiler.codegen.cost.Command`."""
+def encode_commands(commands: Iterable[Command], offset: int = 0) -> bytes:
+    """Bytes of a list of :class:`~compiler.codegen.cost.Command`, which will lie at ``offset`` of
+    the memory window; where it begins loops, they are as at offset 0."""
     return b"".join(
-        encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields) for c in commands
+        encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields)
+        for c in moved(commands, offset)
     )
+
+
+def executed_commands(
+    commands: Sequence[tuple[Opcode, Fields]], offset: int = 0
+) -> Iterator[tuple[Opcode, Fields]]:
+    """Decoded commands that lie at ``offset`` one by one, those in loops as often as they are
+    executed, with the address that LOAD and STORE have then; without REPEAT."""
+    counters, place = LoopCounters(), 0
+    while place < len(commands):
+        opcode, fields = commands[place]
+        place += 1
+        if opcode is Opcode.REPEAT:
+            if counters.repeat(fields):
+                place = (fields["first"] - offset) // COMMAND_BYTES
+        elif opcode in (Opcode.LOAD, Opcode.STORE):
+            yield opcode, fields | {"dram_address": counters.address(fields)}
+        else:
+            yield opcode, fields
+
+
+def moved(commands: Iterable[Command], offset: int) -> Iterator[Command]:
+    """The commands of a program as they are if it lies ``offset`` bytes further behind."""
+    for command in commands:
+        if command.opcode is Opcode.REPEAT:
+            fields = command.fields | {"first": command.fields["first"] + offset}
+            command = replace(command, fields=fields)
+        yield command

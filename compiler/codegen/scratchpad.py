@@ -1,6 +1,7 @@
 """The on-chip memory while commands are written: blocks, and what may stay in them."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,9 +90,26 @@ class Scratch:
                 )
             self._remove(min(idle, key=lambda block: block.used))
             place = self._find(words, apart)
+        return self._insert(place, words, key)
+
+    def take_at(self, address: int, words: int, *, key: Hashable = None) -> Block | None:
+        """A new block at ``address``, where nobody may be using a word; else None. Contents that
+        lie there go."""
+        there = [
+            block
+            for block in self._blocks
+            if block.address < address + words and address < block.address + block.words
+        ]
+        if any(block.users or block.fixed for block in there):
+            return None
+        for block in there:
+            self._remove(block)
+        return self._insert(address - self.base, words, key)
+
+    def _insert(self, place: int, words: int, key: Hashable) -> Block:
         block = Block(self.memory, self.base + place, words, key)
         self._cursor = (place + words) % self.words
-        index = sum(other.address < block.address for other in self._blocks)
+        index = bisect_left(self._blocks, block.address, key=lambda other: other.address)
         self._blocks.insert(index, block)
         if key is not None:
             self._known[key] = block
@@ -147,10 +165,27 @@ class Scratch:
                 if not block.users:
                     self._remove(block)
 
+    def rename(self, blocks: Iterable[Block], keys: Mapping[Hashable, Hashable]) -> None:
+        """``blocks`` hold other contents than their keys say: those that ``keys`` gives for them.
+        Older copies of these are forgotten."""
+        known = [block for block in blocks if self._known.get(block.key) is block]
+        changed = {block: keys.get(block.key, block.key) for block in known}
+        for block in changed:
+            del self._known[block.key]
+        for block, key in changed.items():
+            if key in self._known:
+                self.drop([self._known[key]])
+            block.key = key
+            self._known[key] = block
+
     def drop_keys(self, wanted: Callable[[Any], bool], *, apart_from: Block | None = None) -> None:
         """The same for all contents whose key is ``wanted``, a function; but not for one block."""
         blocks = [block for key, block in self._known.items() if wanted(key)]
         self.drop(block for block in blocks if block is not apart_from)
+
+    def forget_idle(self, but: Container[Hashable]) -> None:
+        """Contents that nobody uses go, but for those with these keys."""
+        self.drop([block for block in self._blocks if not block.users and block.key not in but])
 
     def rewind(self) -> None:
         """The next turn begins at the first word."""

@@ -76,7 +76,11 @@ class _Forward:
                 ]
                 needs += self._bias_needs()
                 run = partial(self._tile, images, rows, tile)
-                jobs.append(Job(tuple(needs), run, watched=bool(self.held)))
+                count, first = images[1] - images[0], images[0]
+                # What adds the first image up to nothing adds others up to it.
+                like = count, rows, tile, bool(self.held and not first)
+                watched = bool(self.held)
+                jobs.append(Job(tuple(needs), run, watched=watched, like=like, at=(first,)))
         return jobs
 
     def _hold(self) -> list[MapTile] | None:

@@ -46,7 +46,8 @@ class _InputGradient:
             for tile in range(self.tiles.count):
                 needs = (output, self._dy_need(images, rows), self._weights_need(tile))
                 run = partial(self._tile, images, rows, tile)
-                jobs.append(Job(needs, run))
+                like = images[1] - images[0], rows, tile
+                jobs.append(Job(needs, run, like=like, at=(images[0],)))
         self.program.run(jobs)
 
     def _cut(self) -> list[MapTile]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.errors import CompileError
-from compiler.tensors.intervals import Interval, even_parts
+from compiler.tensors.intervals import Interval, even_parts, regular_parts
 
 __all__ = ["MapTile", "cut_map"]
 
@@ -58,7 +58,7 @@ def cut_map(
         while most >= columns:
             if most >= columns * units:
                 count = most // (columns * units)
-                parts = [(n, (0, height)) for n in even_parts(0, images, count)]
+                parts = [(n, (0, height)) for n in regular_parts(0, images, count)]
             else:
                 cuts = even_parts(0, units, most // columns)
                 rows = [(a * step, min(b * step, height)) for a, b in cuts]

@@ -162,7 +162,14 @@ class _WeightGradient:
             for piece, sums, begins, ends in self._steps(part, batch, pieces):
                 maps = self.plan.x_need(piece, part), self.plan.dy_need(piece, channels)
                 run = partial(self._piece, piece, channels, sums, begins, ends, outputs)
-                jobs.append(Job((*(output.need for output in outputs), *maps), run))
+                needs = (*(output.need for output in outputs), *maps)
+                image, shape = self.plan.phase(piece)
+                like = (
+                    shape, channels, sums.tile, sums.bank, sums.address, begins,
+                    *(other.tile for other in ends), "outputs",
+                    *(output.channels for output in outputs), *self.plan.likeness(part),
+                )  # fmt: skip
+                jobs.append(Job(needs, run, like=like, at=(image, part.blocks[0])))
                 outputs = [output for output in outputs if not output.is_in(ends)]
         return jobs
 

@@ -316,6 +316,26 @@ class WeightGradientPlan(WeightGradientRanges):
         images, rows = piece
         return self.program.need(self.dy, images, rows, (0, width), channels)
 
+    def phase(self, piece: Piece) -> tuple[int, tuple[object, ...]]:
+        """The first image of a piece, and what is the same for pieces of other images."""
+        height, width = self.layer.output_map
+        if isinstance(piece, Gathered):
+            image, pixel = divmod(piece.begin, height * width)
+            return image, (piece.pixels, piece.width, pixel)
+        images, rows = piece
+        return images[0], (images[1] - images[0], rows)
+
+    def likeness(self, part: Range) -> tuple[object, ...]:
+        """What ranges have in common that differ in their input channels alone."""
+        first, last = self.inputs(part)
+        return (
+            part.blocks[1] - part.blocks[0],
+            last - first,
+            part.taps,
+            part.tiles,
+            self.has_bias(part),
+        )
+
 
 def _unlike(ranges: Sequence[Range]) -> list[Range]:
     """The first one of each size: it has the bias if one of them has, and no ragged word."""

@@ -13,7 +13,7 @@ from compiler.tensors.tensor import Tensor
 from hw.formats import format_by_name
 from hw.isa.vector import Carry, Condition
 
-from .splitting import MOST_WORDS, PIECES, boxes
+from .splitting import MOST_WORDS, PIECES, begin_of, boxes, like_box
 
 __all__ = [
     "add",
@@ -164,7 +164,8 @@ def _pointwise(
         needs += [program.need(part, *box) for part in inputs]
         if total:
             needs.append(program.result(output, *box, wide=True))
-        jobs.append(Job(tuple(needs), partial(work, box)))
+        run = partial(work, box)
+        jobs.append(Job(tuple(needs), run, like=like_box(box), at=begin_of(box)))
     program.run(jobs)
 
 

@@ -7,7 +7,7 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
-from compiler.tensors.intervals import ChannelBox, Interval, even_parts
+from compiler.tensors.intervals import ChannelBox, Interval, even_parts, regular_parts
 from compiler.tensors.tensor import Tensor
 from hw.config import CoreConfig
 
@@ -116,12 +116,14 @@ class Reorganizer:
             for band in even_parts(0, self.height, lines):
                 size = (band[1] - band[0]) * self.width * self.chunks * words
                 sums = Need(object(), size)
-                groups = even_parts(0, self.images, images)
+                groups = regular_parts(0, self.images, images)
                 for group in groups:
                     box = group, band, (0, self.width), channels
                     needs = (rows, sums, self.program.need(self.y, *box))
                     last = group == groups[-1]
-                    jobs.append(Job(needs, partial(self._add, box, last)))
+                    run = partial(self._add, box, last)
+                    like = group[1] - group[0], band, channels, group[0] == 0, last
+                    jobs.append(Job(needs, run, like=like, at=(group[0],)))
             box = (0, 1), (0, self.pooled), (0, self.pooled), channels
             jobs.append(Job((rows, self.program.result(self.cells, *box)),
                             partial(self._finish, box)))  # fmt: skip

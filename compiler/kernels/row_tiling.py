@@ -11,7 +11,7 @@ from functools import partial
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.errors import CompileError
-from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts
+from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts, regular_parts
 from compiler.tensors.tensor import Tensor
 
 from .splitting import MOST_WORDS, channel_parts, channel_steps
@@ -100,7 +100,9 @@ def run_row_tiles(
     jobs = []
     for tile in _cut(program, windows, parts, cut_map):
         needs = tuple(_need(program, tile, part) for part in parts)
-        jobs.append(Job(needs, partial(do, tile)))
+        (first, last), run = tile.images, partial(do, tile)
+        like = replace(tile, images=(0, last - first))
+        jobs.append(Job(needs, run, like=like, at=(first,)))
     program.run(jobs)
 
 
@@ -168,8 +170,9 @@ def _cut_rows(
         return sum(sizes) * share + fixed <= program.scratch.words and max(sizes) <= MOST_WORDS
 
     for count in range(images, 0, -1):
-        groups = even_parts(0, images, count)
-        if fits(groups[-1], (0, height)):
+        groups = regular_parts(0, images, count)
+        largest = max(groups, key=lambda group: group[1] - group[0])
+        if fits(largest, (0, height)):
             return [tile(group, (0, height)) for group in groups]
     for most in range(height - 1, 0, -1):
         cuts = even_parts(0, height, most)

@@ -1,7 +1,9 @@
 """Update of a parameter in DRAM."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from math import prod
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
@@ -14,7 +16,7 @@ from hw.isa.vector import Watch
 
 from .in_place import ChangedBoxes
 from .scalars import Scalars, repeat
-from .splitting import MOST_WORDS, boxes
+from .splitting import MOST_WORDS, begin_of, boxes, like_box
 
 __all__ = ["update"]
 
@@ -59,6 +61,9 @@ class _Update:
         rate: Coefficient | float,
         factor: tuple[Tensor, int] | None,
     ) -> None:
+        if "mask" not in tensors:
+            # Pieces of any number of rows, as long as no row has a mask of its own.
+            tensors = {role: _as_rows(tensor) for role, tensor in tensors.items()}
         self.program, self.tensors = program, tensors
         self.decay, self.momentum, self.rate = decay, momentum, rate
         self.factor = factor
@@ -83,15 +88,29 @@ class _Update:
                 f"parameter {name}: a row of its numbers takes {words} words, which do not fit "
                 f"into the buffer ({program.scratch.words} words)"
             )
-        pieces = boxes(self.master.shape, max(1, most // 4))
+        pieces = self._pieces(max(1, most // 4))
         jobs = []
         for number, box in enumerate(pieces):
             needs = (Need(object(), program.words(self.master)), *self._gradient(box))
-            jobs.append(Job(needs, partial(self._watch, box, number == 0)))
+            run = partial(self._watch, box, number == 0)
+            like = "watch", number == 0, *like_box(box)
+            jobs.append(Job(needs, run, like=like, at=begin_of(box)))
         # What was loaded last is still there.
         jobs += [self._step_job(box) for box in reversed(pieces)]
         program.run(jobs)
         self.changed.drop()
+        if self.mask is None:
+            # Boxes of rows are not seen to be parts of a tensor of another shape.
+            names = {tensor.name for tensor in self.tensors.values()}
+            program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+
+    def _pieces(self, most: int) -> list[PixelBox]:
+        """At most so many rows each, all but the last the same."""
+        if self.mask is not None:
+            return boxes(self.master.shape, most)
+        rows = self.master.shape[2]
+        size = -(-rows // -(-rows // most))
+        return [((0, 1), (0, 1), (row, min(row + size, rows))) for row in range(0, rows, size)]
 
     def _factor_needs(self) -> list[Need]:
         """Needs of the number that the gradient is multiplied by, and of a vector of it."""
@@ -148,7 +167,9 @@ class _Update:
         needs = [program.need(part, *box) for part in (self.master, self.velocity)]
         if self.operands is not None:
             needs.append(program.result(self.operands, *box))
-        return Job((*needs, *self._gradient(box)), partial(self._step, box))
+        run = partial(self._step, box)
+        like = "step", *like_box(box)
+        return Job((*needs, *self._gradient(box)), run, like=like, at=begin_of(box))
 
     def _step(self, box: PixelBox, master: Block, velocity: Block, *blocks: Block) -> None:
         program, vector = self.program, self.program.vector
@@ -170,3 +191,9 @@ class _Update:
             vector.copy(program.view(out, self.operands, *box), w)
             program.store(self.operands, (*box, (0, self.operands.pitch)), out)
             program.scratch.drop([out])
+
+
+def _as_rows(tensor: Tensor) -> Tensor:
+    """A tensor as one line of all its rows."""
+    rows = prod(tensor.shape[:3])
+    return replace(tensor, shape=(1, 1, rows, tensor.shape[3]))

@@ -3,10 +3,19 @@
 from collections.abc import Iterable, Sequence
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.tensors.intervals import Channels, Interval, PixelBox, even_parts
+from compiler.tensors.intervals import Channels, Interval, PixelBox, even_parts, regular_parts
 from compiler.tensors.tensor import Tensor
 
-__all__ = ["MOST_WORDS", "PIECES", "boxes", "channel_parts", "channel_steps", "within"]
+__all__ = [
+    "MOST_WORDS",
+    "PIECES",
+    "begin_of",
+    "boxes",
+    "channel_parts",
+    "channel_steps",
+    "like_box",
+    "within",
+]
 
 #: Words that a piece may have, so that every stride of a VECTOR command fits its field.
 MOST_WORDS = (1 << 15) - 1
@@ -26,12 +35,22 @@ def boxes(shape: Sequence[int], pixels: int) -> list[PixelBox]:
     """
     images, height, width = shape[:3]
     if pixels >= height * width:
-        groups = even_parts(0, images, pixels // (height * width))
+        groups = regular_parts(0, images, pixels // (height * width))
         return [(group, (0, height), (0, width)) for group in groups]
-    rows, columns = even_parts(0, height, max(1, pixels // width)), [(0, width)]
+    rows, columns = regular_parts(0, height, max(1, pixels // width)), [(0, width)]
     if pixels < width:
         columns = even_parts(0, width, pixels)
     return [((n, n + 1), row, part) for n in range(images) for row in rows for part in columns]
+
+
+def like_box(box: Sequence[Interval]) -> tuple[int, ...]:
+    """What boxes of the same size have in common, for ``Job.like``."""
+    return tuple(end - begin for begin, end in box)
+
+
+def begin_of(box: Sequence[Interval]) -> tuple[int, ...]:
+    """Where a box begins, for ``Job.at``."""
+    return tuple(begin for begin, _ in box)
 
 
 def within(inner: Iterable[Interval], outer: Iterable[Interval]) -> tuple[slice, ...]:

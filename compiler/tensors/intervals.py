@@ -10,6 +10,7 @@ __all__ = [
     "PixelBox",
     "TensorBox",
     "even_parts",
+    "regular_parts",
     "round_up",
 ]
 
@@ -27,11 +28,25 @@ TensorBox = tuple[Interval, Interval, Interval, Interval]
 ChannelBox = tuple[Interval, Interval, Interval, Channels]
 
 
+#: Parts that are many: about as many as the shortest loops have.
+_MANY_PARTS = 16
+
+
 def even_parts(begin: int, end: int, size: int) -> list[Interval]:
     """[begin, end) in parts of at most ``size``, as equal as they can be."""
     count = -(-(end - begin) // size)
     edges = [begin + (end - begin) * i // count for i in range(count + 1)]
     return list(pairwise(edges))
+
+
+def regular_parts(begin: int, end: int, size: int) -> list[Interval]:
+    """[begin, end) in as many parts as :func:`even_parts` makes. Many of them are all the same but
+    for the last one, which has what is left: so loops can go through them."""
+    parts = even_parts(begin, end, size)
+    if len(parts) < _MANY_PARTS:
+        return parts
+    size = -(-(end - begin) // len(parts))
+    return [(first, min(first + size, end)) for first in range(begin, end, size)]
 
 
 def round_up(value: int, unit: int) -> int:

@@ -8,16 +8,18 @@ import torch
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
-from compiler.codegen.dependencies import Recorder
-from compiler.codegen.program import SemaphoreNames, encode_commands
+from compiler.codegen.dependencies import Recorder, with_loops
+from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace
 from compiler.tensors.dram_planner import Arena, MemoryPlan
 from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
+from hw.isa.encoding import COMMAND_BYTES
 
 from .program import LayerInfo, StepInfo, TrainingProgram
+from .step import Step
 from .steps import COEFFICIENTS, TrainingSteps
 
 __all__ = [
@@ -39,6 +41,7 @@ def compile_training(
     loss: str = "cross_entropy",
     reuse: bool = True,
     separate: bool = False,
+    loops: bool = True,
 ) -> TrainingProgram:
     """Compile a training step: SGD with momentum and weight decay on core 0.
 
@@ -55,6 +58,8 @@ def compile_training(
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
+    loops : commands that come again are written once, with REPEAT behind them; False writes all of
+        them out
 
     Raises
     ------
@@ -67,21 +72,17 @@ def compile_training(
     tensors = graph.placed(plan.offsets.get)
     commands: list[Command] = []
     infos, semaphores = [], []
-    program = CoreProgram(config, config.cores[0], Recorder(config))
-    for step in graph.steps:
-        first, before = len(program.recorder), len(commands)
-        step.write(program, tensors)
-        info = StepInfo.of(step, program, first, before)
-        if separate:
-            commands += program.recorder.link()
-            semaphores.append(SemaphoreNames(first=before, names=program.recorder.semaphores))
-            program = CoreProgram(config, config.cores[0], Recorder(config))
-            info = replace(info, last=len(commands))
-        infos.append(info)
-    if not separate:
-        commands = program.recorder.link()
-        semaphores.append(SemaphoreNames(first=0, names=program.recorder.semaphores))
-    code = encode_commands(commands)
+    for steps in [[step] for step in graph.steps] if separate else [graph.steps]:
+        written, found, names = _write(steps, config, tensors, loops=loops)
+        first = len(commands)
+        semaphores.append(SemaphoreNames(first=first, names=names))
+        commands += moved(written, first * COMMAND_BYTES)
+        infos += [
+            replace(info, first=first + info.first,
+                    last=len(commands) if separate else first + info.last)
+            for info in found
+        ]  # fmt: skip
+    code = encode_commands(commands, plan.size)
     return TrainingProgram(
         config=config,
         layers=[LayerInfo.of(layer) for layer in layers],
@@ -100,6 +101,24 @@ def compile_training(
         program=plan.size,
         memory_size=round_up(plan.size + len(code), 4096),
     )
+
+
+def _write(
+    steps: Sequence[Step], config: AdaGPConfig, tensors: Mapping[str, Tensor], *, loops: bool
+) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+    """Commands of a program of these steps, with HALT, what of them belongs to which step, and the
+    names of their semaphores."""
+
+    def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+        program, infos = CoreProgram(config, config.cores[0], recorder), []
+        for step in steps:
+            first = len(recorder)
+            step.write(program, tensors)
+            infos.append(StepInfo.of(step, program, first))
+        commands = recorder.link()
+        return commands, [info.placed(recorder) for info in infos], recorder.semaphores
+
+    return with_loops(config, write) if loops else write(Recorder(config))
 
 
 def training_layers(

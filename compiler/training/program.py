@@ -1,7 +1,7 @@
 """A compiled training step: what a host runs, reads, writes and keeps in a file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from .batch_input import image_codes, target_codes
 
 if TYPE_CHECKING:
     from compiler.codegen.core_builder import CoreProgram
+    from compiler.codegen.dependencies import Recorder
     from compiler.frontend.torch_graph import Layer
 
     from .step import Step
@@ -74,20 +75,24 @@ class StepInfo:
     vectors: int
 
     @classmethod
-    def of(cls, step: "Step", program: "CoreProgram", first: int, before: int = 0) -> "StepInfo":
-        """``step``, written by ``program`` from its recorder's command ``first`` on; ``before`` are
-        commands of programs before."""
+    def of(cls, step: "Step", program: "CoreProgram", first: int) -> "StepInfo":
+        """``step``, written by ``program`` from its recorder's command ``first`` on; see
+        :meth:`placed`."""
         last = len(program.recorder)
         vectors = sum(
-            matmul_vectors(command.fields, program.core)
-            for command in program.recorder.commands(first, last)
+            times * matmul_vectors(command.fields, program.core)
+            for command, times in program.recorder.times(first, last)
             if command.opcode is Opcode.MATMUL
         )
         return cls(
             layer=step.layer, direction=step.direction, writes=step.writes,
-            predictor=step.predictor, background=step.background, first=before + first,
-            last=before + last, vectors=vectors,
+            predictor=step.predictor, background=step.background, first=first, last=last,
+            vectors=vectors,
         )  # fmt: skip
+
+    def placed(self, recorder: "Recorder") -> "StepInfo":
+        """The same when ``recorder`` has linked its commands, some of which are loops then."""
+        return replace(self, first=recorder.place(self.first), last=recorder.place(self.last))
 
     @property
     def name(self) -> str:

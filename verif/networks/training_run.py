@@ -213,6 +213,7 @@ class TrainingRun:
                 seed=seed + number,
                 coefficients=coefficients,
                 guard=self.guard,
+                program=self.program_of(batch).program,
             )
             assert not result.semaphores, f"tokens are left: {result.semaphores}"
             dumps.append(bytes(memory))

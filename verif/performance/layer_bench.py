@@ -13,6 +13,7 @@ from torch import nn
 
 from cli.atomic_files import write_whole
 from compiler.codegen.cost import post_cycles
+from compiler.codegen.program import decode_commands, executed_commands
 from compiler.training.compile import compile_training
 from golden.layers.optimizer import SGD
 from hw.isa.encoding import COMMAND_BYTES, Opcode
@@ -95,7 +96,7 @@ def measure_layers(config, *, images=8, seed=1, model=None, input_shape=None, re
         outcomes, _ = accelerator.run(
             simulator, runs, seed=seed, latency=30, directory=Path(place) / "run"
         )
-    commands, rows = program.command_list, []
+    rows = []
     for step, outcome in zip(program.steps, outcomes, strict=True):
         record = outcome.record
         if record.error or not record.done:
@@ -109,7 +110,7 @@ def measure_layers(config, *, images=8, seed=1, model=None, input_shape=None, re
                 "vectors": counters["CORE0_VECTORS"],
                 "read_bytes": counters["READ_BYTES"],
                 "write_bytes": counters["WRITE_BYTES"],
-                "bounds": bounds(commands[step.first : step.last], counters, config.cores[0]),
+                "bounds": bounds(_executed(program, step), counters, config.cores[0]),
                 "counters": counters,
             }
         )
@@ -117,6 +118,13 @@ def measure_layers(config, *, images=8, seed=1, model=None, input_shape=None, re
     training.program = program
     differences, _ = training.compare(0, outcomes[-1].memory)
     return rows, differences
+
+
+def _executed(program, step):
+    """Commands of a step, those in loops as often as they are executed."""
+    begin, end = (place * COMMAND_BYTES for place in (step.first, step.last))
+    commands = decode_commands(program.commands[begin:end])
+    return executed_commands(commands, program.program + begin)
 
 
 def bounds(commands, counters, core):

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.dependencies import Recorder
+from compiler.codegen.dependencies import Recorder, with_loops
 from compiler.codegen.program import encode_commands
 from compiler.kernels.conv_forward import forward
 from compiler.kernels.conv_geometry import Convolution
@@ -37,6 +37,7 @@ class ConvolutionProgram:
     parts : which products, of "y", "dx" and "dw" (which brings "db"); and "cells" beside "y": its
         map is reorganized on the way
     map_size : S, of the cells
+    loops : jobs that come again are written once
     """
 
     config: AdaGPConfig
@@ -49,6 +50,7 @@ class ConvolutionProgram:
     groups: int = 1
     parts: tuple = ("y", "dx", "dw")
     map_size: int = 4
+    loops: bool = False
 
     @property
     def core(self):
@@ -114,7 +116,11 @@ class ConvolutionProgram:
     @cached_property
     def commands(self):
         """The linked commands."""
-        recorder = Recorder(self.config)
+        if self.loops:
+            return with_loops(self.config, self._write)
+        return self._write(Recorder(self.config))
+
+    def _write(self, recorder):
         program = CoreProgram(self.config, self.core, recorder)
         tensors = self.tensors
         if "y" in self.parts:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.dependencies import Recorder
+from compiler.codegen.dependencies import Recorder, with_loops
 from compiler.codegen.program import encode_commands
 from compiler.tensors.intervals import round_up
 from compiler.tensors.parameters import channel_pitch
@@ -30,11 +30,13 @@ class LayerProgram:
     flags, rejected : what golden raises, and how many tiles its guard, which is on, rejects
     expected : codes by name of tensor
     program_bytes : room for the program
+    loops : jobs that come again are written once
     """
 
     config: AdaGPConfig
     core: int = 0
     program_bytes: int = 1 << 18
+    loops: bool = False
     coefficients: np.ndarray = field(default_factory=lambda: np.zeros(8, np.uint32))
     flags: int = 0
     rejected: int = 0
@@ -99,7 +101,11 @@ class LayerProgram:
     @cached_property
     def commands(self):
         """The linked commands."""
-        recorder = Recorder(self.config)
+        if self.loops:
+            return with_loops(self.config, self._write)
+        return self._write(Recorder(self.config))
+
+    def _write(self, recorder):
         program = CoreProgram(self.config, self.config.cores[self.core], recorder)
         for layer in self._layers:
             layer(program)

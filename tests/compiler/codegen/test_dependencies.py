@@ -1,6 +1,6 @@
 """Semaphores of recorded programs: every order that queues allow keeps what matters.
 
-Covers: compiler/codegen/cost.py.
+Covers: compiler/codegen/entries.py, compiler/codegen/interleaving.py, compiler/codegen/tokens.py.
 """
 
 import contextlib
@@ -9,14 +9,14 @@ from itertools import permutations
 
 import pytest
 
-from compiler.codegen import dependencies
+from compiler.codegen import interleaving
 from compiler.codegen.dependencies import Recorder, Region
 from compiler.errors import CompileError
 from hw.config import make_config
-from hw.isa.encoding import QUEUE_OPCODES, Opcode
+from hw.isa.encoding import Opcode
+from tests.compiler.codegen.orders import conflicts, execute, violations
 
 CONFIG = make_config(variant="baseline", preset="tiny")
-IN_FLIGHT = 4
 
 
 def random_program(rng, length, background=False):
@@ -59,91 +59,6 @@ def random_program(rng, length, background=False):
     return recorder, commands
 
 
-def conflicts(first, second):
-    """Whether the order of two commands (opcode, reads, writes) matters."""
-    return any(
-        a.memory == b.memory and a.begin < b.end and b.begin < a.end
-        for one, other in ((first[2], second[1] + second[2]), (first[1], second[2]))
-        for a in one
-        for b in other
-    )
-
-
-def execute(linked, rng):
-    """[(what, command number)] of a random order that queues and semaphores allow.
-
-    Queues start and end their commands in order, some of them at the same time; a MATMUL ends
-    after the WEIGHTS before it.
-    """
-    tokens, events, next_command = [0] * 32, [], 0
-    queued = {opcode: [] for opcode in QUEUE_OPCODES}
-    running = {opcode: [] for opcode in QUEUE_OPCODES}
-    ended = set()
-    feeders, weights = {}, None
-    for number, command in enumerate(linked):
-        if command.opcode is Opcode.WEIGHTS:
-            weights = number
-        elif command.opcode is Opcode.MATMUL:
-            feeders[number] = weights
-    preference = {opcode: rng.choice((0.02, 1, 50)) for opcode in QUEUE_OPCODES}
-    while True:
-        choices = []
-        if next_command < len(linked):
-            opcode = linked[next_command].opcode
-            if opcode is not Opcode.HALT and len(queued[opcode]) < CONFIG.command_queue_depth:
-                choices.append(("dispatch", opcode))
-        for opcode, queue in queued.items():
-            if queue and len(running[opcode]) < IN_FLIGHT:
-                wait = linked[queue[0]].wait
-                if all(tokens[n] for n in range(32) if wait >> n & 1):
-                    choices.append(("start", opcode))
-            if running[opcode]:
-                head = running[opcode][0]
-                if opcode is not Opcode.MATMUL or feeders[head] in ended:
-                    choices.append(("end", opcode))
-        if not choices:
-            assert next_command == len(linked) - 1, f"deadlock at command {next_command}"
-            assert not any(queued.values())
-            assert not any(tokens)
-            return events
-        weights = [preference[opcode] for _, opcode in choices]
-        what, opcode = rng.choices(choices, weights)[0]
-        if what == "dispatch":
-            queued[opcode].append(next_command)
-            next_command += 1
-            continue
-        command = (queued if what == "start" else running)[opcode].pop(0)
-        events.append((what, command))
-        mask = linked[command].wait if what == "start" else linked[command].signal
-        for number in range(32):
-            if mask >> number & 1:
-                tokens[number] += -1 if what == "start" else 1
-                assert tokens[number] <= 15
-        if what == "start":
-            running[opcode].append(command)
-        else:
-            ended.add(command)
-
-
-def violations(commands, events, order=None):
-    """Pairs of commands in different queues whose order matters and was not kept; ``order`` is the
-    number that each had before it was linked, None if that has not changed."""
-    ended, wrong = set(), []
-    for what, place in events:
-        number = place if order is None else order[place]
-        if what == "end":
-            ended.add(number)
-            continue
-        wrong += [
-            (before, number)
-            for before in range(number)
-            if before not in ended
-            and commands[before][0] is not commands[number][0]
-            and conflicts(commands[before], commands[number])
-        ]
-    return wrong
-
-
 @pytest.mark.parametrize("number", range(8))
 def test_any_order_keeps_what_matters(number, seed):
     rng = random.Random(f"{seed} {number}")
@@ -151,7 +66,7 @@ def test_any_order_keeps_what_matters(number, seed):
     linked = recorder.link()
     assert [command.opcode for command in linked[:-1]] == [opcode for opcode, *_ in commands]
     for _ in range(10):
-        assert not violations(commands, execute(linked, rng))
+        assert not violations(commands, execute(linked, rng, CONFIG.command_queue_depth))
 
 
 @pytest.mark.parametrize("number", range(8))
@@ -159,7 +74,7 @@ def test_background(number, seed, monkeypatch):
     """Commands of both threads in another order, and still nothing is missed."""
     rng = random.Random(f"{seed} {number}")
     monkeypatch.setattr(
-        dependencies, "duration", lambda *_: (rng.randrange(1, 50), rng.randrange(40))
+        interleaving, "duration", lambda *_: (rng.randrange(1, 50), rng.randrange(40))
     )
     recorder, commands = random_program(rng, 120, background=True)
     before = {id(command): n for n, command in enumerate(recorder.commands(0, len(recorder)))}
@@ -171,13 +86,13 @@ def test_background(number, seed, monkeypatch):
         later = [n for n in order[:place] if n > number and commands[n][0] is commands[number][0]]
         assert not any(conflicts(commands[n], commands[number]) for n in later)
     for _ in range(10):
-        assert not violations(commands, execute(linked, rng), order)
+        assert not violations(commands, execute(linked, rng, CONFIG.command_queue_depth), order)
 
 
 def test_the_background_falls_behind(monkeypatch):
     """A VECTOR that waits for a long LOAD does not keep others waiting; what needs it does."""
     long, short = Region("buffer", 0, 4), Region("buffer", 4, 8)
-    monkeypatch.setattr(dependencies, "duration", lambda command, _: (command.fields["cycles"], 0))
+    monkeypatch.setattr(interleaving, "duration", lambda command, _: (command.fields["cycles"], 0))
     recorder = Recorder(CONFIG)
     with recorder.background():
         recorder.emit(Opcode.LOAD, {"cycles": 1000}, writes=[long])
@@ -207,7 +122,10 @@ def test_the_check_can_fail(seed):
         linked[number].wait ^= bit
         source = next(n for n in range(number - 1, -1, -1) if linked[n].signal & bit)
         linked[source].signal ^= bit
-        broken = any(violations(commands, execute(linked, rng)) for _ in range(20))
+        broken = any(
+            violations(commands, execute(linked, rng, CONFIG.command_queue_depth))
+            for _ in range(20)
+        )
         missed += not broken
         linked[number].wait, linked[source].signal = wait, linked[source].signal | bit
     assert missed <= len(waiting[:10]) // 2, f"{missed} missing waits went unnoticed"
@@ -238,7 +156,7 @@ def test_tokens_are_merged(seed):
     assert sum(bool(command.wait) for command in linked) == 15
     rng = random.Random(seed)
     for _ in range(20):
-        assert not violations(commands, execute(linked, rng))
+        assert not violations(commands, execute(linked, rng, CONFIG.command_queue_depth))
 
 
 def test_too_many_tokens():

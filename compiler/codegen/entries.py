@@ -1,0 +1,105 @@
+"""Commands as they are recorded, and who has touched which part of a memory."""
+
+from bisect import bisect_left
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from hw.isa.encoding import Opcode
+
+from .cost import Command
+
+__all__ = ["Entry", "Queue", "Region", "Segments", "latest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Elements [begin, end) of a memory, which any hashable value may name."""
+
+    memory: Hashable
+    begin: int
+    end: int
+
+
+#: (core, opcode, background): a queue; while commands are collected, every thread has its own.
+Queue = tuple[int, Opcode, bool]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A command, its queue and its place in it, and the commands it has to wait for."""
+
+    command: Command
+    queue: Queue
+    number: int
+    position: int
+    after: dict[Queue, int] = field(default_factory=dict)
+    #: MATMUL: the WEIGHTS whose tiles it takes, which has finished when it has; and vice versa.
+    feeder: "Entry | None" = None
+    user: "Entry | None" = None
+    #: Queue -> how many of its commands have finished when this one starts, and when it ends.
+    at_start: dict[Queue, int] = field(default_factory=dict)
+    at_end: dict[Queue, int] = field(default_factory=dict)
+
+
+def latest(into: dict[Queue, int], numbers: Mapping[Queue, int]) -> None:
+    """Raise the numbers of ``into`` to those of ``numbers``."""
+    for queue, number in numbers.items():
+        if into.get(queue, -1) < number:
+            into[queue] = number
+
+
+class Segments:
+    """Who last wrote each part of a memory, and who has read it since: queue -> number."""
+
+    def __init__(self) -> None:
+        self.edges = [0]
+        self.parts: list[tuple[dict[Queue, int], dict[Queue, int]]] = [({}, {})]
+
+    def _split(self, place: int) -> int:
+        """Index of the part that begins at ``place``."""
+        index = bisect_left(self.edges, place)
+        if index == len(self.edges) or self.edges[index] != place:
+            writers, readers = self.parts[index - 1]
+            self.edges.insert(index, place)
+            self.parts.insert(index, (dict(writers), dict(readers)))
+        return index
+
+    def _range(self, region: Region) -> tuple[int, int]:
+        first = self._split(region.begin)
+        return first, self._split(region.end)
+
+    def read(self, region: Region, entry: Entry) -> None:
+        """``entry`` reads ``region``, and has to wait for who wrote it."""
+        first, last = self._range(region)
+        for writers, readers in self.parts[first:last]:
+            latest(entry.after, writers)
+            readers[entry.queue] = entry.number
+
+    def write(self, region: Region, entry: Entry) -> None:
+        """``entry`` writes ``region``, and has to wait for who wrote and read it."""
+        first, last = self._range(region)
+        for part in self.parts[first:last]:
+            for users in part:
+                latest(entry.after, users)
+        self.edges[first:last] = [region.begin]
+        self.parts[first:last] = [({entry.queue: entry.number}, {})]
+
+    def note(self, region: Region, entry: Entry, *, writes: bool) -> None:
+        """The same as :meth:`write` or :meth:`read`, but ``entry`` has nothing to wait for."""
+        first, last = self._range(region)
+        if writes:
+            self.edges[first:last] = [region.begin]
+            self.parts[first:last] = [({entry.queue: entry.number}, {})]
+        else:
+            for _, readers in self.parts[first:last]:
+                readers[entry.queue] = entry.number
+
+    def users(self, region: Region, *, readers: bool) -> dict[Queue, int]:
+        """Who last wrote a part of ``region``, with ``readers`` also who has read it since."""
+        first, last = self._range(region)
+        found: dict[Queue, int] = {}
+        for written, read in self.parts[first:last]:
+            latest(found, written)
+            if readers:
+                latest(found, read)
+        return found

@@ -1,0 +1,146 @@
+"""Jobs one by one, in loops where the same jobs come again."""
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from hw.isa.loops import LOOP_LEVELS
+
+from .dependencies import Recorder
+from .jobs import Job, JobLoop, Need, find_loop
+from .running_loop import RunningLoop, least
+from .scratchpad import Block, NoRoom, Scratch
+
+__all__ = ["JobRunner"]
+
+
+class JobRunner:
+    """Acquires blocks for jobs, and does them.
+
+    Parameters
+    ----------
+    scratch : Scratch
+    recorder : Recorder
+    """
+
+    def __init__(self, scratch: Scratch, recorder: Recorder) -> None:
+        self.scratch, self.recorder = scratch, recorder
+        self._queue: list[Job] = []
+        self._ready: Sequence[Block] | None = None  # those of the next job
+        self._loops: list[RunningLoop] = []  # those around it, the outermost first
+
+    def run(self, jobs: Iterable[Job]) -> None:
+        """Do jobs one by one; what one needs is loaded before the one in front is done, if there
+        is room. A key that is in the memory already is not loaded again.
+        """
+        self._queue, self._ready = list(jobs), None
+        self._do_all(0, len(self._queue), (self.recorder.begin_run(),))
+
+    def _do_all(self, first: int, last: int, path: tuple[int, ...]) -> None:
+        """Do jobs [first, last); ``path`` tells them from others, but not from those of another
+        iteration."""
+        number = first
+        while loop := find_loop(self._queue, number, last, least):
+            for job in range(number, loop.first):
+                self._do(job)
+            self._do_loop(loop, (*path, loop.first - first, loop.size))
+            number = loop.end
+        for job in range(number, last):
+            self._do(job)
+
+    def _do_loop(self, loop: JobLoop, path: tuple[int, ...]) -> None:
+        running = None
+        if len(self._loops) < LOOP_LEVELS and self.recorder.may_loop(path):
+            level = len(self._loops)
+            running = RunningLoop(self.scratch, self.recorder, loop, self._queue, path, level)
+            self._loops.append(running)
+        count = 0
+        while count < loop.count:
+            begin = loop.first + count * loop.size
+            self._do_all(begin, begin + loop.size, path)
+            count += 1
+            if running:
+                count += running.done(count)
+        if running:
+            self._loops.pop()
+
+    def _do(self, number: int) -> None:
+        job = self._queue[number]
+        blocks = self._ready or self._acquire_packed(job, number)
+        self._ready = None
+        if number + 1 < len(self._queue):
+            for loop in self._loops:
+                loop.before(number + 1)
+            with contextlib.suppress(NoRoom):
+                watched = _results(job, blocks) if job.watched else []
+                self._ready = self._acquire(self._queue[number + 1], number + 1, watched=watched)
+        job.run(*blocks)
+        for block in blocks:
+            self.scratch.release(block)
+
+    def _acquire_packed(self, job: Job, number: int) -> Sequence[Block]:
+        """The same without regard to banks, from the first word on, if it does not fit else; what
+        can be loaded does not stay where it is."""
+        try:
+            return self._acquire(job, number)
+        except NoRoom:
+            keys = {need.key for need in job.needs if need.load is not None}
+            self.scratch.drop_keys(keys.__contains__)
+            self.scratch.rewind()
+            return self._acquire(job, number, packed=True)
+
+    def _acquire(
+        self, job: Job, number: int, *, packed: bool = False, watched: Sequence[Block] = ()
+    ) -> Sequence[Block]:
+        """Blocks of a job's needs; all loads come when all have room. What it reads should not be
+        in a bank with ``watched`` either."""
+        blocks: list[Block] = []
+        missing: list[tuple[Need, Block]] = []
+        try:
+            for index, need in enumerate(job.needs):
+                block = need.place or self.scratch.find(need.key)
+                if block is None:
+                    block = self._take_again(number, index, need)
+                    if block:
+                        missing.append((need, block))
+                if block is None:
+                    block = self.scratch.take(
+                        need.words,
+                        apart=() if packed else _apart(job, blocks, watched),
+                        key=need.key,
+                    )
+                    missing.append((need, block))
+                blocks.append(block)
+        except NoRoom:
+            self.scratch.drop(block for _, block in missing)
+            for block in blocks:
+                self.scratch.release(block)
+            raise
+        for need, block in missing:
+            if need.load is not None:
+                need.load(block)
+        for loop in self._loops:
+            loop.note(number, blocks, [block for _, block in missing])
+        return blocks
+
+    def _take_again(self, number: int, index: int, need: Need) -> Block | None:
+        """A block where loops want it to be, if nobody uses a word there."""
+        for loop in self._loops:
+            for place in loop.places(number, index):
+                block = self.scratch.take_at(place, need.words, key=need.key)
+                if block:
+                    return block
+        return None
+
+
+def _apart(
+    job: Job, blocks: Sequence[Block], watched: Sequence[Block]
+) -> tuple[list[Block], list[Block]]:
+    """Blocks that another one should not share a bank with: above all what is read, whose streams
+    last as long as the job; then the results."""
+    results = _results(job, blocks)
+    return [*(block for block in blocks if block not in results), *watched], results
+
+
+def _results(job: Job, blocks: Sequence[Block]) -> list[Block]:
+    pairs = zip(job.needs, blocks, strict=False)
+    return [block for need, block in pairs if need.load is None and need.place is None]

@@ -1,0 +1,208 @@
+"""A loop while its jobs are done: when it has a period, and what is left out then."""
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from .dependencies import Recorder
+from .jobs import Job, JobLoop, find_loop
+from .loops import AFTER, BEFORE, Loop
+from .scratchpad import Block, Scratch
+
+__all__ = ["RunningLoop", "least"]
+
+#: Iterations that are written out before a period may begin: what stays is loaded then.
+_WARM_UP = 1
+#: Jobs in a period at least: commands of so many are under way at the same time.
+_LEAST_JOBS = 4
+#: Periods in which a loop must have become one.
+_PATIENCE = 3
+#: Iterations that a loop's own period has at most.
+_MOST_OWN = 4
+#: Jobs before whose places are tried where another one is in use.
+_OTHERS = 8
+#: An iteration of so many jobs may begin without what was left by the one before.
+_MANY_JOBS = 64
+#: In a memory so many times as large as the blocks of an iteration they may come to the same places
+#: only after many.
+_ROOMY = 4
+
+
+def least(size: int) -> int:
+    """Iterations that a loop of so many jobs has at least, to be one."""
+    return _WARM_UP + _period(size) * (BEFORE + AFTER + 2)
+
+
+def _period(size: int) -> int:
+    """Iterations of a period: even, because accumulator banks alternate."""
+    return max(2, -(-_LEAST_JOBS // size) // 2 * 2)
+
+
+class RunningLoop:
+    """A loop while its jobs are done.
+
+    Where blocks fill the memory, they come to the same places again soon. Else they are made to:
+    every block takes the place of the one a period before. When periods have become equal, what is
+    left is left out but for the last ones.
+
+    Parameters
+    ----------
+    scratch : Scratch
+    recorder : Recorder
+    jobs : JobLoop
+    queue : all jobs
+    name : of the loop, the same whenever the program is written
+    level : loops around it
+    """
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        recorder: Recorder,
+        jobs: JobLoop,
+        queue: Sequence[Job],
+        name: Hashable,
+        level: int,
+    ) -> None:
+        self.scratch, self.recorder, self.jobs, self.queue = scratch, recorder, jobs, queue
+        self.name, self.level = name, level
+        self._forced: int | None = None  # iteration from which on places are those of a period ago
+        self._period = _period(jobs.size)
+        #: Keys of what all iterations need, if these begin with nothing else; else None.
+        self._common: frozenset[Hashable] | None = None
+        first, size = jobs.first, jobs.size
+        if size >= _MANY_JOBS or find_loop(queue, first, first + size, least):
+            keys = [
+                {need.key for job in queue[begin : begin + size] for need in job.needs}
+                for begin in (first, first + size)
+            ]
+            self._common = frozenset(keys[0] & keys[1])
+            self._forced, self._period = _WARM_UP, 1
+        self._places: dict[int, Sequence[int | None]] = {}
+        self._taken: dict[int, Sequence[Block]] = {}
+        self._marks: list[int] = []  # commands in front of each iteration
+        self._loop: Loop | None = None
+        self._end = 0  # iterations with which the periods behind the gap are over
+        self._over = False
+
+    @property
+    def _size(self) -> int:
+        """Jobs of a period."""
+        return self._period * self.jobs.size
+
+    def places(self, number: int, index: int) -> Iterator[int]:
+        """Where a block of a job should lie, the best first: where that of the job a period before
+        lay, or else those of jobs since, the last ones first."""
+        first = number - self._size
+        if self._over or self._forced is None or first not in self._places:
+            return
+        if number >= self.jobs.end:
+            return
+        words = self.queue[number].needs[index].words
+        for job in (first, *range(number - 1, max(first, number - _OTHERS), -1)):
+            places = self._places.get(job, ())
+            if index < len(places) and self.queue[job].needs[index].words == words:
+                place = places[index]
+                if place is not None:
+                    yield place
+                elif job == first:
+                    # It was there already.
+                    return
+
+    def note(self, number: int, blocks: Sequence[Block], taken: Sequence[Block]) -> None:
+        """A job has got ``blocks``, of which ``taken`` are new."""
+        if number < self.jobs.first + _WARM_UP * self.jobs.size or number >= self.jobs.end:
+            return
+        self._places[number] = [
+            block.address if any(block is other for other in taken) else None for block in blocks
+        ]
+        self._taken[number] = taken
+
+    def before(self, number: int) -> None:
+        """Blocks for a job are about to be taken. Long iterations, in which there may be loops, all
+        begin with an empty memory, but for what they have in common."""
+        if self._common is None or self._over or number >= self.jobs.end:
+            return
+        if (number - self.jobs.first) % self.jobs.size == 0:
+            self.scratch.forget_idle(self._common)
+            self.scratch.rewind()
+
+    def done(self, count: int) -> int:
+        """So many iterations are done; how many of those that follow are left out."""
+        if self._over:
+            return 0
+        if self._loop:
+            if count == self._end:
+                self.recorder.end_loop(self._loop)
+                self._over = True
+            return 0
+        number = self.jobs.first + count * self.jobs.size
+        self._marks.append(len(self.recorder))
+        if self._common is not None:
+            self._over = count > _WARM_UP + BEFORE * _MOST_OWN
+            return self._leave_out(number, count, 1) or self._leave_out(number, count, 2)
+        if self._forced is None:
+            if count == _WARM_UP + 1 and self._is_roomy(number):
+                self._forced = count
+                return 0
+            for period in range(1, _MOST_OWN + 1):
+                skipped = self._leave_out(number, count, period)
+                if skipped:
+                    return skipped
+            if count == _WARM_UP + BEFORE * _MOST_OWN:
+                self._forced = count
+            return 0
+        self._over = count > self._forced + (BEFORE + _PATIENCE) * self._period
+        return self._leave_out(number, count, self._period)
+
+    def _is_roomy(self, number: int) -> bool:
+        """Whether there is much more room than the blocks of an iteration take."""
+        jobs = range(number - self.jobs.size, number)
+        words = sum(block.words for job in jobs for block in self._taken.get(job, ()))
+        return words * _ROOMY <= self.scratch.words
+
+    def _leave_out(self, number: int, count: int, period: int) -> int:
+        """The same behind iteration ``count``, in front of job ``number``, for a period of so many
+        iterations."""
+        times = (self.jobs.count - count - 1) // period - AFTER
+        begin = _WARM_UP if self._forced is None else self._forced
+        if count < begin + BEFORE * period or times < 1 or self._over:
+            return 0
+        lengths = {self._marks[n - 1] - self._marks[n - 1 - period]
+                   for n in range(count, count - BEFORE * period, -period)}  # fmt: skip
+        if len(lengths) > 1:
+            return 0
+        moves = self.recorder.repeats(lengths.pop())
+        if moves is None:
+            return 0
+        loop = Loop(name=self.name, level=self.level, strides=moves, times=times,
+                    first=len(self.recorder) - BEFORE * len(moves))  # fmt: skip
+        self._loop = self.recorder.leave_out(loop)
+        if self._loop is None:
+            self._over = True
+            return 0
+        self._period = period
+        skipped = times * self._size
+        self._rename(number, skipped)
+        self._end = count + (times + AFTER) * period
+        for job in range(number - self._size, number + 1):
+            if job in self._places:
+                self._places[job + skipped] = self._places[job]
+        return times * period
+
+    def _rename(self, number: int, skipped: int) -> None:
+        """Blocks hold what they would hold if all jobs had been done."""
+        keys: dict[Hashable, Hashable] = {}
+        for job in range(number - self._size, number + 1):
+            pairs = zip(self.queue[job].needs, self.queue[job + skipped].needs, strict=True)
+            keys |= {need.key: later.key for need, later in pairs}
+        blocks = [block for job in range(number - 2 * self._size, number + 1)
+                  for block in self._taken.get(job, ())]  # fmt: skip
+        self.scratch.rename(blocks, keys)
+        # What is there from before the loop is not found in the periods that were left out either.
+        there = {block.key for block in blocks} | set(keys.values())
+        old = {
+            need.key
+            for job in range(number + skipped, number + skipped + (AFTER + 1) * self._size)
+            if job < self.jobs.end
+            for need in self.queue[job].needs
+        }
+        self.scratch.drop_keys((old - there).__contains__)

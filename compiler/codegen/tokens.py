@@ -1,0 +1,124 @@
+"""Tokens of the semaphore between two queues: as many as it can hold."""
+
+from collections.abc import Iterator, Sequence
+
+from compiler.errors import CompileError
+from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.loops import LoopCounters
+
+from .cost import Command, bits
+from .entries import Entry
+
+__all__ = ["MAX_TOKENS", "Token", "add_token", "fits", "merge_tokens"]
+
+#: Largest value of a semaphore.
+MAX_TOKENS = 15
+#: The second command waits for the first.
+Token = tuple[Entry, Entry]
+
+
+def add_token(tokens: list[Token], first: Entry, second: Entry) -> None:
+    """``second``, the last command of its queue so far, waits for ``first``."""
+    if tokens and tokens[-1][1] is second:
+        # It can take one token only, and the later one says more.
+        first = max(first, tokens.pop()[0], key=lambda entry: entry.number)
+    tokens.append((first, second))
+
+
+def merge_tokens(tokens: list[Token], queue: Sequence[Entry], depth: int) -> None:
+    """Make tokens fewer where a semaphore may come to hold more than it can: of two commands that
+    wait, the first waits for what the second has to wait for.
+
+    While a command waits at the head of its queue, commands can be dispatched until the queue is
+    full and one more of its kind comes.
+
+    Parameters
+    ----------
+    tokens : of a pair of queues, in order; changed
+    queue : commands of the queue that waits
+    depth : commands that it holds
+
+    Raises
+    ------
+    CompileError
+        if they cannot become fewer.
+    """
+    first = end = 0
+    while first < len(tokens):
+        waiting = tokens[first][1]
+        stop = waiting.number + depth + 1
+        limit = queue[stop].position if stop < len(queue) else None
+        # Limits and tokens are in order: those that may be given before the last limit still are.
+        end = max(end, first)
+        while (
+            end < len(tokens)
+            and end - first <= MAX_TOKENS
+            and (limit is None or tokens[end][0].position < limit)
+        ):
+            end += 1
+        if end - first <= MAX_TOKENS:
+            first += 1
+            continue
+        # A command may wait for what ends before it, if all run one by one.
+        for place in range(end - 2, first - 1, -1):
+            source, target = tokens[place + 1][0], tokens[place][1]
+            if (source.user or source).position < target.position:
+                tokens[place : place + 2] = [(source, target)]
+                end = first
+                break
+        else:
+            names = [entry.queue[1].name for entry in tokens[0]]
+            raise CompileError(
+                f"more than {MAX_TOKENS} tokens may wait between {names[0]} and {names[1]} at "
+                f"command {waiting.position}, more than a semaphore holds"
+            )
+
+
+def fits(commands: Sequence[Command], depth: int) -> bool:
+    """Whether every token of a program with loops is given before the command that takes it, and no
+    semaphore comes to hold more than it can while commands are dispatched.
+
+    Of a loop so many iterations are looked at that those left out see the same as their neighbours.
+    """
+    queues: dict[tuple[int, Opcode], list[int]] = {}
+    given: dict[int, list[int]] = {}
+    taken: dict[int, list[tuple[int, tuple[int, Opcode], int]]] = {}
+    limit = depth + 2
+    for place, command in enumerate(_executed(commands, limit)):
+        key = (command.core, command.opcode)
+        queue = queues.setdefault(key, [])
+        for number in bits(command.wait):
+            taken.setdefault(number, []).append((place, key, len(queue)))
+        for number in bits(command.signal):
+            given.setdefault(number, []).append(place)
+        queue.append(place)
+    for number, signals in given.items():
+        waits = taken.get(number, [])
+        if len(waits) != len(signals):
+            return False
+        end = 0
+        for count, (place, key, index) in enumerate(waits):
+            if signals[count] >= place:
+                return False
+            stop = index + depth + 1
+            queue = queues[key]
+            last = queue[stop] if stop < len(queue) else None
+            while end < len(signals) and (last is None or signals[end] < last):
+                end += 1
+            if end - count > MAX_TOKENS:
+                return False
+    return all(number in given for number in taken)
+
+
+def _executed(commands: Sequence[Command], limit: int) -> Iterator[Command]:
+    """The commands of a program at offset 0, at most ``limit`` iterations of a loop."""
+    counters, place = LoopCounters(), 0
+    while place < len(commands):
+        command = commands[place]
+        place += 1
+        if command.opcode is not Opcode.REPEAT:
+            yield command
+            continue
+        fields = command.fields | {"count": min(command.fields["count"], limit)}
+        if counters.repeat(fields):
+            place = fields["first"] // COMMAND_BYTES

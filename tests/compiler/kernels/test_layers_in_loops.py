@@ -1,0 +1,65 @@
+"""Layers whose jobs come again, in loops: golden's numbers, whatever runs first.
+
+Covers: compiler/kernels/conv_forward.py, compiler/kernels/conv_input_gradient.py,
+compiler/kernels/sgd.py, compiler/kernels/elementwise.py, compiler/kernels/row_tiling.py,
+compiler/kernels/reorganize.py.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from emulator.interpreter import interpret
+from hw.config import make_config
+from hw.isa.encoding import Opcode
+from tests.verif.programs.test_convolution_programs import compare, stimulus
+from verif.programs.convolution_programs import ConvolutionProgram
+from verif.programs.layer_cases import CASES
+
+#: Small memories, so that small maps are cut.
+FIELDS = {"variant": "baseline", "preset": "tiny", "accumulator_depth": 16, "buffer_bank_depth": 64}
+#: Shape of the input, outputs, kernel, stride, padding.
+CONVOLUTIONS = {
+    "3x3": ((30, 4, 4, 3), 6, (3, 3), (1, 1), (1, 1)),
+    "stride 2": ((56, 4, 4, 3), 6, (3, 3), (2, 2), (1, 1)),
+    "images of several tiles": ((16, 4, 6, 2), 3, (3, 3), (1, 1), (1, 1)),
+}
+#: Layer, shape, and how many loops there are at least.
+LAYERS = {
+    "elements": ((60, 4, 4, 3), 2),
+    "average pooling": ((90, 4, 4, 3), 1),
+    "descent": ((3, 3, 40, 3), 4),
+    "guarded descent": ((3, 3, 40, 3), 4),
+}
+
+
+def repeats(program):
+    return sum(command.opcode is Opcode.REPEAT for command in program.commands)
+
+
+@pytest.mark.parametrize("parts", [("y",), ("y", "cells"), ("dx",)], ids=" and ".join)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name, parts, rng, seed):
+    shape, outputs, kernel, stride, padding = CONVOLUTIONS[name]
+    config = make_config(**FIELDS)
+    program = ConvolutionProgram(
+        config=config, shape=shape, outputs=outputs, kernel=kernel, stride=stride, padding=padding,
+        parts=parts, loops=True,
+    )  # fmt: skip
+    inputs, expected = stimulus(config, program, rng)
+    assert repeats(program) == 1
+    assert len(program.commands) < len(replace(program, loops=False).commands)
+    memory = bytearray(program.image(*inputs))
+    result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
+    assert not result.semaphores
+    compare(program, memory, expected, f"{name}: {parts}")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name, rng, seed):
+    shape, least = LAYERS[name]
+    config = make_config(**FIELDS)
+    case = CASES[name](rng, config, shape)
+    case.loops = True
+    assert repeats(case) >= least
+    case.check_with_interpreter(f"{name}, {shape}", seed)

@@ -1,0 +1,86 @@
+"""Whole programs with loops: golden's numbers, and the same steps.
+
+Covers: compiler/training/compile.py, compiler/adagp/compile.py.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from compiler.adagp import compile_adagp
+from compiler.codegen.program import executed_commands
+from compiler.training.compile import compile_training
+from golden.layers.optimizer import SGD
+from hw.config import make_config
+from hw.isa.encoding import Opcode
+from verif.networks.training_result import Batch
+from verif.networks.training_run import TrainingRun
+
+#: An image is a tile.
+CONFIG = make_config(variant="low", preset="tiny", accumulator_depth=16)
+IMAGES, SHAPE = 30, (1, 4, 4)
+
+
+def network():
+    torch.manual_seed(1)
+    layers = nn.Conv2d(1, 5, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    return nn.Sequential(*layers, nn.Linear(5, 3))
+
+
+def work(program):
+    """Commands without loads, in order."""
+    commands = executed_commands(program.command_list, program.program)
+    return [opcode for opcode, _ in commands if opcode is not Opcode.LOAD]
+
+
+def test_training(rng, seed):
+    batch = Batch(
+        images=rng.standard_normal((IMAGES, 4, 4, 1)),
+        targets=rng.integers(0, 3, IMAGES),
+        optimizer=SGD(learning_rate=0.1, momentum=0.9),
+    )
+    run = TrainingRun(network(), CONFIG, SHAPE, [batch], reuse=False)
+    plain = compile_training(network(), CONFIG, SHAPE, images=IMAGES, reuse=False, loops=False)
+    assert any(opcode is Opcode.REPEAT for opcode, _ in run.program.command_list)
+    assert len(run.program.commands) < len(plain.commands)
+    assert work(run.program) == work(plain)
+    for step, written_out in zip(run.program.steps, plain.steps, strict=True):
+        assert (step.name, step.vectors) == (written_out.name, written_out.vectors)
+        assert step.last - step.first <= written_out.last - written_out.first
+    steps = run.program.steps
+    assert all(a.last == b.first for a, b in pairwise(steps))
+    result = run.interpret(seed)
+    assert not result.differences, result.differences[0]
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_loops_go_back_to_commands_of_the_program(separate):
+    program = compile_training(network(), CONFIG, SHAPE, images=IMAGES, separate=separate)
+    places = np.arange(len(program.command_list)) * 64 + program.program
+    for number, (opcode, fields) in enumerate(program.command_list):
+        if opcode is Opcode.REPEAT:
+            assert fields["first"] in places[:number]
+            step = next(step for step in program.steps if step.first <= number < step.last)
+            assert fields["first"] >= places[step.first]
+
+
+def test_gradient_prediction():
+    """Every program has its own loops: BP and GP alone, and the run of many batches."""
+    options = {"images": IMAGES}
+    program, plain = (
+        compile_adagp(network(), CONFIG, SHAPE, **options, loops=loops) for loops in (True, False)
+    )
+    for name, part in program.parts.items():
+        assert work(part) == work(plain.parts[name])
+        assert len(part.commands) < len(plain.parts[name].commands)
+    repeats = [
+        (number, fields["first"])
+        for number, (opcode, fields) in enumerate(program.loop.command_list)
+        if opcode is Opcode.REPEAT
+    ]
+    assert repeats
+    for number, first in repeats:
+        assert program.loop.program <= first < program.loop.program + 64 * number
