@@ -103,8 +103,9 @@ def random_command(rng, machine, *, limit=50):
             for other in set(PORTS) - {stream}:
                 if values[f"{other}_source"] == source:
                     values[f"{other}_source"] = Source.IMMEDIATE
-    numbers = (0.0, 1.0, -1.0, 2.0, 3.0, 0.1, 1e-38, 1e-30, 1e30, 3e38)
-    number = int(encode(FLOAT32, rng.choice(numbers)))
+    number = int(
+        encode(FLOAT32, rng.choice((0.0, 1.0, -1.0, 2.0, 3.0, 0.1, 1e-38, 1e-30, 1e30, 3e38)))
+    )
     values["immediate"] = rng.choice((number, 0x7FC00001, 0x80000000, 0x00000001, 0xFF800000))
     return values
 
