@@ -17,7 +17,7 @@ class Axis:
 
     Members
     -------
-    offset, step, count : the first output, from one to the next, and how many
+    offset, step : the first output, and from one to the next
     origin : source line of the first output and tap; may lie outside
     stride, advance : source lines from one output, one tap to the next
     taps : kernel lines in the order in which they are added
@@ -25,7 +25,6 @@ class Axis:
 
     offset: int = 0
     step: int = 1
-    count: int
     origin: int
     stride: int
     advance: int

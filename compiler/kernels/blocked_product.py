@@ -107,17 +107,7 @@ class BlockedProduct(ABC):
 
     def _groups(self, most: int) -> list[Interval]:
         """Column tiles, at most so many where a part of them is whole words."""
-        item = self.target.dtype.itemsize
-        begins = [(tile, self.tiles.range(tile)[0]) for tile in range(self.tiles.count)]
-        edges = [tile for tile, begin in begins if not begin * item % self.core.word_bytes]
-        edges.append(self.tiles.count)
-        groups, begin = [], 0
-        while begin < self.tiles.count:
-            near = [edge for edge in edges if begin < edge <= begin + most]
-            end = near[-1] if near else min(edge for edge in edges if edge > begin)
-            groups.append((begin, end))
-            begin = end
-        return groups
+        return self.tiles.groups(most, self.target.dtype.itemsize, self.core.word_bytes)
 
     def _channels(self, group: Interval) -> Interval:
         """Of the target, as they are stored for column tiles."""

@@ -228,7 +228,7 @@ class _Blocked(BlockedProduct):
     def __init__(self, program: CoreProgram, layer: Convolution, relu: bool) -> None:
         axes = [
             Axis(
-                count=layer.output_map[axis], origin=-layer.padding[axis],
+                origin=-layer.padding[axis],
                 stride=layer.stride[axis], advance=layer.dilation[axis],
                 taps=range(layer.kernel[axis]),
             )

@@ -232,10 +232,9 @@ class _Blocked(BlockedProduct):
 
     @staticmethod
     def _axis(layer: Convolution, axis: int, phase: Phase) -> Axis:
-        size, step = layer.input_map[axis], layer.stride[axis]
         last = phase.tap - phase.taps * phase.tap_step
         return Axis(
-            offset=phase.offset, step=step, count=-(-(size - phase.offset) // step),
+            offset=phase.offset, step=layer.stride[axis],
             origin=phase.line, stride=1, advance=phase.line_step,
             taps=range(phase.tap, last, -phase.tap_step),
         )  # fmt: skip
