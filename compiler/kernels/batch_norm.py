@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
@@ -11,6 +12,7 @@ from compiler.tensors.intervals import ChannelBox, Channels, Interval
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Factor, Term
 
+from .batch_norm_bands import Band, BatchNormBands
 from .batch_norm_pass import BatchNormPass
 from .image_tiling import state_job
 from .in_place import ChangedBoxes
@@ -36,8 +38,8 @@ def batch_norm(
     Raises
     ------
     CompileError
-        for one pixel per channel, and if an image of one word per pixel does not fit into the
-        buffer.
+        for one pixel per channel, and if one word of a pixel does not fit into the buffer beside
+        the sums.
     """
     tensors = {
         "x": x, "y": y, "gamma": gamma, "beta": beta, "running_mean": running_mean,
@@ -70,7 +72,8 @@ def batch_norm_backward(
     Raises
     ------
     CompileError
-        if an image of ``x``, ``dy`` and ``y``, one word per pixel, does not fit into the buffer.
+        if one word of a pixel of ``x``, ``dy`` and ``y`` does not fit into the buffer beside the
+        sums.
     """
     tensors = {"x": x, "dy": dy, "dx": dx, "y": y, "mean": mean, "inverse": inverse, "a": a}
     _Backward(program, tensors | {"dgamma": dgamma, "dbeta": dbeta}).write()
@@ -138,7 +141,43 @@ class _Forward(BatchNormPass):
         if last:
             self._factors(channels, v, *parameters)
 
-    def _factors(self, channels: Channels, v: Mapping[str, View], *parameters: Block) -> None:
+    def write_bands(self) -> None:
+        bands = BatchNormBands(self, ["x"], "y")
+        for channels in bands.bands.channels:
+            parameters = [self.need(tensor, channels) for tensor in self.parameters]
+            mean = partial(self._band_sums, bands, {})
+            deviation = {"term": Term.SUBTRACT, "factor": Factor.U}
+            variance = partial(self._band_sums, bands, deviation)
+            write = partial(self._apply_band, bands)
+            self.program.run(
+                [
+                    *bands.pass_jobs(channels, mean, self._band_mean, first=True),
+                    *bands.pass_jobs(channels, variance, self._factors, late=parameters),
+                    *bands.last_jobs(channels, write),
+                ]
+            )
+        bands.forget()
+
+    def _band_sums(
+        self, bands: BatchNormBands, fields: dict[str, Any], channels: Channels, band: Band,
+        v: Mapping[str, Any], maps: Sequence[Block], others: Sequence[Block],
+    ) -> None:  # fmt: skip
+        (x,) = bands.views(band, channels, maps)
+        v["sums"].add(x, band[1][0], v["mean"] if fields else None, **fields)
+
+    def _band_mean(self, channels: Channels, v: Mapping[str, Any]) -> None:
+        self.vector.scale(v["mean"], self.total(v["mean"], v["sums"]), 1.0 / self.pixels)
+
+    def _apply_band(
+        self, bands: BatchNormBands, channels: Channels, band: Band, v: Mapping[str, Any],
+        maps: Sequence[Block], views: Sequence[View], others: Sequence[Block],
+    ) -> None:  # fmt: skip
+        (x,), (y,) = bands.views(band, channels, maps), views
+        self.vector.scale_add(y, x, v["a"], v["b"])
+        if self.relu:
+            self.vector.positive(y, y)
+
+    def _factors(self, channels: Channels, v: Mapping[str, Any], *parameters: Block) -> None:
         vector, count = self.vector, self.pixels
         gamma, beta, *running = (
             self.view(block, tensor, channels)
@@ -262,7 +301,63 @@ class _Backward(BatchNormPass):
         if last:
             self._gradients(channels, v, *factors)
 
-    def _gradients(self, channels: Channels, v: Mapping[str, View], *factors: View) -> None:
+    def write_bands(self) -> None:
+        t = self.tensors
+        maps = [*(["x"] if self.products else []), "dy", *(["y"] if t.y is not None else [])]
+        bands = BatchNormBands(self, maps, "dx", self.masked)
+        for channels in bands.bands.channels:
+            factors = [self.need(part, channels) for part in (t.mean, t.inverse) if self.products]
+            a = [] if t.dx is None else [self.need(t.a, channels)]
+            jobs = bands.pass_jobs(
+                channels, partial(self._band_sums, bands), self._band_gradients, more=factors[:1],
+                late=[*factors[1:], *a], wide=self.products, first=True,
+            )  # fmt: skip
+            if t.dx is not None:
+                jobs += bands.last_jobs(channels, partial(self._apply_band, bands), a)
+            self.program.run(jobs)
+        bands.forget()
+
+    def _band_views(
+        self, bands: BatchNormBands, channels: Channels, band: Band, maps: Sequence[Block]
+    ) -> tuple[View | None, View]:
+        views = dict(zip(bands.maps, bands.views(band, channels, maps), strict=True))
+        dy, where = views["dy"], views.get("y")
+        if where is not None:
+            self.masked.make(dy.block, lambda: self.vector.mask(dy, dy, where))
+        return views.get("x"), dy
+
+    def _band_sums(
+        self, bands: BatchNormBands, channels: Channels, band: Band, v: Mapping[str, Any],
+        blocks: Sequence[Block], others: Sequence[Block],
+    ) -> None:  # fmt: skip
+        maps, first = blocks[: len(bands.maps)], band[1][0]
+        x, dy = self._band_views(bands, channels, band, maps)
+        if self.plain:
+            v["sums of dy"].add(dy, first)
+        if x is not None:
+            mean = self.view(others[0], self.tensors.mean, channels)
+            products = bands.wide_view(blocks[-1], band, channels)
+            self.vector.emit(products, x, mean, dy, term=Term.SUBTRACT, factor=Factor.Z)
+            v["sums of products"].add(products, first)
+            self.program.scratch.drop([blocks[-1]])
+
+    def _band_gradients(self, channels: Channels, v: Mapping[str, Any], *blocks: Block) -> None:
+        t = self.tensors
+        factors = zip(blocks, (t.mean, t.inverse, t.a), strict=False)
+        self._gradients(channels, v, *(self.view(b, tensor, channels) for b, tensor in factors))
+
+    def _apply_band(
+        self, bands: BatchNormBands, channels: Channels, band: Band, v: Mapping[str, Any],
+        maps: Sequence[Block], views: Sequence[View], others: Sequence[Block],
+    ) -> None:  # fmt: skip
+        x, dy = self._band_views(bands, channels, band, maps)
+        assert x is not None
+        dx, sums = views
+        a = self.view(others[0], self.tensors.a, channels)
+        self.vector.scale_add(sums, x, v["c1"], v["negative_c0"], negate_carry=1)
+        self.vector.scale_add(dx, dy, a, sums)
+
+    def _gradients(self, channels: Channels, v: Mapping[str, Any], *factors: View) -> None:
         """What all sums together make; of the factors those that are needed are there."""
         vector, tensors = self.vector, self.tensors
         if self.plain:

@@ -12,6 +12,7 @@ from compiler.tensors.intervals import ChannelBox, Channels, Interval
 from compiler.tensors.tensor import Shape, Tensor
 
 from .image_tiling import image_parts, state_job
+from .partial_sums import MapSums
 from .splitting import boxes
 
 __all__ = ["BatchNormPass"]
@@ -60,19 +61,24 @@ class BatchNormPass(ABC):
             vectors = (self.rows + 4) * (self.chunks * words + extra)
             return program.scratch.words // 4 + vectors if self.most(words) else None
 
-        channels, pieces = image_parts(
-            program, f"{x.name} (batch normalisation)", self.images, [x, vector],
+        cut = image_parts(
+            program, self.images, [x, vector],
             size=lambda words: self.maps * self.height * self.width * words, fixed=fixed,
         )  # fmt: skip
-        jobs = []
-        for part in channels:
-            jobs += self.jobs(part, pieces)
-        program.run(jobs)
+        if cut is None:
+            self.write_bands()
+        else:
+            channels, pieces = cut
+            program.run([job for part in channels for job in self.jobs(part, pieces)])
         program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] is self)
 
     @abstractmethod
     def jobs(self, channels: Channels, pieces: Sequence[Interval]) -> list[Job]:
         """Jobs of a part of the channels, with so many images at a time."""
+
+    @abstractmethod
+    def write_bands(self) -> None:
+        """Do it band by band."""
 
     def most(self, words: int) -> int:
         """Pixels of so many words that are finished together. A quarter of the buffer is left for
@@ -110,8 +116,10 @@ class BatchNormPass(ABC):
             found[name] = view[first : first + self.images]
         return found
 
-    def total(self, o: View, sums: View) -> View:
+    def total(self, o: View, sums: View | MapSums) -> View:
         """The sum of all images' results in ``o``; returns where it is."""
+        if isinstance(sums, MapSums):
+            return sums.total(o)
         return sums if self.images == 1 else self.vector.sum(o, sums)
 
     def need(self, tensor: Tensor, channels: Channels) -> Need:
@@ -149,5 +157,6 @@ class BatchNormPass(ABC):
                     room.append(self.program.result(output, *box, wide=True))
                 needs = (*more, *room)
                 do = partial(run, box, images)
-                jobs.append(state_job(state, maps(images), needs, do))
+                like = shape, a, b, rows, columns, channels
+                jobs.append(state_job(state, maps(images), needs, do, like=like, at=(images[0],)))
         return jobs

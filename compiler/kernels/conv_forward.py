@@ -5,12 +5,15 @@ from functools import partial
 from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
 from compiler.errors import CompileError
 from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import Init
 
+from .blocked_cut import Axis
+from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution
 from .conv_tiling import MapTile, cut_map
 from .reorganize import Reorganizer
@@ -29,7 +32,9 @@ def forward(
 ) -> None:
     """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
 
-    Output tiles outermost, then column tiles; weights stay in the memory while there is room. With
+    Output tiles outermost, then column tiles; weights stay in the memory while there is room. Where
+    a line or the weights of a column tile have none, boxes of them as
+    :class:`~compiler.kernels.blocked_product.BlockedProduct` cuts them. With
     ``cells`` the map is reorganized, too (:class:`~compiler.kernels.reorganize.Reorganizer`): as it
     leaves, or behind it where twice what a tile needs has no room beside its sums.
     ``beside(program, tensors)`` emits commands that have nothing to do with it, in its middle, so
@@ -37,7 +42,10 @@ def forward(
     """
     reorganizer = None if cells is None else Reorganizer(program, layer.y, cells)
     product = _Forward(program, layer, relu, reorganizer)
-    jobs = product.jobs()
+    try:
+        jobs = product.jobs()
+    except CompileError:
+        jobs = _Blocked(program, layer, relu).jobs()
     half = len(jobs) // 2 if beside else len(jobs)
     program.run(jobs[:half])
     if beside:
@@ -218,3 +226,49 @@ class _Forward:
             },
             x,
         )
+
+
+class _Blocked(BlockedProduct):
+    def __init__(self, program: CoreProgram, layer: Convolution, relu: bool) -> None:
+        axes = [
+            Axis(
+                origin=-layer.padding[axis],
+                stride=layer.stride[axis], advance=layer.dilation[axis],
+                taps=range(layer.kernel[axis]),
+            )
+            for axis in (0, 1)
+        ]  # fmt: skip
+        super().__init__(
+            program, layer.name, layer.x, layer.y, layer.weights,
+            layer.output_tiles(program.core), [(axes[0], axes[1])], (1, 1),
+        )  # fmt: skip
+        self.layer, self.relu = layer, relu
+
+    def blocks(self, channels: Interval) -> Interval:
+        return self.layer.input_blocks(*channels, self.core.rows)
+
+    def weights_box(self, tile: int, blocks: Interval) -> tuple[Interval, Interval]:
+        first, last = (min(block * self.core.rows, self.layer.inputs) for block in blocks)
+        begin, end = self.program.whole_words(self.tiles.range(tile))
+        return (first, last), (begin, min(end, self.weights.pitch))
+
+    def weights_fields(self, tile: int, blocks: Interval, row: int) -> Fields:
+        rows, (begin, end) = self.core.rows, self.tiles.range(tile)
+        (first, last), (channel, _) = self.weights_box(tile, blocks)
+        return {
+            "row_stride": row,
+            "cb_stride": rows * row,
+            "row_limit": last - first,
+            "transpose": 1,
+            "block_count": -(-(begin - channel + end - begin) // rows),
+            "skip": begin - channel,
+        }
+
+    def post_fields(self) -> Fields:
+        return {"relu": int(self.relu)}
+
+    def bias_need(self, tile: int) -> Need | None:
+        bias = self.layer.bias
+        if bias is None:
+            return None
+        return self.program.need(bias, (0, 1), (0, 1), (tile, tile + 1))

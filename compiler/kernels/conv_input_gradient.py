@@ -1,15 +1,20 @@
 """Input gradient of a convolution: phase by phase, without inserted zeros."""
 
 from functools import partial
+from itertools import product
 
 from compiler.codegen.convolution_walk import clip, matmul_walk
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
+from compiler.errors import CompileError
 from compiler.tensors.encoding import codes_of
 from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
 from hw.formats import FLOAT32
 
+from .blocked_cut import Axis
+from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution, Phase
 from .conv_tiling import MapTile, cut_map
 
@@ -23,9 +28,16 @@ def input_gradient(
     ``scale``, rounded to operands or as float32, as its kind says.
 
     A phase (h mod s, w mod s) of dX is a convolution of dY with stride 1 by its taps in reverse;
-    the phases of a tile share an output block. K tiles as docs/training.md orders them.
+    the phases of a tile share an output block. K tiles as docs/training.md orders them. Where a
+    line or the weights of a column tile have no room, boxes of them as
+    :class:`~compiler.kernels.blocked_product.BlockedProduct` cuts them.
     """
-    _InputGradient(program, layer, dy, dx, scale).write()
+    plain = _InputGradient(program, layer, dy, dx, scale)
+    try:
+        jobs = plain.jobs()
+    except CompileError:
+        jobs = _Blocked(program, layer, dy, dx, plain.scale).jobs()
+    program.run(jobs)
 
 
 class _InputGradient:
@@ -39,7 +51,7 @@ class _InputGradient:
         self.out_words, self.dy_words = program.words(dx), program.words(dy)
         self.w_words = program.words(layer.weights)
 
-    def write(self) -> None:
+    def jobs(self) -> list[Job]:
         jobs = []
         for images, rows in self._cut():
             output = Need(object(), self._out_size(images, rows))
@@ -48,7 +60,7 @@ class _InputGradient:
                 run = partial(self._tile, images, rows, tile)
                 like = images[1] - images[0], rows, tile
                 jobs.append(Job(needs, run, like=like, at=(images[0],)))
-        self.program.run(jobs)
+        return jobs
 
     def _cut(self) -> list[MapTile]:
         """[(images, rows)]: as many vectors of a phase as the accumulators hold, or fewer where
@@ -201,3 +213,43 @@ class _Part:
         self.images, self.rows = images, rows
         self.vertical, self.horizontal = vertical, horizontal
         self.numbers, self.columns = numbers, columns
+
+
+class _Blocked(BlockedProduct):
+    def __init__(
+        self, program: CoreProgram, layer: Convolution, dy: Tensor, dx: Tensor, scale: int
+    ) -> None:
+        vertical, horizontal = (
+            [self._axis(layer, axis, phase) for phase in layer.phases[axis]] for axis in (0, 1)
+        )
+        step = tuple(
+            min(stride, size) for stride, size in zip(layer.stride, layer.input_map, strict=True)
+        )
+        super().__init__(
+            program, layer.name, dy, dx, layer.weights, layer.input_tiles(program.core),
+            list(product(vertical, horizontal)), (step[0], step[1]),
+        )  # fmt: skip
+        self.layer, self.scale = layer, scale
+
+    @staticmethod
+    def _axis(layer: Convolution, axis: int, phase: Phase) -> Axis:
+        last = phase.tap - phase.taps * phase.tap_step
+        return Axis(
+            offset=phase.offset, step=layer.stride[axis],
+            origin=phase.line, stride=1, advance=phase.line_step,
+            taps=range(phase.tap, last, -phase.tap_step),
+        )  # fmt: skip
+
+    def blocks(self, channels: Interval) -> Interval:
+        return self.layer.output_blocks(*channels, self.core.rows)
+
+    def weights_box(self, tile: int, blocks: Interval) -> tuple[Interval, Interval]:
+        begin, end = (block * self.core.rows for block in blocks)
+        return self.tiles.range(tile), (begin, min(end, self.weights.pitch))
+
+    def weights_fields(self, tile: int, blocks: Interval, row: int) -> Fields:
+        begin, end = self.tiles.range(tile)
+        return {"row_stride": row, "cb_stride": 1, "row_limit": end - begin, "transpose": 0}
+
+    def post_fields(self) -> Fields:
+        return {"scale": self.scale}

@@ -54,21 +54,7 @@ class WeightGradientRanges:
         """Column tiles, at most so many where results of a part of them are whole words."""
         if self.dw is None:
             return [(0, self.tiles.count)]
-        edges = [*self._edges((0, self.tiles.count)), self.tiles.count]
-        groups, begin = [], 0
-        while begin < self.tiles.count:
-            near = [edge for edge in edges if begin < edge <= begin + most]
-            end = near[-1] if near else min(edge for edge in edges if edge > begin)
-            groups.append((begin, end))
-            begin = end
-        return groups
-
-    def _edges(self, tiles: Interval) -> list[int]:
-        """Column tiles behind the first of ``tiles`` that begin with a word of the results."""
-        assert self.dw is not None
-        item, first = self.dw.dtype.itemsize, self.tiles.range(tiles[0])[0]
-        begins = [(tile, self.tiles.range(tile)[0] - first) for tile in range(*tiles)]
-        return [tile for tile, begin in begins[1:] if not begin * item % self.core.word_bytes]
+        return self.tiles.groups(most, self.dw.dtype.itemsize, self.core.word_bytes)
 
     def channels(self, part: Range) -> list[Interval]:
         """[(begin, end)] of a range's output channels that are stored together: those that fill
@@ -77,7 +63,8 @@ class WeightGradientRanges:
             return []
         begin, end = self.tiles.range(part.tiles[0])[0], self.tiles.range(part.tiles[1] - 1)[1]
         end = self.dw.pitch if end == self.tiles.channels else end
-        edges = [self.tiles.range(tile)[0] for tile in self._edges(part.tiles)[-1:]]
+        edges = self.tiles.edges(part.tiles, self.dw.dtype.itemsize, self.core.word_bytes)[-1:]
+        edges = [self.tiles.range(tile)[0] for tile in edges]
         return list(pairwise([begin, *edges, end]))
 
     def ranges_of(self, tiles: Interval) -> list[Range]:

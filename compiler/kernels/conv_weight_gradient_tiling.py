@@ -70,6 +70,7 @@ class WeightGradientPlan(WeightGradientRanges):
         super().__init__(program, flat, dw, db)
         self.owner = object()
         self._narrow = False  # as little of dY as possible
+        self._most_dy: dict[tuple[Interval, int, bool], int] = {}
         self.ranges, self.pieces, self.whole = self._plan()
 
     def _plan(self) -> tuple[list[Range], list[Piece], bool]:
@@ -85,7 +86,7 @@ class WeightGradientPlan(WeightGradientRanges):
         for cuts in ((self._whole_or_boxes, self._line_cuts), (self._pixel_cuts,)):
             for groups in choices:
                 ranges = [part for tiles in groups for part in self.ranges_of(tiles)]
-                room = self.program.scratch.words - max(map(self.out_size, ranges))
+                room = self.program.scratch.words - max(map(self.out_size, _unlike(ranges)))
                 for cut in cuts:
                     found = cut(ranges, room)
                     if found is not None:
@@ -198,12 +199,19 @@ class WeightGradientPlan(WeightGradientRanges):
         }
         most = 0
         for part in parts:
-            dy = max(
-                self.program.words(self.dy, self.dy_channels(batch)) for batch in self.batches(part)
-            )
+            dy = self._dy_words(part)
             for piece in shapes.values():
                 most = max(most, self._x_words(piece, part) + self.pixels(piece) * dy)
         return most
+
+    def _dy_words(self, part: Range) -> int:
+        """Words of a pixel of dY, at most."""
+        key = part.tiles, len(self.batch(part, part.tiles[0])), self._narrow
+        if key not in self._most_dy:
+            self._most_dy[key] = max(
+                self.program.words(self.dy, self.dy_channels(batch)) for batch in self.batches(part)
+            )
+        return self._most_dy[key]
 
     def pixels(self, piece: Piece) -> int:
         """Output pixels of a piece."""
@@ -330,6 +338,8 @@ class WeightGradientPlan(WeightGradientRanges):
 
 
 def _unlike(ranges: Sequence[Range]) -> list[Range]:
-    """One of each size."""
-    sizes = {(part.blocks[1] - part.blocks[0], part.taps, part.tiles): part for part in ranges}
+    """The first one of each size: it has the bias if one of them has, and no ragged word."""
+    sizes: dict[object, Range] = {}
+    for part in ranges:
+        sizes.setdefault((part.blocks[1] - part.blocks[0], part.taps, part.tiles), part)
     return list(sizes.values())

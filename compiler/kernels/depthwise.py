@@ -16,6 +16,7 @@ from compiler.tensors.tensor import Shape, Tensor
 from hw.isa.vector import Factor
 
 from .conv_geometry import Convolution
+from .depthwise_bands import DepthwiseBands
 from .image_tiling import image_parts, state_job
 from .row_tiling import Part, Role, RowTile, run_row_tiles
 from .windows import Lines, Windows
@@ -99,7 +100,8 @@ def depthwise_weight_gradient(
     Raises
     ------
     CompileError
-        if an image of both maps, one word per pixel, does not fit into the buffer.
+        if a row of outputs, one word per pixel, with what its windows have and the sums of all
+        taps does not fit into the buffer.
     """
     _WeightGradient(program, layer, dy, dw, db).write()
 
@@ -134,12 +136,16 @@ class _WeightGradient:
             return self.blocks * self.rows * (words * program.core.chunks_per_wide + more)
 
         # An image is added up while the next one is loaded; more of them need not be there.
-        channels, _ = image_parts(
-            program, layer.name, min(self.images, 2), [self.dy, self.like],
+        cut = image_parts(
+            program, min(self.images, 2), [self.dy, self.like],
             size=lambda words: pixels * words, fixed=fixed,
         )  # fmt: skip
+        if cut is None:
+            bands = DepthwiseBands(program, layer.name, self.windows, self.maps, self.dw, self.db)
+            bands.write()
+            return
         jobs = []
-        for part in channels:
+        for part in cut[0]:
             state = Need(object(), self.blocks * self.rows * program.words(self.like, part))
             for n in range(self.images):
                 maps = [program.need(t, *self._box(t, n, part)) for t in self.maps]

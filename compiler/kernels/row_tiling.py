@@ -125,7 +125,9 @@ def _cut(
     for step in channel_steps(program, tensors[0]):
         channels = channel_parts(program, tensors, step)
         for share in (2, 1):
-            tiles = _cut_rows(program, windows, parts, cut_map, channels[0], share)
+            # The last part may be larger: the pitch of float32 tensors may be longer.
+            sizes = channels[:1] if share > 1 else list(dict.fromkeys((channels[0], channels[-1])))
+            tiles = _cut_rows(program, windows, parts, cut_map, sizes, share)
             if tiles:
                 return [replace(tile, channels=part) for part in channels for tile in tiles]
     written = next(part.tensor.name for part in parts if part.role is Role.WRITE)
@@ -140,21 +142,24 @@ def _cut_rows(
     windows: Windows,
     parts: Sequence[Part],
     cut_map: bool,
-    channels: Channels,
+    channels: Sequence[Channels],
     share: int,
 ) -> list[RowTile] | None:
-    """Row tiles of these channels of which ``share`` fit at once; None if there are none."""
+    """Row tiles of which ``share`` fit at once with any of ``channels``; None for none."""
     images = next(part.tensor.shape[0] for part in parts if part.role is Role.WRITE)
     height = windows.size[0] if cut_map else windows.outputs[0]
 
-    def tile(group: Interval, rows: Interval) -> RowTile:
+    def tile(group: Interval, rows: Interval, part: Channels = None) -> RowTile:
         if cut_map:
             lines = {"outputs": windows.readers(*rows), "lines": rows}
         else:
             lines = {"outputs": rows, "lines": windows.lines(*rows)}
-        return RowTile(images=group, channels=channels, **lines)
+        return RowTile(images=group, channels=part, **lines)
 
-    def fits(tile: RowTile) -> bool:
+    def fits(group: Interval, rows: Interval) -> bool:
+        return all(has_room(tile(group, rows, part)) for part in channels)
+
+    def has_room(tile: RowTile) -> bool:
         fixed, sizes = 0, []
         for part in parts:
             words = _need(program, tile, part).words
@@ -166,11 +171,10 @@ def _cut_rows(
 
     for count in range(images, 0, -1):
         groups = regular_parts(0, images, count)
-        largest = max(groups, key=lambda group: group[1] - group[0])
-        if fits(tile(largest, (0, height))):
+        if fits(max(groups, key=lambda group: group[1] - group[0]), (0, height)):
             return [tile(group, (0, height)) for group in groups]
     for most in range(height - 1, 0, -1):
         cuts = even_parts(0, height, most)
-        if all(fits(tile((0, 1), rows)) for rows in cuts):
+        if all(fits((0, 1), rows) for rows in cuts):
             return [tile((n, n + 1), rows) for n in range(images) for rows in cuts]
     return None

@@ -1,5 +1,6 @@
 """Column tiles of a product in training: the channels that pass through the array together."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Self
 
@@ -39,3 +40,23 @@ class ColumnTiles:
     def range(self, tile: int) -> Interval:
         """(begin, end) of its channels."""
         return tile * self.width, min((tile + 1) * self.width, self.channels)
+
+    def edges(self, tiles: Interval, item: int, word_bytes: int) -> list[int]:
+        """Those of ``tiles`` [begin, end) behind the first that begin with a word, where the first
+        one does and a channel has ``item`` bytes."""
+        first = self.range(tiles[0])[0]
+        begins = ((tile, self.range(tile)[0] - first) for tile in range(tiles[0] + 1, tiles[1]))
+        return [tile for tile, begin in begins if not begin * item % word_bytes]
+
+    def groups(self, most: int, item: int, word_bytes: int) -> list[Interval]:
+        """All tiles in groups [begin, end) that begin with a word, of at most so many tiles where
+        there are such groups."""
+        edges = [*self.edges((0, self.count), item, word_bytes), self.count]
+        groups, begin = [], 0
+        while begin < self.count:
+            place = bisect_right(edges, begin + most)
+            if not place or edges[place - 1] <= begin:
+                place += 1
+            groups.append((begin, edges[place - 1]))
+            begin = edges[place - 1]
+        return groups

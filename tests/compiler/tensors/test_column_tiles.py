@@ -30,3 +30,21 @@ def test_widths():
 
 def test_groups_take_all_columns():
     assert ColumnTiles.of(32, PAPER, groups=2).width == 15
+
+
+@pytest.mark.parametrize(
+    ("channels", "width", "most", "groups"),
+    [
+        (70, 4, 5, [(0, 5), (5, 10), (10, 15), (15, 18)]),
+        # Words of 24 bytes begin with every second tile of 15 float32 numbers.
+        (100, 15, 3, [(0, 2), (2, 4), (4, 7)]),
+        (100, 15, 1, [(0, 2), (2, 4), (4, 6), (6, 7)]),
+        (40, 7, 2, [(0, 6)]),
+        (5, 7, 1, [(0, 1)]),
+    ],
+)
+def test_groups_begin_with_a_word(channels, width, most, groups):
+    tiles = ColumnTiles(channels, width)
+    assert tiles.groups(most, 4, 24 if width > 4 else 8) == groups
+    for begin, end in groups:
+        assert not tiles.range(begin)[0] * 4 % (24 if width > 4 else 8) and end > begin

@@ -134,9 +134,10 @@ def test_cross_entropy_needs_vectors():
 
 
 def test_what_does_not_fit_names_the_layer():
-    model = nn.Sequential(nn.Conv2d(64, 64, 5, padding=2), nn.Flatten(), nn.Linear(64 * 4096, 2))
-    with pytest.raises(CompileError, match=r"layer 0: .* does not fit"):
-        compile_training(model, CONFIG, (64, 64, 64), images=1)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 2))
+    config = make_config(variant="baseline", preset="tiny", buffer_banks=1, buffer_bank_depth=16)
+    with pytest.raises(CompileError, match=r"layer 2: .* do not fit"):
+        compile_training(model, config, (1, 6, 6), images=1)
 
 
 def test_command_line(capsys, tmp_path):

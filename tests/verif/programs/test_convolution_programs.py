@@ -1,6 +1,7 @@
 """Products of convolutions on the whole accelerator against golden, bit for bit.
 
-Covers: compiler/codegen/core_builder.py, compiler/kernels/conv_forward.py,
+Covers: compiler/codegen/core_builder.py, compiler/kernels/blocked_cut.py,
+compiler/kernels/blocked_product.py, compiler/kernels/conv_forward.py,
 compiler/kernels/conv_input_gradient.py, compiler/kernels/conv_weight_gradient.py,
 compiler/kernels/conv_weight_gradient_ranges.py, compiler/kernels/conv_weight_gradient_tiling.py,
 compiler/kernels/gathered_pixels.py.
@@ -15,6 +16,8 @@ import pytest
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.errors import CompileError
+from compiler.kernels.conv_forward import _Forward
+from compiler.kernels.conv_input_gradient import _InputGradient
 from compiler.kernels.conv_weight_gradient_tiling import WeightGradientPlan
 from compiler.kernels.gathered_pixels import Gathered
 from compiler.kernels.reorganize import Reorganizer
@@ -206,13 +209,66 @@ CUTS = {
 }  # fmt: skip
 
 
-def cut_program(name):
-    fields, (shape, outputs, kernel, stride, padding, dilation), _ = CUTS[name]
+#: Fields, shape, outputs, kernel, stride, padding, dilation, groups: lines, weights or results that
+#: do not fit. What is cut: columns of the map, the channels that are stored, words of the
+#: contraction's channels, rows and columns of its taps.
+BLOCKED = {
+    "columns": (
+        {"rows": 5, "columns": 3, "buffer_bank_depth": 32},
+        ((1, 6, 20, 12), 9, (3, 3), (2, 2), (1, 1), (1, 1), 1),
+    ),
+    "taps": (
+        {"rows": 3, "columns": 7, "buffer_bank_depth": 32},
+        ((1, 7, 9, 7), 8, (3, 2), (2, 1), (2, 1), (2, 3), 1),
+    ),
+    "phases without taps": (
+        {"rows": 5, "columns": 3, "buffer_bank_depth": 16},
+        ((2, 5, 6, 13), 25, (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    ),
+    "linear": (
+        {"buffer_bank_depth": 16}, ((3, 3, 3, 13), 25, (3, 3), (3, 3), (0, 0), (1, 1), 1)
+    ),
+    "groups": (
+        {"rows": 5, "columns": 3, "buffer_bank_depth": 32},
+        ((1, 4, 5, 24), 12, (3, 3), (1, 1), (1, 1), (1, 1), 3),
+    ),
+    "fp8": (
+        {"rows": 6, "columns": 4, "operand_format": "fp8_e5m2", "buffer_bank_depth": 16},
+        ((1, 3, 7, 14), 5, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ),
+}  # fmt: skip
+
+
+def small_program(fields, layer, parts):
+    shape, outputs, kernel, stride, padding, dilation, groups = (*layer, 1)[:7]
     config = make_config(**{"variant": "baseline", "preset": "tiny"} | fields)
     return ConvolutionProgram(
         config=config, shape=shape, outputs=outputs, kernel=kernel, stride=stride, padding=padding,
-        dilation=dilation, parts=("dw",),
+        dilation=dilation, groups=groups, parts=parts,
     )  # fmt: skip
+
+
+def cut_program(name):
+    return small_program(*CUTS[name][:2], ("dw",))
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+def test_products_in_blocks(name, rng, seed):
+    program = small_program(*BLOCKED[name], ("y", "dx"))
+    writer = CoreProgram(program.config, program.core, Recorder(program.config))
+    for plain in (
+        _Forward(writer, program.layer, False, None),
+        _InputGradient(writer, program.layer, program.tensors["dy"], program.tensors["dx"], 1.0),
+    ):
+        with pytest.raises(CompileError, match="does not fit"):
+            plain.jobs()
+    codes, expected = stimulus(program.config, program, rng)
+    memory = bytearray(program.image(*codes))
+    result = interpret(
+        program.config, program.program, memory, seed=seed, unwritten=program.unwritten
+    )
+    assert not result.semaphores
+    compare(program, bytes(memory), expected, name)
 
 
 @pytest.mark.parametrize("name", CUTS)
@@ -235,17 +291,24 @@ def test_weight_gradients_in_parts(name, rng, seed):
     compare(program, bytes(memory), expected, name)
 
 
-def test_gathered_lines_on_the_accelerator(rng, seed):
-    program = cut_program("lines")
-    codes, expected = stimulus(program.config, program, rng)
-    run = accelerator.Run(image=program.image(*codes), program_size=len(program.program))
-    simulator = accelerator.build(program.config, memory_bytes=BASE + len(run.image))
+def test_parts_on_the_accelerator(rng, seed):
+    """Gathered lines; then products in blocks."""
+    blocked = ((1, 4, 12, 30), 33, (3, 3), (2, 2), (1, 1), (1, 1))
+    programs = [cut_program("lines"), small_program(CUTS["lines"][0], blocked, ("y", "dx"))]
+    runs, wanted = [], []
+    for program in programs:
+        codes, expected = stimulus(program.config, program, rng)
+        runs.append(accelerator.Run(image=program.image(*codes), program_size=len(program.program)))
+        wanted.append(expected)
+    config, largest = programs[0].config, max(len(run.image) for run in runs)
+    simulator = accelerator.build(config, memory_bytes=BASE + largest)
     outcomes, _ = accelerator.run(
-        simulator, [run], seed=seed, stall_share=0.2, latency=10, timeout_cycles=200_000
+        simulator, runs, seed=seed, stall_share=0.2, latency=10, timeout_cycles=400_000
     )
-    record = outcomes[0].record
-    assert record.done and not record.error, f"{record.code} of {record.unit}"
-    compare(program, outcomes[0].memory, expected, "lines")
+    for program, expected, outcome in zip(programs, wanted, outcomes, strict=True):
+        record = outcome.record
+        assert record.done and not record.error, f"{record.code} of {record.unit}"
+        compare(program, outcome.memory, expected, str(program.parts))
 
 
 def test_a_tap_does_not_fit_into_the_accumulators():

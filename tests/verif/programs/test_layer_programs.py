@@ -1,9 +1,11 @@
 """Layers between products, from DRAM to DRAM, against golden, bit for bit.
 
-Covers: compiler/kernels/batch_norm.py, compiler/kernels/batch_norm_pass.py,
-compiler/kernels/conv_geometry.py,
-compiler/kernels/depthwise.py, compiler/kernels/elementwise.py, compiler/kernels/image_tiling.py,
-compiler/kernels/in_place.py, compiler/kernels/loss.py, compiler/kernels/pooling.py,
+Covers: compiler/kernels/batch_norm.py, compiler/kernels/batch_norm_bands.py,
+compiler/kernels/batch_norm_pass.py, compiler/kernels/conv_geometry.py,
+compiler/kernels/depthwise.py, compiler/kernels/depthwise_bands.py,
+compiler/kernels/elementwise.py, compiler/kernels/image_tiling.py,
+compiler/kernels/in_place.py, compiler/kernels/loss.py, compiler/kernels/partial_sums.py,
+compiler/kernels/pixel_bands.py, compiler/kernels/pooling.py,
 compiler/kernels/row_tiling.py, compiler/kernels/scalars.py, compiler/kernels/sgd.py,
 compiler/kernels/splitting.py, compiler/kernels/windows.py, compiler/codegen/vector_commands.py,
 compiler/codegen/view.py, emulator/loss.py, emulator/vector.py, golden/commands/vector.py,
@@ -14,10 +16,10 @@ import numpy as np
 import pytest
 
 from compiler.errors import CompileError
-from compiler.kernels import elementwise, pooling
+from compiler.kernels import batch_norm_pass, elementwise, image_tiling, pooling
+from compiler.kernels import depthwise as compiled
 from compiler.kernels.batch_norm import batch_norm
 from compiler.kernels.conv_geometry import Convolution
-from compiler.kernels.depthwise import depthwise_weight_gradient
 from golden.commands import vector as golden
 from hw.config import make_config
 from hw.isa import vector as vector_command
@@ -81,6 +83,33 @@ def test_images_one_after_the_other(name, depth, shape, array, rng, seed):
     CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
 
 
+@pytest.mark.parametrize(
+    ("name", "array", "depth", "shape", "bands"),
+    [
+        ("normalization", "5x3", 32, (3, 13, 11, 3), 2),
+        ("normalization with ReLU", "two cores", 64, (2, 15, 11, 7), 2),
+        ("normalization", "5x3", 64, (1, 25, 21, 3), 2),
+        # Of five kernels, the ones with the largest results; the last part of the channels is
+        # larger than the first.
+        ("depthwise", "two cores", 128, (1, 17, 19, 7), 2),
+        pytest.param("depthwise", "5x3", 128, (2, 15, 19, 3), 2, marks=pytest.mark.long),
+    ],
+)
+def test_images_in_bands(name, array, depth, shape, bands, rng, seed, monkeypatch):
+    """Not even a word of all pixels of an image fits: sums go on from band to band."""
+    cuts = []
+
+    def image_parts(*arguments, **options):
+        cuts.append(image_tiling.image_parts(*arguments, **options))
+        return cuts[-1]
+
+    for module in (batch_norm_pass, compiled):
+        monkeypatch.setattr(module, "image_parts", image_parts)
+    case = CASES[name](rng, config_of(array, buffer_bank_depth=depth), shape)
+    case.check_with_interpreter(f"{name}, {shape}", seed)
+    assert cuts.count(None) == bands
+
+
 def test_codes_are_those_of_the_hardware():
     """Golden has enumerations of its own: it stands alone."""
     for name in ("Carry", "Condition", "Factor", "Operation", "Source", "Term", "Watch"):
@@ -95,6 +124,7 @@ def test_accelerator(rng, seed):
     """All layers one after the other without a reset, on a memory that stalls."""
     config = config_of("5x3", buffer_bank_depth=64)
     cases = {name: make(rng, config, (2, 4, 5, 7)) for name, make in CASES.items()}
+    cases["an image in bands"] = CASES["normalization"](rng, config, (1, 25, 21, 3))
     runs = [
         accelerator.Run(image=case.image, program_size=len(case.program), registers=case.registers)
         for case in cases.values()
@@ -139,7 +169,7 @@ def test_what_does_not_fit():
         weights = case.parameter("weights", (1, 1, 1, x.shape[3]), operands=True)
         dw = case.parameter("dw", (1, 1, 1, x.shape[3]))
         layer = Convolution(name="layer", x=x, y=y, weights=weights, bias=None)
-        case.layer(depthwise_weight_gradient, layer, y, dw)
+        case.layer(compiled.depthwise_weight_gradient, layer, y, dw)
 
     long = (1, 1, 1, 100)
     assert "map 2: a pixel of its maps takes 75 words" in write(
@@ -149,9 +179,10 @@ def test_what_does_not_fit():
     geometry = {"kernel": (1, 1), "stride": (1, 1)}
     message = write(simple(pooling.max_pool), *[line] * 3, **geometry)
     assert "map 1: a row of it with one word per pixel" in message
-    message = write(normalization, line, line)
-    assert "map 0 (batch normalisation): an image with one word per pixel takes 160" in message
-    assert "layer layer: an image with one word" in write(weight_gradient, line, line)
+    assert "layer layer: what a row of outputs" in write(weight_gradient, line, line)
     assert "more than one pixel" in write(normalization, (1, 1, 1, 3), (1, 1, 1, 3))
+    config = config_of("tiny", buffer_banks=1, buffer_bank_depth=16)
+    message = write(normalization, line, line)
+    assert "map 0 (batch normalisation): a pixel of one word takes 2 words" in message
     with pytest.raises(ValueError, match="at least two maps"):
         elementwise.sum_gradients(None, ["x"], LayerProgram(config=config).map("x", line))
