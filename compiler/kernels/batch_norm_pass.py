@@ -157,5 +157,6 @@ class BatchNormPass(ABC):
                     room.append(self.program.result(output, *box, wide=True))
                 needs = (*more, *room)
                 do = partial(run, box, images)
-                jobs.append(state_job(state, maps(images), needs, do))
+                like = shape, a, b, rows, columns, channels
+                jobs.append(state_job(state, maps(images), needs, do, like=like, at=(images[0],)))
         return jobs

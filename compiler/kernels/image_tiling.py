@@ -1,9 +1,9 @@
 """Layers that add up whole images: parts of the channels, and images at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
-from compiler.tensors.intervals import Channels, Interval, even_parts
+from compiler.tensors.intervals import Channels, Interval, regular_parts
 from compiler.tensors.tensor import Tensor
 
 from .splitting import MOST_WORDS, channel_parts, channel_steps
@@ -41,7 +41,7 @@ def image_parts(
         for step, rest in choices:
             count = min((room - rest) // share, MOST_WORDS) // size(step)
             if count >= 1:
-                return channel_parts(program, tensors, step), even_parts(0, images, count)
+                return channel_parts(program, tensors, step), regular_parts(0, images, count)
     return None
 
 
@@ -52,15 +52,17 @@ def state_job(
     run: Callable[..., None],
     *,
     first: bool = False,
+    like: Hashable = None,
+    at: tuple[int, ...] = (),
 ) -> Job:
     """A :class:`Job` that needs ``maps`` and ``more`` and a ``state``, which jobs before have
     written: ``run(state, *maps, *more)``.
 
     It finds the state before it takes room for anything; the first job takes room for the maps
-    before, as they may not fit beside it elsewhere.
+    before, as they may not fit beside it elsewhere. ``like`` and ``at`` are those of the job.
     """
     if not first:
-        return Job((state, *maps, *more), run)
+        return Job((state, *maps, *more), run, like=like, at=at)
     count = len(maps)
     return Job(
         (*maps, state, *more),

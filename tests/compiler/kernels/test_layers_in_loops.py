@@ -2,7 +2,7 @@
 
 Covers: compiler/kernels/conv_forward.py, compiler/kernels/conv_input_gradient.py,
 compiler/kernels/sgd.py, compiler/kernels/elementwise.py, compiler/kernels/row_tiling.py,
-compiler/kernels/reorganize.py.
+compiler/kernels/reorganize.py, compiler/kernels/batch_norm_pass.py.
 """
 
 from dataclasses import replace
@@ -28,6 +28,7 @@ CONVOLUTIONS = {
 LAYERS = {
     "elements": ((60, 4, 4, 3), 2),
     "average pooling": ((90, 4, 4, 3), 1),
+    "normalization with ReLU": ((40, 2, 8, 3), 1),
     "descent": ((3, 3, 40, 3), 4),
     "guarded descent": ((3, 3, 40, 3), 4),
 }
