@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from types import SimpleNamespace
 from typing import Any
 
@@ -129,13 +130,57 @@ def _same_shape(call: Call, what: str, first: Layer, second: Layer) -> None:
 
 def _add(call: Call) -> _Combined:
     first, second, rest = call.two(alpha=1)
-    if not isinstance(first, Layer) or not isinstance(second, Layer) or rest.alpha != 1:
-        refuse(
-            call.label,
-            f"an addition takes two maps and nothing else, not {call._given()}",
-        )
+    return _sum(call, first, second, rest.alpha)
+
+
+def _subtract(call: Call) -> _Combined:
+    first, second, rest = call.two(alpha=1)
+    return _sum(call, first, second, -rest.alpha)
+
+
+def _sum(call: Call, first: Any, second: Any, scale: Any) -> _Combined:
+    """``first + second * scale``."""
+    scale = _number(call, scale)
+    if not isinstance(first, Layer):
+        return _affine(call, second, scale, _number(call, first))
+    if not isinstance(second, Layer):
+        return _affine(call, first, 1.0, _number(call, second) * scale)
     _same_shape(call, "adds", first, second)
-    return (first, second), ("add", {})
+    return (first, second), ("add", {} if scale == 1 else {"scale": scale})
+
+
+def _multiply(call: Call) -> _Combined:
+    first, second, _ = call.two()
+    if isinstance(first, Layer) and isinstance(second, Layer):
+        _same_shape(call, "multiplies", first, second)
+        return (first, second), ("multiply", {})
+    if isinstance(first, Layer):
+        return _affine(call, first, _number(call, second), 0.0)
+    return _affine(call, second, _number(call, first), 0.0)
+
+
+def _divide(call: Call) -> _Combined:
+    first, second, _ = call.two()
+    if isinstance(second, Layer):
+        refuse(call.label, f"it must divide by a number, not by {_text(second)}")
+    divisor = _number(call, second)
+    if not divisor:
+        refuse(call.label, "it divides by 0")
+    return _affine(call, first, 1.0 / divisor, 0.0)
+
+
+def _negate(call: Call) -> _Combined:
+    return _affine(call, call.source(), -1.0, 0.0)
+
+
+def _affine(call: Call, source: Layer, factor: float, offset: float) -> _Combined:
+    return (source,), ("affine", {"factor": factor, "offset": offset})
+
+
+def _number(call: Call, value: Any) -> float:
+    if not isfinite(value) or abs(value) >= 2.0**127:
+        refuse(call.label, f"its numbers must be finite in float32, not {value}")
+    return float(value)
 
 
 def _concatenate(call: Call) -> _Combined:
@@ -198,11 +243,18 @@ RESHAPING: tuple[Any, ...] = (
 )  # fmt: skip
 COMBINING: dict[Any, Callable[[Call], _Combined]] = {
     **dict.fromkeys((operator.add, torch.add, "add"), _add),
+    **dict.fromkeys((operator.sub, torch.sub, "sub"), _subtract),
+    **dict.fromkeys((operator.mul, torch.mul, "mul"), _multiply),
+    **dict.fromkeys((operator.truediv, torch.div, "div"), _divide),
+    **dict.fromkeys((operator.neg, torch.neg, "neg"), _negate),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), _concatenate),
 }
 #: What changes its first operand, and what does the same without.
 _IN_PLACE: dict[Any, Any] = {
     operator.iadd: operator.add,
+    operator.isub: operator.sub,
+    operator.imul: operator.mul,
+    operator.itruediv: operator.truediv,
     torch.relu_: torch.relu,
     functional.hardtanh_: functional.hardtanh,
 }
@@ -217,6 +269,16 @@ FUNCTIONS: dict[Any, tuple[Callable[[str, Any, Any], LayerKind], dict[str, Any]]
     functional.relu6: (CHECKS[nn.ReLU6], {"inplace": False, "min_val": 0.0, "max_val": 6.0}),
     functional.hardtanh: (
         CHECKS[nn.Hardtanh], {"min_val": -1.0, "max_val": 1.0, "inplace": False},
+    ),
+    functional.leaky_relu: (
+        CHECKS[nn.LeakyReLU], {"negative_slope": 0.01, "inplace": False},
+    ),
+    functional.hardsigmoid: (CHECKS[nn.Hardsigmoid], {"inplace": False}),
+    functional.hardswish: (CHECKS[nn.Hardswish], {"inplace": False}),
+    functional.interpolate: (
+        CHECKS[nn.Upsample],
+        {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None,
+         "recompute_scale_factor": None, "antialias": False},
     ),
     **dict.fromkeys((_MAX_FUNCTION, torch.max_pool2d), (CHECKS[nn.MaxPool2d], _MAX)),
     functional.avg_pool2d: (CHECKS[nn.AvgPool2d], _AVERAGE),

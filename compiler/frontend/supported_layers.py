@@ -40,9 +40,10 @@ class Source(Protocol):
 
 #: For messages.
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, MaxPool2d, AvgPool2d, "
-    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Flatten, Dropout in evaluation, Identity, the functions "
-    "of these without parameters, mean over a map, view, reshape, cat and +"
+    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
+    "Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, "
+    "Dropout in evaluation, Identity, the functions of these without parameters, mean over a map, "
+    "view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -166,6 +167,29 @@ def _clamp(name: str, layer: Any, source: Source) -> LayerKind:
     return "clamp", {"low": low, "high": high}
 
 
+def _leaky_relu(name: str, layer: Any, source: Source) -> LayerKind:
+    slope = float(layer.negative_slope)
+    if not (isfinite(slope) and slope >= 0):
+        refuse(name, f"negative_slope must be finite and not negative, not {slope}")
+    return "leaky_relu", {"slope": slope}
+
+
+def _upsample(name: str, layer: Any, source: Source) -> LayerKind:
+    require_map(name, source)
+    if layer.mode != "nearest":
+        refuse(name, f"mode must be 'nearest', not {layer.mode!r}")
+    if layer.size is not None:
+        wanted = _pair(layer.size)
+        factor = [new / own for new, own in zip(wanted, source.shape[1:], strict=True)]
+    else:
+        factor = [float(value) for value in _pair(layer.scale_factor)]
+    if any(value < 1 or value != int(value) for value in factor):
+        refuse(name, f"height and width must grow by whole factors, not by {factor}")
+    if factor == [1, 1]:
+        return IDENTITY
+    return "upsample", {"factor": (int(factor[0]), int(factor[1]))}
+
+
 def require_map(name: str, source: Source) -> None:
     """Refuse the layer ``name`` if what it reads is no map."""
     if source.flat:
@@ -191,6 +215,11 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.ReLU: lambda *_: ("relu", {}),
     nn.ReLU6: _clamp,
     nn.Hardtanh: _clamp,
+    nn.LeakyReLU: _leaky_relu,
+    nn.Hardsigmoid: lambda *_: ("hardsigmoid", {}),
+    nn.Hardswish: lambda *_: ("hardswish", {}),
+    nn.Upsample: _upsample,
+    nn.UpsamplingNearest2d: _upsample,
     nn.Flatten: _flatten,
     nn.Dropout: _dropout,
     nn.Dropout2d: _dropout,

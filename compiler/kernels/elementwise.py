@@ -1,25 +1,24 @@
 """Layers that compute every element of a map by itself, from DRAM to DRAM."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.core_builder import CoreProgram, Job
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
-from compiler.errors import CompileError
-from compiler.tensors.encoding import codes_of
 from compiler.tensors.intervals import PixelBox
 from compiler.tensors.tensor import Tensor
-from hw.formats import format_by_name
-from hw.isa.vector import Carry, Condition
+from hw.isa.vector import Carry, Factor
 
-from .splitting import MOST_WORDS, PIECES, begin_of, boxes, like_box
+from .pointwise import pointwise
+from .splitting import MOST_WORDS, PIECES, boxes
 
 __all__ = [
     "add",
-    "clamp",
-    "clamp_backward",
+    "add_scaled",
+    "affine",
     "copy_channels",
+    "multiply",
     "relu",
     "relu_backward",
     "sum_gradients",
@@ -32,7 +31,7 @@ def relu(program: CoreProgram, x: Tensor, y: Tensor) -> None:
     def part(out: View, _: View | None, values: View) -> None:
         program.vector.positive(out, values)
 
-    _pointwise(program, [x], y, part)
+    pointwise(program, [x], y, part)
 
 
 def relu_backward(program: CoreProgram, dy: Tensor, y: Tensor, dx: Tensor) -> None:
@@ -41,43 +40,7 @@ def relu_backward(program: CoreProgram, dy: Tensor, y: Tensor, dx: Tensor) -> No
     def part(out: View, _: View | None, gradient: View, output: View) -> None:
         program.vector.mask(out, gradient, output)
 
-    _pointwise(program, [dy, y], dx, part)
-
-
-def clamp(program: CoreProgram, x: Tensor, y: Tensor, *, low: float, high: float) -> None:
-    """``y``: ``x`` within the limits, which are rounded to operands; NaN stays."""
-    low, high = (_operand(x, limit) for limit in (low, high))
-
-    def minus_larger(out: View, values: View, limit: float, minus_limit: View) -> None:
-        """Minus the larger of a value and a limit; of NaN it is NaN."""
-        program.vector.emit(
-            out, values, limit, minus_limit, condition=Condition.GREATER, negate_product=1,
-            carry=Carry.Z, keep=1,
-        )  # fmt: skip
-
-    def part(out: View, _: View | None, values: View, minus_low: View, most: View) -> None:
-        minus_larger(out, values, low, minus_low)
-        minus_larger(out, out, -high, most)
-
-    _pointwise(program, [x], y, part, numbers=[-low, high])
-
-
-def clamp_backward(
-    program: CoreProgram, dy: Tensor, y: Tensor, dx: Tensor, *, low: float, high: float
-) -> None:
-    """``dx``: ``dy`` where the stored output ``y`` is between the limits or NaN, +0 elsewhere."""
-    low, high = (_operand(y, limit) for limit in (low, high))
-
-    def part(out: View, _: View | None, gradient: View, output: View, zero: View) -> None:
-        """Zeros of an output are +0 where a limit is, so that bits may be compared."""
-        for limit in (low, high):
-            program.vector.emit(
-                out, zero, gradient, output, immediate=abs(limit) if limit == 0 else limit,
-                condition=Condition.EQUAL, keep=1,
-            )  # fmt: skip
-            gradient = out
-
-    _pointwise(program, [dy, y], dx, part, numbers=[0.0])
+    pointwise(program, [dy, y], dx, part)
 
 
 def copy_channels(program: CoreProgram, x: Tensor, y: Tensor) -> None:
@@ -98,6 +61,39 @@ def add(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor) -> None:
     sum_gradients(program, [x1, x2], y)
 
 
+def add_scaled(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor, *, scale: float) -> None:
+    """``y = x1 + x2 * scale``, the product in float32, then the sum, rounded once to operands."""
+
+    def part(out: View, _: View | None, first: View, second: View) -> None:
+        program.vector.scale_add(out, second, scale, first)
+
+    pointwise(program, [x1, x2], y, part)
+
+
+def multiply(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor) -> None:
+    """``y = x1 * x2``, rounded once to operands."""
+
+    def part(out: View, _: View | None, first: View, second: View) -> None:
+        program.vector.scale(out, first, second)
+
+    pointwise(program, [x1, x2], y, part)
+
+
+def affine(
+    program: CoreProgram, x: Tensor, y: Tensor, *, factor: float, offset: float = 0.0
+) -> None:
+    """``y = x * factor + offset``, the product in float32; nothing is added if ``offset`` is 0."""
+
+    def part(out: View, _: View | None, values: View, *added: View) -> None:
+        if added:
+            program.vector.emit(out, values, factor, added[0], factor=Factor.Y, carry=Carry.Z,
+                                add=1)  # fmt: skip
+        else:
+            program.vector.scale(out, values, factor)
+
+    pointwise(program, [x], y, part, numbers=[offset] if offset else [])
+
+
 def sum_gradients(program: CoreProgram, gradients: Sequence[Tensor], dx: Tensor) -> None:
     """``dx``: the float32 sum of at least two maps of operands, in order, rounded once."""
     if len(gradients) < 2:
@@ -109,76 +105,4 @@ def sum_gradients(program: CoreProgram, gradients: Sequence[Tensor], dx: Tensor)
             first = program.vector.add(total, first, other)
         program.vector.add(out, first, others[-1])
 
-    _pointwise(program, list(gradients), dx, part, total=len(gradients) > 2)
-
-
-def _pointwise(
-    program: CoreProgram,
-    inputs: Sequence[Tensor],
-    output: Tensor,
-    part: Callable[..., None],
-    *,
-    total: bool = False,
-    numbers: Sequence[float] = (),
-) -> None:
-    """``part(output, total, *inputs, *numbers)`` on views of a part after the other; ``total`` is a
-    float32 map of the part if it is wanted, else None; ``numbers`` are operands, each one as a
-    vector that goes with all pixels.
-
-    Raises
-    ------
-    CompileError
-        if a pixel of all maps does not fit into the buffer.
-    """
-    words, chunks = program.words(output), program.core.chunks_per_wide
-    size = words * (len(inputs) + 1 + (chunks if total else 0))
-    room = program.scratch.words - words * len(numbers)
-    most = min(room // size, MOST_WORDS // (words * chunks))
-    if not most:
-        raise CompileError(
-            f"layer of {output.name}: a pixel of its maps takes {size} words, which do not fit "
-            f"into the buffer ({program.scratch.words} words)"
-        )
-
-    vectors = [_number(program, output, number) for number in numbers]
-    one = (0, 1), (0, 1), (0, 1)
-
-    def work(box: PixelBox, out: Block, *blocks: Block) -> None:
-        blocks, there = blocks[len(vectors) :], blocks[: len(vectors)]
-        temporary = [out]
-        sums = None
-        if total:
-            sums = program.view(blocks[-1], output, *box, wide=True)
-            temporary.append(blocks[-1])
-        views = [program.view(b, t, *box) for b, t in zip(blocks, inputs, strict=False)]
-        views += [program.view(block, output, *one) for block in there]
-        part(program.view(out, output, *box), sums, *views)
-        program.store(output, (*box, (0, output.pitch)), out)
-        program.scratch.drop(temporary)
-
-    jobs = []
-    # Several pieces even of a small map, so that transfers hide behind the work.
-    pixels = output.shape[0] * output.shape[1] * output.shape[2]
-    for box in boxes(output.shape, max(1, min(most // 2, -(-pixels // PIECES)))):
-        needs = [program.result(output, *box), *vectors]
-        needs += [program.need(part, *box) for part in inputs]
-        if total:
-            needs.append(program.result(output, *box, wide=True))
-        run = partial(work, box)
-        jobs.append(Job(tuple(needs), run, like=like_box(box), at=begin_of(box)))
-    program.run(jobs)
-
-
-def _number(program: CoreProgram, like: Tensor, number: float) -> Need:
-    """A vector of operands that hold a ``number``, for all channels of ``like``."""
-    pixel = (0, 1), (0, 1), (0, 1)
-
-    def load(block: Block) -> None:
-        program.vector.fill(program.view(block, like, *pixel), number)
-
-    return Need(("number", repr(number), like.pitch, like.shape[3]), program.words(like), load)
-
-
-def _operand(like: Tensor, number: float) -> float:
-    """A number rounded to operands of the kind of ``like``."""
-    return float(like.values(codes_of(format_by_name(like.kind), number)))
+    pointwise(program, list(gradients), dx, part, total=len(gradients) > 2)

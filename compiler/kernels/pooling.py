@@ -17,7 +17,7 @@ from hw.isa.vector import Carry, Condition, Factor, Term
 from .row_tiling import Part, Role, RowTile, run_row_tiles
 from .windows import Lines, Windows
 
-__all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward"]
+__all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward", "upsample"]
 
 
 def max_pool(
@@ -186,6 +186,18 @@ def average_pool_backward(
         return room
 
     _scatter(program, windows, [dy], dx, term_of_share, scale)
+
+
+def upsample(program: CoreProgram, x: Tensor, y: Tensor, *, factor: Pair) -> None:
+    """``y``: every pixel of ``x`` as a window of ``factor`` pixels."""
+    windows = _windows(y, x, factor, factor, (0, 0))
+
+    def work(tile: RowTile, out: View, pixels: View) -> None:
+        for _, outputs, lines in windows.places(tile.outputs, tile.lines):
+            program.vector.copy(out[:, *lines], pixels[:, *outputs])
+
+    parts = [Part(y, True, Role.WRITE), Part(x, False)]
+    run_row_tiles(program, windows, parts, work, cut_map=True)
 
 
 def _shares(

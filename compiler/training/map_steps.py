@@ -6,11 +6,22 @@ from typing import Any
 
 from compiler.errors import CompileError
 from compiler.frontend.layer import Layer
-from compiler.kernels.elementwise import (
-    add,
+from compiler.kernels.activations import (
     clamp,
     clamp_backward,
+    hardsigmoid,
+    hardsigmoid_backward,
+    hardswish,
+    hardswish_backward,
+    leaky_relu,
+    leaky_relu_backward,
+)
+from compiler.kernels.elementwise import (
+    add,
+    add_scaled,
+    affine,
     copy_channels,
+    multiply,
     relu,
     relu_backward,
 )
@@ -19,6 +30,7 @@ from compiler.kernels.pooling import (
     average_pool_backward,
     max_pool,
     max_pool_backward,
+    upsample,
 )
 from hw.config import AdaGPConfig
 
@@ -103,8 +115,26 @@ class MapSteps(StepGraph):
     def _forward_clamp(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, clamp, **layer.options)
 
+    def _forward_leaky_relu(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, leaky_relu, **layer.options)
+
+    def _forward_hardsigmoid(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, hardsigmoid)
+
+    def _forward_hardswish(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, hardswish)
+
     def _forward_add(self, layer: Layer, sources: list[str]) -> None:
-        self._simple(layer, sources, add)
+        self._simple(layer, sources, add_scaled if layer.options else add, **layer.options)
+
+    def _forward_multiply(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, multiply)
+
+    def _forward_affine(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, affine, **layer.options)
+
+    def _forward_upsample(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, upsample, **layer.options)
 
     def _forward_average_pool(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, average_pool, **window_options(layer))
@@ -140,7 +170,32 @@ class MapSteps(StepGraph):
         """The gradient of the output is that of the inputs."""
         return [dy if goal else None for goal in goals]
 
-    _backward_flatten = _backward_add = _passed_on
+    _backward_flatten = _passed_on
+
+    def _backward_add(self, layer: Layer, dy: str, goals: list[str | None]) -> list[str | None]:
+        goals, scale = list(goals), layer.options.get("scale", 1.0)
+        return [goals[0] and dy, self._scaled(layer, dy, goals[1], scale, 1)]
+
+    def _backward_affine(self, layer: Layer, dy: str, goals: list[str | None]) -> list[str | None]:
+        return [self._scaled(layer, dy, goals[0], layer.options["factor"], 0)]
+
+    def _scaled(
+        self, layer: Layer, dy: str, goal: str | None, factor: float, number: int
+    ) -> str | None:
+        """The gradient of the input ``number`` is that of the output times a factor."""
+        if not goal or factor == 1.0:
+            return goal and dy
+        self._gradient_map(layer, goal, number)
+        self._add(layer.name, "backward", affine, dy, goal, reads=[dy], writes=[goal],
+                  factor=factor)  # fmt: skip
+        return goal
+
+    def _backward_multiply(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        others = [self.maps[name] for name in reversed(layer.inputs)]
+        for number, (goal, other) in enumerate(zip(goals, others, strict=True)):
+            if self._gradient_map(layer, goal, number):
+                self._add(layer.name, "backward", multiply, dy, other, goal, reads=[dy, other],
+                          writes=[goal])  # fmt: skip
 
     def _backward_concatenate(
         self, layer: Layer, dy: str, goals: list[str | None]
@@ -168,6 +223,22 @@ class MapSteps(StepGraph):
     def _backward_clamp(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         y = self.maps[layer.name]
         self._simple_backward(layer, goals, clamp_backward, dy, y, **layer.options)
+
+    def _backward_leaky_relu(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        y = self.maps[layer.name]
+        self._simple_backward(layer, goals, leaky_relu_backward, dy, y, **layer.options)
+
+    def _backward_hardsigmoid(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        self._simple_backward(layer, goals, hardsigmoid_backward, dy, self.maps[layer.inputs[0]])
+
+    def _backward_hardswish(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        self._simple_backward(layer, goals, hardswish_backward, dy, self.maps[layer.inputs[0]])
+
+    def _backward_upsample(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        """The sum of the windows, which share no pixel."""
+        factor = layer.options["factor"]
+        self._simple_backward(layer, goals, average_pool, dy, kernel=factor, stride=factor,
+                              divisor=1)  # fmt: skip
 
     def _backward_max_pool(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         places = f"{layer.name}.places"

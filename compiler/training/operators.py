@@ -77,8 +77,33 @@ OPERATORS = (
         "that divides the map; the mean over height and width",
     ),
     Operator(
-        kind="add", written=("add",), forward=_VECTOR, backward=_NOTHING,
+        kind="leaky_relu", written=("LeakyReLU", "leaky_relu"), forward=_VECTOR, backward=_VECTOR,
+        conditions="a slope that is not negative",
+    ),
+    Operator(
+        kind="hardsigmoid", written=("Hardsigmoid", "hardsigmoid"), forward=_VECTOR,
+        backward=_VECTOR,
+    ),
+    Operator(
+        kind="hardswish", written=("Hardswish", "hardswish"), forward=_VECTOR, backward=_VECTOR,
+    ),
+    Operator(
+        kind="add", written=("add", "sub"), forward=_VECTOR,
+        backward="moves nothing; VECTOR with `alpha` and for differences",
+        conditions="two maps of one shape; `alpha`",
+    ),
+    Operator(
+        kind="multiply", written=("mul",), forward=_VECTOR, backward=_VECTOR,
         conditions="two maps of one shape",
+    ),
+    Operator(
+        kind="affine", written=("add", "sub", "mul", "truediv", "div", "neg"), forward=_VECTOR,
+        backward="VECTOR; moves nothing where only a number is added",
+        conditions="a map and a number; no division by a map",
+    ),
+    Operator(
+        kind="upsample", written=("Upsample", "UpsamplingNearest2d", "interpolate"),
+        forward=_VECTOR, backward=_VECTOR, conditions="`nearest`, by whole factors",
     ),
     Operator(
         kind="concatenate", written=("cat", "concat", "concatenate"),

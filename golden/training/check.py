@@ -16,6 +16,7 @@ from golden.layers.conv2d import pair
 from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
+from .map_bounds import map_bounds
 
 __all__ = ["complaints", "torch_layer"]
 
@@ -65,7 +66,7 @@ def complaints(training, before, result):
         for name, dx, bound in zip(node.inputs, found, input_errors, strict=False):
             dx = np.moveaxis(dx.numpy(), 1, 3)
             part = Estimate(dx, np.broadcast_to(bound, dx.shape))
-            same = node.kind in _PASSING
+            same = node.kind in _PASSING and "scale" not in node.options
             pending.setdefault(name, []).append(part if same else part.round(fmt))
         for short, dw in zip(parameters, found[len(node.inputs) :], strict=True):
             if (name := f"{node.name}.{short}") not in node.trainable:
@@ -110,6 +111,9 @@ def torch_layer(training, node, before, mode=True):
             ),
             parameters,
         )
+    if node.kind == "clamp":  # its limits are operands
+        fmt = training.format
+        options = {key: float(decode(fmt, encode(fmt, limit))) for key, limit in options.items()}
     return lambda *x: _MAPS[node.kind](*x, **options), parameters
 
 
@@ -129,7 +133,14 @@ def _clamp(x, *, low, high):
 _MAPS = {
     "relu": functional.relu,
     "clamp": _clamp,
-    "add": lambda a, b: a + b,
+    "leaky_relu": lambda x, slope: functional.leaky_relu(x, slope),
+    # Torch's own have constants in float32.
+    "hardsigmoid": lambda x: functional.relu6(x + 3) / 6,
+    "hardswish": lambda x: x * functional.relu6(x + 3) / 6,
+    "add": lambda a, b, scale=1.0: a + scale * b,
+    "multiply": lambda a, b: a * b,
+    "affine": lambda x, factor, offset: x * factor + offset,
+    "upsample": lambda x, factor: functional.interpolate(x, scale_factor=factor),
     "concatenate": lambda *x: torch.cat(x, 1),
     "flatten": lambda x: x * 1,
     "max_pool": _max_pool,
@@ -182,17 +193,7 @@ def _layer_bounds(training, node, before, done, dy):
         shape = x.value.shape
         parameters = {"weight": scale.error, "bias": shift.error}
         return y.error.reshape(shape), [dx.error.reshape(shape)], parameters
-    if node.kind == "average_pool":
-        dx = training_bounds.average_pool_backward(
-            gradient, input_size=x.value.shape[1:3], **node.options
-        )
-        return training_bounds.average_pool(x, **node.options).error, [dx.error], {}
-    if node.kind == "max_pool":
-        dx = training_bounds.pool_backward_error(gradient, x.value, **node.options)
-        return 0.0, [dx.error], {}
-    if node.kind == "add":
-        return (exact[0] + exact[1]).error, [0.0, 0.0], {}
-    return 0.0, [0.0] * len(inputs), {}
+    return *map_bounds(node.kind, exact, gradient, node.options), {}
 
 
 def _summed(fmt, estimates):

@@ -50,6 +50,39 @@ def _passed_on(fmt, dy, maps, y):
     return [dy] * len(maps), 0
 
 
+def _add(fmt, maps, scale=1.0):
+    if scale == 1.0:
+        return elementwise_pool.residual_add(fmt, *maps)
+    return pointwise.add_scaled(fmt, *maps, scale=scale)
+
+
+def _add_backward(fmt, dy, maps, y, scale=1.0):
+    second, flags = _scaled(fmt, dy, scale)
+    return [dy, second], flags
+
+
+def _affine_backward(fmt, dy, maps, y, factor, offset):
+    return _alone(_scaled(fmt, dy, factor))
+
+
+def _scaled(fmt, dy, factor):
+    return (dy, 0) if factor == 1.0 else pointwise.affine(fmt, dy, factor=factor)
+
+
+def _multiply_backward(fmt, dy, maps, y):
+    parts = [pointwise.multiply(fmt, dy, other) for other in reversed(maps)]
+    return [codes for codes, _ in parts], parts[0][1] | parts[1][1]
+
+
+def _upsample(fmt, maps, factor):
+    return np.repeat(np.repeat(maps[0], factor[0], axis=1), factor[1], axis=2), 0
+
+
+def _upsample_backward(fmt, dy, maps, y, factor):
+    """The sums of windows that share no pixel."""
+    return _alone(elementwise_pool.average_pool(fmt, dy, kernel=factor, divisor=1))
+
+
 def _alone(result):
     codes, flags = result
     return [codes], flags
@@ -57,20 +90,34 @@ def _alone(result):
 
 _FORWARD = {
     "flatten": lambda fmt, maps: (maps[0], 0),
-    "add": lambda fmt, maps: elementwise_pool.residual_add(fmt, *maps),
+    "add": _add,
+    "multiply": lambda fmt, maps: pointwise.multiply(fmt, *maps),
+    "affine": lambda fmt, maps, **numbers: pointwise.affine(fmt, *maps, **numbers),
     "relu": lambda fmt, maps: (elementwise_pool.relu(fmt, *maps), 0),
     "clamp": lambda fmt, maps, **limits: (pointwise.clamp(fmt, *maps, **limits), 0),
     "max_pool": lambda fmt, maps, **window: (elementwise_pool.max_pool(fmt, *maps, **window), 0),
     "average_pool": lambda fmt, maps, **w: elementwise_pool.average_pool(fmt, *maps, **w),
+    "leaky_relu": lambda fmt, maps, slope: pointwise.leaky_relu(fmt, *maps, slope=slope),
+    "hardsigmoid": lambda fmt, maps: pointwise.hardsigmoid(fmt, *maps),
+    "hardswish": lambda fmt, maps: pointwise.hardswish(fmt, *maps),
+    "upsample": _upsample,
     "concatenate": lambda fmt, maps: (pointwise.concatenate(maps), 0),
 }
 _BACKWARD = {
     "flatten": _passed_on,
-    "add": _passed_on,
+    "add": _add_backward,
+    "multiply": _multiply_backward,
+    "affine": _affine_backward,
     "relu": _relu_backward,
     "clamp": _clamp_backward,
     "max_pool": _max_pool_backward,
     "average_pool": _average_pool_backward,
+    "leaky_relu": lambda fmt, dy, maps, y, slope: _alone(
+        pointwise.leaky_relu_backward(fmt, dy, y, slope=slope)
+    ),
+    "hardsigmoid": lambda fmt, dy, maps, y: _alone(pointwise.hardsigmoid_backward(fmt, dy, *maps)),
+    "hardswish": lambda fmt, dy, maps, y: _alone(pointwise.hardswish_backward(fmt, dy, *maps)),
+    "upsample": _upsample_backward,
     "concatenate": _concatenate_backward,
 }
 #: Kinds of nodes that these functions know.

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx, nn
 
-from .torch_layers import Found, Refused, classify, module_layer, refuse
+from .torch_functions import classify
+from .torch_layers import Found, Refused, module_layer, refuse
 
 __all__ = ["Node", "learning", "trace"]
 

@@ -1,26 +1,42 @@
-"""What modules and functions of torch are as layers: kinds and options of nodes.
+"""What modules of torch are as layers: kinds and options of nodes.
 
 Every function here takes the attributes of a module, or the arguments of a function by the same
 names, and the node that is read.
 """
 
-import operator
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import numpy as np
-import torch
 from torch import nn
-from torch.nn import functional
 
 from golden.layers.conv2d import pair
 
-__all__ = ["Found", "Refused", "classify", "module_layer", "refuse"]
+__all__ = [
+    "ALLOWED",
+    "Found",
+    "Refused",
+    "SAME",
+    "adaptive_average",
+    "adaptive_max",
+    "average_pool",
+    "clamp",
+    "dropout",
+    "flatten",
+    "leaky_relu",
+    "max_pool",
+    "module_layer",
+    "needs_map",
+    "plain",
+    "refuse",
+    "relu",
+    "upsample",
+]
 
-_ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, MaxPool2d, AvgPool2d, "
-    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Flatten, Dropout in evaluation, Identity, the functions "
-    "of these without parameters, mean over a map, view, reshape, cat and +"
+ALLOWED = (
+    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
+    "Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, "
+    "Dropout in evaluation, Identity, the functions of these without parameters, mean over a map, "
+    "view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -44,85 +60,21 @@ class Found:
     in_place: bool = False
 
 
-_SAME = ("identity", {})
+SAME = ("identity", {})
 
 
 def module_layer(name, module, source) -> Found:
     """What the module ``name`` is that reads the node ``source``."""
     check = _MODULES.get(type(module))
     if check is None:
-        refuse(name, f"{type(module).__name__} is unknown; supported are {_ALLOWED}")
+        refuse(name, f"{type(module).__name__} is unknown; supported are {ALLOWED}")
     kind, options = check(name, module, source)
     in_place = kind != "identity" and getattr(module, "inplace", False)
     return Found(kind=kind, options=options, sources=(source,), in_place=in_place)
 
 
-def classify(name, target, args, kwargs, shape, node_type) -> Found:
-    """What a function or method is.
-
-    ``args`` and ``kwargs`` have nodes (of ``node_type``) in place of maps; ``shape`` is that of the
-    result for one image.
-    """
-    in_place = isinstance(target, str) and target.endswith("_")
-    base = target[:-1] if in_place else _CHANGING.get(target, target)
-    in_place = in_place or base is not target
-    if base in (operator.add, torch.add, "add"):
-        sources, kind, options = _addition(name, args, kwargs, node_type), "add", {}
-    elif base in (torch.cat, torch.concat, torch.concatenate):
-        return Found(kind="concatenate", sources=_join(name, args, kwargs, node_type))
-    else:
-        if not args or not isinstance(args[0], node_type):
-            refuse(name, f"its operand must be a map, given by position, not {args} {kwargs}")
-        source, sources = args[0], args[:1]
-        if base in _VIEWS and not in_place:
-            kind, options = _view(name, source, tuple(shape))
-        elif base in _FUNCTIONS:
-            check, names, defaults = _FUNCTIONS[base]
-            values = _bound(name, names, defaults, args[1:], kwargs)
-            kind, options = check(name, values, source)
-            in_place = in_place or getattr(values, "inplace", False)
-        else:
-            unknown = getattr(target, "__name__", target)
-            refuse(name, f"{unknown} is unknown; supported are {_ALLOWED}")
-    return Found(kind=kind, options=options, sources=tuple(sources), in_place=in_place)
-
-
-def _bound(name, names, defaults, args, kwargs):
-    """Arguments by name."""
-    values = dict(defaults) | dict(zip(names, args, strict=False)) | kwargs
-    if len(args) > len(names) or set(values) - set(names) - set(defaults):
-        refuse(name, f"its arguments are {', '.join(names)}, not {args} {kwargs}")
-    if missing := [key for key in names if key not in values]:
-        refuse(name, f"it needs {', '.join(missing)}")
-    return SimpleNamespace(**values)
-
-
-def _addition(name, args, kwargs, node_type):
-    if len(args) != 2 or not all(isinstance(part, node_type) for part in args) or kwargs:
-        refuse(name, f"an addition takes two maps and nothing else: {args} {kwargs}")
-    first, second = args
-    if (first.shape, first.flat) != (second.shape, second.flat):
-        refuse(name, f"it adds maps of {first.shape} and {second.shape}")
-    return args
-
-
-def _join(name, args, kwargs, node_type):
-    """Nodes whose channels a concatenation joins."""
-    values = _bound(name, ("tensors", "dim"), {"dim": 0}, args, kwargs)
-    parts = values.tensors
-    whole = isinstance(parts, list | tuple) and len(parts) > 0
-    if not whole or not all(isinstance(part, node_type) for part in parts):
-        refuse(name, f"it joins a list of maps, not {parts}")
-    kinds = {(part.flat, part.shape[1:]) for part in parts}
-    if len(kinds) > 1 or (parts[0].flat and parts[0].shape[1:] != (1, 1)):
-        refuse(name, f"it joins maps of {[part.shape for part in parts]}")
-    if values.dim not in (1, -1 if parts[0].flat else -3):
-        refuse(name, f"it joins channels, dim=1, not dim={values.dim}")
-    return tuple(parts)
-
-
 def _convolution(name, layer, source):
-    _needs_map(name, source)
+    needs_map(name, source)
     if layer.padding_mode != "zeros":
         refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
     if layer.in_channels != source.shape[0]:
@@ -173,8 +125,8 @@ def _windows(layer):
     return {**{key: pair(size) for key, size in sizes.items()}, "ceil_mode": bool(layer.ceil_mode)}
 
 
-def _max_pool(name, layer, source):
-    _needs_map(name, source)
+def max_pool(name, layer, source):
+    needs_map(name, source)
     if pair(layer.dilation) != (1, 1):
         refuse(name, f"dilation must be 1, not {layer.dilation}")
     if layer.return_indices:
@@ -182,8 +134,8 @@ def _max_pool(name, layer, source):
     return "max_pool", _windows(layer)
 
 
-def _average_pool(name, layer, source):
-    _needs_map(name, source)
+def average_pool(name, layer, source):
+    needs_map(name, source)
     divisor = layer.divisor_override
     if divisor is not None and divisor < 1:
         refuse(name, f"divisor_override must be at least 1, not {divisor}")
@@ -193,7 +145,7 @@ def _average_pool(name, layer, source):
 
 def _adaptive(name, layer, source):
     """Average or maximum, with windows of one size."""
-    _needs_map(name, source)
+    needs_map(name, source)
     if getattr(layer, "return_indices", False):
         refuse(name, f"return_indices must be False, not {layer.return_indices}")
     size = source.shape[1:]
@@ -202,33 +154,23 @@ def _adaptive(name, layer, source):
         refuse(name, f"output_size must divide {size}, not be {layer.output_size}")
     kernel = size[0] // outputs[0], size[1] // outputs[1]
     if kernel == (1, 1):
-        return _SAME
+        return SAME
     return {"kernel": kernel, "stride": kernel, "padding": (0, 0), "ceil_mode": False}
 
 
-def _adaptive_average(name, layer, source):
+def adaptive_average(name, layer, source):
     found = _adaptive(name, layer, source)
-    if found is _SAME:
+    if found is SAME:
         return found
     return "average_pool", {**found, "include_pad": True, "divisor": None}
 
 
-def _adaptive_max(name, layer, source):
+def adaptive_max(name, layer, source):
     found = _adaptive(name, layer, source)
-    return found if found is _SAME else ("max_pool", found)
+    return found if found is SAME else ("max_pool", found)
 
 
-def _mean(name, values, source):
-    _needs_map(name, source)
-    dims = values.dim if isinstance(values.dim, list | tuple) else (values.dim,)
-    if None in dims or {d % 4 for d in dims} != {2, 3} or values.dtype is not None:
-        refuse(name, f"it is taken over height and width, dim=(2, 3), not dim={values.dim}")
-    size = source.shape[1:]
-    options = {"kernel": size, "stride": size, "padding": (0, 0), "ceil_mode": False}
-    return "average_pool", {**options, "include_pad": True, "divisor": None}
-
-
-def _flatten(name, layer, source):
+def flatten(name, layer, source):
     if layer.start_dim != 1 or layer.end_dim not in (-1, 3):
         refuse(
             name,
@@ -238,34 +180,48 @@ def _flatten(name, layer, source):
     return "flatten", {}
 
 
-def _view(name, source, shape):
-    features = source.shape[0] * source.shape[1] * source.shape[2]
-    if shape == ((features,) if source.flat else source.shape):
-        return _SAME
-    if shape not in ((features,), source.shape):
-        refuse(name, f"it makes {shape} of the map {source.shape}")
-    return "flatten", {}
-
-
-def _dropout(name, layer, source):
+def dropout(name, layer, source):
     if layer.training and layer.p:
         refuse(name, f"p must be 0 in training, not {layer.p}")
-    return _SAME
+    return SAME
 
 
-def _clamp(name, layer, source):
+def clamp(name, layer, source):
     low, high = float(layer.min_val), float(layer.max_val)
     if not np.isfinite([low, high]).all() or not high - low > max(abs(low), abs(high)) / 4:
         refuse(name, f"its limits {low} and {high} must be finite and apart")
     return "clamp", {"low": low, "high": high}
 
 
-def _needs_map(name, source):
+def leaky_relu(name, layer, source):
+    slope = float(layer.negative_slope)
+    if not 0 <= slope < np.inf:
+        refuse(name, f"negative_slope must not be negative, nor infinite: {slope}")
+    return "leaky_relu", {"slope": slope}
+
+
+def upsample(name, layer, source):
+    needs_map(name, source)
+    factor = layer.scale_factor
+    if layer.size is not None:
+        factor = tuple(o / i for o, i in zip(pair(layer.size), source.shape[1:], strict=True))
+    factor = pair(factor)
+    if layer.mode != "nearest" or any(f < 1 or f % 1 for f in factor):
+        refuse(name, f"it repeats pixels, by whole factors, not {layer.mode} by {factor}")
+    factor = tuple(int(f) for f in factor)
+    return SAME if factor == (1, 1) else ("upsample", {"factor": factor})
+
+
+def plain(kind):
+    return lambda name, layer, source: (kind, {})
+
+
+def needs_map(name, source):
     if source.flat:
         refuse(name, "its input has been flattened to vectors")
 
 
-def _relu(name, layer, source):
+def relu(name, layer, source):
     return "relu", {}
 
 
@@ -274,63 +230,20 @@ _MODULES = {
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
-    nn.MaxPool2d: _max_pool,
-    nn.AvgPool2d: _average_pool,
-    nn.AdaptiveAvgPool2d: _adaptive_average,
-    nn.AdaptiveMaxPool2d: _adaptive_max,
-    nn.ReLU: _relu,
-    nn.ReLU6: _clamp,
-    nn.Hardtanh: _clamp,
-    nn.Flatten: _flatten,
-    nn.Dropout: _dropout,
-    nn.Dropout2d: _dropout,
-    nn.Identity: lambda *_: _SAME,
+    nn.MaxPool2d: max_pool,
+    nn.AvgPool2d: average_pool,
+    nn.AdaptiveAvgPool2d: adaptive_average,
+    nn.AdaptiveMaxPool2d: adaptive_max,
+    nn.ReLU: relu,
+    nn.ReLU6: clamp,
+    nn.Hardtanh: clamp,
+    nn.LeakyReLU: leaky_relu,
+    nn.Hardsigmoid: plain("hardsigmoid"),
+    nn.Hardswish: plain("hardswish"),
+    nn.Upsample: upsample,
+    nn.UpsamplingNearest2d: upsample,
+    nn.Flatten: flatten,
+    nn.Dropout: dropout,
+    nn.Dropout2d: dropout,
+    nn.Identity: lambda *_: SAME,
 }
-#: What changes its operand: the same that does not.
-_CHANGING = {
-    operator.iadd: operator.add,
-    torch.relu_: torch.relu,
-    functional.hardtanh_: functional.hardtanh,
-}
-_VIEWS = (
-    "view", "reshape", torch.reshape, "squeeze", torch.squeeze, "unsqueeze", torch.unsqueeze,
-    "contiguous", "clone", torch.clone,
-)  # fmt: skip
-
-_WINDOW = ("kernel_size", "stride", "padding")
-_MAX = (*_WINDOW, "dilation", "ceil_mode", "return_indices")
-_AVERAGE = (*_WINDOW, "ceil_mode", "count_include_pad", "divisor_override")
-_NO_WINDOW = {"stride": None, "padding": 0, "ceil_mode": False}
-_PLACE = {"inplace": False}
-#: Function or method -> what it is, the names of its arguments behind the map, what they are if not
-#: given.
-_FUNCTIONS = {
-    functional.relu: (_relu, ("inplace",), _PLACE),
-    torch.relu: (_relu, (), {}),
-    "relu": (_relu, (), {}),
-    functional.relu6: (_clamp, ("inplace",), {**_PLACE, "min_val": 0.0, "max_val": 6.0}),
-    functional.hardtanh: (
-        _clamp, ("min_val", "max_val", "inplace"), {**_PLACE, "min_val": -1.0, "max_val": 1.0},
-    ),
-    functional.max_pool2d: (
-        _max_pool, _MAX, {**_NO_WINDOW, "dilation": 1, "return_indices": False},
-    ),
-    torch.max_pool2d: (
-        _max_pool, _MAX, {**_NO_WINDOW, "dilation": 1, "return_indices": False},
-    ),
-    functional.avg_pool2d: (
-        _average_pool, _AVERAGE,
-        {**_NO_WINDOW, "count_include_pad": True, "divisor_override": None},
-    ),
-    functional.adaptive_avg_pool2d: (_adaptive_average, ("output_size",), {}),
-    functional.adaptive_max_pool2d: (
-        _adaptive_max, ("output_size", "return_indices"), {"return_indices": False},
-    ),
-    functional.dropout: (
-        _dropout, ("p", "training", "inplace"), {**_PLACE, "p": 0.5, "training": True},
-    ),
-    torch.flatten: (_flatten, ("start_dim", "end_dim"), {"start_dim": 0, "end_dim": -1}),
-    "flatten": (_flatten, ("start_dim", "end_dim"), {"start_dim": 0, "end_dim": -1}),
-    torch.mean: (_mean, ("dim", "keepdim", "dtype"), {"keepdim": False, "dtype": None}),
-    "mean": (_mean, ("dim", "keepdim", "dtype"), {"keepdim": False, "dtype": None}),
-}  # fmt: skip

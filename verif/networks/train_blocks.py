@@ -85,12 +85,31 @@ class DenseBlock(nn.Module):
         return self.head(self.pool(torch.cat([y, x], 1)).mean((2, 3)))
 
 
+class GrowingBlock(nn.Module):
+    """As in a detector: a map grows and is joined with an earlier one; and gates, constants."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.down = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 8, 3, stride=3)
+        self.leaky, self.up = nn.LeakyReLU(0.1), nn.Upsample(scale_factor=(3, 5))
+        self.head = nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        early = self.leaky(self.stem(x))
+        late = functional.hardswish(self.down(early))
+        late = late * functional.hardsigmoid(2.5 - late / 3) + 1
+        late = torch.sub(late, late * late, alpha=0.3)
+        y = torch.cat([early, self.up(late)], 1)
+        return self.head(y.mean((2, 3)))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
     "strided": strided_block,
     "inception": InceptionBlock,
     "dense": DenseBlock,
+    "growing": GrowingBlock,
 }
 
 

@@ -1,5 +1,6 @@
 """Functions, methods and what works in place are the layers that torch users expect."""
 
+import torch
 from torch import nn
 from torch.nn import functional
 
@@ -43,9 +44,34 @@ def test_the_arguments_of_functions():
         (nn.AdaptiveMaxPool2d(2), lambda x: functional.adaptive_max_pool2d(x, 2)),
         (nn.ReLU6(), lambda x: functional.hardtanh(x, 0.0, 6.0)),
         (nn.Hardtanh(), functional.hardtanh),
+        (nn.LeakyReLU(0.2), lambda x: functional.leaky_relu(x, 0.2)),
+        (nn.Hardswish(), functional.hardswish),
+        (nn.Hardsigmoid(), functional.hardsigmoid),
+        (nn.Upsample((8, 6)), lambda x: functional.interpolate(x, scale_factor=(2, 1))),
+        (nn.UpsamplingNearest2d(scale_factor=3), lambda x: functional.interpolate(x, (12, 18))),
     ]
     for module, function in pairs:
         expected = trace(nn.Sequential(module), (2, 4, 6))[1]
         actual = trace(Forward(lambda self, x, call=function: call(x)), (2, 4, 6))[1]
         for member in ("kind", "options", "shape"):
             assert getattr(actual, member) == getattr(expected, member), module
+
+
+def test_sums_products_and_constants():
+    """What Python's operators and torch's functions are, in compiler and golden."""
+    cases = {
+        (lambda x: 2 - x): ("affine", {"factor": -1.0, "offset": 2.0}),
+        (lambda x: x - 0.5): ("affine", {"factor": 1.0, "offset": -0.5}),
+        (lambda x: -x): ("affine", {"factor": -1.0, "offset": 0.0}),
+        (lambda x: 3 * x): ("affine", {"factor": 3.0, "offset": 0.0}),
+        (lambda x: x / 8): ("affine", {"factor": 0.125, "offset": 0.0}),
+        (lambda x: torch.add(x, 2, alpha=3)): ("affine", {"factor": 1.0, "offset": 6.0}),
+        (lambda x: x - x): ("add", {"scale": -1.0}),
+        (lambda x: torch.add(x, x, alpha=2)): ("add", {"scale": 2.0}),
+        (lambda x: x.mul_(x)): ("multiply", {}),
+    }
+    for function, expected in cases.items():
+        model = Forward(lambda self, x, call=function: call(x))
+        for tracing in (trace, golden.trace):
+            layer = tracing(model, (2, 4, 6))[1]
+            assert (layer.kind, layer.options) == expected

@@ -77,6 +77,9 @@ SEQUENTIAL = [
         r"output_size must divide the map of \(6, 4\), not be 3",
     ),
     ([nn.Hardtanh(0.5, 0.5 + 1e-9)], (2, 6, 4), "layer 0 .Hardtanh.: its limits must be"),
+    ([nn.LeakyReLU(-0.1)], (4,), r"\(LeakyReLU\): negative_slope must be finite and not negative"),
+    ([nn.Upsample(scale_factor=1.5)], (2, 4, 4), r"\(Upsample\): .* whole factors, not by \[1.5"),
+    ([nn.Upsample(scale_factor=2, mode="bilinear")], (2, 4, 4), "mode must be 'nearest', not 'b"),
     ([nn.Dropout(0.3)], (4,), r"\(Dropout\): p must be 0 in training, not 0.3; in evaluation mode"),
     ([nn.BatchNorm2d(2).eval()], (2, 3, 3), r"\(BatchNorm2d\): in evaluation mode it cannot be"),
     (
@@ -151,6 +154,12 @@ def test_messages(layers, shape, message):
         (
             Forward(lambda self, x: x.relu().mean((2, 3), True, out=x)),
             "layer mean.*(its arguments are|unexpected keyword)",
+        ),
+        (Forward(lambda self, x: x / x), r"layer truediv .*: it must divide by a number, not by x"),
+        (Forward(lambda self, x: x / 0), "it divides by 0"),
+        (
+            Forward(lambda self, x: x * float("inf")),
+            "its numbers must be finite in float32, not inf",
         ),
         (
             Forward(lambda self, x: x.mean(1)),

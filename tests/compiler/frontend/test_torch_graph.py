@@ -1,6 +1,7 @@
 """Traced layers: the same as golden's on many networks.
 
-Covers: compiler/frontend/layer.py, golden/training/torch_layers.py.
+Covers: compiler/frontend/layer.py, golden/training/torch_layers.py,
+golden/training/torch_functions.py.
 """
 
 import numpy as np

@@ -4,7 +4,7 @@ A step is checked layer by layer by :mod:`golden.training.check`; the bounds are
 :mod:`golden.training.bounds`.
 
 Covers: golden/training/batch_loss.py, golden/training/arguments.py, golden/training/check.py,
-golden/training/torch_graph.py, golden/training/map_layers.py.
+golden/training/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py.
 """
 
 import numpy as np
@@ -21,6 +21,7 @@ from golden.layers.elementwise_pool import round_sums
 from golden.layers.optimizer import SGD, Adam
 from golden.training.check import complaints, torch_layer
 from golden.training.step import Training, trace
+from tests.golden.training.map_networks import Bent, Branches
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -46,25 +47,6 @@ class Residual(nn.Module):
         x = self.relu(self.down_norm(self.down(x)) + self.shortcut_norm(self.shortcut(x)))
         x = torch.relu(x + self.second(x))
         return self.head(torch.flatten(self.pool(x), 1))
-
-
-class Branches(nn.Module):
-    """Concatenations, clamps and pooling of every kind."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem, self.norm = nn.Conv2d(2, 4, 3, padding="same"), nn.BatchNorm2d(4)
-        self.left, self.right = nn.Conv2d(4, 3, 1), nn.Conv2d(4, 2, 3, stride=2, padding=1)
-        self.pool = nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False)
-        self.head = nn.Linear(9 + 18, 3)
-
-    def forward(self, x):
-        x = functional.relu6(self.norm(self.stem(x)))
-        y = functional.max_pool2d(self.left(x), 2, ceil_mode=True)
-        y = torch.cat([y, self.right(x), self.pool(x)], 1)
-        z = functional.avg_pool2d(y, 3, 2, 1, ceil_mode=True, divisor_override=7)
-        z = torch.cat([functional.hardtanh(z, -0.5, 0.7), z.relu()], 1)
-        return self.head(torch.cat([y.mean((2, 3)), z.mean((-1, -2))], 1))
 
 
 #: model, input shape, batch, rows, columns, loss
@@ -104,6 +86,7 @@ NETWORKS = {
         5,
         "mean_squared_error",
     ),
+    "bent": lambda: (Bent(), (2, 3, 4), 2, 4, 6, "mean_squared_error"),
     "branches": lambda: (Branches(), (2, 7, 5), 2, 4, 6, "cross_entropy"),
     "vectors": lambda: (
         nn.Sequential(nn.Linear(7, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)),

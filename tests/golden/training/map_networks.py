@@ -1,0 +1,42 @@
+"""Networks of layers without parameters."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+__all__ = ["Bent", "Branches"]
+
+
+class Branches(nn.Module):
+    """Concatenations, clamps and pooling of every kind."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(2, 4, 3, padding="same"), nn.BatchNorm2d(4)
+        self.left, self.right = nn.Conv2d(4, 3, 1), nn.Conv2d(4, 2, 3, stride=2, padding=1)
+        self.pool = nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False)
+        self.head = nn.Linear(9 + 18, 3)
+
+    def forward(self, x):
+        x = functional.relu6(self.norm(self.stem(x)))
+        y = functional.max_pool2d(self.left(x), 2, ceil_mode=True)
+        y = torch.cat([y, self.right(x), self.pool(x)], 1)
+        z = functional.avg_pool2d(y, 3, 2, 1, ceil_mode=True, divisor_override=7)
+        z = torch.cat([functional.hardtanh(z, -0.5, 0.7), z.relu()], 1)
+        return self.head(torch.cat([y.mean((2, 3)), z.mean((-1, -2))], 1))
+
+
+class Bent(nn.Module):
+    """Activations of pieces, products, differences and constants, and what grows a map."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(2, 3, 1)
+        self.leaky, self.up = nn.LeakyReLU(0.1), nn.Upsample(scale_factor=(2, 3))
+        self.last = nn.Conv2d(3, 2, 1)
+
+    def forward(self, x):
+        a, b = self.first(x), self.second(x)
+        gated = self.leaky(a) * functional.hardsigmoid(3.0 * b)
+        y = torch.sub(gated, functional.hardswish(a), alpha=0.3) + torch.add(a, b, alpha=-1)
+        return self.last(self.up(1 - y / 3) * 0.5 - 0.25) + 1
