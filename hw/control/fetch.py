@@ -43,8 +43,8 @@ class CommandFetch(wiring.Component):
     memory_base, memory_size, program_address, program_size : In, bytes, stable while running
     read : ``Out(ReadChannelSignature(config))``
     command : ``Out(stream of 512 bits)``; ``address``: Out, its DRAM address
-    jump : In(1), with the command that is taken: the next one is that at ``target``
-    target : In(32), offset in the memory window, in the program; stable in the 3 cycles before
+    jump : In(1), with the command that is taken: the next one is that at ``jump_target``
+    jump_target : In(32), offset in the memory window, in the program; stable in the 3 cycles before
         ``jump``, in which ``command`` is offered
     shift : In(1), move the command offered down by CHUNK_WIDTH bits; not before it is valid
     busy : Out(1), a burst is outstanding
@@ -68,7 +68,7 @@ class CommandFetch(wiring.Component):
                 "read": Out(ReadChannelSignature(config)),
                 "command": Out(stream.Signature(COMMAND_WIDTH)),
                 "jump": In(1),
-                "target": In(32),
+                "jump_target": In(32),
                 "shift": In(1),
                 "address": Out(width),
                 "busy": Out(1),
@@ -84,17 +84,18 @@ class CommandFetch(wiring.Component):
         # starting     start_address and end are known       start                    the next cycle
         # checking     they are checked                      starting                 the next cycle
         # running      commands are fetched                  checking, nothing wrong  an error, stop
-        # offset       of the next request, counts up        start
+        # offset       of the next request, counts up        start, a far jump
         # fresh        target and more belong to offset      any other cycle          start,
         #                                                                             starting,
-        #                                                                             requested
+        #                                                                             requested,
+        #                                                                             a far jump
         # unread       commands requested and not taken      requested, a near jump:  taken: down
         #                                                    up
         # passed       commands taken and still kept         taken: up, to its limit  jump
         # outstanding  bursts without their last beat        requested: up            received: down
         # stale        those of them to be dropped           a far jump               received: down
-        # refused      the next command that is not whole    a beat with an error     reset
-        #              could not be read                                              far jump
+        # refused      the next command that is not whole    a beat with an error     reset,
+        #              could not be read                                              a far jump
         # no_address   DECERR was the reason                 the same                 reset
         # count        beats of the command in words         a beat shifts in: up     taken
         m = Module()
@@ -106,7 +107,8 @@ class CommandFetch(wiring.Component):
         offset = Signal(33)
         end = Signal(33)
         unread = Signal(range(KEPT + 1))
-        outstanding, stale = Signal(range(AHEAD + 1)), Signal(range(AHEAD + 1))
+        outstanding = Signal(range(AHEAD + 1))
+        stale = Signal(range(AHEAD + 1))
         requested, received = Signal(), Signal()
         request = self.read.request
         m.d.comb += [
@@ -124,7 +126,8 @@ class CommandFetch(wiring.Component):
 
         fail = partial(self._fail, running)
         starting = self._start(m, running, offset, end)
-        near, far = Signal(), Signal()
+        near = Signal()
+        far = Signal()
 
         target = Signal(config.axi_address_width)
         more = Signal()
@@ -143,7 +146,7 @@ class CommandFetch(wiring.Component):
         with m.If(stale.any() & received):
             m.d.sync += stale.eq(stale - 1)
         with m.If(far):
-            m.d.sync += [offset.eq(self.target), stale.eq(outstanding + requested - received)]
+            m.d.sync += [offset.eq(self.jump_target), stale.eq(outstanding + requested - received)]
 
         # Data ----------------
         # A command that could not be read is never whole, and nothing behind it is kept. It may lie
@@ -249,7 +252,7 @@ class CommandFetch(wiring.Component):
         passed = Signal(range(KEPT - AHEAD + 1))
         kept = Signal()
         m.d.sync += [
-            jump_address.eq(self.memory_base + self.target),
+            jump_address.eq(self.memory_base + self.jump_target),
             back.eq((self.address - jump_address)[low:33]),
             kept.eq(back <= passed),
         ]

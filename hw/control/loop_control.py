@@ -112,12 +112,13 @@ class LoopControl(wiring.Component):
         place, following = Signal(32), Signal(33)
         within, again = Signal(), Signal()
         # In front of the program it is large: a program that the fetch has begun ends in 32 bits.
+        # Commands are as far from the program's begin as they are long, wherever the window begins.
         m.d.comb += self.target.eq(fields.first)
         m.d.sync += [
             place.eq(fields.first - self.program_address),
             following.eq(count + 1),
             within.eq(
-                ~self.target[:_OFFSET_BITS].any()
+                ~place[:_OFFSET_BITS].any()
                 & (place[_OFFSET_BITS:] < self.program_size[_OFFSET_BITS:])
             ),
             again.eq(following < fields.count),
@@ -202,5 +203,5 @@ def connect_loops(m, loops, *, sequencer, fetch):
         sequencer.moved.eq(loops.add),
         sequencer.moved_address.eq(loops.address),
         fetch.jump.eq(loops.jump),
-        fetch.target.eq(loops.target),
+        fetch.jump_target.eq(loops.target),
     ]

@@ -10,7 +10,14 @@ import compiler
 from emulator.interpreter import FunctionalError, interpret
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import make_config
-from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
+from hw.isa.encoding import (
+    COMMAND_BYTES,
+    HEADER_LAYOUT,
+    Opcode,
+    command_layout,
+    decode,
+    encode,
+)
 from verif.programs.faulty_programs import dma, loss, matmul, post, vector, weights
 from verif.system.batch_loop import BatchLoop
 
@@ -225,8 +232,9 @@ def test_bad_loops(fields, message):
 
 
 def test_loops_that_do_not_run_or_do_not_end():
-    count = encode(Opcode.REPEAT, level=0, count=1, first=0)
-    body = int.from_bytes(count, "little") & ~(0xFFFFFFFF << 75)
+    once = int.from_bytes(encode(Opcode.REPEAT, level=0, count=1, first=0), "little")
+    count = HEADER_LAYOUT.size + command_layout(Opcode.REPEAT)["count"].offset
+    body = once ^ 1 << count
     with pytest.raises(FunctionalError, match=r"command 0 \(REPEAT\): count is 0"):
         interpret(CONFIG, body.to_bytes(64, "little"), bytearray(64))
     batch = dict.fromkeys(("bp_even", "bp_odd", "gp_even", "gp_odd"), 0)

@@ -3,6 +3,7 @@
 Covers: hw/control/core.py, verif/system/cocotb_bus.py, verif/system/cocotb_errors.py,
 verif/system/cocotb_stop.py, verif/system/harness.py, verif/system/driver.py,
 verif/programs/faulty_programs.py, verif/programs/faulty_addresses.py,
+verif/programs/faulty_loops.py,
 verif/programs/endless_programs.py.
 """
 
@@ -44,6 +45,7 @@ def good(config, request):
         ("errors", "reset_at_any_time"),
         ("errors", "independent_bus_models"),
         ("stop", "endless_programs_are_stopped"),
+        ("stop", "endless_loops_of_commands_are_stopped"),
         ("stop", "endless_programs_and_the_watchdog"),
         ("stop", "stopped_anywhere"),
         ("stop", "silent_memory_and_stop"),

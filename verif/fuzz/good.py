@@ -25,6 +25,7 @@ from hw.registers.map import register_map
 from verif.programs.batch_programs import BatchProgram
 from verif.programs.convolution_programs import ConvolutionProgram
 from verif.programs.faulty_programs import HALT, dma, matmul, post, weights
+from verif.programs.repeat_programs import repeat_program
 from verif.stimulus.loss import random_batch
 from verif.system.batch_loop import BatchLoop
 
@@ -94,6 +95,7 @@ def good_programs(config: AdaGPConfig, seed: int = 1) -> tuple[Good, ...]:
         goods += [_convolution(config, rng, part) for part in ("y", "dx", "dw", "y")]
     else:
         goods.append(_convolution(config, rng, "y"))
+    goods += [_loops(config, core, rng) for core in config.cores]
     return tuple(goods)
 
 
@@ -221,6 +223,12 @@ def _vectors(config, core, rng):
         config, f"vectors on core {core.index}", commands,
         **{f"COEFFICIENT{number}": int(value) for number, value in enumerate(numbers)}, GUARD=0,
     )  # fmt: skip
+
+
+def _loops(config, core, rng):
+    """Loops of commands inside each other."""
+    program = repeat_program(config, core.index, rng.getrandbits(32), depth=2)
+    return _finish(config, f"loops on core {core.index}", program.image, program.program)
 
 
 def _loss(config, rng):

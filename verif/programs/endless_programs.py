@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from hw.config import AdaGPConfig
-from hw.isa.encoding import Opcode
+from hw.isa.encoding import Opcode, encode
 from hw.registers.map import Unit
 
-from .faulty_programs import HALT, dma, matmul, post, vector, weights
+from .faulty_programs import HALT, PROGRAM, dma, matmul, post, vector, weights
 
-__all__ = ["EndlessProgram", "endless_programs"]
+__all__ = ["EndlessProgram", "endless_loops", "endless_programs"]
 
 #: Loops that may have their largest count, 2**48 passes in all, and stay at one place in the
 #: memories. LOAD, STORE and LOSS have none: their addresses go on to the end of a memory.
@@ -70,3 +70,26 @@ def endless_programs(config: AdaGPConfig) -> list[EndlessProgram]:
 
 def _counts(opcode: Opcode) -> dict:
     return {f"{loop}_count": 0xFFFF for loop in _LOOPS[opcode]}
+
+
+def endless_loops(config: AdaGPConfig) -> list[EndlessProgram]:
+    """Loops of commands in which something moves for ever: none of them, a few that the fetch
+    keeps, more than it keeps."""
+    return [
+        EndlessProgram(
+            name=f"a loop of {len(body)} commands", units=(),
+            commands=[
+                *body,
+                *(
+                    encode(Opcode.REPEAT, level=level, count=0xFFFFFFFF, first=PROGRAM)
+                    for level in (1, 3)
+                ),
+                HALT,
+            ],
+        )
+        for body in (
+            [],
+            [dma(opcode, config, words=2) for opcode in (Opcode.LOAD, Opcode.STORE)],
+            [dma(Opcode.LOAD, config, words=1)] * 40,
+        )
+    ]  # fmt: skip

@@ -6,8 +6,10 @@ from golden.commands.vector import Source
 from hw.config import AdaGPConfig
 from hw.isa.encoding import (
     COMMAND_BYTES,
+    HEADER_LAYOUT,
     POST_OUTPUT_LOOPS,
     Opcode,
+    command_layout,
     encode,
     queue_opcodes,
 )
@@ -190,8 +192,8 @@ def _sequencer_faults(config):
     waits = dma(Opcode.LOAD, config, wait=1)
     queue = config.command_queue_depth + 8
     common = {"unit": Unit.SEQUENCER}
-    header = 8 + 1 + 32 + 32
-    run_count = header + 24 + 32 + 32
+    header = HEADER_LAYOUT.size
+    run_count = header + command_layout(Opcode.LOAD)["run_count"].offset
     others = []
     if config.has_training_engines:
         others = [vector(config, wait=32), loss(config, wait=64)]

@@ -18,6 +18,7 @@ from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES
 from verif.programs.faulty_batches import batch_faults
+from verif.programs.faulty_loops import loop_faults
 from verif.programs.faulty_programs import PROGRAM, WINDOW, faults
 
 from .driver import Driver
@@ -27,7 +28,7 @@ GOOD = json.loads(Path("good.json").read_text())
 CONFIG = AdaGPConfig(**GOOD["config"])
 SEED = int(os.environ["ADAGP_SEED"])
 TIMEOUT_CYCLES = GOOD["timeout_cycles"]
-FAULTS = [*faults(CONFIG), *batch_faults(CONFIG)]
+FAULTS = [*faults(CONFIG), *batch_faults(CONFIG), *loop_faults(CONFIG)]
 
 
 def check_good(memory: bytes, what: str) -> None:

@@ -11,7 +11,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.isa.error_codes import ErrorCode
-from verif.programs.endless_programs import endless_programs
+from verif.programs.endless_programs import endless_loops, endless_programs
 from verif.programs.faulty_programs import PROGRAM, WINDOW
 
 from .cocotb_errors import CONFIG, GOOD, SEED, TIMEOUT_CYCLES, check_good, run_good
@@ -75,6 +75,23 @@ async def endless_programs_are_stopped(dut):
             what = f"{program.name}, stopped after {cycles} cycles"
             assert (await harness.driver.fields("STATUS"))["BUSY"], what
             await stop(harness, what)
+        await run_good(harness, f"after {program.name}")
+
+
+@cocotb.test()
+async def endless_loops_of_commands_are_stopped(dut):
+    """Something moves in them, so that the watchdog does not end them."""
+    harness = Harness(dut, CONFIG)
+    rng = random.Random(SEED)
+    await harness.reset()
+    for program in endless_loops(CONFIG):
+        await begin(harness, program.bytes, WATCHDOG)
+        cycles = rng.randrange(3, 5) * WATCHDOG
+        await harness.wait(cycles)
+        what = f"{program.name}, stopped after {cycles} cycles"
+        assert (await harness.driver.fields("STATUS"))["BUSY"], what
+        await stop(harness, what)
+        assert (await harness.driver.counters())["COMMANDS"] > 40, what
         await run_good(harness, f"after {program.name}")
 
 

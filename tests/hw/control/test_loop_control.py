@@ -135,6 +135,24 @@ def test_targets_that_are_no_commands(place, count):
     LoopBench(TINY, latency=5).simulate(process)
 
 
+def test_a_window_that_begins_between_two_commands():
+    """Targets are those of commands all the same, and only those."""
+    shift = COMMAND_BYTES // 2
+    body = [load(8), load(16)]
+
+    def loop(first):
+        return encode(Opcode.REPEAT, level=0, count=2, first=first)
+
+    async def process(bench):
+        first = PROGRAM - shift
+        assert await bench.run([*body, loop(first), HALT]) == []
+        assert [address for _, address in bench.loads] == [8, 16, 8, 16]
+        wrong = (ErrorCode.REPEAT_TARGET, BASE + PROGRAM + 2 * COMMAND_BYTES)
+        assert await bench.run([*body, loop(PROGRAM), HALT]) == [wrong]
+
+    LoopBench(TINY, shift=shift, latency=3).simulate(process)
+
+
 def test_a_jump_forward():
     """Nothing forbids it; what is behind the jump is read, whatever was fetched ahead."""
 

@@ -83,8 +83,12 @@ def _body(rng, first, levels, size):
 
 @dataclass
 class LoopBench:
-    """``latency`` cycles from a request to its first beat; chances per cycle that a request is
-    taken, a beat comes, the queue takes a chunk. ``answers``: command number -> response.
+    """A run on a memory.
+
+    The memory window begins ``shift`` bytes behind BASE, so that the program is so much nearer to
+    its begin. ``latency``: cycles from a request to its first beat. ``accept``, ``beat``, ``take``:
+    chances per cycle that a request is taken, a beat comes, the queue takes a chunk. ``answers``:
+    command number -> response.
 
     Of a run, ``loads`` are (cycle, address) of each LOAD dispatched, ``dispatched`` the cycles of
     all commands, ``requests`` the numbers of those requested.
@@ -92,6 +96,7 @@ class LoopBench:
 
     config: AdaGPConfig
     seed: int = 0
+    shift: int = 0
     latency: int = 1
     accept: float = 1.0
     beat: float = 1.0
@@ -107,7 +112,7 @@ class LoopBench:
 
         async def host(ctx):
             self.ctx = ctx
-            ctx.set(self.dut.fetch.memory_base, BASE)
+            ctx.set(self.dut.fetch.memory_base, BASE + self.shift)
             ctx.set(self.dut.fetch.memory_size, 1 << 20)
             ctx.set(self.dut.empty, (1 << len(self.dut.queues)) - 1)
             self.due, self.cycle = [], 0
@@ -140,7 +145,7 @@ class LoopBench:
         ctx, dut = self.ctx, self.dut
         self.stream, self.loads, self.requests, self.chunks, self.errors = stream, [], [], [], []
         self.dispatched = []
-        ctx.set(dut.fetch.program_address, PROGRAM)
+        ctx.set(dut.fetch.program_address, PROGRAM - self.shift)
         ctx.set(dut.fetch.program_size, COMMAND_BYTES * (len(stream) + behind))
         ctx.set(dut.start, 1)
         await self.step()
