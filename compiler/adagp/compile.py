@@ -121,6 +121,7 @@ class _Compiler:
             end += len(code)
         code, names = self._loop(end)
         loop = self._program(PARTS[0], code, [], end, names)
+        self.plan.require_room(end - self.plan.size + len(loop.commands))
         size = round_up(end + len(loop.commands), 4096)
         first = self.graphs[PARTS[0]]
         return AdaGPProgram(

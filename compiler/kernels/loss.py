@@ -1,6 +1,8 @@
 """The loss of a batch: value, gradient, correct answers."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
@@ -31,8 +33,9 @@ def loss_commands(
     ``value`` (docs/loss.md), as many images at a time as fit.
 
     ``kind`` is "cross_entropy" with labels (N, 1, 1, 1), or "mean_squared_error" with float32
-    targets like ``x``. ``beside(program, tensors)`` emits commands that have nothing to do with it:
-    they are executed while the engine works, since the stores that wait for it come behind them.
+    targets like ``x``; if not even one image fits, it is pixels. ``beside(program, tensors)`` emits
+    commands that have nothing to do with it: they are executed while the engine works, since the
+    stores that wait for it come behind them.
     """
     images, height, width, channels = x.shape
     squared = kind == "mean_squared_error"
@@ -40,6 +43,14 @@ def loss_commands(
     scales = (2 / count, 1 / count) if squared else (1 / images, 1 / images)
     value_block = Need(object(), program.words(value))
     parts = _parts(program, x, targets, gradient, value)
+    if parts is None:
+        # Boxes of them are not seen to be parts of the maps.
+        names = x.name, targets.name, gradient.name
+        maps = _pixels(x), _pixels(targets), _pixels(gradient)
+        program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+        loss_commands(program, *maps, value, kind=kind, beside=beside, tensors=tensors)
+        program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+        return
 
     def box(tensor: Tensor, part: Interval) -> PixelBox:
         return part, (0, tensor.shape[1]), (0, tensor.shape[2])
@@ -105,16 +116,23 @@ def loss_commands(
 
 def _parts(
     program: CoreProgram, x: Tensor, targets: Tensor, gradient: Tensor, value: Tensor
-) -> list[Interval]:
-    """Images, so many that everything takes less than half of the memory."""
+) -> list[Interval] | None:
+    """Images, so many that everything takes less than half of the memory; None if none do."""
     pixels = x.shape[1] * x.shape[2]
     each = pixels * (program.words(x) + program.words(gradient))
     each += targets.shape[1] * targets.shape[2] * program.words(targets)
     most = (program.scratch.words // 2 - program.words(value)) // each
-    if not most:
-        raise CompileError(
-            f"layer {x.name}: the loss of one image takes {each} words, more than half of the "
-            f"buffer ({program.scratch.words} words)"
-        )
-    rows = 0xFFFF // pixels
-    return even_parts(0, x.shape[0], min(most, rows))
+    most = min(most, 0xFFFF // pixels)
+    if most > 0:
+        return even_parts(0, x.shape[0], most)
+    if pixels > 1:
+        return None
+    raise CompileError(
+        f"layer {x.name}: the loss of a pixel takes {each} words, more than half of the buffer "
+        f"({program.scratch.words} words)"
+    )
+
+
+def _pixels(tensor: Tensor) -> Tensor:
+    """A map as one image for each pixel."""
+    return replace(tensor, shape=(prod(tensor.shape[:3]), 1, 1, tensor.shape[3]))

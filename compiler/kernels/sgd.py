@@ -9,14 +9,14 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import Coefficient, View
 from compiler.errors import CompileError
-from compiler.tensors.intervals import PixelBox
+from compiler.tensors.intervals import ChannelBox, Channels, PixelBox
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Watch
 
 from .in_place import ChangedBoxes
 from .scalars import Scalars, repeat
-from .splitting import MOST_WORDS, begin_of, boxes, like_box
+from .splitting import MOST_WORDS, begin_of, boxes, channel_parts, channel_steps, like_box
 
 __all__ = ["update"]
 
@@ -46,7 +46,7 @@ def update(
     Raises
     ------
     CompileError
-        if a row of the parameter does not fit into the buffer.
+        if a word of each of its tensors does not fit into the buffer.
     """
     _Update(program, parameter.tensors, decay, momentum, rate, factor).write()
 
@@ -74,27 +74,15 @@ class _Update:
         self.changed = ChangedBoxes(program)
 
     def write(self) -> None:
-        program, name = self.program, self.master.name
-        # Three float32 rows, and with operands also a copy and a mask.
-        words = 3 * program.words(self.master)
-        words += sum(program.words(part) for part in (self.operands, self.mask) if part)
-        # Behind the gradient: what the watching command writes, and a factor.
-        fixed = program.words(self.master) * (2 if self.factor else 1)
-        fixed += sum(need.words for need in self._factor_needs()[:1])
-        most = (program.scratch.words - fixed) // words
-        most = min(most, MOST_WORDS // program.words(self.master))
-        if most < 1:
-            raise CompileError(
-                f"parameter {name}: a row of its numbers takes {words} words, which do not fit "
-                f"into the buffer ({program.scratch.words} words)"
-            )
-        pieces = self._pieces(max(1, most // 4))
+        program = self.program
+        parts, most = self._cut()
+        pieces = [(*box, channels) for box in self._pieces(max(1, most // 4)) for channels in parts]
         jobs = []
         for number, box in enumerate(pieces):
-            needs = (Need(object(), program.words(self.master)), *self._gradient(box))
+            needs = (Need(object(), program.words(self.master, box[3])), *self._gradient(box))
             run = partial(self._watch, box, number == 0)
-            like = "watch", number == 0, *like_box(box)
-            jobs.append(Job(needs, run, like=like, at=begin_of(box)))
+            like = "watch", number == 0, *like_box(box[:3]), box[3]
+            jobs.append(Job(needs, run, like=like, at=begin_of(box[:3])))
         # What was loaded last is still there.
         jobs += [self._step_job(box) for box in reversed(pieces)]
         program.run(jobs)
@@ -112,7 +100,28 @@ class _Update:
         size = -(-rows // -(-rows // most))
         return [((0, 1), (0, 1), (row, min(row + size, rows))) for row in range(0, rows, size)]
 
-    def _factor_needs(self) -> list[Need]:
+    def _cut(self) -> tuple[list[Channels], int]:
+        """Parts of the channels, all of them if a row fits, and rows that fit."""
+        program, tensors = self.program, [self.master, self.velocity, self.gradient]
+        extra = [part for part in (self.operands, self.mask) if part]
+        for step in channel_steps(program, self.master):
+            parts = channel_parts(program, [*tensors, *extra], step)
+            row = max(program.words(self.master, part) for part in parts)
+            # Three float32 rows, and with operands also a copy and a mask.
+            words = 3 * row
+            words += sum(max(program.words(t, part) for part in parts) for t in extra)
+            # Behind the gradient: what the watching command writes, and a factor.
+            fixed = row * (2 if self.factor else 1)
+            fixed += sum(need.words for need in self._factor_needs(parts[0])[:1])
+            most = min((program.scratch.words - fixed) // words, MOST_WORDS // row)
+            if most >= 1:
+                return parts, most
+        raise CompileError(
+            f"parameter {self.master.name}: a word of its numbers takes {words} words, which do "
+            f"not fit into the buffer ({program.scratch.words} words)"
+        )
+
+    def _factor_needs(self, channels: Channels) -> list[Need]:
         """Needs of the number that the gradient is multiplied by, and of a vector of it."""
         if self.factor is None:
             return []
@@ -120,19 +129,19 @@ class _Update:
         whole = (0, tensor.shape[2])
         return [
             self.program.need(tensor, (0, 1), (0, 1), whole),
-            Need(object(), self.program.words(self.gradient)),
+            Need(object(), self.program.words(self.gradient, channels)),
         ]
 
-    def _gradient(self, box: PixelBox) -> list[Need]:
+    def _gradient(self, box: ChannelBox) -> list[Need]:
         """Needs of the gradient, and of its mask or factor."""
         if self.factor is not None:
-            return [self.changed.need(self.gradient, *box), *self._factor_needs()]
+            return [self.changed.need(self.gradient, *box), *self._factor_needs(box[3])]
         if self.mask is None:
             return [self.program.need(self.gradient, *box)]
-        mask = self.program.need(self.mask, (0, 1), (0, 1), box[2])
+        mask = self.program.need(self.mask, (0, 1), (0, 1), box[2], box[3])
         return [self.changed.need(self.gradient, *box), mask]
 
-    def _gradient_view(self, box: PixelBox, block: Block, *more: Block) -> View:
+    def _gradient_view(self, box: ChannelBox, block: Block, *more: Block) -> View:
         """The gradient times the factor, or with +0 between the groups."""
         program = self.program
         view = program.view(block, self.gradient, *box)
@@ -140,7 +149,7 @@ class _Update:
             self.changed.make(block, partial(self._scale, view, *more))
             program.scratch.drop(more[1:])
         elif self.mask is not None:
-            where = program.view(more[0], self.mask, (0, 1), (0, 1), box[2])
+            where = program.view(more[0], self.mask, (0, 1), (0, 1), box[2], box[3])
             self.changed.make(block, lambda: program.vector.mask(view, view, where))
         return view
 
@@ -153,7 +162,7 @@ class _Update:
         program.vector.scale(view, view, factor)
 
     def _watch(
-        self, box: PixelBox, first: bool, sink: Block, gradient: Block, *more: Block
+        self, box: ChannelBox, first: bool, sink: Block, gradient: Block, *more: Block
     ) -> None:
         view = self._gradient_view(box, gradient, *more)
         # Reads only: all steps write the same zeros.
@@ -162,16 +171,16 @@ class _Update:
         self.program.vector.emit(nothing, 0.0, view, watch=watch, over=view)
         self.program.scratch.drop([sink])
 
-    def _step_job(self, box: PixelBox) -> Job:
+    def _step_job(self, box: ChannelBox) -> Job:
         program = self.program
         needs = [program.need(part, *box) for part in (self.master, self.velocity)]
         if self.operands is not None:
             needs.append(program.result(self.operands, *box))
         run = partial(self._step, box)
-        like = "step", *like_box(box)
-        return Job((*needs, *self._gradient(box)), run, like=like, at=begin_of(box))
+        like = "step", *like_box(box[:3]), box[3]
+        return Job((*needs, *self._gradient(box)), run, like=like, at=begin_of(box[:3]))
 
-    def _step(self, box: PixelBox, master: Block, velocity: Block, *blocks: Block) -> None:
+    def _step(self, box: ChannelBox, master: Block, velocity: Block, *blocks: Block) -> None:
         program, vector = self.program, self.program.vector
         gradient = blocks if self.operands is None else blocks[1:]
         g = self._gradient_view(box, *gradient)
@@ -185,11 +194,11 @@ class _Update:
         vector.scale_add(v, v, self.momentum, g, guarded=1)
         vector.scale_add(w, v, self.rate, w, negate_product=1, guarded=1)
         for block, tensor in ((master, self.master), (velocity, self.velocity)):
-            program.store(tensor, (*box, (0, tensor.pitch)), block)
+            program.store(tensor, (*box[:3], box[3] or (0, tensor.pitch)), block)
         if self.operands is not None:
             out = blocks[0]
             vector.copy(program.view(out, self.operands, *box), w)
-            program.store(self.operands, (*box, (0, self.operands.pitch)), out)
+            program.store(self.operands, (*box[:3], box[3] or (0, self.operands.pitch)), out)
             program.scratch.drop([out])
 
 

@@ -7,10 +7,14 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
+from compiler.errors import CompileError
+
 from .intervals import Interval, round_up
 
-__all__ = ["Arena", "Block", "MemoryPlan"]
+__all__ = ["MOST_BYTES", "Arena", "Block", "MemoryPlan"]
 
+#: Offsets in the memory window have 32 bits.
+MOST_BYTES = 1 << 32
 #: Blocks put first in turn because they end too high, at most this often.
 _ROUNDS = 32
 
@@ -140,6 +144,21 @@ class MemoryPlan:
         """Bytes up to the end of the highest block, aligned."""
         ends = (self.offsets[block.name] + block.size for block in self.blocks)
         return round_up(max(ends, default=0), self.alignment)
+
+    def require_room(self, program_bytes: int = 0) -> None:
+        """Raise a :class:`~compiler.errors.CompileError` with the sizes if the blocks and a program
+        behind them are larger than a memory window can be."""
+        total = self.size + program_bytes
+        if total <= MOST_BYTES:
+            return
+        largest = sorted(self.blocks, key=lambda block: -block.size)[:3]
+        names = ", ".join(f"{block.name} {block.size:,} bytes" for block in largest)
+        program = f" and {program_bytes:,} bytes of program" if program_bytes else ""
+        raise CompileError(
+            f"the network takes {self.size:,} bytes of tensors{program} in DRAM, more than the "
+            f"{MOST_BYTES:,} that a memory window can have; the largest are {names}; fewer images "
+            "in a batch take less"
+        )
 
     @cached_property
     def unshared(self) -> int:

@@ -85,6 +85,7 @@ def compile_training(
             for info in found
         ]  # fmt: skip
     code = encode_commands(commands, plan.size)
+    plan.require_room(len(code))
     return TrainingProgram(
         config=config,
         layers=[LayerInfo.of(layer) for layer in layers],
@@ -152,6 +153,8 @@ def plan_memory(
     """Places of all tensors of ``graphs``, :class:`~compiler.training.steps.TrainingSteps` by the
     part of the program they make. Tensors named in ``twice`` have another place, "name (odd)".
 
+    Raises a :class:`~compiler.errors.CompileError` if they are larger than a memory window can be.
+
     What is kept always exists, and is the same in all parts. Others exist from the step that writes
     them to the last one that reads them, and are called ``part + name``.
     """
@@ -182,4 +185,5 @@ def plan_memory(
             arena.add(f"{name} (odd)", tensor.size, kind=tensor.kind, shape=tensor.shape)
     plan = arena.plan()
     plan.check()
+    plan.require_room()
     return plan

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from compiler.errors import CompileError
 from compiler.tensors.dram_plan_report import draw_plan, print_plan, summary
 from compiler.tensors.dram_planner import Arena, _place
 
@@ -189,3 +190,20 @@ def test_drawing(tmp_path, rng):
     assert (
         pixels.shape[0] > 500 and len({tuple(p) for p in pixels[::40, ::40, :3].reshape(-1, 3)}) > 2
     )
+
+
+def test_more_than_a_window_can_have():
+    arena = Arena()
+    arena.add("weights", (1 << 32) - 4096)
+    arena.add("maps", 2048, steps=(0, 1))
+    plan = arena.plan()
+    plan.require_room(2048)
+    message = (
+        r"takes 4,294,965,248 bytes of tensors and 2,112 bytes of program in DRAM, more than the "
+        r"4,294,967,296 .*; the largest are weights 4,294,963,200 bytes, maps 2,048 bytes;"
+    )
+    with pytest.raises(CompileError, match=message):
+        plan.require_room(2112)
+    arena.add("more", 4096)
+    with pytest.raises(CompileError, match=r"takes 4,294,969,344 bytes of tensors in DRAM"):
+        arena.plan().require_room()

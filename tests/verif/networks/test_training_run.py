@@ -176,3 +176,24 @@ def test_the_comparison_can_fail(rng, seed):
     assert [str(d).partition(" is ")[0] for d in differences] == [
         "batch 0: velocities 0.weight[0, 0, 0, 0]"
     ]
+
+
+@pytest.mark.long
+def test_a_network_in_a_very_small_buffer(rng, seed):
+    """Products in blocks, normalisation in bands, gathered pixels, the loss of single pixels."""
+
+    def network():
+        return nn.Sequential(
+            nn.Conv2d(3, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+            nn.MaxPool2d(2), nn.Conv2d(6, 9, 3, padding=1, stride=2),
+        )  # fmt: skip
+
+    config = make_config(variant="baseline", preset="tiny", rows=5, columns=3, buffer_bank_depth=32)
+    batch = Batch(
+        images=rng.standard_normal((2, 9, 13, 3)).astype(np.float32),
+        targets=rng.standard_normal((2, 2, 3, 9)).astype(np.float32),
+        optimizer=SGD(learning_rate=0.1, momentum=0.9),
+    )
+    model = random_model(network, rng)
+    run = TrainingRun(model, config, (3, 9, 13), [batch] * 2, loss="mean_squared_error")
+    check(run.interpret(seed))

@@ -110,6 +110,15 @@ def test_images_in_bands(name, array, depth, shape, bands, rng, seed, monkeypatc
     assert cuts.count(None) == bands
 
 
+@pytest.mark.parametrize(
+    "name", ["guarded descent", pytest.param("descent", marks=pytest.mark.long)]
+)
+def test_rows_larger_than_the_buffer(name, rng, seed):
+    """Of a parameter: updates are cut in channels, too."""
+    config = config_of("tiny", buffer_bank_depth=16)
+    CASES[name](rng, config, (2, 1, 1, 12)).check_with_interpreter(name, seed)
+
+
 def test_codes_are_those_of_the_hardware():
     """Golden has enumerations of its own: it stands alone."""
     for name in ("Carry", "Condition", "Factor", "Operation", "Source", "Term", "Watch"):
