@@ -81,7 +81,7 @@ class _Update:
         for number, box in enumerate(pieces):
             needs = (Need(object(), program.words(self.master, box[3])), *self._gradient(box))
             run = partial(self._watch, box, number == 0)
-            like = "watch", number == 0, *_like(box)
+            like = "watch", number == 0, *like_box(box[:3]), box[3]
             jobs.append(Job(needs, run, like=like, at=begin_of(box[:3])))
         # What was loaded last is still there.
         jobs += [self._step_job(box) for box in reversed(pieces)]
@@ -177,7 +177,7 @@ class _Update:
         if self.operands is not None:
             needs.append(program.result(self.operands, *box))
         run = partial(self._step, box)
-        like = "step", *_like(box)
+        like = "step", *like_box(box[:3]), box[3]
         return Job((*needs, *self._gradient(box)), run, like=like, at=begin_of(box[:3]))
 
     def _step(self, box: ChannelBox, master: Block, velocity: Block, *blocks: Block) -> None:
@@ -206,8 +206,3 @@ def _as_rows(tensor: Tensor) -> Tensor:
     """A tensor as one line of all its rows."""
     rows = prod(tensor.shape[:3])
     return replace(tensor, shape=(1, 1, rows, tensor.shape[3]))
-
-
-def _like(box: ChannelBox) -> tuple[object, ...]:
-    """What pieces of the same size and channels have in common."""
-    return *like_box(box[:3]), box[3]
