@@ -4,7 +4,9 @@ Each takes an input shape (C, H, W) and a number of classes. Images of at least 
 get the network as it was published for ImageNet; smaller ones, CIFAR's for example, the usual
 variant that halves the map less often, whose layers are otherwise the same (docs/algorithm.md).
 Batch normalisation follows every convolution, of VGG too. Parameters start as torch initialises
-them. On the meta device (``with torch.device("meta")``) a network has shapes and no memory.
+them. ``width`` multiplies the numbers of channels, rounded to multiples of 4, but for those of the
+image: the same graph, for tests. On the meta device (``with torch.device("meta")``) a network has
+shapes and no memory.
 """
 
 from functools import partial
@@ -42,7 +44,12 @@ def _halving_stem(channels, outputs, large):
     return convolution(channels, outputs)
 
 
-def _vgg(counts, input_shape, classes):
+def _scaled(channels, width):
+    """A number of channels times ``width``, as a multiple of 4 unless it is 1."""
+    return channels if width == 1 else max(4, 4 * round(channels * width / 4))
+
+
+def _vgg(counts, input_shape, classes, *, width=1.0):
     """Simonyan and Zisserman 2014: ``counts`` convolutions in front of each max pooling.
 
     Small: one linear layer on the mean of each map; no pooling of a map with a side of 1.
@@ -50,6 +57,7 @@ def _vgg(counts, input_shape, classes):
     large, side = _is_large(input_shape), min(input_shape[1:])
     layers, inputs = [], input_shape[0]
     for count, outputs in zip(counts, (64, 128, 256, 512, 512)):
+        outputs = _scaled(outputs, width)
         for _ in range(count):
             layers += convolution(inputs, outputs)
             inputs = outputs
@@ -58,33 +66,36 @@ def _vgg(counts, input_shape, classes):
         side //= 2
     if not large:
         return nn.Sequential(*layers, *_classifier(inputs, classes))
+    hidden = _scaled(4096, width)
     return nn.Sequential(
         *layers,
         nn.AdaptiveAvgPool2d(7),
         nn.Flatten(),
-        nn.Linear(inputs * 49, 4096),
+        nn.Linear(inputs * 49, hidden),
         nn.ReLU(),
         nn.Dropout(),
-        nn.Linear(4096, 4096),
+        nn.Linear(hidden, hidden),
         nn.ReLU(),
         nn.Dropout(),
-        nn.Linear(4096, classes),
+        nn.Linear(hidden, classes),
     )
 
 
-def _resnet(block, expansion, counts, input_shape, classes):
+def _resnet(block, expansion, counts, input_shape, classes, *, width=1.0):
     """He et al. 2015; the stride of a bottleneck is that of its 3×3 convolution."""
-    layers, inputs = _halving_stem(input_shape[0], 64, _is_large(input_shape)), 64
+    inputs = _scaled(64, width)
+    layers = _halving_stem(input_shape[0], inputs, _is_large(input_shape))
     for stage, count in enumerate(counts):
-        outputs = (64 << stage) * expansion
+        outputs = _scaled(64 << stage, width) * expansion
         for number in range(count):
             layers.append(block(inputs, outputs, stride=2 if stage and not number else 1))
             inputs = outputs
     return nn.Sequential(*layers, *_classifier(inputs, classes))
 
 
-def _densenet(growth, counts, input_shape, classes):
+def _densenet(growth, counts, input_shape, classes, *, width=1.0):
     """Huang et al. 2016: each layer's ``growth`` maps join its input; transitions halve both."""
+    growth = _scaled(growth, width)
     features = 2 * growth
     layers = _halving_stem(input_shape[0], features, _is_large(input_shape))
     for stage, count in enumerate(counts):
@@ -113,26 +124,27 @@ _INVERTED = (
 )  # fmt: skip
 
 
-def _mobilenet_v2(input_shape, classes):
+def _mobilenet_v2(input_shape, classes, *, width=1.0):
     """Sandler et al. 2018. Small: the stem and the first block with stride 2 have stride 1."""
     large = _is_large(input_shape)
     plain = {"activation": nn.ReLU6}
-    layers = convolution(input_shape[0], 32, stride=2 if large else 1, **plain)
-    inputs = 32
+    inputs, features = _scaled(32, width), _scaled(1280, width)
+    layers = convolution(input_shape[0], inputs, stride=2 if large else 1, **plain)
     for number, (expansion, outputs, count, first) in enumerate(_INVERTED):
+        outputs = _scaled(outputs, width)
         for place in range(count):
             stride = first if place == 0 and (large or number != 1) else 1
-            width = inputs * expansion
+            wide = inputs * expansion
             body = nn.Sequential(
-                *(convolution(inputs, width, 1, **plain) if expansion > 1 else ()),
-                *convolution(width, width, stride=stride, groups=width, **plain),
-                *convolution(width, outputs, 1, activation=None),
+                *(convolution(inputs, wide, 1, **plain) if expansion > 1 else ()),
+                *convolution(wide, wide, stride=stride, groups=wide, **plain),
+                *convolution(wide, outputs, 1, activation=None),
             )
-            same = stride == 1 and inputs == outputs
+            same = place > 0  # the first block of each row changes the number of channels
             layers.append(Residual(body, nn.Identity(), relu=False) if same else body)
             inputs = outputs
-    layers += convolution(inputs, 1280, 1, **plain)
-    return nn.Sequential(*layers, *_classifier(1280, classes, 0.2 if large else 0.0))
+    layers += convolution(inputs, features, 1, **plain)
+    return nn.Sequential(*layers, *_classifier(features, classes, 0.2 if large else 0.0))
 
 
 # Inception as lists of steps: a tuple is a convolution, (output channels, kernel) with the map's
@@ -141,18 +153,20 @@ def _mobilenet_v2(input_shape, classes):
 _ROW, _COLUMN = (1, 7), (7, 1)
 
 
-def _chain(inputs, steps):
-    """The steps one behind the other; the module and its output channels."""
+def _chain(inputs, steps, width):
+    """The steps one behind the other, their channels times ``width``; the module and its output
+    channels."""
     layers = []
     for step in steps:
         if isinstance(step, nn.Module):
             layers.append(step)
         elif isinstance(step, list):
-            chains = [_chain(inputs, branch) for branch in step]
+            chains = [_chain(inputs, branch, width) for branch in step]
             layers.append(Concatenation(module for module, _ in chains))
             inputs = sum(outputs for _, outputs in chains)
         else:
             outputs, kernel, *stride = step
+            outputs = _scaled(outputs, width)
             options = {"stride": stride[0], "padding": 0} if stride else {}
             layers += convolution(inputs, outputs, kernel, **options)
             inputs = outputs
@@ -169,7 +183,7 @@ def _fork(outputs):
     return [[(outputs, (1, 3))], [(outputs, (3, 1))]]
 
 
-def _inception_v3(input_shape, classes):
+def _inception_v3(input_shape, classes, *, width=1.0):
     """Szegedy et al. 2015, without the auxiliary classifier. Small: the stem keeps H × W."""
     large = _is_large(input_shape)
     if large:
@@ -180,20 +194,20 @@ def _inception_v3(input_shape, classes):
     for outputs in (32, 64, 64):
         steps.append([[(64, 1)], [(48, 1), (64, 5)], [(64, 1), (96, 3), (96, 3)], _pooled(outputs)])
     steps.append([[(384, 3, 2)], [(64, 1), (96, 3), (96, 3, 2)], [nn.MaxPool2d(3, 2)]])
-    for width in (128, 160, 160, 192):
-        twice = [(width, 1), (width, _COLUMN), (width, _ROW), (width, _COLUMN), (192, _ROW)]
-        once = [(width, 1), (width, _ROW), (192, _COLUMN)]
+    for wide in (128, 160, 160, 192):
+        twice = [(wide, 1), (wide, _COLUMN), (wide, _ROW), (wide, _COLUMN), (192, _ROW)]
+        once = [(wide, 1), (wide, _ROW), (192, _COLUMN)]
         steps.append([[(192, 1)], once, twice, _pooled(192)])
     long = [(192, 1), (192, _ROW), (192, _COLUMN), (192, 3, 2)]
     steps.append([[(192, 1), (320, 3, 2)], long, [nn.MaxPool2d(3, 2)]])
     for _ in range(2):
         forks = [(384, 1), _fork(384)], [(448, 1), (384, 3), _fork(384)]
         steps.append([[(320, 1)], *forks, _pooled(192)])
-    body, features = _chain(input_shape[0], steps)
+    body, features = _chain(input_shape[0], steps, width)
     return nn.Sequential(body, *_classifier(features, classes, 0.5 if large else 0.0))
 
 
-def _inception_v4(input_shape, classes):
+def _inception_v4(input_shape, classes, *, width=1.0):
     """Szegedy et al. 2016. Small: the stem keeps H × W."""
     large = _is_large(input_shape)
     half, keep = ((2,), (1,)) if large else ((), ())
@@ -216,11 +230,12 @@ def _inception_v4(input_shape, classes):
     for _ in range(3):
         twice = [(384, 1), (448, (3, 1)), (512, (1, 3)), _fork(256)]
         steps.append([[(256, 1)], [(384, 1), _fork(256)], twice, _pooled(256)])
-    body, features = _chain(input_shape[0], steps)
+    body, features = _chain(input_shape[0], steps, width)
     return nn.Sequential(body, *_classifier(features, classes, 0.2 if large else 0.0))
 
 
-#: By name; each takes an input shape (C, H, W), sides at least LEAST, and a number of classes.
+#: By name; each takes an input shape (C, H, W), sides at least LEAST, a number of classes, and
+#: perhaps ``width``.
 NETWORKS = {
     "vgg11": partial(_vgg, (1, 1, 2, 2, 2)),
     "vgg13": partial(_vgg, (2, 2, 2, 2, 2)),

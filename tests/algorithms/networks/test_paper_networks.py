@@ -92,6 +92,21 @@ def test_every_network_can_be_traced(name):
     assert kinds.count("linear") == 1
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_narrow_networks_have_the_same_graph(name):
+    """The same layers in the same order, with fewer channels, multiples of 4."""
+    with torch.device("meta"):
+        wide, narrow = (NETWORKS[name]((3, 16, 16), 5, width=width) for width in (1.0, 1 / 16))
+    ours, theirs = ([module for module in model.modules() if not list(module.children())]
+                    for model in (narrow, wide))  # fmt: skip
+    assert list(map(type, ours)) == list(map(type, theirs))
+    for own, other in zip(ours, theirs, strict=True):
+        if isinstance(own, nn.Conv2d):
+            assert own.out_channels % 4 == 0 and 4 <= own.out_channels <= other.out_channels / 4
+            same = ("kernel_size", "stride", "padding")
+            assert all(getattr(own, key) == getattr(other, key) for key in same)
+
+
 def test_a_dense_layer_keeps_its_input(seed):
     torch.manual_seed(seed)
     layer = NETWORKS["densenet121"]((1, 8, 8), 10)[3].eval()
