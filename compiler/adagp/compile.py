@@ -9,7 +9,7 @@ import torch
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
-from compiler.codegen.dependencies import Recorder, with_loops
+from compiler.codegen.dependencies import Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
@@ -37,7 +37,7 @@ def compile_adagp(
     shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
     predict: Collection[str] | None = None,
     reuse: bool = True,
-    loops: bool = True,
+    loops: bool | None = None,
 ) -> AdaGPProgram:
     """Compile batches of backpropagation and of Phase GP.
 
@@ -82,12 +82,12 @@ class _Compiler:
         layers: Sequence[Layer],
         *,
         reuse: bool,
-        loops: bool,
+        loops: bool | None,
     ) -> None:
         self.config, self.graphs = config, graphs
         # With a memory for the predictor there are threads, whose commands are put in order one by
         # one.
-        self.loops = loops and not config.has_predictor_memory
+        self.loops = False if config.has_predictor_memory else loops
         self.common: dict[str, Any] = {
             "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
             "images": images, "loss": loss,
@@ -173,7 +173,7 @@ class _Compiler:
             commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
-        return with_loops(self.config, write) if self.loops else write(Recorder(self.config))
+        return write_program(self.config, write, loops=self.loops)
 
     def _programs(self, recorder: Recorder) -> tuple[CoreProgram, CoreProgram]:
         """:class:`CoreProgram` s of the network and of the predictor."""

@@ -31,7 +31,10 @@ from .interleaving import interleaved, thread_of
 from .loops import AFTER, BEFORE, Loop, Unsettled, roll, strides
 from .tokens import Token, add_token, fits, merge_tokens
 
-__all__ = ["Recorder", "Region", "with_loops"]
+__all__ = ["MOST_WRITTEN_OUT", "Recorder", "Region", "write_program"]
+
+#: Commands of a program that is written out without looking for loops: 4 MiB.
+MOST_WRITTEN_OUT = 1 << 16
 
 _T = TypeVar("_T")
 
@@ -63,9 +66,26 @@ def _semaphore_name(source: Queue, target: Queue) -> str:
     return f"c{source[0]}.{names[0]}->{there}{names[1]}"
 
 
-def with_loops(config: AdaGPConfig, write: Callable[["Recorder"], _T]) -> _T:
-    """What ``write(recorder)`` returns, which emits and links a program of one thread; loops whose
-    periods turn out to be different are written out."""
+class _TooLong(Exception):
+    """More commands than a recorder may collect."""
+
+
+def write_program(
+    config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None
+) -> _T:
+    """What ``write(recorder)`` returns, which emits and links a program. It may be called again.
+
+    Parameters
+    ----------
+    loops : True, for programs of one thread: commands that come again are written once; loops whose
+        periods turn out to be different are written out. False: all commands are. None: all are as
+        long as these are no more than :data:`MOST_WRITTEN_OUT`.
+    """
+    if loops is None:
+        with contextlib.suppress(_TooLong):
+            return write(Recorder(config, most=MOST_WRITTEN_OUT))
+    elif not loops:
+        return write(Recorder(config))
     written_out: frozenset[Hashable] = frozenset()
     while True:
         try:
@@ -82,6 +102,7 @@ class Recorder:
     config : AdaGPConfig
     loops : periods may be left out (:meth:`leave_out`); for programs of one thread
     written_out : names of loops in which nothing is left out
+    most : commands, of which one more ends :func:`write_program`'s attempt; None for any number
 
     Members
     -------
@@ -90,9 +111,10 @@ class Recorder:
     """
 
     def __init__(
-        self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = ()
-    ) -> None:
-        self.config = config
+        self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
+        most: int | None = None,
+    ) -> None:  # fmt: skip
+        self.config, self._most = config, most
         self._may_loop, self._written_out = loops, written_out
         self._loops: list[Loop] = []
         self._runs = 0
@@ -225,6 +247,8 @@ class Recorder:
     ) -> None:  # fmt: skip
         """Append a command that touches these :class:`Region` s."""
         assert not self._background or opcode in _BACKGROUND, f"{opcode!r} in the background"
+        if len(self._entries) == self._most:
+            raise _TooLong
         queue = (core, Opcode(opcode), self._background)
         members = self._queues.setdefault(queue, [])
         entry = Entry(

@@ -8,7 +8,7 @@ import torch
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
-from compiler.codegen.dependencies import Recorder, with_loops
+from compiler.codegen.dependencies import Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace
@@ -41,7 +41,7 @@ def compile_training(
     loss: str = "cross_entropy",
     reuse: bool = True,
     separate: bool = False,
-    loops: bool = True,
+    loops: bool | None = None,
 ) -> TrainingProgram:
     """Compile a training step: SGD with momentum and weight decay on core 0.
 
@@ -58,8 +58,8 @@ def compile_training(
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
-    loops : commands that come again are written once, with REPEAT behind them; False writes all of
-        them out
+    loops : True: commands that come again are written once, with REPEAT behind them; False writes
+        all of them out, which is a little faster; None does so while they take up to 4 MiB
 
     Raises
     ------
@@ -105,7 +105,11 @@ def compile_training(
 
 
 def _write(
-    steps: Sequence[Step], config: AdaGPConfig, tensors: Mapping[str, Tensor], *, loops: bool
+    steps: Sequence[Step],
+    config: AdaGPConfig,
+    tensors: Mapping[str, Tensor],
+    *,
+    loops: bool | None,
 ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
     """Commands of a program of these steps, with HALT, what of them belongs to which step, and the
     names of their semaphores."""
@@ -119,7 +123,7 @@ def _write(
         commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
-    return with_loops(config, write) if loops else write(Recorder(config))
+    return write_program(config, write, loops=loops)
 
 
 def training_layers(

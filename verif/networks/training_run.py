@@ -32,6 +32,7 @@ class TrainingRun:
     loss, guard : see :func:`compiler.training.compile_training`,
         :class:`golden.training.step.Training`
     reuse : False keeps all maps and gradients, and compares them as well
+    loops : as for compile_training
     prepare : called with golden's training before the first batch; may change where it begins
     report : called with a line of text now and then
 
@@ -52,13 +53,14 @@ class TrainingRun:
         loss="cross_entropy",
         guard=True,
         reuse=True,
+        loops=None,
         prepare=None,
         report=None,
     ):
         self.model = copy.deepcopy(model).train()
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
         self.program: TrainingProgram = self._compile(
-            input_shape, images=len(batches[0].images), loss=loss, reuse=reuse
+            input_shape, images=len(batches[0].images), loss=loss, reuse=reuse, loops=loops
         )
         self.golden = self._training(
             input_shape=input_shape,

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.dependencies import Recorder, with_loops
+from compiler.codegen.dependencies import write_program
 from compiler.codegen.program import encode_commands
 from compiler.kernels.conv_forward import forward
 from compiler.kernels.conv_geometry import Convolution
@@ -116,9 +116,7 @@ class ConvolutionProgram:
     @cached_property
     def commands(self):
         """The linked commands."""
-        if self.loops:
-            return with_loops(self.config, self._write)
-        return self._write(Recorder(self.config))
+        return write_program(self.config, self._write, loops=bool(self.loops))
 
     def _write(self, recorder):
         program = CoreProgram(self.config, self.core, recorder)

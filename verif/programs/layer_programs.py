@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.dependencies import Recorder, with_loops
+from compiler.codegen.dependencies import write_program
 from compiler.codegen.program import encode_commands
 from compiler.tensors.intervals import round_up
 from compiler.tensors.parameters import channel_pitch
@@ -101,9 +101,7 @@ class LayerProgram:
     @cached_property
     def commands(self):
         """The linked commands."""
-        if self.loops:
-            return with_loops(self.config, self._write)
-        return self._write(Recorder(self.config))
+        return write_program(self.config, self._write, loops=bool(self.loops))
 
     def _write(self, recorder):
         program = CoreProgram(self.config, self.config.cores[self.core], recorder)

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from compiler.codegen.cost import executed
-from compiler.codegen.dependencies import Recorder, Region, with_loops
+from compiler.codegen.dependencies import Region, write_program
 from compiler.codegen.job_runner import JobRunner
 from compiler.codegen.jobs import Job, Need
 from compiler.codegen.loops import Unsettled
@@ -138,7 +138,7 @@ def write(layers, loops=True):
             layer(machine)
         return recorder.link()
 
-    return with_loops(CONFIG, emit) if loops else emit(Recorder(CONFIG))
+    return write_program(CONFIG, emit, loops=bool(loops))
 
 
 def check(layers, rng, *, loops, orders=3):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from compiler.adagp import compile_adagp
+from compiler.codegen import dependencies
 from compiler.codegen.program import executed_commands
 from compiler.training.compile import compile_training
 from golden.layers.optimizer import SGD
@@ -42,7 +43,7 @@ def test_training(rng, seed):
         targets=rng.integers(0, 3, IMAGES),
         optimizer=SGD(learning_rate=0.1, momentum=0.9),
     )
-    run = TrainingRun(network(), CONFIG, SHAPE, [batch], reuse=False)
+    run = TrainingRun(network(), CONFIG, SHAPE, [batch], reuse=False, loops=True)
     plain = compile_training(network(), CONFIG, SHAPE, images=IMAGES, reuse=False, loops=False)
     assert any(opcode is Opcode.REPEAT for opcode, _ in run.program.command_list)
     assert len(run.program.commands) < len(plain.commands)
@@ -58,7 +59,9 @@ def test_training(rng, seed):
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_loops_go_back_to_commands_of_the_program(separate):
-    program = compile_training(network(), CONFIG, SHAPE, images=IMAGES, separate=separate)
+    program = compile_training(
+        network(), CONFIG, SHAPE, images=IMAGES, separate=separate, loops=True
+    )
     places = np.arange(len(program.command_list)) * 64 + program.program
     for number, (opcode, fields) in enumerate(program.command_list):
         if opcode is Opcode.REPEAT:
@@ -84,3 +87,16 @@ def test_gradient_prediction():
     assert repeats
     for number, first in repeats:
         assert program.loop.program <= first < program.loop.program + 64 * number
+
+
+def test_only_long_programs_have_loops(monkeypatch):
+    def commands(**options):
+        program = compile_training(network(), CONFIG, SHAPE, images=IMAGES, **options)
+        return [opcode for opcode, _ in program.command_list]
+
+    plain = commands(loops=False)
+    assert commands() == plain
+    monkeypatch.setattr(dependencies, "MOST_WRITTEN_OUT", len(plain) - 1)  # and HALT
+    assert commands() == plain
+    monkeypatch.setattr(dependencies, "MOST_WRITTEN_OUT", len(plain) - 2)
+    assert commands() == commands(loops=True) != plain
