@@ -241,7 +241,9 @@ def test_batches_alone_on_the_accelerator(rng, seed):
     check(run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=3_000_000))
 
 
-@pytest.mark.parametrize("variant", ["low", "efficient", "max"])
+@pytest.mark.parametrize(
+    "variant", ["low", pytest.param("efficient", marks=pytest.mark.long), "max"]
+)
 def test_phases_on_the_accelerator(variant, rng, seed):
     """One run of many batches, on a memory that stalls."""
     config = make_config(variant=variant, preset="tiny")
