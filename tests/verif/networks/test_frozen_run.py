@@ -60,9 +60,8 @@ def test_memory_is_shared(rng, seed):
     check(run.interpret(seed))
 
 
-@pytest.mark.parametrize(
-    "frozen", ["weights", pytest.param("a scale and a shift", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("frozen", ["weights", "a scale and a shift"])
 def test_on_the_accelerator(frozen, rng, seed):
     """Gradients of biases alone, and of a scale or a shift alone, on a memory that stalls."""
     config = config_of("small 5x3")

@@ -60,7 +60,7 @@ def test_interpreter(name, array, rng, seed):
         CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
 
 
-@pytest.mark.parametrize("array", SMALL)
+@pytest.mark.parametrize("array", [pytest.param("5x3", marks=pytest.mark.long), *SMALL[1:]])
 @pytest.mark.parametrize("name", CASES)
 def test_maps_larger_than_the_buffer(name, array, rng, seed):
     config = config_of(array, buffer_bank_depth=64)
