@@ -43,8 +43,17 @@ def hardware_files(root: Path, names) -> list[str]:
     return files
 
 
+#: What a file takes from amaranth.hdl if it computes with signals.
+_LOGIC = {"Const", "Mux"}
+
+
 def _has_hardware(path):
+    """Whether a file has an Amaranth module, or a function that makes logic."""
     tree = ast.parse(path.read_text())
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module == "amaranth.hdl":
+            if _LOGIC & {name.name for name in node.names}:
+                return True
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     return any(
         node.name == "elaborate" or any(argument.arg == "m" for argument in node.args.args)
