@@ -143,9 +143,7 @@ async def stall_event(_):
     bench = await start(core, rng)
     bench.busy_read = 1
     await bench.issue(random_batch(rng, config, core).commands[0])
-    for _ in range(100):
-        await bench.step()
-    assert 50 <= bench.stalls <= 100, f"{bench.stalls} stall events in 100 cycles without a read"
+    await bench.watch_stalls(100, least=50)
 
 
 @cocotb.test()
@@ -154,7 +152,6 @@ async def stop(_):
     config, core = configuration()
     rng = random.Random(cocotb.RANDOM_SEED)
     bench = await start(core, rng)
-    dut = bench.dut
     # During the first operations, then anywhere in three images.
     for moment in (*range(0, 40, 2), *(rng.randrange(40, 2500) for _ in range(20))):
         bench.busy_read = bench.busy_write = rng.choice((0, 0.5))
@@ -162,24 +159,9 @@ async def stop(_):
         batch = random_batch(rng, config, core, loss=loss, rows=3, length=40, special=True)
         batch.put(bench)
         await bench.issue(batch.commands[0] | {"row_count": 3, "last": 1})
-        for _ in range(moment):
-            await bench.step()
-        assert dut.busy.value, "the command should still be busy"
-        dut.stop.value = 1
-        await bench.step()
-        bench.forget()
-        dut.stop.value = rng.randrange(2)
+        await bench.stop(moment, cycles=90, quiet=["read__valid", "write__valid", "error__valid"])
         bench.take()
         bench.errors.clear()
-        count = len(bench.done)
-        for _ in range(90):
-            for output in ("busy", "read__valid", "write__valid", "error__valid"):
-                assert not getattr(dut, output).value, f"{output} after a stop in cycle {moment}"
-            await bench.step()
-        assert bench.take() == ([], 0), f"writes or flags after a stop in cycle {moment}"
-        assert len(bench.done) == count, f"done after a stop in cycle {moment}"
-        dut.stop.value = 0
-        await bench.step()
         await run(bench, config, core, random_batch(rng, config, core, numbers=8))
 
 

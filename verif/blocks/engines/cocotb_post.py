@@ -92,9 +92,7 @@ async def stall_event(_):
     values = random_command(rng, config, core)
     bench.busy_read = 1
     await bench.issue(values)
-    for _ in range(50):
-        await bench.step()
-    assert 40 <= bench.stalls <= 50, f"{bench.stalls} stall events in 50 cycles without a read"
+    await bench.watch_stalls(50, least=40)
 
 
 @cocotb.test()
@@ -103,28 +101,12 @@ async def stop(_):
     config, core = configuration()
     rng = random.Random(cocotb.RANDOM_SEED)
     bench = await start(config, core, rng, busy_write=0.2)
-    dut = bench.dut
     for moment in range(0, 60, 2):
         values = random_command(rng, config, core)
         values["n_count"], values["n_stride"] = 100, 0
         await bench.issue(values)
-        for _ in range(moment):
-            await bench.step()
-        assert dut.busy.value, "the command should still be busy"
-        dut.stop.value = 1
-        await bench.step()
-        bench.forget()
-        dut.stop.value = rng.randrange(2)
+        await bench.stop(moment, cycles=40, quiet=["accumulator__valid"])
         bench.take()
-        count = len(bench.done)
-        for _ in range(40):
-            assert not dut.busy.value, f"busy after a stop in cycle {moment}"
-            assert not dut.accumulator__valid.value, f"read after a stop in cycle {moment}"
-            await bench.step()
-        assert bench.take() == ([], 0), f"writes or flags after a stop in cycle {moment}"
-        assert len(bench.done) == count, f"done after a stop in cycle {moment}"
-        dut.stop.value = 0
-        await bench.step()
         values = random_command(rng, config, core, limit=30)
         await bench.issue(values)
         await bench.finish(5000)

@@ -173,9 +173,7 @@ async def stall_event(_):
     rng = random.Random(cocotb.RANDOM_SEED)
     bench = await start(config, core, rng, busy_read=1)
     await bench.issue(map_command(core, bench.machine, pixels=4, blocks=1))
-    for _ in range(50):
-        await bench.step()
-    assert 40 <= bench.stalls <= 50, f"{bench.stalls} stall events in 50 cycles without a read"
+    await bench.watch_stalls(50, least=40)
 
 
 @cocotb.test()
@@ -184,33 +182,13 @@ async def stop(_):
     config, core = configuration()
     rng = random.Random(cocotb.RANDOM_SEED)
     bench = await start(config, core, rng, busy_write=0.2)
-    dut = bench.dut
     bench.machine.guard = False
     for moment in range(0, 75, 3):
         values = random_command(rng, bench.machine)
         values |= {"guarded": 0, "o_i2_stride": 0, "x_i2_stride": 0, "y_i2_stride": 0}
         bench.overlapping = True
         await bench.issue(values | {"z_i2_stride": 0, "i2_count": 100})
-        for _ in range(moment):
-            await bench.step()
-        assert dut.busy.value, "the command should still be busy"
-        dut.stop.value = 1
-        await bench.step()
-        bench.forget()
-        dut.stop.value = rng.randrange(2)
-        writes, count = len(bench.writes), len(bench.done)
-        bench.flags = 0
-        for _ in range(45):
-            assert not dut.busy.value, f"busy after a stop in cycle {moment}"
-            for name in "xyz":
-                valid = getattr(dut, f"{name}_read__valid").value
-                assert not valid, f"read after a stop in cycle {moment}"
-            await bench.step()
-        assert len(bench.writes) == writes, f"writes after a stop in cycle {moment}"
-        assert bench.flags == 0, f"flags after a stop in cycle {moment}"
-        assert len(bench.done) == count, f"done after a stop in cycle {moment}"
-        dut.stop.value = 0
-        await bench.step()
+        await bench.stop(moment, cycles=45, quiet=[f"{name}_read__valid" for name in "xyz"])
         bench.overlapping = False
         await bench.execute(random_command(rng, bench.machine, limit=20))
 

@@ -105,6 +105,36 @@ class EngineBench:
         """A stop has withdrawn what was waiting."""
         self._held.clear()
 
+    async def watch_stalls(self, cycles, *, least):
+        """A port does not accept, which ``stall`` tells in at least so many of the cycles."""
+        for _ in range(cycles):
+            await self.step()
+        stalls = f"{self.stalls} stall events in {cycles} cycles without a read"
+        assert least <= self.stalls <= cycles, stalls
+
+    async def stop(self, moment, *, cycles, quiet):
+        """Stop the engine ``moment`` cycles after it has taken a command. From the next cycle on it
+        is idle: for so many cycles the outputs ``quiet`` stay 0, and nothing is written, flagged or
+        done."""
+        dut = self.dut
+        for _ in range(moment):
+            await self.step()
+        assert dut.busy.value, "the command should still be busy"
+        dut.stop.value = 1
+        await self.step()
+        self.forget()
+        dut.stop.value = self.rng.randrange(2)
+        writes, done, self.flags = len(self.writes), len(self.done), 0
+        for _ in range(cycles):
+            for output in ("busy", *quiet):
+                assert not getattr(dut, output).value, f"{output} after a stop in cycle {moment}"
+            await self.step()
+        assert len(self.writes) == writes, f"writes after a stop in cycle {moment}"
+        assert self.flags == 0, f"flags after a stop in cycle {moment}"
+        assert len(self.done) == done, f"done after a stop in cycle {moment}"
+        dut.stop.value = 0
+        await self.step()
+
 
 async def reset(inputs, outputs):
     """Clock and reset with ``inputs`` at 0; afterwards ``outputs`` are 0. Returns the device."""
