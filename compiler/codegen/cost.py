@@ -16,7 +16,7 @@ from hw.isa.encoding import (
     Opcode,
     with_defaults,
 )
-from hw.isa.loops import LoopCounters
+from hw.isa.execution import dispatched
 from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
@@ -247,15 +247,12 @@ def estimate(commands: Sequence[Command], config: AdaGPConfig) -> int:
     return timeline.end
 
 
-def executed(commands: Sequence[Command]) -> Iterator[Command]:
-    """The commands of a program at offset 0 one by one, those in loops as often as they are."""
-    counters, position = LoopCounters(), 0
-    while position < len(commands):
-        command = commands[position]
-        yield command
-        position += 1
-        if command.opcode is Opcode.REPEAT and counters.repeat(command.fields):
-            position = command.fields["first"] // COMMAND_BYTES
+def executed(commands: Sequence[Command], *, most: int | None = None) -> Iterator[Command]:
+    """The commands of a program at offset 0 one by one, those in loops as often as they are, or
+    ``most`` times."""
+    stream = [(command.opcode, command.fields) for command in commands]
+    for place, _ in dispatched(stream, most=most):
+        yield commands[place]
 
 
 def bits(mask: int) -> Iterator[int]:

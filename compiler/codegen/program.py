@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
-from hw.isa.loops import LoopCounters
+from hw.isa.execution import dispatched
 
 from . import program_file
 from .cost import Command, Fields
@@ -189,16 +189,11 @@ def executed_commands(
 ) -> Iterator[tuple[Opcode, Fields]]:
     """Decoded commands that lie at ``offset`` one by one, those in loops as often as they are
     executed, with the address that LOAD and STORE have then; without REPEAT."""
-    counters, place = LoopCounters(), 0
-    while place < len(commands):
+    for place, counters in dispatched(commands, offset):
         opcode, fields = commands[place]
-        place += 1
-        if opcode is Opcode.REPEAT:
-            if counters.repeat(fields):
-                place = (fields["first"] - offset) // COMMAND_BYTES
-        elif opcode in (Opcode.LOAD, Opcode.STORE):
+        if opcode in (Opcode.LOAD, Opcode.STORE):
             yield opcode, fields | {"dram_address": counters.address(fields)}
-        else:
+        elif opcode is not Opcode.REPEAT:
             yield opcode, fields
 
 

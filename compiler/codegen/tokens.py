@@ -1,12 +1,11 @@
 """Tokens of the semaphore between two queues: as many as it can hold."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from compiler.errors import CompileError
-from hw.isa.encoding import COMMAND_BYTES, Opcode
-from hw.isa.loops import LoopCounters
+from hw.isa.encoding import Opcode
 
-from .cost import Command, bits
+from .cost import Command, bits, executed
 from .entries import Entry
 
 __all__ = ["MAX_TOKENS", "Token", "add_token", "fits", "merge_tokens"]
@@ -84,7 +83,7 @@ def fits(commands: Sequence[Command], depth: int) -> bool:
     given: dict[int, list[int]] = {}
     taken: dict[int, list[tuple[int, tuple[int, Opcode], int]]] = {}
     limit = depth + 2
-    for place, command in enumerate(_executed(commands, limit)):
+    for place, command in enumerate(executed(commands, most=limit)):
         key = (command.core, command.opcode)
         queue = queues.setdefault(key, [])
         for number in bits(command.wait):
@@ -108,17 +107,3 @@ def fits(commands: Sequence[Command], depth: int) -> bool:
             if end - count > MAX_TOKENS:
                 return False
     return all(number in given for number in taken)
-
-
-def _executed(commands: Sequence[Command], limit: int) -> Iterator[Command]:
-    """The commands of a program at offset 0, at most ``limit`` iterations of a loop."""
-    counters, place = LoopCounters(), 0
-    while place < len(commands):
-        command = commands[place]
-        place += 1
-        if command.opcode is not Opcode.REPEAT:
-            yield command
-            continue
-        fields = command.fields | {"count": min(command.fields["count"], limit)}
-        if counters.repeat(fields):
-            place = fields["first"] // COMMAND_BYTES

@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from compiler.codegen.program import decode_commands, executed_commands
 from compiler.tensors.intervals import round_up
 from golden.arithmetic.dot_product import encode as encode_number
 from golden.arithmetic.formats import format_by_name
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
-from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
-from hw.isa.loops import LOOP_LEVELS, LOOP_STRIDES, LoopCounters, stride_name
+from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
+from hw.isa.loops import LOOP_LEVELS, LOOP_STRIDES, stride_name
 
 from .faulty_programs import HALT, dma, matmul, post, weights
 
@@ -52,20 +53,11 @@ class RepeatProgram:
     @cached_property
     def written_out(self) -> list:
         """The commands that are executed, without REPEAT, each with the address that it has."""
-        counters, position, found = LoopCounters(), 0, []
-        while True:
-            opcode, fields = decode(self.commands[position])
-            position += 1
-            if opcode is Opcode.REPEAT:
-                if counters.repeat(fields):
-                    position = fields["first"] // COMMAND_BYTES
-                continue
-            if opcode in (Opcode.LOAD, Opcode.STORE):
-                fields |= {field.name: 0 for field in LOOP_STRIDES}
-                fields["dram_address"] = counters.address(decode(self.commands[position - 1])[1])
-            found.append(encode(opcode, **fields))
-            if opcode is Opcode.HALT:
-                return found
+        still = {field.name: 0 for field in LOOP_STRIDES}
+        return [
+            encode(opcode, **fields | (still if opcode in (Opcode.LOAD, Opcode.STORE) else {}))
+            for opcode, fields in executed_commands(decode_commands(self.program))
+        ]
 
 
 class _Writer:

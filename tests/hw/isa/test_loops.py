@@ -3,19 +3,17 @@
 import itertools
 
 from hw.isa.encoding import Opcode, decode, encode
-from hw.isa.loops import LOOP_LEVELS, LoopCounters, stride_name
+from hw.isa.execution import dispatched
+from hw.isa.loops import LOOP_LEVELS, stride_name
 
 
 def executed(stream):
     """(number of the command, address that it has) of each LOAD of a stream at offset 0."""
-    counters, position, found = LoopCounters(), 0, []
-    while position < len(stream):
-        opcode, fields = decode(stream[position])
+    commands, found = [decode(command) for command in stream], []
+    for place, counters in dispatched(commands):
+        opcode, fields = commands[place]
         if opcode is Opcode.LOAD:
-            found.append((position, counters.address(fields)))
-        position += 1
-        if opcode is Opcode.REPEAT and counters.repeat(fields):
-            position = fields["first"] // 64
+            found.append((place, counters.address(fields)))
     assert counters.values == [0] * LOOP_LEVELS
     return found
 

@@ -10,7 +10,7 @@ from hw.bus.signatures import RESP_OKAY
 from hw.config import AdaGPConfig
 from hw.control.command_queue import CHUNK_WIDTH, command_chunks
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
-from hw.isa.loops import LoopCounters
+from hw.isa.execution import dispatched
 from verif.blocks.control.sequencer_bench import Control
 
 __all__ = ["BASE", "PROGRAM", "LoopBench", "expected_addresses", "load", "random_loops", "repeat"]
@@ -36,17 +36,14 @@ def repeat(level, count, first):
 
 def expected_addresses(stream, limit=10**6):
     """Addresses of the LOADs of a stream in the order in which they are dispatched."""
-    counters, position, found = LoopCounters(), 0, []
-    for _ in range(limit):
-        opcode, fields = decode(stream[position])
-        position += 1
-        if opcode is Opcode.HALT:
-            return found
+    commands, found = [decode(command) for command in stream], []
+    for number, (place, counters) in enumerate(dispatched(commands, PROGRAM)):
+        if number == limit:
+            raise AssertionError(f"more than {limit} commands")
+        opcode, fields = commands[place]
         if opcode is Opcode.LOAD:
             found.append(counters.address(fields))
-        elif counters.repeat(fields):
-            position = (fields["first"] - PROGRAM) // COMMAND_BYTES
-    raise AssertionError(f"more than {limit} commands")
+    return found
 
 
 def random_loops(rng, *, size, most):
