@@ -212,7 +212,7 @@ def _tap_gradient(program: CoreProgram, toeplitz_gradient: Tensor, taps: StoredP
 
     needs = (program.result(gradient, *box), program.need(pixels, *whole))
     program.run([Job(needs, run)])
-    program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] == pixels.name)
+    program.scratch.forget(pixels.name)
 
 
 def _write_matrix(program: CoreProgram, taps: StoredParameter, toeplitz: Tensor) -> None:
@@ -233,7 +233,7 @@ def _write_matrix(program: CoreProgram, taps: StoredParameter, toeplitz: Tensor)
 
     needs = (program.result(pixels, *whole), program.need(master, *_all(master)))
     program.run([Job(needs, run)])
-    program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] == toeplitz.name)
+    program.scratch.forget(toeplitz.name)
 
 
 def _all(tensor: Tensor) -> PixelBox:

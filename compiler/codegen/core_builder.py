@@ -11,7 +11,8 @@ from hw.formats import FLOAT32
 from hw.isa.encoding import Opcode, with_defaults
 
 from .cost import Fields
-from .dependencies import Recorder, Region
+from .dependencies import Recorder
+from .entries import Region, dram_region
 from .job_runner import JobRunner
 from .jobs import Job, Need
 from .scratchpad import Block, Scratch
@@ -132,10 +133,11 @@ class CoreProgram:
     def load(self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0) -> None:
         """LOADs of a box of ``tensor`` into words from ``first`` on."""
         for move in transfers(tensor, *box, self.core.word_bytes):
+            fields = dma_fields(block.address + first + move.word, move)
             self.recorder.emit(
                 Opcode.LOAD,
-                dma_fields(block.address + first + move.word, move),
-                reads=[_dram(move)],
+                fields,
+                reads=[dram_region(fields)],
                 writes=[block.region(first + move.word, move.words)],
                 core=self.core.index,
             )
@@ -147,11 +149,12 @@ class CoreProgram:
         """
         self.scratch.drop_keys(lambda key: _is_part(key, tensor, box), apart_from=block)
         for move in transfers(tensor, *box, self.core.word_bytes):
+            fields = dma_fields(block.address + first + move.word, move)
             self.recorder.emit(
                 Opcode.STORE,
-                dma_fields(block.address + first + move.word, move),
+                fields,
                 reads=[block.region(first + move.word, move.words)],
-                writes=[_dram(move)],
+                writes=[dram_region(fields)],
                 core=self.core.index,
             )
 
@@ -273,11 +276,6 @@ def _is_part(key: object, tensor: Tensor, box: TensorBox) -> bool:
     if not isinstance(key, tuple) or key[0] != tensor.name:
         return False
     return all(a < d and c < b for (a, b), (c, d) in zip(key[1:], box, strict=True))
-
-
-def _dram(move: Transfer) -> Region:
-    begin = move.dram_address
-    return Region("dram", begin, begin + (move.run_count - 1) * move.run_stride + move.run_bytes)
 
 
 def dma_fields(address: int, move: Transfer) -> Fields:

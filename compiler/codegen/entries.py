@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from hw.isa.encoding import Opcode
 
-from .cost import Command
+from .cost import Command, Fields
 
-__all__ = ["Entry", "Queue", "Region", "Segments", "latest"]
+__all__ = ["Entry", "Queue", "Region", "Segments", "dram_region", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,13 @@ class Region:
     memory: Hashable
     begin: int
     end: int
+
+
+def dram_region(fields: Fields) -> Region:
+    """What a LOAD or STORE touches in DRAM, from its first byte to its last one."""
+    begin = fields["dram_address"]
+    size = (fields["run_count"] - 1) * fields["run_stride"] + fields["run_bytes"]
+    return Region("dram", begin, begin + size)
 
 
 #: (core, opcode, background): a queue; while commands are collected, every thread has its own.

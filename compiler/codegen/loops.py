@@ -20,7 +20,7 @@ from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.loops import stride_name
 
 from .cost import Command, bits
-from .entries import Entry, Region
+from .entries import Entry, Region, dram_region
 
 __all__ = ["AFTER", "BEFORE", "Loop", "Unsettled", "roll", "strides"]
 
@@ -84,7 +84,7 @@ class Loop:
 
     def region(self, entry: Entry) -> Region:
         """What ``entry``, of period 0, touches in DRAM, in all iterations of loops inside."""
-        result = _in_dram(entry)
+        result = dram_region(entry.command.fields)
         for loop in self.inside:
             if entry.position in loop.period(0):
                 stride = loop.strides[entry.position - loop.first]
@@ -149,13 +149,6 @@ class Loop:
         first, last = low // abs(stride) + 1, -(-high // abs(stride)) - 1
         first, last = max(first, 1 - count), min(last, count - 1)
         return first <= last and (first <= -2 or last >= 2)
-
-
-def _in_dram(entry: Entry) -> Region:
-    fields = entry.command.fields
-    begin = fields[_ADDRESS]
-    size = (fields["run_count"] - 1) * fields["run_stride"] + fields["run_bytes"]
-    return Region("dram", begin, begin + size)
 
 
 def strides(entries: Sequence[Entry], first: int, length: int) -> list[int] | None:

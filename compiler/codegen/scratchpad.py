@@ -183,6 +183,11 @@ class Scratch:
         blocks = [block for key, block in self._known.items() if wanted(key)]
         self.drop(block for block in blocks if block is not apart_from)
 
+    def forget(self, *owners: Hashable) -> None:
+        """The same for all contents whose keys begin with one of these: the name of a tensor, or
+        who has made them."""
+        self.drop_keys(lambda key: isinstance(key, tuple) and key[0] in owners)
+
     def forget_idle(self, but: Container[Hashable]) -> None:
         """Contents that nobody uses go, but for those with these keys."""
         self.drop([block for block in self._blocks if not block.users and block.key not in but])

@@ -183,5 +183,5 @@ class BatchNormBands:
 
     def forget(self) -> None:
         """Boxes of flat maps are not seen to be parts of the maps."""
-        names = {tensor.name for tensor in (*self.maps.values(), self.output) if tensor}
-        self.program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+        tensors = (*self.maps.values(), self.output)
+        self.program.scratch.forget(*(tensor.name for tensor in tensors if tensor))

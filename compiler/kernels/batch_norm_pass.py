@@ -70,7 +70,7 @@ class BatchNormPass(ABC):
         else:
             channels, pieces = cut
             program.run([job for part in channels for job in self.jobs(part, pieces)])
-        program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] is self)
+        program.scratch.forget(self)
 
     @abstractmethod
     def jobs(self, channels: Channels, pieces: Sequence[Interval]) -> list[Job]:

@@ -7,7 +7,6 @@ from typing import Any
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
-from compiler.errors import CompileError
 from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import Init
@@ -15,7 +14,7 @@ from hw.isa.encoding import Init
 from .blocked_cut import Axis
 from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution
-from .conv_tiling import MapTile, cut_map
+from .conv_tiling import LineTooLarge, MapTile, cut_map
 from .reorganize import Reorganizer
 
 __all__ = ["forward"]
@@ -44,7 +43,7 @@ def forward(
     product = _Forward(program, layer, relu, reorganizer)
     try:
         jobs = product.jobs()
-    except CompileError:
+    except LineTooLarge:
         jobs = _Blocked(program, layer, relu).jobs()
     half = len(jobs) // 2 if beside else len(jobs)
     program.run(jobs[:half])
@@ -97,7 +96,7 @@ class _Forward:
             self.held = [self.reorganizer.hold()]
             try:
                 return self._cut(copies=(2,))
-            except CompileError:
+            except LineTooLarge:
                 self.held = []
                 self.reorganizer.let_go()
         return None

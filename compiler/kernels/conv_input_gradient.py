@@ -7,7 +7,6 @@ from compiler.codegen.convolution_walk import clip, matmul_walk
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
-from compiler.errors import CompileError
 from compiler.tensors.encoding import codes_of
 from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
@@ -16,7 +15,7 @@ from hw.formats import FLOAT32
 from .blocked_cut import Axis
 from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution, Phase
-from .conv_tiling import MapTile, cut_map
+from .conv_tiling import LineTooLarge, MapTile, cut_map
 
 __all__ = ["input_gradient"]
 
@@ -35,7 +34,7 @@ def input_gradient(
     plain = _InputGradient(program, layer, dy, dx, scale)
     try:
         jobs = plain.jobs()
-    except CompileError:
+    except LineTooLarge:
         jobs = _Blocked(program, layer, dy, dx, plain.scale).jobs()
     program.run(jobs)
 

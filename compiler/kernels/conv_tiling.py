@@ -6,7 +6,7 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.errors import CompileError
 from compiler.tensors.intervals import Interval, even_parts, regular_parts
 
-__all__ = ["MapTile", "cut_map"]
+__all__ = ["LineTooLarge", "MapTile", "cut_map"]
 
 #: Images and rows.
 MapTile = tuple[Interval, Interval]
@@ -16,6 +16,10 @@ MapTile = tuple[Interval, Interval]
 _FEW_TILES, _FEW_VECTORS = 4, 128
 #: The first and the last tile have about so many: nothing hides their loads, and their stores.
 _END_VECTORS = 64
+
+
+class LineTooLarge(CompileError):
+    """Not even a line of a map has room, with what belongs to it."""
 
 
 def cut_map(
@@ -47,7 +51,7 @@ def cut_map(
 
     Raises
     ------
-    CompileError
+    LineTooLarge
         if a line does not fit.
     """
     depth = program.core.accumulator_depth
@@ -67,7 +71,7 @@ def cut_map(
             if enough and all(size(*part) <= room for part in parts):
                 return _tapered(parts, columns, step)
             most //= 2
-    raise CompileError(
+    raise LineTooLarge(
         f"{what} does not fit into the accumulators ({depth} vectors) or the buffer "
         f"({program.scratch.words} words)"
     )

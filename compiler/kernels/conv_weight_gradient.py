@@ -116,12 +116,10 @@ class _WeightGradient:
         write = self._whole_jobs if self.plan.whole else self._piece_jobs
         jobs = [job for part in self.plan.ranges for job in write(part, self.plan.pieces)]
         self.program.run(jobs)
-        owner = self.plan.owner
-        self.program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] is owner)
+        self.program.scratch.forget(self.plan.owner)
         if not self.known:
             # Boxes of a flat map are not seen to be parts of the map.
-            names = self.layer.x.name, self.dy.name
-            self.program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+            self.program.scratch.forget(self.layer.x.name, self.dy.name)
 
     # Jobs ------------------------------------------------------------------------------------
 

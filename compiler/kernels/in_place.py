@@ -48,4 +48,4 @@ class ChangedBoxes:
 
     def drop(self) -> None:
         """Nobody needs them any longer."""
-        self.program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] is self)
+        self.program.scratch.forget(self)

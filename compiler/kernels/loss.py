@@ -47,9 +47,9 @@ def loss_commands(
         # Boxes of them are not seen to be parts of the maps.
         names = x.name, targets.name, gradient.name
         maps = _pixels(x), _pixels(targets), _pixels(gradient)
-        program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+        program.scratch.forget(*names)
         loss_commands(program, *maps, value, kind=kind, beside=beside, tensors=tensors)
-        program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+        program.scratch.forget(*names)
         return
 
     def box(tensor: Tensor, part: Interval) -> PixelBox:

@@ -89,8 +89,7 @@ class _Update:
         self.changed.drop()
         if self.mask is None:
             # Boxes of rows are not seen to be parts of a tensor of another shape.
-            names = {tensor.name for tensor in self.tensors.values()}
-            program.scratch.drop_keys(lambda key: isinstance(key, tuple) and key[0] in names)
+            program.scratch.forget(*(tensor.name for tensor in self.tensors.values()))
 
     def _pieces(self, most: int) -> list[PixelBox]:
         """At most so many rows each, all but the last the same."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hw.config import AdaGPConfig
-from hw.isa.encoding import COMMANDS, HEADER, Opcode, control_opcodes, queue_opcodes
+from hw.isa.encoding import COMMANDS, HEADER, QUEUE_OPCODES, Opcode, control_opcodes, queue_opcodes
 from hw.isa.error_codes import ErrorCode
 from hw.isa.field import BUFFER_ADDRESS_NOTE, Field
 from hw.registers.map import Unit
@@ -137,8 +137,8 @@ def _point(config, file, what) -> Point:
 
 
 def _fields(opcode):
-    """Fields that make a difference: HALT looks at none, BATCH and REPEAT not at the header's."""
-    if opcode in (Opcode.HALT, Opcode.BATCH, Opcode.REPEAT):
+    """Fields that make a difference: opcodes without a queue do not look at the header's."""
+    if opcode not in QUEUE_OPCODES:
         return COMMANDS[opcode]
     return tuple(f for f in (*HEADER, *COMMANDS[opcode]) if f.name not in ("opcode", "core"))
 
