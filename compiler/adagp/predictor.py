@@ -15,14 +15,14 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import Coefficient, View
 from compiler.errors import CompileError
-from compiler.kernels.conv_forward import forward
-from compiler.kernels.conv_geometry import Convolution
-from compiler.kernels.conv_input_gradient import input_gradient
-from compiler.kernels.conv_weight_gradient import weight_gradient
-from compiler.kernels.elementwise import relu_backward
-from compiler.kernels.scalars import Scalars, repeat
-from compiler.kernels.sgd import update
-from compiler.kernels.splitting import MOST_WORDS
+from compiler.kernels.convolution.conv_forward import forward
+from compiler.kernels.convolution.conv_geometry import Convolution
+from compiler.kernels.convolution.conv_input_gradient import input_gradient
+from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
+from compiler.kernels.maps.elementwise import relu_backward
+from compiler.kernels.tiling.splitting import MOST_WORDS
+from compiler.kernels.updates.scalars import Scalars, repeat
+from compiler.kernels.updates.sgd import update
 from compiler.tensors.intervals import PixelBox, regular_parts
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Shape, Tensor

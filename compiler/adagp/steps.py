@@ -10,12 +10,12 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
-from compiler.kernels.conv_forward import forward
-from compiler.kernels.conv_weight_gradient import weight_gradient
-from compiler.kernels.loss import loss_commands
-from compiler.kernels.pooling import max_pool
-from compiler.kernels.reorganize import Reorganizer, reorganize
-from compiler.kernels.sgd import update
+from compiler.kernels.convolution.conv_forward import forward
+from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
+from compiler.kernels.convolution.reorganize import Reorganizer, reorganize
+from compiler.kernels.maps.pooling import max_pool
+from compiler.kernels.updates.loss import loss_commands
+from compiler.kernels.updates.sgd import update
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
 from compiler.training.map_steps import window_options

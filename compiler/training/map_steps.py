@@ -6,7 +6,7 @@ from typing import Any
 
 from compiler.errors import CompileError
 from compiler.frontend.layer import Layer
-from compiler.kernels.activations import (
+from compiler.kernels.maps.activations import (
     clamp,
     clamp_backward,
     hardsigmoid,
@@ -16,7 +16,7 @@ from compiler.kernels.activations import (
     leaky_relu,
     leaky_relu_backward,
 )
-from compiler.kernels.elementwise import (
+from compiler.kernels.maps.elementwise import (
     add,
     add_scaled,
     affine,
@@ -25,7 +25,7 @@ from compiler.kernels.elementwise import (
     relu,
     relu_backward,
 )
-from compiler.kernels.pooling import (
+from compiler.kernels.maps.pooling import (
     average_pool,
     average_pool_backward,
     max_pool,

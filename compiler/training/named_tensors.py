@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from compiler.kernels.conv_geometry import Convolution
+from compiler.kernels.convolution.conv_geometry import Convolution
 from compiler.tensors.intervals import Pair
 from compiler.tensors.tensor import Tensor
 
@@ -12,7 +12,8 @@ __all__ = ["NamedConvolution", "TensorReference", "resolve"]
 
 @dataclass(frozen=True, kw_only=True)
 class NamedConvolution:
-    """A :class:`~compiler.kernels.conv_geometry.Convolution` with the names of its tensors."""
+    """A :class:`~compiler.kernels.convolution.conv_geometry.Convolution` with the names of its
+    tensors."""
 
     name: str
     x: str

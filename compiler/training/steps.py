@@ -8,18 +8,18 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer, backward_order, learning, readers
-from compiler.kernels.batch_norm import batch_norm, batch_norm_backward
-from compiler.kernels.conv_forward import forward
-from compiler.kernels.conv_input_gradient import input_gradient
-from compiler.kernels.conv_weight_gradient import weight_gradient
-from compiler.kernels.depthwise import (
+from compiler.kernels.convolution.conv_forward import forward
+from compiler.kernels.convolution.conv_input_gradient import input_gradient
+from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
+from compiler.kernels.convolution.depthwise import (
     depthwise,
     depthwise_input_gradient,
     depthwise_weight_gradient,
 )
-from compiler.kernels.elementwise import sum_gradients
-from compiler.kernels.loss import loss_commands
-from compiler.kernels.sgd import update
+from compiler.kernels.maps.elementwise import sum_gradients
+from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
+from compiler.kernels.updates.loss import loss_commands
+from compiler.kernels.updates.sgd import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig

@@ -10,9 +10,9 @@ import numpy as np
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import encode_commands
-from compiler.kernels.conv_forward import forward
-from compiler.kernels.conv_input_gradient import input_gradient
-from compiler.kernels.conv_weight_gradient import weight_gradient
+from compiler.kernels.convolution.conv_forward import forward
+from compiler.kernels.convolution.conv_input_gradient import input_gradient
+from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.tensors.intervals import round_up
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import encode as encode_number

@@ -8,10 +8,10 @@ import numpy as np
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import write_program
 from compiler.codegen.program import encode_commands
-from compiler.kernels.conv_forward import forward
-from compiler.kernels.conv_geometry import Convolution
-from compiler.kernels.conv_input_gradient import input_gradient
-from compiler.kernels.conv_weight_gradient import weight_gradient
+from compiler.kernels.convolution.conv_forward import forward
+from compiler.kernels.convolution.conv_geometry import Convolution
+from compiler.kernels.convolution.conv_input_gradient import input_gradient
+from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.tensors.column_tiles import ColumnTiles
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor

@@ -5,11 +5,11 @@ from functools import partial
 import numpy as np
 
 from compiler.codegen.view import Coefficient
-from compiler.kernels import depthwise as compiled
-from compiler.kernels import elementwise, pooling
-from compiler.kernels.batch_norm import batch_norm, batch_norm_backward
-from compiler.kernels.conv_geometry import Convolution
-from compiler.kernels.sgd import update
+from compiler.kernels.convolution import depthwise as compiled
+from compiler.kernels.convolution.conv_geometry import Convolution
+from compiler.kernels.maps import elementwise, pooling
+from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
+from compiler.kernels.updates.sgd import update
 from compiler.tensors.parameters import StoredParameter
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import constant

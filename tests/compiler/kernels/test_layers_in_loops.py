@@ -1,8 +1,9 @@
 """Layers whose jobs come again, in loops: golden's numbers, whatever runs first.
 
-Covers: compiler/kernels/conv_forward.py, compiler/kernels/conv_input_gradient.py,
-compiler/kernels/sgd.py, compiler/kernels/elementwise.py, compiler/kernels/row_tiling.py,
-compiler/kernels/reorganize.py, compiler/kernels/batch_norm_pass.py.
+Covers: compiler/kernels/convolution/conv_forward.py,
+compiler/kernels/convolution/conv_input_gradient.py, compiler/kernels/updates/sgd.py,
+compiler/kernels/maps/elementwise.py, compiler/kernels/tiling/row_tiling.py,
+compiler/kernels/convolution/reorganize.py, compiler/kernels/normalization/batch_norm_pass.py.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """What a step's function is given for a name, a product, a function, or nothing."""
 
-from compiler.kernels.conv_geometry import Convolution
+from compiler.kernels.convolution.conv_geometry import Convolution
 from compiler.tensors.tensor import Tensor
 from compiler.training.named_tensors import NamedConvolution, resolve
 

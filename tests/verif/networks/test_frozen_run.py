@@ -1,8 +1,9 @@
 """Networks with frozen parameters train as golden says, bit for bit: functional model and RTL.
 
-It goes with compiler/kernels/depthwise.py, compiler/kernels/batch_norm.py,
-compiler/kernels/conv_weight_gradient.py and the steps of training; golden is compared with torch in
-tests/golden/training/test_freezing.py.
+It goes with compiler/kernels/convolution/depthwise.py,
+compiler/kernels/normalization/batch_norm.py,
+compiler/kernels/convolution/conv_weight_gradient.py and the steps of training; golden is compared
+with torch in tests/golden/training/test_freezing.py.
 
 Covers: verif/networks/training_run.py.
 """

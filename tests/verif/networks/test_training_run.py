@@ -1,7 +1,7 @@
 """Whole training steps against golden, bit for bit: in the functional model and on the RTL.
 
 Covers: verif/networks/train_blocks.py, verif/networks/training_result.py,
-compiler/kernels/activations.py, compiler/kernels/pointwise.py.
+compiler/kernels/maps/activations.py, compiler/kernels/maps/pointwise.py.
 """
 
 import dataclasses

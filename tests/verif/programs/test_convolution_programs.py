@@ -1,10 +1,12 @@
 """Products of convolutions on the whole accelerator against golden, bit for bit.
 
-Covers: compiler/codegen/core_builder.py, compiler/kernels/blocked_cut.py,
-compiler/kernels/blocked_product.py, compiler/kernels/conv_forward.py,
-compiler/kernels/conv_input_gradient.py, compiler/kernels/conv_weight_gradient.py,
-compiler/kernels/conv_weight_gradient_ranges.py, compiler/kernels/conv_weight_gradient_tiling.py,
-compiler/kernels/gathered_pixels.py.
+Covers: compiler/codegen/core_builder.py, compiler/kernels/convolution/blocked_cut.py,
+compiler/kernels/convolution/blocked_product.py, compiler/kernels/convolution/conv_forward.py,
+compiler/kernels/convolution/conv_input_gradient.py,
+compiler/kernels/convolution/conv_weight_gradient.py,
+compiler/kernels/convolution/conv_weight_gradient_ranges.py,
+compiler/kernels/convolution/conv_weight_gradient_tiling.py,
+compiler/kernels/convolution/gathered_pixels.py.
 """
 
 from dataclasses import replace
@@ -16,11 +18,11 @@ import pytest
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.errors import CompileError
-from compiler.kernels.conv_forward import _Forward
-from compiler.kernels.conv_input_gradient import _InputGradient
-from compiler.kernels.conv_weight_gradient_tiling import WeightGradientPlan
-from compiler.kernels.gathered_pixels import Gathered
-from compiler.kernels.reorganize import Reorganizer
+from compiler.kernels.convolution.conv_forward import _Forward
+from compiler.kernels.convolution.conv_input_gradient import _InputGradient
+from compiler.kernels.convolution.conv_weight_gradient_tiling import WeightGradientPlan
+from compiler.kernels.convolution.gathered_pixels import Gathered
+from compiler.kernels.convolution.reorganize import Reorganizer
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import encode
 from golden.arithmetic.float32_unit import VectorUnit, widen

@@ -1,25 +1,27 @@
 """Layers between products, from DRAM to DRAM, against golden, bit for bit.
 
-Covers: compiler/kernels/batch_norm.py, compiler/kernels/batch_norm_bands.py,
-compiler/kernels/batch_norm_pass.py, compiler/kernels/conv_geometry.py,
-compiler/kernels/depthwise.py, compiler/kernels/depthwise_bands.py,
-compiler/kernels/elementwise.py, compiler/kernels/image_tiling.py,
-compiler/kernels/in_place.py, compiler/kernels/loss.py, compiler/kernels/partial_sums.py,
-compiler/kernels/pixel_bands.py, compiler/kernels/pooling.py,
-compiler/kernels/row_tiling.py, compiler/kernels/scalars.py, compiler/kernels/sgd.py,
-compiler/kernels/splitting.py, compiler/kernels/windows.py, compiler/codegen/vector_commands.py,
-compiler/codegen/view.py, emulator/loss.py, emulator/vector.py, golden/commands/vector.py,
-verif/programs/layer_cases.py.
+Covers: compiler/kernels/normalization/batch_norm.py,
+compiler/kernels/normalization/batch_norm_bands.py,
+compiler/kernels/normalization/batch_norm_pass.py, compiler/kernels/convolution/conv_geometry.py,
+compiler/kernels/convolution/depthwise.py, compiler/kernels/convolution/depthwise_bands.py,
+compiler/kernels/maps/elementwise.py, compiler/kernels/tiling/image_tiling.py,
+compiler/kernels/tiling/in_place.py, compiler/kernels/updates/loss.py,
+compiler/kernels/tiling/partial_sums.py, compiler/kernels/tiling/pixel_bands.py,
+compiler/kernels/maps/pooling.py, compiler/kernels/tiling/row_tiling.py,
+compiler/kernels/updates/scalars.py, compiler/kernels/updates/sgd.py,
+compiler/kernels/tiling/splitting.py, compiler/kernels/tiling/windows.py,
+compiler/codegen/vector_commands.py, compiler/codegen/view.py, emulator/loss.py, emulator/vector.py,
+golden/commands/vector.py, verif/programs/layer_cases.py.
 """
 
 import numpy as np
 import pytest
 
 from compiler.errors import CompileError
-from compiler.kernels import batch_norm_pass, elementwise, image_tiling, pooling
-from compiler.kernels import depthwise as compiled
-from compiler.kernels.batch_norm import batch_norm
-from compiler.kernels.conv_geometry import Convolution
+from compiler.kernels.convolution import depthwise as compiled
+from compiler.kernels.convolution.conv_geometry import Convolution
+from compiler.kernels.normalization import batch_norm_pass, elementwise, image_tiling, pooling
+from compiler.kernels.normalization.batch_norm import batch_norm
 from golden.commands import vector as golden
 from hw.config import make_config
 from hw.isa import vector as vector_command

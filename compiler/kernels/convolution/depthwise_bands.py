@@ -8,13 +8,12 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
+from compiler.kernels.tiling.image_tiling import state_job
+from compiler.kernels.tiling.partial_sums import MapSums
+from compiler.kernels.tiling.splitting import MOST_WORDS, channel_parts, channel_steps
+from compiler.kernels.tiling.windows import Windows
 from compiler.tensors.intervals import Channels, Interval, even_parts
 from compiler.tensors.tensor import Tensor
-
-from .image_tiling import state_job
-from .partial_sums import MapSums
-from .splitting import MOST_WORDS, channel_parts, channel_steps
-from .windows import Windows
 
 __all__ = ["DepthwiseBands"]
 

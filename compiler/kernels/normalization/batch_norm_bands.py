@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from compiler.codegen.core_builder import Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
+from compiler.kernels.tiling.image_tiling import state_job
+from compiler.kernels.tiling.in_place import ChangedBoxes
+from compiler.kernels.tiling.partial_sums import MapSums
+from compiler.kernels.tiling.pixel_bands import flat, pixel_bands
 from compiler.tensors.intervals import Channels, Interval
-
-from .image_tiling import state_job
-from .in_place import ChangedBoxes
-from .partial_sums import MapSums
-from .pixel_bands import flat, pixel_bands
 
 if TYPE_CHECKING:
     from .batch_norm_pass import BatchNormPass

@@ -8,12 +8,11 @@ from types import SimpleNamespace
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
+from compiler.kernels.tiling.image_tiling import image_parts, state_job
+from compiler.kernels.tiling.partial_sums import MapSums
+from compiler.kernels.tiling.splitting import boxes
 from compiler.tensors.intervals import ChannelBox, Channels, Interval
 from compiler.tensors.tensor import Shape, Tensor
-
-from .image_tiling import image_parts, state_job
-from .partial_sums import MapSums
-from .splitting import boxes
 
 __all__ = ["BatchNormPass"]
 

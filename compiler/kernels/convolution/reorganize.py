@@ -7,11 +7,10 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
+from compiler.kernels.tiling.splitting import MOST_WORDS, PIECES, channel_parts, channel_steps
 from compiler.tensors.intervals import ChannelBox, Interval, even_parts, regular_parts
 from compiler.tensors.tensor import Tensor
 from hw.config import CoreConfig
-
-from .splitting import MOST_WORDS, PIECES, channel_parts, channel_steps
 
 __all__ = ["Reorganizer", "pool_windows", "reorganize"]
 

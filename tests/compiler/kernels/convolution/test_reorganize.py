@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.errors import CompileError
-from compiler.kernels.reorganize import pool_windows, reorganize
+from compiler.kernels.convolution.reorganize import pool_windows, reorganize
 from golden.arithmetic.float32_unit import VectorUnit, widen
 from golden.prediction import arithmetic
 from golden.prediction.arithmetic import reorganize_map

@@ -9,14 +9,21 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import Coefficient, View
 from compiler.errors import CompileError
+from compiler.kernels.tiling.in_place import ChangedBoxes
+from compiler.kernels.tiling.splitting import (
+    MOST_WORDS,
+    begin_of,
+    boxes,
+    channel_parts,
+    channel_steps,
+    like_box,
+)
 from compiler.tensors.intervals import ChannelBox, Channels, PixelBox
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Watch
 
-from .in_place import ChangedBoxes
 from .scalars import Scalars, repeat
-from .splitting import MOST_WORDS, begin_of, boxes, channel_parts, channel_steps, like_box
 
 __all__ = ["update"]
 
@@ -40,8 +47,8 @@ def update(
     parameter : :class:`~compiler.tensors.parameters.StoredParameter` with ``master``, ``velocity``
         and ``gradient``, of any one shape, perhaps ``operands`` and ``mask``
     decay, momentum, rate : :class:`~compiler.codegen.view.Coefficient` or numbers
-    factor : (tensor, row) of a number, see :mod:`compiler.kernels.scalars`, that the gradient is
-        multiplied by first; None for none
+    factor : (tensor, row) of a number, see :mod:`compiler.kernels.updates.scalars`, that the
+        gradient is multiplied by first; None for none
 
     Raises
     ------

@@ -6,10 +6,9 @@ from functools import partial
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.errors import CompileError
+from compiler.kernels.tiling.splitting import MOST_WORDS, PIECES, begin_of, boxes, like_box
 from compiler.tensors.intervals import PixelBox
 from compiler.tensors.tensor import Tensor
-
-from .splitting import MOST_WORDS, PIECES, begin_of, boxes, like_box
 
 __all__ = ["pointwise"]
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import View
+from compiler.kernels.tiling.row_tiling import Part, Role, RowTile, run_row_tiles
+from compiler.kernels.tiling.windows import Lines, Windows
 from compiler.tensors.intervals import Pair
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Condition, Factor, Term
-
-from .row_tiling import Part, Role, RowTile, run_row_tiles
-from .windows import Lines, Windows
 
 __all__ = ["average_pool", "average_pool_backward", "max_pool", "max_pool_backward", "upsample"]
 
@@ -121,7 +120,7 @@ def average_pool(
     divisor: int | None = None,
 ) -> None:
     """``y``: the sum of every window, place by place, times a constant: 1 / ``divisor``, or that of
-    the window's number of places (:meth:`~compiler.kernels.windows.Windows.extents`)."""
+    the window's number of places (:meth:`~compiler.kernels.tiling.windows.Windows.extents`)."""
     windows = _windows(x, y, kernel, stride, padding)
     vector = program.vector
 

@@ -33,9 +33,10 @@ def forward(
 
     Output tiles outermost, then column tiles; weights stay in the memory while there is room. Where
     a line or the weights of a column tile have none, boxes of them as
-    :class:`~compiler.kernels.blocked_product.BlockedProduct` cuts them. With
-    ``cells`` the map is reorganized, too (:class:`~compiler.kernels.reorganize.Reorganizer`): as it
-    leaves, or behind it where twice what a tile needs has no room beside its sums.
+    :class:`~compiler.kernels.convolution.blocked_product.BlockedProduct` cuts them. With
+    ``cells`` the map is reorganized, too
+    (:class:`~compiler.kernels.convolution.reorganize.Reorganizer`): as it leaves, or behind it
+    where twice what a tile needs has no room beside its sums.
     ``beside(program, tensors)`` emits commands that have nothing to do with it, in its middle, so
     that they are executed beside it.
     """

@@ -6,12 +6,12 @@ from functools import partial
 from compiler.codegen.core_builder import CoreProgram, Job
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
+from compiler.kernels.tiling.splitting import MOST_WORDS, PIECES, boxes
 from compiler.tensors.intervals import PixelBox
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Factor
 
 from .pointwise import pointwise
-from .splitting import MOST_WORDS, PIECES, boxes
 
 __all__ = [
     "add",

@@ -1,7 +1,7 @@
 """Depthwise convolution on the vector engine, forward and backward, from DRAM to DRAM.
 
-A layer is a :class:`~compiler.kernels.conv_geometry.Convolution` whose weights are (KH, KW, 1, C)
-and whose bias is (1, 1, 1, C) float32.
+A layer is a :class:`~compiler.kernels.convolution.conv_geometry.Convolution` whose weights are
+(KH, KW, 1, C) and whose bias is (1, 1, 1, C) float32.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from compiler.codegen.core_builder import CoreProgram, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.vector_commands import VectorCommands
 from compiler.codegen.view import View
+from compiler.kernels.tiling.image_tiling import image_parts, state_job
+from compiler.kernels.tiling.row_tiling import Part, Role, RowTile, run_row_tiles
+from compiler.kernels.tiling.windows import Lines, Windows
 from compiler.tensors.intervals import ChannelBox, Channels
 from compiler.tensors.tensor import Shape, Tensor
 from hw.isa.vector import Factor
 
 from .conv_geometry import Convolution
 from .depthwise_bands import DepthwiseBands
-from .image_tiling import image_parts, state_job
-from .row_tiling import Part, Role, RowTile, run_row_tiles
-from .windows import Lines, Windows
 
 __all__ = ["depthwise", "depthwise_input_gradient", "depthwise_weight_gradient"]
 

@@ -29,7 +29,7 @@ def input_gradient(
     A phase (h mod s, w mod s) of dX is a convolution of dY with stride 1 by its taps in reverse;
     the phases of a tile share an output block. K tiles as docs/training.md orders them. Where a
     line or the weights of a column tile have no room, boxes of them as
-    :class:`~compiler.kernels.blocked_product.BlockedProduct` cuts them.
+    :class:`~compiler.kernels.convolution.blocked_product.BlockedProduct` cuts them.
     """
     plain = _InputGradient(program, layer, dy, dx, scale)
     try:

@@ -8,15 +8,15 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
+from compiler.kernels.tiling.image_tiling import state_job
+from compiler.kernels.tiling.in_place import ChangedBoxes
+from compiler.kernels.tiling.splitting import within
 from compiler.tensors.intervals import ChannelBox, Channels, Interval
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Factor, Term
 
 from .batch_norm_bands import Band, BatchNormBands
 from .batch_norm_pass import BatchNormPass
-from .image_tiling import state_job
-from .in_place import ChangedBoxes
-from .splitting import within
 
 __all__ = ["batch_norm", "batch_norm_backward"]
 

@@ -5,7 +5,7 @@ import pytest
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.errors import CompileError
-from compiler.kernels.conv_tiling import cut_map
+from compiler.kernels.convolution.conv_tiling import cut_map
 from hw.config import make_config
 
 CONFIG = make_config(variant="baseline")

@@ -1,0 +1,1 @@
+"""Convolutions and linear layers, forward and backward."""

@@ -1,0 +1,1 @@
+"""How layers are cut into pieces that fit into the buffer."""

@@ -1,0 +1,1 @@
+"""The loss and what is done with gradients."""
