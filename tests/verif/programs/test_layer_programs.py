@@ -20,8 +20,10 @@ import pytest
 from compiler.errors import CompileError
 from compiler.kernels.convolution import depthwise as compiled
 from compiler.kernels.convolution.conv_geometry import Convolution
-from compiler.kernels.normalization import batch_norm_pass, elementwise, image_tiling, pooling
+from compiler.kernels.maps import elementwise, pooling
+from compiler.kernels.normalization import batch_norm_pass
 from compiler.kernels.normalization.batch_norm import batch_norm
+from compiler.kernels.tiling import image_tiling
 from golden.commands import vector as golden
 from hw.config import make_config
 from hw.isa import vector as vector_command
