@@ -58,9 +58,10 @@ def pointwise(
         program.scratch.drop(temporary)
 
     jobs = []
-    # Several pieces even of a small map, so that transfers hide behind the work.
+    # Several pieces even of a small map, so that transfers hide behind the work. Three would fit:
+    # so the next one's blocks have room whatever lies between them.
     pixels = output.shape[0] * output.shape[1] * output.shape[2]
-    for box in boxes(output.shape, max(1, min(most // 2, -(-pixels // PIECES)))):
+    for box in boxes(output.shape, max(1, min(most // 3, -(-pixels // PIECES)))):
         needs = [program.result(output, *box), *vectors]
         needs += [program.need(part, *box) for part in inputs]
         if total:
