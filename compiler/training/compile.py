@@ -12,6 +12,7 @@ from compiler.codegen.dependencies import Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace
+from compiler.stages import stage
 from compiler.tensors.dram_planner import Arena, MemoryPlan
 from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Tensor
@@ -82,7 +83,8 @@ def compile_training(
                     last=len(commands) if separate else first + info.last)
             for info in found
         ]  # fmt: skip
-    code = encode_commands(commands, plan.size)
+    with stage("encode"):
+        code = encode_commands(commands, plan.size)
     plan.require_room(len(code))
     return TrainingProgram(
         config=config,
@@ -120,7 +122,8 @@ def _write(
             first = len(recorder)
             step.write(program, tensors)
             infos.append(StepInfo.of(step, program, first))
-        commands = recorder.link()
+        with stage("semaphores"):
+            commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
     return write_program(config, write, loops=loops)
@@ -144,7 +147,8 @@ def training_layers(
         )
     if isinstance(images, bool) or not isinstance(images, Integral) or images < 1:
         raise CompileError(f"images: a batch must have at least 1 image, not {images!r}")
-    layers = trace(model, input_shape)
+    with stage("trace"):
+        layers = trace(model, input_shape)
     require_trainable(layers)
     return layers
 
@@ -187,7 +191,8 @@ def plan_memory(
         )
         if name in twice:
             arena.add(f"{name} (odd)", tensor.size, kind=tensor.kind, shape=tensor.shape)
-    plan = arena.plan()
-    plan.check()
+    with stage("memory plan"):
+        plan = arena.plan()
+        plan.check()
     plan.require_room()
     return plan
