@@ -39,7 +39,7 @@ def compile_training(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str = "cross_entropy",
+    loss: str | Sequence[str] = "cross_entropy",
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
@@ -55,7 +55,8 @@ def compile_training(
     config : with a float format and ``training``
     input_shape : (C, H, W) of one image, or (features,)
     images : in a batch
-    loss : "cross_entropy" of vectors, or "mean_squared_error"
+    loss : "cross_entropy" of vectors, or "mean_squared_error"; where the model returns several maps
+        a list with one for each, whose sum is minimised
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
@@ -90,7 +91,7 @@ def compile_training(
         config=config,
         layers=[LayerInfo.of(layer) for layer in layers],
         images=images,
-        loss=loss,
+        outputs=graph.outputs,
         commands=code,
         semaphores=semaphores,
         steps=infos,
