@@ -35,6 +35,7 @@ class Operation(enum.IntEnum):
     CHAIN = 0
     DIVIDE = 1
     ROOT = 2
+    EXPONENTIAL = 3
 
 
 class Source(enum.IntEnum):
@@ -118,7 +119,7 @@ VECTOR = (
     Field(
         "operation",
         2,
-        "chain, or X / Y, or the square root of X",
+        "chain, or X / Y, or the square root of X, or e to the power of X",
         enum=Operation,
         default=Operation.CHAIN,
     ),
