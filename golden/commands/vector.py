@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from golden.arithmetic.dot_product import decode, encode
-from golden.arithmetic.float32_unit import VectorUnit, constant, negate, widen
+from golden.arithmetic.float32_unit import VectorUnit, constant, negate, power_of_two, widen
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
 __all__ = [
@@ -135,7 +135,10 @@ class VectorMachine:
             u = _where(taken, unit.subtract, x, y)
         v = u
         if command["factor"] != Factor.ONE:
-            v = _where(taken, unit.multiply, u, (_ONE, y, z, u)[command["factor"]])
+            factor = (_ONE, y, z, u)[command["factor"]]
+            if command["power"] and command["factor"] != Factor.U:
+                factor = power_of_two(factor)
+            v = _where(taken, unit.multiply, u, factor)
         if command["negate_product"]:
             v = negate(v)
         carry = (y, z)[command["carry"]]

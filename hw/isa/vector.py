@@ -135,6 +135,7 @@ VECTOR = (
     ),
     Field("term", 2, "u = X, X + Y, X - Y or the immediate", enum=Term, default=Term.X),
     Field("factor", 2, "v = u times this", enum=Factor, default=Factor.ONE),
+    Field("power", 1, "Y or Z as a factor is 2 to the power of its lowest 8 bits", default=0),
     Field("negate_product", 1, "v with its sign turned", default=0),
     Field("carry", 1, "the number C that goes along", enum=Carry, default=Carry.Y),
     Field("add", 1, "w = v + C; otherwise w = v", default=0),

@@ -263,7 +263,16 @@ class VectorEngine(wiring.Component):
         groups = core.groups_per_word
         reduction, special = m.submodules.reduction, m.submodules.special
         writer = m.submodules.writer
-        fields = ("term", "factor", "carry", "condition", "negate_product", "negate_carry", "add")
+        fields = (
+            "term",
+            "factor",
+            "power",
+            "carry",
+            "condition",
+            "negate_product",
+            "negate_carry",
+            "add",
+        )
         flags, results, nonfinite = special.flags, [], []
         for index in range(core.post_lanes):
             lane = add_shared(
