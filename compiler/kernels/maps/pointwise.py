@@ -65,8 +65,8 @@ def pointwise(
 
     jobs = []
     # Several pieces even of a small map, so that transfers hide behind the work; where the work is
-    # long, its commands should be, too. Three would fit: so the next one's blocks have room whatever
-    # lies between them.
+    # long, its commands should be, too. Three would fit: so the next one's blocks have room
+    # whatever lies between them.
     pixels = output.shape[0] * output.shape[1] * output.shape[2]
     pieces = 2 if more else PIECES
     for box in boxes(output.shape, max(1, min(most // 3, -(-pixels // pieces)))):
