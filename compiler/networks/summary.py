@@ -30,7 +30,7 @@ def phase_of(step: StepInfo) -> str:
 
 @dataclass(kw_only=True)
 class LayerSummary:
-    """A layer, or the loss.
+    """A layer, or the loss of an output.
 
     Members
     -------
@@ -73,7 +73,9 @@ def summarize(
     batches = program.parts if isinstance(program, AdaGPProgram) else {"bp": program}
     first = batches["bp"]
     layers = {layer.name: _layer(first, layer) for layer in first.layers}
-    layers["loss"] = LayerSummary(name="loss", kind=first.loss, shape=first.layers[-1].shape)
+    for output in first.outputs:
+        shape, kind = layers[output.layer].shape, output.loss.kind
+        layers[output.value] = LayerSummary(name=output.value, kind=kind, shape=shape)
     programs = {name: _batch(name, batch, layers) for name, batch in batches.items()}
     return [layer for layer in layers.values() if layer.commands], programs
 
