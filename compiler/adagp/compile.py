@@ -34,7 +34,7 @@ def compile_adagp(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str | Sequence[str] = "cross_entropy",
+    loss: object = "cross_entropy",
     shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
     predict: Collection[str] | None = None,
     reuse: bool = True,
@@ -93,8 +93,7 @@ class _Compiler:
             "images": images, "outputs": graphs[PARTS[0]].outputs,
         }  # fmt: skip
         first = graphs[PARTS[0]]
-        targets = [output.targets for output in first.outputs]
-        self.inputs = (first.maps[layers[0].name], *targets)
+        self.inputs = (first.maps[layers[0].name], *first.targets)
         prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
         self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
         self.odd = {

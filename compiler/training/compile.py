@@ -39,7 +39,7 @@ def compile_training(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str | Sequence[str] = "cross_entropy",
+    loss: object = "cross_entropy",
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
@@ -55,8 +55,9 @@ def compile_training(
     config : with a float format and ``training``
     input_shape : (C, H, W) of one image, or (features,)
     images : in a batch
-    loss : "cross_entropy" of vectors, or "mean_squared_error"; where the model returns several maps
-        a list with one for each, whose sum is minimised
+    loss : "cross_entropy" of vectors, or "mean_squared_error"; or ``nn.CrossEntropyLoss(...)`` with
+        label smoothing and ``ignore_index``, or ``nn.MSELoss()``. Where the model returns several
+        maps a list with one for each, whose sum is minimised; or one for all of them
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
