@@ -20,7 +20,8 @@ from compiler.kernels.convolution.depthwise import (
 from compiler.kernels.maps.elementwise import sum_gradients
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
-from compiler.kernels.updates.sgd import update
+from compiler.kernels.updates.rules import Rule
+from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
@@ -28,13 +29,14 @@ from hw.config import AdaGPConfig
 from .loss_function import loss_function
 from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
+from .optimizer import optimizer_of
 from .program import OutputInfo
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
-#: What the coefficient registers hold, by number.
+#: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
 
 
@@ -48,6 +50,7 @@ class TrainingSteps(MapSteps):
     images : in a batch
     loss : what :func:`compiler.training.loss_function.loss_function` takes; a list has one for each
         output
+    optimizer : what :func:`compiler.training.optimizer.optimizer_of` takes
 
     Members
     -------
@@ -60,11 +63,13 @@ class TrainingSteps(MapSteps):
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object
-    ) -> None:
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object,
+        optimizer: object,
+    ) -> None:  # fmt: skip
         super().__init__(layers, config, images=images)
         self.outputs = _with_losses(outputs(layers), loss)
-        self.parameters = stored_parameters(layers, config)
+        self.optimizer = optimizer_of(optimizer)
+        self.parameters = stored_parameters(layers, config, slots=self.optimizer.slots)
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
@@ -299,10 +304,14 @@ class TrainingSteps(MapSteps):
             names = [tensor.name for tensor in tensors.values()]
             changed = [tensor.name for role, tensor in tensors.items()
                        if role not in ("gradient", "mask")]  # fmt: skip
-            registers: dict[str, Any] = {name: Coefficient(index=COEFFICIENTS.index(name))
-                         for name in ("rate", "momentum", "decay")}  # fmt: skip
             self._add(name, "update", update, self.parameters[name].placed_as,
-                      reads=names, writes=changed, **registers)  # fmt: skip
+                      reads=names, writes=changed, rule=self._rule)  # fmt: skip
+
+    @property
+    def _rule(self) -> Rule:
+        """What an update does, with its coefficients in the registers."""
+        rate, momentum, decay = (Coefficient(index=index) for index in range(3))
+        return self.optimizer.rule(rate=rate, momentum=momentum, decay=decay)
 
     def _backward_batch_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]

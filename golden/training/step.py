@@ -90,7 +90,8 @@ class Training:
     ----------
     model : the initial state; see :func:`golden.training.torch_graph.trace`. It is not changed.
     input_shape : (C, H, W) of one image, or (features,)
-    optimizer : :class:`golden.layers.optimizer.SGD` or ``Adam``; may be replaced between steps
+    optimizer : :class:`golden.layers.optimizer.SGD`, ``Adam`` or ``AdamW``; may be replaced between
+        steps by one that keeps the same numbers
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
@@ -157,8 +158,7 @@ class Training:
                 name = f"{node.name}.weight"
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
             for name in node.trainable:
-                zeros = np.zeros_like(self.weights[name])
-                self.slots[name] = tuple(zeros.copy() for _ in optimizer.slots)
+                self.slots[name] = optimizer.start(self.weights[name])
 
     @property
     def optimizer(self):
@@ -270,7 +270,6 @@ class Training:
                 self.weights[name],
                 self.slots[name],
                 gradient,
-                count=self.count,
                 guard=self.guard,
                 tile=self.guard_tile,
             )
