@@ -1,6 +1,7 @@
 """A batch as the host gives it, checked and in the shape of its tensors."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +10,7 @@ from compiler.tensors.encoding import codes_of
 from compiler.tensors.tensor import Tensor
 from hw.formats import format_by_name
 
-__all__ = ["OutputLayer", "image_codes", "target_codes"]
+__all__ = ["OutputLayer", "each_target", "image_codes", "target_codes"]
 
 
 class OutputLayer(Protocol):
@@ -46,12 +47,28 @@ def image_codes(tensor: Tensor, images: ArrayLike, *, flat: bool) -> np.ndarray:
     return shaped if codes else _encoded("images", tensor, shaped, images)
 
 
+def each_target(targets: Any, outputs: Sequence[str]) -> Sequence[ArrayLike]:
+    """The targets of each of the ``outputs``, names of layers; a ValueError if their number is
+    another one."""
+    if len(outputs) == 1:
+        return [targets]
+    if not isinstance(targets, list | tuple) or len(targets) != len(outputs):
+        what = (
+            f"{len(targets)}" if isinstance(targets, list | tuple) else f"{type(targets).__name__}"
+        )
+        raise ValueError(
+            f"targets must be a list of {len(outputs)} arrays, one for each output "
+            f"({', '.join(outputs)}), not {what}"
+        )
+    return targets
+
+
 def target_codes(
     tensor: Tensor, targets: ArrayLike, *, loss: str, output: OutputLayer
 ) -> np.ndarray:
     """Codes, of the shape of ``tensor``, of labels or target maps.
 
-    ``output`` is the last layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
+    ``output`` is the layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
     ValueError.
     """
     targets = np.asarray(targets)

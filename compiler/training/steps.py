@@ -7,7 +7,7 @@ from typing import Any, cast
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer, backward_order, learning, readers
+from compiler.frontend.torch_graph import Layer, backward_order, learning, outputs, readers
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
@@ -26,6 +26,7 @@ from hw.config import AdaGPConfig
 
 from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
+from .program import OutputInfo
 
 __all__ = ["COEFFICIENTS", "LOSSES", "TrainingSteps"]
 
@@ -44,24 +45,24 @@ class TrainingSteps(MapSteps):
     layers : of :func:`compiler.frontend.torch_graph.trace`
     config : AdaGPConfig
     images : in a batch
-    loss : of :data:`LOSSES`
+    loss : of :data:`LOSSES`; a list of them has one for each output
 
     Members
     -------
     steps, tensors, slices : as in :class:`~compiler.training.graph.StepGraph`; a layer's stored map
-        has its name, the gradient of that map is ``<layer>.gradient``; "targets" and "loss"
+        has its name, the gradient of that map is ``<layer>.gradient``
+    outputs : list of :class:`~compiler.training.program.OutputInfo`
     parameters : of :func:`compiler.tensors.parameters.stored_parameters`
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
         normalisation with a ReLU behind it has none of the latter
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: str
-    ) -> None:
-        if loss not in LOSSES:
-            raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int,
+        loss: str | Sequence[str],
+    ) -> None:  # fmt: skip
         super().__init__(layers, config, images=images)
-        self.loss = loss
+        self.outputs = _with_losses(outputs(layers), loss)
         self.parameters = stored_parameters(layers, config)
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
@@ -70,7 +71,6 @@ class TrainingSteps(MapSteps):
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
         self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
-        self._last = layers[-1].name
         self._build(layers)
 
     def _build(self, layers: Sequence[Layer]) -> None:
@@ -82,7 +82,9 @@ class TrainingSteps(MapSteps):
     @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {"targets", "loss", next(iter(self.maps.values()))}
+        found = {next(iter(self.maps.values()))}
+        for output in self.outputs:
+            found |= {output.targets, output.value}
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
@@ -103,8 +105,8 @@ class TrainingSteps(MapSteps):
     # Forward ---------------------------------------------------------------------------------
 
     def _precision(self, layer: Layer) -> dict[str, Any]:
-        """Kind and pitch of a product's map: the last layer's stays float32."""
-        if layer.name != self._last:
+        """Kind and pitch of a product's map: an output's stays float32."""
+        if layer.output is None:
             return {}
         return {"kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config)}
 
@@ -172,22 +174,25 @@ class TrainingSteps(MapSteps):
     # Loss and backward -----------------------------------------------------------------------
 
     def _add_loss(self) -> None:
-        last = self.layers[self._last]
-        if self.loss == "cross_entropy":
-            if last.shape[1:] != (1, 1):
-                what = f"layer {last.name}: cross-entropy needs a network whose output is a vector"
-                raise CompileError(f"{what}, not a map {last.shape}")
-            self._tensor("targets", (self.images, 1, 1, 1), kind="int32")
-        else:
-            self._map(last, "targets", kind="float32")
-        self._tensor("loss", (1, 1, 1, 2), kind="float32")
-        x, gradient = self.maps[self._last], self._map(last, f"{self._last}.gradient")
-        self._add("loss", "loss", loss_commands, x, "targets", gradient, "loss",
-                  reads=[x, "targets"], writes=[gradient, "loss"], kind=self.loss)  # fmt: skip
+        for output in self.outputs:
+            layer, targets, value = self.layers[output.layer], output.targets, output.value
+            if output.loss == "cross_entropy":
+                if layer.shape[1:] != (1, 1):
+                    raise CompileError(
+                        f"layer {layer.name}: cross-entropy needs an output that is a vector, not "
+                        f"a map {layer.shape}"
+                    )
+                self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
+            else:
+                self._map(layer, targets, kind="float32")
+            self._tensor(value, (1, 1, 1, 2), kind="float32")
+            x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
+            self._add(value, "loss", loss_commands, x, targets, gradient, value,
+                      reads=[x, targets], writes=[gradient, value], kind=output.loss)  # fmt: skip
 
     def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)
-        arriving = {self._last: [f"{self._last}.gradient"]}
+        arriving = {output.layer: [f"{output.layer}.gradient"] for output in self.outputs}
         givers: dict[str, list[str]] = {}
         for name in order:
             for source in self.layers[name].inputs:
@@ -289,6 +294,27 @@ class TrainingSteps(MapSteps):
             reads=[x, dy, y, *saved], writes=[goal, *gradients], named={"y": y},
         )  # fmt: skip
         self._updates(layer)
+
+
+def _with_losses(layers: Sequence[Layer], loss: str | Sequence[str]) -> list[OutputInfo]:
+    """The outputs of a network with their losses, all the same if there is one."""
+    losses = [loss] * len(layers) if isinstance(loss, str) else list(loss)
+    for name in losses:
+        if name not in LOSSES:
+            raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {name!r}")
+    if len(losses) != len(layers):
+        names = ", ".join(layer.name for layer in layers)
+        raise CompileError(
+            f"loss: {len(losses)} losses for {len(layers)} outputs, {names}; there must be one for "
+            "each"
+        )
+    found = []
+    for number, (layer, own) in enumerate(zip(layers, losses, strict=True)):
+        end = f".{number}" if number else ""
+        found.append(
+            OutputInfo(layer=layer.name, loss=own, targets=f"targets{end}", value=f"loss{end}")
+        )
+    return found
 
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:

@@ -65,10 +65,11 @@ def pointwise(
 
     jobs = []
     # Several pieces even of a small map, so that transfers hide behind the work; where the work is
-    # long, its commands should be, too.
+    # long, its commands should be, too. Three would fit: so the next one's blocks have room
+    # whatever lies between them.
     pixels = output.shape[0] * output.shape[1] * output.shape[2]
     pieces = 2 if more else PIECES
-    for box in boxes(output.shape, max(1, min(most // 2, -(-pixels // pieces)))):
+    for box in boxes(output.shape, max(1, min(most // 3, -(-pixels // pieces)))):
         needs = [*(program.result(tensor, *box) for tensor in results), *vectors]
         needs += [program.need(part, *box) for part in inputs]
         needs += [program.result(output, *box, wide=True) for _ in range(more + total)]

@@ -112,7 +112,7 @@ def test_messages(layers, shape, message):
     ("model", "message"),
     [
         (TwoInputs(), "layer y: a network has one input, not y besides"),
-        (Forward(lambda self, x: (x.relu(), x)), "layer output: a network has one output"),
+        (Forward(lambda self, x: (x.relu(), x)), "layer x: an output must be what a layer"),
         (
             Forward(lambda self, x: x + torch.zeros(2)[0]),
             r"a module's own tensor or constant|its operands must be",
