@@ -98,9 +98,9 @@ class PredictionSteps(TrainingSteps):
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int,
-        loss: str | Sequence[str], core: CoreConfig, shape: PredictorShape,
-        predict: Collection[str] | None, backpropagate: bool,
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object,
+        core: CoreConfig, shape: PredictorShape, predict: Collection[str] | None,
+        backpropagate: bool,
     ) -> None:  # fmt: skip
         self._predictor_core, self._shape, self._backpropagate = core, shape, backpropagate
         self._late: list[tuple[int, LayerTensors]] = []

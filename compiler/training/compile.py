@@ -12,6 +12,7 @@ from compiler.codegen.dependencies import Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace
+from compiler.stages import stage
 from compiler.tensors.dram_planner import Arena, MemoryPlan
 from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Tensor
@@ -38,7 +39,7 @@ def compile_training(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str | Sequence[str] = "cross_entropy",
+    loss: object = "cross_entropy",
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
@@ -54,8 +55,9 @@ def compile_training(
     config : with a float format and ``training``
     input_shape : (C, H, W) of one image, or (features,)
     images : in a batch
-    loss : "cross_entropy" of vectors, or "mean_squared_error"; where the model returns several maps
-        a list with one for each, whose sum is minimised
+    loss : "cross_entropy" of vectors, or "mean_squared_error"; or ``nn.CrossEntropyLoss(...)`` with
+        label smoothing and ``ignore_index``, or ``nn.MSELoss()``. Where the model returns several
+        maps a list with one for each, whose sum is minimised; or one for all of them
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
@@ -83,7 +85,8 @@ def compile_training(
                     last=len(commands) if separate else first + info.last)
             for info in found
         ]  # fmt: skip
-    code = encode_commands(commands, plan.size)
+    with stage("encode"):
+        code = encode_commands(commands, plan.size)
     plan.require_room(len(code))
     return TrainingProgram(
         config=config,
@@ -121,7 +124,8 @@ def _write(
             first = len(recorder)
             step.write(program, tensors)
             infos.append(StepInfo.of(step, program, first))
-        commands = recorder.link()
+        with stage("semaphores"):
+            commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
     return write_program(config, write, loops=loops)
@@ -145,7 +149,8 @@ def training_layers(
         )
     if isinstance(images, bool) or not isinstance(images, Integral) or images < 1:
         raise CompileError(f"images: a batch must have at least 1 image, not {images!r}")
-    layers = trace(model, input_shape)
+    with stage("trace"):
+        layers = trace(model, input_shape)
     require_trainable(layers)
     return layers
 
@@ -188,7 +193,8 @@ def plan_memory(
         )
         if name in twice:
             arena.add(f"{name} (odd)", tensor.size, kind=tensor.kind, shape=tensor.shape)
-    plan = arena.plan()
-    plan.check()
+    with stage("memory plan"):
+        plan = arena.plan()
+        plan.check()
     plan.require_room()
     return plan

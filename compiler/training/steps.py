@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
@@ -18,23 +19,23 @@ from compiler.kernels.convolution.depthwise import (
 )
 from compiler.kernels.maps.elementwise import sum_gradients
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
-from compiler.kernels.updates.loss import loss_commands
+from compiler.kernels.updates.loss import LabelTensors, loss_commands
 from compiler.kernels.updates.sgd import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
+from .loss_function import loss_function
 from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
 from .program import OutputInfo
 
-__all__ = ["COEFFICIENTS", "LOSSES", "TrainingSteps"]
+__all__ = ["COEFFICIENTS", "TrainingSteps"]
 
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number.
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
-LOSSES = ("cross_entropy", "mean_squared_error")
 
 
 class TrainingSteps(MapSteps):
@@ -45,7 +46,8 @@ class TrainingSteps(MapSteps):
     layers : of :func:`compiler.frontend.torch_graph.trace`
     config : AdaGPConfig
     images : in a batch
-    loss : of :data:`LOSSES`; a list of them has one for each output
+    loss : what :func:`compiler.training.loss_function.loss_function` takes; a list has one for each
+        output
 
     Members
     -------
@@ -58,9 +60,8 @@ class TrainingSteps(MapSteps):
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int,
-        loss: str | Sequence[str],
-    ) -> None:  # fmt: skip
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object
+    ) -> None:
         super().__init__(layers, config, images=images)
         self.outputs = _with_losses(outputs(layers), loss)
         self.parameters = stored_parameters(layers, config)
@@ -80,11 +81,16 @@ class TrainingSteps(MapSteps):
         self._backward(layers)
 
     @property
+    def targets(self) -> list[str]:
+        """Names of what the host writes of a batch besides the images."""
+        return [name for output in self.outputs for name in output.inputs]
+
+    @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {next(iter(self.maps.values()))}
+        found = {*self.targets, next(iter(self.maps.values()))}
         for output in self.outputs:
-            found |= {output.targets, output.value}
+            found |= {output.value, *output.labels.values()}
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
@@ -176,7 +182,7 @@ class TrainingSteps(MapSteps):
     def _add_loss(self) -> None:
         for output in self.outputs:
             layer, targets, value = self.layers[output.layer], output.targets, output.value
-            if output.loss == "cross_entropy":
+            if output.loss.kind == "cross_entropy":
                 if layer.shape[1:] != (1, 1):
                     raise CompileError(
                         f"layer {layer.name}: cross-entropy needs an output that is a vector, not "
@@ -185,10 +191,25 @@ class TrainingSteps(MapSteps):
                 self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
             else:
                 self._map(layer, targets, kind="float32")
-            self._tensor(value, (1, 1, 1, 2), kind="float32")
+            self._add_label_tensors(layer, output.labels)
+            pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
+            self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
             x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
-            self._add(value, "loss", loss_commands, x, targets, gradient, value,
-                      reads=[x, targets], writes=[gradient, value], kind=output.loss)  # fmt: skip
+            self._add(
+                value, "loss", loss_commands, x, targets, gradient, value,
+                reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
+                kind=output.loss.kind, named={"labels": partial(_labels, output.labels)},
+            )  # fmt: skip
+
+    def _add_label_tensors(self, layer: Layer, labels: Mapping[str, str]) -> None:
+        """Those of :attr:`~compiler.training.program.OutputInfo.labels`."""
+        for role, name in labels.items():
+            if role == "summary":
+                pitch = channel_pitch(2, self.config)
+                self._tensor(name, (1, 1, 2, 2), kind="float32", pitch=pitch)
+            else:
+                pitch = channel_pitch(layer.shape[0], self.config)
+                self._map(layer, name, kind="float32", pitch=pitch)
 
     def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)
@@ -296,12 +317,10 @@ class TrainingSteps(MapSteps):
         self._updates(layer)
 
 
-def _with_losses(layers: Sequence[Layer], loss: str | Sequence[str]) -> list[OutputInfo]:
+def _with_losses(layers: Sequence[Layer], loss: object) -> list[OutputInfo]:
     """The outputs of a network with their losses, all the same if there is one."""
-    losses = [loss] * len(layers) if isinstance(loss, str) else list(loss)
-    for name in losses:
-        if name not in LOSSES:
-            raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {name!r}")
+    several = list(loss) if isinstance(loss, list | tuple) else [loss] * len(layers)
+    losses = [loss_function(own) for own in several]
     if len(losses) != len(layers):
         names = ", ".join(layer.name for layer in layers)
         raise CompileError(
@@ -315,6 +334,10 @@ def _with_losses(layers: Sequence[Layer], loss: str | Sequence[str]) -> list[Out
             OutputInfo(layer=layer.name, loss=own, targets=f"targets{end}", value=f"loss{end}")
         )
     return found
+
+
+def _labels(names: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTensors:
+    return LabelTensors(**{role: tensors[name] for role, name in names.items()})
 
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:

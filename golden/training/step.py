@@ -22,18 +22,17 @@ from golden.layers.batch_norm import (
     scale_and_shift,
     update_running,
 )
-from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
+from golden.layers.loss import LossResult
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
 from . import map_layers
 from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
+from .loss_function import LossFunction
 from .torch_graph import Node, learning, outputs_of, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
-
-_LOSSES = {"cross_entropy": cross_entropy, "mean_squared_error": mean_squared_error}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,15 +94,17 @@ class Training:
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
-        where the output is a map, (N, features) in torch's order where it is a vector. A network
-        that returns several maps has a loss for each, in a list, or one for all of them, and its
-        targets are a list; what is minimised is the sum
+        where the output is a map, (N, features) in torch's order where it is a vector; or
+        ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``,
+        ``nn.MSELoss()``. A network that returns several maps has a loss for each, in a list, or one
+        for all of them, and its targets are a list; what is minimised is the sum
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
     -------
     nodes : list of :class:`golden.training.torch_graph.Node`
     outputs : those that the network returns
+    losses : :class:`~golden.training.loss_function.LossFunction` of each of them
     weights : float32 bits by parameter, in torch's names and shapes: the master copy
     operands : operand codes of the weights of products
     slots : the optimizer's numbers by trainable parameter
@@ -126,7 +127,7 @@ class Training:
         rows: int,
         columns: int,
         operand_format: str = "bf16",
-        loss: str | list[str] = "cross_entropy",
+        loss="cross_entropy",
         guard: bool = True,
         guard_tile: int | None = None,
     ):
@@ -136,10 +137,8 @@ class Training:
         self.nodes: list[Node] = trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
-        self.losses = [loss] * len(self.outputs) if isinstance(loss, str) else list(loss)
-        for name in self.losses:
-            if name not in _LOSSES:
-                raise ValueError(f"loss must be one of {', '.join(_LOSSES)}, not {name!r}")
+        several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
+        self.losses = [LossFunction.of(own) for own in several]
         if len(self.losses) != len(self.outputs):
             raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
         self.guard, self.guard_tile = guard, guard_tile

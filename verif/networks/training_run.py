@@ -124,7 +124,7 @@ class TrainingRun:
         expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
         expected["rejected"] = _count(sum(result.skipped.values()))
         for output, loss in zip(self.program.outputs, result.losses, strict=False):
-            expected[output.value] = np.atleast_1d(np.asarray(loss.value, np.uint32))
+            expected |= _loss_arrays(output, loss.value, loss.correct)
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
             gradients = result.gradients | result.parameter_gradients
@@ -140,9 +140,10 @@ class TrainingRun:
                 # A layer that a ReLU is computed with has no map of its own.
                 if tensor == name or tensor not in fused:
                     found[f"map {name}"] = program.tensors[tensor].unpack(memory)
-        for output in program.outputs:
-            if output.value in program.tensors:
-                found[output.value] = program.tensors[output.value].unpack(memory).ravel()[:1]
+        if program.outputs[0].value in program.tensors:
+            losses = program.losses_of(memory)
+            for output, (value, correct) in zip(program.outputs, losses, strict=True):
+                found |= _loss_arrays(output, value.view(np.uint32), correct)
         if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
@@ -333,6 +334,12 @@ class TrainingRun:
         with torch.no_grad():
             outputs = model.eval()(_to_torch(images))
         return losses, float((outputs.argmax(1).numpy() == labels).mean())
+
+
+def _loss_arrays(output, value, correct):
+    """Of an output: the value of its loss, float32 bits, and its correct answers; by name."""
+    bits = np.atleast_1d(np.asarray(value, np.uint32))
+    return {output.value: bits, output.value.replace("loss", "correct"): _count(correct)}
 
 
 def _count(number):
