@@ -9,7 +9,7 @@ from typing import Any
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer
+from compiler.frontend.torch_graph import Layer, outputs
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.convolution.reorganize import Reorganizer, reorganize
@@ -46,16 +46,16 @@ def predicted_layers(
 ) -> tuple[list[str], str | None]:
     """(names of the predicted layers in order, name of the head or None).
 
-    The head is a linear layer at the end of which a parameter learns: its gradient is exact and
-    cheap. Grouped convolutions and frozen weights are not predicted.
+    The head is a linear layer that is the only output and of which a parameter learns: its gradient
+    is exact and cheap. Grouped convolutions and frozen weights are not predicted.
 
     Raises
     ------
     CompileError
         for a name in ``wanted`` that cannot be predicted, and if no layer is left.
     """
-    last = layers[-1]
-    head = last.name if last.kind == "linear" and last.trainable else None
+    last, *others = outputs(layers)
+    head = last.name if not others and last.kind == "linear" and last.trainable else None
     able = [
         layer.name
         for layer in layers

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from golden.arithmetic.dot_product import decode, encode
-from golden.arithmetic.float32_unit import VectorUnit, constant, negate, widen
+from golden.arithmetic.float32_unit import VectorUnit, constant, negate, power_of_two, widen
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "Watch",
 ]
 
-Operation = enum.IntEnum("Operation", "CHAIN DIVIDE ROOT", start=0)
+Operation = enum.IntEnum("Operation", "CHAIN DIVIDE ROOT EXPONENTIAL", start=0)
 Source = enum.IntEnum("Source", "NARROW WIDE IMMEDIATE COEFFICIENT", start=0)
 Term = enum.IntEnum("Term", "X ADD SUBTRACT IMMEDIATE", start=0)
 Factor = enum.IntEnum("Factor", "ONE Y Z U", start=0)
@@ -79,7 +79,7 @@ class VectorMachine:
         ------
         ValueError
             for a zero count, an undefined code, a reduction with something behind the product, or a
-            division or root that watches.
+            division, root or exponential that watches.
         """
         _check(command)
         if command["guarded"] and self.guard and self.noted:
@@ -96,8 +96,10 @@ class VectorMachine:
             result = self._chain(unit, command, x, y, z, active)
         elif command["operation"] == Operation.DIVIDE:
             result = _where(active, unit.divide, x, y)
-        else:
+        elif command["operation"] == Operation.ROOT:
             result = _where(active, unit.square_root, x)
+        else:
+            result = _where(active, unit.exponential, x)
         result = np.where(active, result, 0).astype(np.uint32)
         addresses = self._addresses(command, "o", self.chunks if command["wide"] else 1)
         if command["reduce"]:
@@ -133,7 +135,10 @@ class VectorMachine:
             u = _where(taken, unit.subtract, x, y)
         v = u
         if command["factor"] != Factor.ONE:
-            v = _where(taken, unit.multiply, u, (_ONE, y, z, u)[command["factor"]])
+            factor = (_ONE, y, z, u)[command["factor"]]
+            if command["power"] and command["factor"] != Factor.U:
+                factor = power_of_two(factor)
+            v = _where(taken, unit.multiply, u, factor)
         if command["negate_product"]:
             v = negate(v)
         carry = (y, z)[command["carry"]]
@@ -184,10 +189,12 @@ def _check(command):
         if command[name] not in set(kind):
             raise ValueError(f"{name} must be one of {[int(k) for k in kind]}, not {command[name]}")
     if command["operation"] and command["watch"]:
-        raise ValueError("Divisions and roots do not watch")
+        raise ValueError("Divisions, roots and exponentials do not watch")
     behind = command["add"] or command["condition"] or command["operation"]
     if command["reduce"] and behind:
-        raise ValueError("A reduction sums products; it has no addition, condition or division")
+        raise ValueError(
+            "A reduction sums products; it has no addition, condition or other operation"
+        )
 
 
 def _canonical(bits):

@@ -225,7 +225,7 @@ def _vectors(config, core, memory, rng):
                o_address=results, o_i0_stride=1, i0_count=words, **narrow),
         encode(Opcode.VECTOR, coefficient=2, factor=Factor.Y, reduce=1, wide=1, i0_count=words,
                o_address=results + words, **narrow),
-        encode(Opcode.VECTOR, coefficient=3, operation=rng.randint(1, 2), wide=1, signal=done,
+        encode(Opcode.VECTOR, coefficient=3, operation=rng.randint(1, 3), wide=1, signal=done,
                o_address=results + words + wide, **narrow),
         dma(Opcode.STORE, config, core.index, words=words + 2 * wide, wait=done,
             buffer_address=results, dram_address=target),

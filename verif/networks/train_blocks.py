@@ -109,6 +109,22 @@ class GrowingBlock(nn.Module):
         return self.head(y.mean((2, 3)))
 
 
+class SmoothBlock(nn.Module):
+    """Activations with exponentials: a gated one as in EfficientNet, GELU in both forms."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.wide = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 6, 1)
+        self.squeeze, self.back = nn.Conv2d(4, 5, 1), nn.Conv2d(6, 5, 1)
+        self.head = nn.Linear(5, CLASSES)
+
+    def forward(self, x):
+        x = functional.silu(self.stem(x))
+        y = functional.gelu(self.wide(x)).tanh()
+        y = functional.gelu(self.back(y), approximate="tanh") * self.squeeze(x).sigmoid()
+        return self.head(functional.softplus(y.mean((2, 3))))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
@@ -116,6 +132,7 @@ BLOCKS = {
     "inception": InceptionBlock,
     "dense": DenseBlock,
     "growing": GrowingBlock,
+    "smooth": SmoothBlock,
 }
 
 

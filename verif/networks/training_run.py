@@ -136,9 +136,9 @@ class TrainingRun:
         expected |= {f"statistics {name}": bits.copy() for name, bits in golden.running.items()}
         expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
         expected["rejected"] = _count(sum(result.skipped.values()))
-        if result.loss is not None:
-            expected["loss"] = np.atleast_1d(np.asarray(result.loss.value, np.uint32))
-            expected["correct"] = _count(result.loss.correct)
+        for output, loss in zip(self.program.outputs, result.losses, strict=False):
+            expected[output.value] = np.atleast_1d(np.asarray(loss.value, np.uint32))
+            expected[f"correct by {output.value}"] = _count(loss.correct)
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
             gradients = result.gradients | result.parameter_gradients
@@ -154,9 +154,11 @@ class TrainingRun:
                 # A layer that a ReLU is computed with has no map of its own.
                 if tensor == name or tensor not in fused:
                     found[f"map {name}"] = program.tensors[tensor].unpack(memory)
-        if "loss" in program.tensors:
-            value, correct = program.loss_of(memory)
-            found["loss"], found["correct"] = np.float32([value]).view(np.uint32), _count(correct)
+        if program.outputs[0].value in program.tensors:
+            pairs = zip(program.outputs, program.losses_of(memory), strict=True)
+            for output, (value, correct) in pairs:
+                found[output.value] = np.float32([value]).view(np.uint32)
+                found[f"correct by {output.value}"] = _count(correct)
         if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
@@ -255,11 +257,12 @@ class TrainingRun:
         memories = [outcome.memory for outcome in outcomes]
         return self._result(memories, rejected, outcomes, seconds)
 
-    def outcomes(self, *, seed=1, directory=None, memory=None, **options) -> list:
+    def outcomes(self, *, seed=1, directory=None, memory=None, memory_bytes=0, **options) -> list:
         """All batches on the RTL, without a reset in between: ``Outcome`` s.
 
         ``options`` go to :func:`verif.system.accelerator.run`. It begins with ``memory``, by
-        default :meth:`memory`."""
+        default :meth:`memory`. The simulated memory has at least ``memory_bytes``, so that several
+        networks may share a build."""
         image, runs = bytes(self.memory() if memory is None else memory), []
         for number, batch in enumerate(self.batches):
             program = self.program_of(batch)
@@ -272,7 +275,8 @@ class TrainingRun:
                     registers=self.registers(batch),
                 )
             )
-        simulator = accelerator.build(self.config, memory_bytes=BASE + len(image))
+        size = max(memory_bytes, BASE + len(image))
+        simulator = accelerator.build(self.config, memory_bytes=size)
         with tempfile.TemporaryDirectory() as place:
             outcomes, _ = accelerator.run(
                 simulator, runs, seed=seed, directory=directory or Path(place), **options
@@ -293,7 +297,7 @@ class TrainingRun:
             differences += found
             compared += count
             program = self.program_of(self.batches[number])
-            known = "loss" in program.tensors
+            known = program.outputs[0].value in program.tensors
             losses.append(program.loss_of(memory) if known else (None, None))
         losses, correct = zip(*losses, strict=True)
         return TrainingResult(
@@ -302,6 +306,7 @@ class TrainingRun:
             correct=list(correct),
             rejected=rejected,
             cycles=[outcome.record.cycles for outcome in outcomes],
+            busy=[outcome.record.counters["CORE0_VECTORS"] for outcome in outcomes],
             counters=outcomes[-1].record.counters if outcomes else {},
             compared=compared,
             final=dumps[-1],

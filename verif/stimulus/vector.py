@@ -56,7 +56,7 @@ def random_command(rng, machine, *, limit=50):
             break
     values = {f"{n}_count": c for n, c in zip(VECTOR_LOOPS, counts, strict=True)}
     values = with_defaults(Opcode.VECTOR, values)
-    operation = rng.choices(list(Operation), (12, 1, 1))[0]
+    operation = rng.choices(list(Operation), (12, 1, 1, 1))[0]
     if operation != Operation.CHAIN:
         counts = [rng.randint(1, 2), 1, 1, rng.randint(1, 2)]
         values |= {f"{n}_count": c for n, c in zip(VECTOR_LOOPS, counts, strict=True)}

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.arithmetic.float_special import SpecialOperation
 from hw.bus.signatures import BufferReadSignature, BufferWriteSignature, ErrorSignature
 from hw.isa.encoding import Opcode, command_layout
 from hw.isa.error_codes import ErrorCode
@@ -21,6 +22,11 @@ from .writer import VectorWriter
 __all__ = ["VectorEngine"]
 
 _OPERANDS = ("x", "y", "z")
+_SPECIAL = {
+    Operation.DIVIDE: SpecialOperation.DIVIDE,
+    Operation.ROOT: SpecialOperation.SQUARE_ROOT,
+    Operation.EXPONENTIAL: SpecialOperation.EXPONENTIAL,
+}
 
 
 class VectorEngine(wiring.Component):
@@ -32,13 +38,13 @@ class VectorEngine(wiring.Component):
     does not divide ``groups_per_word``. A stream whose three strides are 0 is read once per ``cb``.
 
     A chain adds 36 to 41 cycles to that, a reduction 41 and 7 per group of a word for every ``cb``.
-    A division or root takes 31 cycles per channel.
+    A division or root takes 30 cycles per channel, an exponential 67, and both one per group.
 
     Results leave behind the operands: a command must not read words that it writes, except for
     those of the same step. Commands are executed one after the other; the next one is accepted when
     the last write of the one before has been. A command with a zero count, an undefined code, a
-    reduction of anything but a chain that ends with the product, or a division that watches is
-    reported and dropped without ``done``.
+    reduction of anything but a chain that ends with the product, or a division, root or exponential
+    that watches is reported and dropped without ``done``.
 
     Parameters
     ----------
@@ -139,10 +145,13 @@ class VectorEngine(wiring.Component):
                 m, wide_valid, VectorLane.NARROW - VectorLane.WIDE, name="narrow_valid", reset=True
             )
         )
+        with m.Switch(command.operation):
+            for code, operation in _SPECIAL.items():
+                with m.Case(code):
+                    m.d.comb += special.operation.eq(operation)
         m.d.comb += [
             reduction.step.eq(at_partial & command.reduce),
             special.start.eq(issue & ~chain),
-            special.root.eq(command.operation == Operation.ROOT),
             special.active.eq(active),
             special.x.eq(readers[0].o),
             special.y.eq(readers[1].o),
@@ -254,7 +263,16 @@ class VectorEngine(wiring.Component):
         groups = core.groups_per_word
         reduction, special = m.submodules.reduction, m.submodules.special
         writer = m.submodules.writer
-        fields = ("term", "factor", "carry", "condition", "negate_product", "negate_carry", "add")
+        fields = (
+            "term",
+            "factor",
+            "power",
+            "carry",
+            "condition",
+            "negate_product",
+            "negate_carry",
+            "add",
+        )
         flags, results, nonfinite = special.flags, [], []
         for index in range(core.post_lanes):
             lane = add_shared(
@@ -313,8 +331,7 @@ class VectorEngine(wiring.Component):
         behind = command.add | (command.condition != Condition.ALWAYS)
         slow = command.operation != Operation.CHAIN
         wrong = Cat(command[f"{loop}_count"] == 0 for loop in VECTOR_LOOPS).any()
-        for name, kind in (("operation", Operation), ("watch", Watch)):
-            wrong |= command[name] > max(kind)
+        wrong |= command.watch > max(Watch)
         wrong |= command.reduce & (behind | slow)
         wrong |= slow & (command.watch != Watch.NONE)
         bad, skip = Signal(), Signal()

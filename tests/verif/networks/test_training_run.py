@@ -1,7 +1,8 @@
 """Whole training steps against golden, bit for bit: in the functional model and on the RTL.
 
 Covers: verif/networks/train_blocks.py, verif/networks/training_result.py,
-compiler/kernels/maps/activations.py, compiler/kernels/maps/pointwise.py.
+compiler/kernels/maps/activations.py, compiler/kernels/maps/pointwise.py,
+compiler/kernels/maps/smooth.py.
 """
 
 import dataclasses
@@ -63,6 +64,7 @@ def test_every_map_and_gradient(rng, seed):
         pytest.param("inception", "5x3", marks=pytest.mark.long),
         pytest.param("dense", "4x4", marks=pytest.mark.long),
         pytest.param("growing", "5x3", marks=pytest.mark.long),
+        pytest.param("smooth", "4x4", marks=pytest.mark.long),
     ],
 )
 def test_blocks_on_the_accelerator(network, array, rng, seed):

@@ -17,6 +17,8 @@ from verif.stimulus.vector import NUMBERS, OPERANDS, random_command
 from .engine_bench import configuration
 from .vector_bench import start
 
+#: Cycles of each channel in an operation that takes the lanes in turn; a group takes one more.
+SLOW_CYCLES = {Operation.DIVIDE: 30, Operation.ROOT: 30, Operation.EXPONENTIAL: 67}
 #: Cycles of a chain beyond its groups, and of a sum for every ``cb`` beyond its own.
 CHAIN_CYCLES, SUM_CYCLES = 45, 52
 
@@ -114,6 +116,26 @@ async def throughput(_):
 
 
 @cocotb.test()
+async def slow_operations(_):
+    """Divisions, roots and exponentials: so many cycles per channel, one for every lane without
+    one and for every group."""
+    config, core = configuration()
+    rng = random.Random(cocotb.RANDOM_SEED)
+    bench = await start(config, core, rng)
+    for operation, each in SLOW_CYCLES.items():
+        values = map_command(core, bench.machine, pixels=2, blocks=1, operation=operation)
+        values |= {"y_source": Source.NARROW, "y_i0_stride": 1, "o_i0_stride": 1}
+        cycles = {}
+        for channels in (core.rows - 1, core.rows):
+            for pixels in (2, 3):
+                values |= {"i0_count": pixels, "channels": channels}
+                cycles[channels, pixels] = await bench.execute(values)
+            word = cycles[channels, 3] - cycles[channels, 2]
+            expected = channels * each + core.rows - channels + core.groups_per_word
+            assert word == expected, f"{operation.name}: {word} cycles, expected {expected}"
+
+
+@cocotb.test()
 async def slow_writes(_):
     """More results than places for them, while the buffer hardly takes any: none is lost."""
     config, core = configuration()
@@ -200,10 +222,11 @@ async def errors(_):
     rng = random.Random(cocotb.RANDOM_SEED)
     bench = await start(config, core, rng)
     cases = [{f"{loop}_count": 0} for loop in VECTOR_LOOPS]
-    cases += [{"operation": 3}, {"watch": 3}]
+    cases += [{"watch": 3}]
     cases += [{"reduce": 1, "add": 1}, {"reduce": 1, "condition": Condition.EQUAL}]
-    cases += [{"reduce": 1, "operation": Operation.ROOT}]
-    cases += [{"watch": Watch.FIRST, "operation": Operation.DIVIDE}]
+    for operation in set(Operation) - {Operation.CHAIN}:
+        cases += [{"reduce": 1, "operation": operation}]
+        cases += [{"watch": Watch.FIRST, "operation": operation}]
     for fields in cases:
         reads, writes = sum(bench.reads.values()), len(bench.writes)
         bench.dut.command__payload.value = bench.pack(with_defaults(Opcode.VECTOR, fields))
