@@ -93,11 +93,16 @@ class TrainingSteps(MapSteps):
         self._backward(layers)
 
     @property
+    def targets(self) -> list[str]:
+        """Names of what the host writes of a batch besides the images."""
+        return [name for output in self.outputs for name in output.inputs]
+
+    @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {next(iter(self.maps.values()))}
+        found = {*self.targets, next(iter(self.maps.values()))}
         for output in self.outputs:
-            found |= {*output.inputs, *output.results}
+            found |= {output.value, *output.labels.values()}
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
@@ -212,33 +217,25 @@ class TrainingSteps(MapSteps):
                 self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
             else:
                 self._map(layer, targets, kind="float32")
-            labels = self._label_tensors(layer, output)
-            pitch = channel_pitch(2, self.config) if "summary" in labels else None
+            self._add_label_tensors(layer, output.labels)
+            pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
             self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
             x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
             self._add(
                 value, "loss", loss_commands, x, targets, gradient, value,
-                reads=[x, *output.inputs], writes=[gradient, *output.results],
-                kind=output.loss.kind, named={"labels": partial(_placed_labels, labels)},
+                reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
+                kind=output.loss.kind, named={"labels": partial(_labels, output.labels)},
             )  # fmt: skip
 
-    def _label_tensors(self, layer: Layer, output: OutputInfo) -> dict[str, str]:
-        """Role in :class:`~compiler.kernels.updates.loss.LabelTensors` -> name."""
-        labels: dict[str, str] = {}
-        wide: dict[str, Any] = {
-            "kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config),
-        }  # fmt: skip
-        for name in output.inputs[1:]:
-            role = name.removeprefix(f"{output.targets}.")
-            labels[role] = name
-            if role != "summary":
-                self._map(layer, name, **wide)
-                continue
-            pitch = channel_pitch(2, self.config)
-            self._tensor(name, (1, 1, 2, 2), kind="float32", pitch=pitch)
-        if output.loss.smoothing:
-            labels["products"] = self._map(layer, output.products, **wide)
-        return labels
+    def _add_label_tensors(self, layer: Layer, labels: Mapping[str, str]) -> None:
+        """Those of :attr:`~compiler.training.program.OutputInfo.labels`."""
+        for role, name in labels.items():
+            if role == "summary":
+                pitch = channel_pitch(2, self.config)
+                self._tensor(name, (1, 1, 2, 2), kind="float32", pitch=pitch)
+            else:
+                pitch = channel_pitch(layer.shape[0], self.config)
+                self._map(layer, name, kind="float32", pitch=pitch)
 
     def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)
@@ -366,14 +363,10 @@ class TrainingSteps(MapSteps):
         self._updates(layer)
 
 
-def _placed_labels(labels: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTensors:
-    return LabelTensors(**{role: tensors[name] for role, name in labels.items()})
-
-
 def _with_losses(layers: Sequence[Layer], loss: object) -> list[OutputInfo]:
     """The outputs of a network with their losses, all the same if there is one."""
-    given = loss if isinstance(loss, list | tuple) else [loss] * len(layers)
-    losses = [loss_function(one) for one in given]
+    several = list(loss) if isinstance(loss, list | tuple) else [loss] * len(layers)
+    losses = [loss_function(own) for own in several]
     if len(losses) != len(layers):
         names = ", ".join(layer.name for layer in layers)
         raise CompileError(
@@ -387,6 +380,10 @@ def _with_losses(layers: Sequence[Layer], loss: object) -> list[OutputInfo]:
             OutputInfo(layer=layer.name, loss=own, targets=f"targets{end}", value=f"loss{end}")
         )
     return found
+
+
+def _labels(names: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTensors:
+    return LabelTensors(**{role: tensors[name] for role, name in names.items()})
 
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:

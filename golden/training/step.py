@@ -89,15 +89,16 @@ class Training:
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
         where the output is a map, (N, features) in torch's order where it is a vector; or
-        ``nn.CrossEntropyLoss(...)`` with label smoothing and ``ignore_index``, or ``nn.MSELoss()``.
-        A network that returns several maps has a loss for each, in a list, or one for all of them,
-        and its targets are a list; what is minimised is the sum
+        ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``,
+        ``nn.MSELoss()``. A network that returns several maps has a loss for each, in a list, or one
+        for all of them, and its targets are a list; what is minimised is the sum
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
     -------
     nodes : list of :class:`golden.training.torch_graph.Node`
     outputs : those that the network returns
+    losses : :class:`~golden.training.loss_function.LossFunction` of each of them
     weights : float32 bits by parameter, in torch's names and shapes: the master copy
     operands : operand codes of the weights of products
     slots : the optimizer's numbers by trainable parameter
@@ -130,8 +131,8 @@ class Training:
         self.nodes: list[Node] = trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
-        given = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
-        self.losses = [LossFunction.of(one) for one in given]
+        several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
+        self.losses = [LossFunction.of(own) for own in several]
         if len(self.losses) != len(self.outputs):
             raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
         self.guard, self.guard_tile = guard, guard_tile
