@@ -170,7 +170,7 @@ class TrainingRun:
         found = {}
         for name, parameter in program.parameters.items():
             statistic = name in self.golden.running
-            for role in parameter.tensors:
+            for role in parameter.tensors if parameter.constant is None else ():
                 if role not in ("gradient", "mask"):
                     what = ("statistics" if statistic else "weights") if role == "master" else role
                     found[f"{what} {name}"] = parameter.unpack(role, memory)
