@@ -119,7 +119,7 @@ def interpret(
         register GUARD
     program : int
         offset of the commands in the memory window, from which BATCH and REPEAT count
-    loop : :class:`~verif.system.batch_loop.BatchLoop` or None
+    loop : :class:`~emulator.batch_loop.BatchLoop` or None
         registers for BATCH
     boundary : callable or None
         ``boundary(done, memory)`` is called between batches, ``done`` of which are done, first
