@@ -93,10 +93,11 @@ def _parser():
     bench.add_argument(
         "--case",
         default="all",
-        choices=("conv", "matmul", "all", "layers"),
-        help="layers: every layer of a training step in each direction (default: conv and matmul)",
+        choices=("conv", "matmul", "all", "layers", "emulator"),
+        help="layers: every layer of a training step in each direction; emulator: images per "
+        "second of the emulator and golden (default: conv and matmul)",
     )
-    bench.add_argument("--images", type=int, default=8, help="of layers (default: 8)")
+    bench.add_argument("--images", type=int, default=8, help="of layers and emulator (default: 8)")
     bench.add_argument("--variant", default="baseline", choices=tuple(VARIANTS))
     bench.add_argument("--preset", default="paper", help="default: paper")
     bench.add_argument("--format", choices=tuple(FORMATS), help="operand format")
