@@ -1,7 +1,7 @@
 """The cases of the regression, by name."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -127,18 +127,27 @@ class Case:
     run: Callable[[Options], Iterator[Step]]
 
 
-def _digits(options):
+def _digits(options, *, residual=False):
     images = min(options.images, 16) if options.quick else options.images
     for variant in options.variants:
         config = options.config(variant)
-        result = run_digits(config, images=images, report=options.report, **options.execution)
+        result = run_digits(
+            config, images=images, report=options.report, residual=residual, **options.execution
+        )
         yield Step(
-            name=f"digits {variant}",
+            name=f"{'digits-residual' if residual else 'digits'} {variant}",
             execution=result.execution,
             notes=f"{images} images, accuracy: RTL {result.rtl_accuracy:.2%}, "
             f"golden {result.golden_accuracy:.2%}, torch float32 {result.torch_accuracy:.2%} "
             "(trained here in float32: all three vary a little with the processor)",
         )
+
+
+def _digits_residual(options):
+    # All variants run it on the main core.
+    variants = options.variants if options.variants != tuple(VARIANTS) else ("baseline",)
+    images = min(options.images, 50)
+    yield from _digits(replace(options, variants=variants, images=images), residual=True)
 
 
 def _batches(options, default, *, quick):
@@ -336,6 +345,10 @@ def _describe(model, shape):
 
 CASES = {
     "digits": Case(description="a trained CNN reads handwritten digits", run=_digits),
+    "digits-residual": Case(
+        description="a residual network with batch normalisation and depthwise layers reads them",
+        run=_digits_residual,
+    ),
     "train-digits": Case(
         description="a CNN with batch normalisation learns to read digits", run=_train_digits
     ),
