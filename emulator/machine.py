@@ -46,10 +46,16 @@ class Machine:
         the DRAM window; changed in place
     unwritten : iterable of (offset, size)
         bytes of it that must not be read before they are written
-    coefficients, guard : registers for VECTOR
+    coefficients, sample_seed, guard : registers for VECTOR
+
+    Members
+    -------
+    sample_seed : that of the batch
     """
 
-    def __init__(self, config, memory, unwritten=(), *, coefficients=(0,) * 8, guard=False):
+    def __init__(
+        self, config, memory, unwritten=(), *, coefficients=(0,) * 8, sample_seed=0, guard=False
+    ):
         self.config = config
         self.format = format_by_name(config.operand_format)
         self.dtype = np.dtype(f"<u{self.format.width // 8}")
@@ -64,6 +70,7 @@ class Machine:
             # Bytes are the unit: a group of lanes is written by itself.
             self.memories[name] = Memory(name, depth * core.word_bytes, 1)
         self.coefficients, self.guard = coefficients, guard
+        self.sample_seed = sample_seed
         #: What each core executes: (index, opcode) -> an object with ``access`` and ``execute``.
         self.commands: dict[tuple[int, Opcode], Any] = {
             (core.index, opcode): _COMMANDS[opcode](self, core)

@@ -4,7 +4,8 @@ A step is checked layer by layer by :mod:`golden.training.check`; the bounds are
 :mod:`golden.training.bounds`.
 
 Covers: golden/training/batch_loss.py, golden/training/arguments.py, golden/training/check.py,
-golden/training/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py.
+golden/training/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py,
+golden/training/step_result.py.
 """
 
 import numpy as np
