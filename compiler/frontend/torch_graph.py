@@ -17,7 +17,15 @@ from compiler.errors import CompileError
 
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
 from .layer import LEARNING, Layer
-from .supported_layers import ALLOWED, CHECKS, called, label_of, refuse, require_module
+from .supported_layers import (
+    ALLOWED,
+    CHECKS,
+    called,
+    complete_norm,
+    label_of,
+    refuse,
+    require_module,
+)
 
 __all__ = [
     "Layer",
@@ -250,6 +258,9 @@ class _Tracing(fx.Interpreter):
             before = [layer for layer in self.layers.values() if layer.kind == kind]
             options = {**options, "stream": len(before)}
         module = module if kind in LEARNING else None
+        constants: dict[str, float] = {}
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+            module, constants = complete_norm(module)
         parameters = () if module is None else module.named_parameters()
         self.layers[name] = Layer(
             name=name,
@@ -259,6 +270,7 @@ class _Tracing(fx.Interpreter):
             flat=flat,
             module=module,
             trainable=tuple(f"{name}.{short}" for short, p in parameters if p.requires_grad),
+            constants=constants,
             options=options,
         )
 
