@@ -163,6 +163,7 @@ class CompiledCommands:
             not counts
             or watch > Watch.MORE
             or (operation and watch)
+            or fields["sample"]
             or (fields["reduce"] and behind)
         ):
             return False

@@ -95,6 +95,7 @@ def interpret(
     seed=0,
     unwritten=(),
     coefficients=(0,) * 8,
+    sample_seed=0,
     guard=False,
     program=0,
     loop=None,
@@ -115,6 +116,8 @@ def interpret(
         parts of ``memory`` that must be written before they are read
     coefficients : sequence of 8 numbers of 32 bits
         registers COEFFICIENT0 to 7, float32
+    sample_seed : int
+        register SAMPLE_SEED
     guard : bool
         register GUARD
     program : int
@@ -137,7 +140,10 @@ def interpret(
         a loop, with ``first`` behind another BATCH or inside a REPEAT's loop, or one of the two to
         a place outside the program.
     """
-    machine = Machine(config, memory, unwritten, coefficients=coefficients, guard=guard)
+    machine = Machine(
+        config, memory, unwritten,
+        coefficients=coefficients, sample_seed=sample_seed, guard=guard,
+    )  # fmt: skip
     between = boundary and (lambda done: boundary(done, memory))
     return _Interpreter(machine, commands, seed, program, loop, between).run()
 
@@ -153,6 +159,7 @@ class _Interpreter:
         self.watch = _Watch(self.machine)
         self.random = np.random.default_rng(seed)
         self.preference = {}
+        self.sample_seed = machine.sample_seed
         self.semaphores = [0] * config.semaphore_count
         self.queues: dict[tuple[int, Opcode], list] = {
             (core.index, opcode): [] for core in config.cores for opcode in queue_opcodes(core)
@@ -317,6 +324,7 @@ class _Interpreter:
         if not fields["first"]:
             self.phases.append(phases[len(self.phases)])
         done = len(self.phases)
+        self.machine.sample_seed = (self.sample_seed + done) & 0xFFFFFFFF
         if self.boundary:
             self.boundary(done)
         self.executed += 1

@@ -48,12 +48,24 @@ class Machine:
         the DRAM window; changed in place
     unwritten : iterable of (offset, size)
         bytes of it that must not be read before they are written
-    coefficients, guard : registers for VECTOR
+    coefficients, sample_seed, guard : registers for VECTOR
     kernels : use compiled kernels, not golden's functions; results and errors are the same
+
+    Members
+    -------
+    sample_seed : that of the batch
     """
 
     def __init__(
-        self, config, memory, unwritten=(), *, coefficients=(0,) * 8, guard=False, kernels=True
+        self,
+        config,
+        memory,
+        unwritten=(),
+        *,
+        coefficients=(0,) * 8,
+        sample_seed=0,
+        guard=False,
+        kernels=True,
     ):
         self.config = config
         self.format = format_by_name(config.operand_format)
@@ -79,6 +91,7 @@ class Machine:
             self.memories[name].written = self.written[start:end].reshape(size, 1)
             self.first[number], start = start, end
         self.coefficients, self.guard = coefficients, guard
+        self.sample_seed = sample_seed
         #: What each core executes: (index, opcode) -> an object with ``access`` and ``execute``.
         self.commands: dict[tuple[int, Opcode], Any] = {
             (core.index, opcode): _COMMANDS[opcode](self, core)

@@ -83,6 +83,7 @@ class VectorCommands:
             data = memories[f"memory {number}"].data.reshape(-1, self._core.word_bytes)
             parts.append(data)
             words += len(data)
+        golden.sample_seed = self._machine.sample_seed
         golden.memory = np.concatenate(parts).view(self._machine.dtype)
         local = dict(fields)
         for stream in VECTOR_STREAMS:

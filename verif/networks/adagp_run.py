@@ -149,6 +149,7 @@ class AdaGPRun(TrainingRun):
         result = interpret(
             self.config, program.commands, memory, seed=seed, guard=self.guard,
             coefficients=[registers.get(f"COEFFICIENT{index}", 0) for index in range(8)],
+            sample_seed=registers["SAMPLE_SEED"],
             program=program.program, loop=loop, boundary=boundary,
         )  # fmt: skip
         assert not result.semaphores, f"tokens are left: {result.semaphores}"

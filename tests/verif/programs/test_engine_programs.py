@@ -45,7 +45,7 @@ def interpreted(program, seed):
     memory = bytearray(program.image)
     result = interpret(
         program.config, program.program, memory, seed=seed,
-        coefficients=program.coefficients, guard=program.guard,
+        coefficients=program.coefficients, sample_seed=program.sample_seed, guard=program.guard,
     )  # fmt: skip
     assert not result.semaphores, program.name
     return bytes(memory), result
