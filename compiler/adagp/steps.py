@@ -9,7 +9,7 @@ from typing import Any
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer, outputs
+from compiler.frontend.torch_graph import Layer, backward_order, outputs
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.convolution.reorganize import Reorganizer, reorganize
@@ -46,7 +46,8 @@ def predicted_layers(
     """(names of the predicted layers in order, name of the head or None).
 
     The head is a linear layer that is the only output and of which a parameter learns: its gradient
-    is exact and cheap. Grouped convolutions and frozen weights are not predicted.
+    is exact and cheap. Grouped convolutions, frozen weights and layers that no output depends on
+    are not predicted.
 
     Raises
     ------
@@ -55,11 +56,13 @@ def predicted_layers(
     """
     last, *others = outputs(layers)
     head = last.name if not others and last.kind == "linear" and last.trainable else None
+    contributing = set(backward_order(layers))
     able = [
         layer.name
         for layer in layers
         if layer.kind in PREDICTABLE
         and layer.name != head
+        and layer.name in contributing
         and f"{layer.name}.weight" in layer.trainable
         and (layer.kind != "convolution" or layer.options["groups"] == 1)
     ]
