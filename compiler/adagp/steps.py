@@ -45,9 +45,8 @@ def predicted_layers(
 ) -> tuple[list[str], str | None]:
     """(names of the predicted layers in order, name of the head or None).
 
-    The head is a linear layer that is the only output and of which a parameter learns: its gradient
-    is exact and cheap. Grouped convolutions, frozen weights and layers that no output depends on
-    are not predicted.
+    The head is the only output, if it is linear and a parameter of it learns: its gradient is exact
+    and cheap. Grouped, frozen and unused layers (no output depends on them) are not predicted.
 
     Raises
     ------
@@ -61,8 +60,8 @@ def predicted_layers(
         layer.name
         for layer in layers
         if layer.kind in PREDICTABLE
-        and layer.name != head
         and layer.name in contributing
+        and layer.name != head
         and f"{layer.name}.weight" in layer.trainable
         and (layer.kind != "convolution" or layer.options["groups"] == 1)
     ]

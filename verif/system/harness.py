@@ -12,7 +12,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
 from hw.isa.batch import PhaseCode
-from verif.sim.axi_ram import SimMemory
+from verif.sim.axi_ram import SimMemory, dumped
 
 from .driver import Driver
 from .record import BASE, PROGRESS_FILE, BatchRecord, RunRecord
@@ -137,9 +137,7 @@ class Harness:
         """The first ``size`` bytes of the window, and for each beat a row of two: the cycle of its
         last write, and how many cycles the main array had waited for weights or the buffer then."""
         data = await self.memory.dump(self.base, size)
-        words = Path("written.hex").read_text().split()
-        found = [int(word, 16) for word in words if not word.startswith(("@", "/"))]
-        both = np.array(found, np.uint64)
+        both = np.frombuffer(dumped("written.hex"), ">u8").astype(np.uint64)
         return bytes(data), np.stack([both & 0xFFFFFFFF, both >> 32], axis=1).astype(np.int64)
 
     # Runs ------------------------------------------------------------------------------------
