@@ -280,16 +280,14 @@ class PredictionSteps(TrainingSteps):
         found, room = [], product / 2
         while self._late and self._late[0][0] <= cycles:
             own = self._late[0][1]
-            room -= self._update_cycles(self.core, own)
-            if room < 0:
+            if (room := room - self._update_cycles(self.core, own)) < 0:
                 break
             found.append(self._late.pop(0)[1])
         return found
 
     def _update_cycles(self, core: CoreConfig, own: LayerTensors) -> int:
         """About how long ``core`` takes for an update."""
-        words = own.rows * -(-own.outputs // core.rows)
-        return _UPDATE_PASSES * words * core.groups_per_word
+        return _UPDATE_PASSES * own.rows * -(-own.outputs // core.rows) * core.groups_per_word
 
     def _array_cycles(self, layer: Layer) -> int:
         """Vectors that enter the main array for a product forward."""
