@@ -44,8 +44,8 @@ QUICK = ("vgg11", "mobilenet-v2", "inception-v3")
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What the command line asks for; ``settings`` are fields of the configuration. Of the case
-    networks: ``networks`` and ``methods`` by name, ``emulator`` the functional model in place of
-    the RTL."""
+    networks: ``networks`` and ``methods`` by name, ``width`` as in ``run_network``, ``emulator``
+    the functional model in place of the RTL."""
 
     variants: tuple = tuple(VARIANTS)
     preset: str = "tiny"
@@ -57,6 +57,7 @@ class Options:
     batch_size: int = 16
     networks: tuple = tuple(REDUCED)
     methods: tuple = tuple(METHODS)
+    width: float | None = None
     emulator: bool = False
     quick: bool = False
     stalls: bool = False
@@ -226,7 +227,8 @@ def _networks(options):
             for method in options.methods:
                 step = run_network(
                     name, method, config, preset=options.preset, seed=options.seed,
-                    emulator=options.emulator, report=options.report, **options.memory,
+                    width=options.width, emulator=options.emulator, report=options.report,
+                    **options.memory,
                 )  # fmt: skip
                 yield step
                 if not step.passed:

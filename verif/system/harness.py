@@ -5,13 +5,12 @@ runs alone.
 """
 
 import time
-from pathlib import Path
 
 import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
-from verif.sim.axi_ram import SimMemory
+from verif.sim.axi_ram import SimMemory, dumped
 
 from .driver import Driver
 from .record import BASE, RunRecord
@@ -135,9 +134,7 @@ class Harness:
         """For each beat of ``size`` bytes from ``address`` on a row of two: the cycle of its last
         write, and how many cycles the main array had waited for weights or the buffer then."""
         await self.memory.dump(address, size)
-        words = Path("written.hex").read_text().split()
-        found = [int(word, 16) for word in words if not word.startswith(("@", "/"))]
-        both = np.array(found, np.uint64)
+        both = np.frombuffer(dumped("written.hex"), ">u8").astype(np.uint64)
         return np.stack([both & 0xFFFFFFFF, both >> 32], axis=1).astype(np.int64)
 
     # Runs ------------------------------------------------------------------------------------
