@@ -24,7 +24,8 @@ from compiler.training.steps import COEFFICIENTS, TrainingSteps
 from hw.config import AdaGPConfig, CoreConfig
 
 from .predictor import error, learn, predict
-from .statistics import gradient_statistics, standardize
+from .standardize import standardize
+from .statistics import gradient_statistics
 from .tensors import GRADIENT_STATISTICS, LayerTensors, PredictorShape, PredictorTensors
 
 __all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
