@@ -34,7 +34,8 @@ def compile_adagp(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str | Sequence[str] = "cross_entropy",
+    loss: object = "cross_entropy",
+    optimizer: object = "sgd",
     shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
     predict: Collection[str] | None = None,
     reuse: bool = True,
@@ -48,7 +49,7 @@ def compile_adagp(
 
     Parameters
     ----------
-    model, config, input_shape, images, loss, reuse, loops : see
+    model, config, input_shape, images, loss, optimizer, reuse, loops : see
         :func:`compiler.training.compile_training`; programs for two memories have no loops
     shape : of the predictor
     predict : names of the layers to predict, None for all that can be
@@ -65,8 +66,8 @@ def compile_adagp(
         raise CompileError(f"predict must be a list of names of layers, not {predict!r}")
     graphs = {
         part: PredictionSteps(
-            layers, config, images=images, loss=loss, core=config.cores[-1], shape=shape,
-            predict=predict, backpropagate=part == "bp",
+            layers, config, images=images, loss=loss, optimizer=optimizer,
+            core=config.cores[-1], shape=shape, predict=predict, backpropagate=part == "bp",
         )
         for part in PARTS
     }  # fmt: skip
@@ -93,8 +94,7 @@ class _Compiler:
             "images": images, "outputs": graphs[PARTS[0]].outputs,
         }  # fmt: skip
         first = graphs[PARTS[0]]
-        targets = [output.targets for output in first.outputs]
-        self.inputs = (first.maps[layers[0].name], *targets)
+        self.inputs = (first.maps[layers[0].name], *first.targets)
         prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
         self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
         self.odd = {

@@ -39,12 +39,13 @@ def compile_training(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str | Sequence[str] = "cross_entropy",
+    loss: object = "cross_entropy",
+    optimizer: object = "sgd",
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
 ) -> TrainingProgram:
-    """Compile a training step: SGD with momentum and weight decay on core 0.
+    """Compile a training step on core 0.
 
     Parameters
     ----------
@@ -55,8 +56,11 @@ def compile_training(
     config : with a float format and ``training``
     input_shape : (C, H, W) of one image, or (features,)
     images : in a batch
-    loss : "cross_entropy" of vectors, or "mean_squared_error"; where the model returns several maps
-        a list with one for each, whose sum is minimised
+    loss : "cross_entropy" of vectors, or "mean_squared_error"; or ``nn.CrossEntropyLoss(...)`` with
+        label smoothing and ``ignore_index``, or ``nn.MSELoss()``. Where the model returns several
+        maps a list with one for each, whose sum is minimised; or one for all of them
+    optimizer : "sgd" with momentum and weight decay, "nesterov", "adam" or "adamw", or an optimizer
+        of torch; rate, momentum and decay are in the registers whatever it says
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
@@ -69,7 +73,7 @@ def compile_training(
         naming the layer, why it cannot be compiled and what can.
     """
     layers = training_layers(model, config, input_shape, images)
-    graph = TrainingSteps(layers, config, images=images, loss=loss)
+    graph = TrainingSteps(layers, config, images=images, loss=loss, optimizer=optimizer)
     plan = plan_memory({"": graph}, reuse=reuse)
     tensors = graph.placed(plan.offsets.get)
     commands: list[Command] = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import fsum, isfinite
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .batch_input import each_target, image_codes, target_codes
+from .batch_input import LossFunction, each_target, image_codes, label_values, target_codes
 
 if TYPE_CHECKING:
     from compiler.codegen.core_builder import CoreProgram
@@ -59,15 +60,33 @@ class OutputInfo:
     Members
     -------
     layer : its name
-    loss : of :data:`compiler.training.steps.LOSSES`
+    loss : :class:`~compiler.training.batch_input.LossFunction`
     targets, value : names of the tensors with its targets, with the loss and how many images are
         classified correctly
     """
 
     layer: str
-    loss: str
+    loss: LossFunction
     targets: str
     value: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What of :class:`~compiler.kernels.updates.loss.LabelTensors` the loss has -> name of the
+        tensor."""
+        found: dict[str, str] = {}
+        if self.loss.ignore is not None:
+            found |= {role: f"{self.targets}.{role}" for role in ("factors", "summary")}
+        if self.loss.smoothing:
+            found |= {"shift": f"{self.targets}.shift", "products": f"{self.value}.products"}
+        return found
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the tensors that the host writes of a batch: the targets, and what goes with
+        labels."""
+        more = [name for role, name in self.labels.items() if role != "products"]
+        return [self.targets, *more]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,8 +215,9 @@ class TrainingProgram:
         """
         first, layers = self.layers[0], {layer.name: layer for layer in self.layers}
         tensor = self.tensors[self.maps[first.name]]
-        found = [(tensor.offset, tensor.pack(image_codes(tensor, images, flat=first.flat)))]
+        pixels = tensor.pack(image_codes(tensor, images, flat=first.flat))
         each = each_target(targets, [output.layer for output in self.outputs])
+        found = [(tensor.offset, pixels)]
         for output, own in zip(self.outputs, each, strict=True):
             wanted = self.tensors[output.targets]
             try:
@@ -206,13 +226,16 @@ class TrainingProgram:
                 where = f"output {output.layer}: " if len(self.outputs) > 1 else ""
                 raise ValueError(f"{where}{error}") from None
             found.append((wanted.offset, wanted.pack(codes)))
+            beside = {role: self.tensors[name] for role, name in output.labels.items()}
+            more = label_values(beside, own, output.loss)
+            found += [(beside[role].offset, beside[role].pack(v)) for role, v in more.items()]
         return found
 
     def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
         """Value of the last batch, and how many of its images were classified correctly. With
         several outputs they are sums, of the value in float32, in the order of the outputs."""
-        total, count = self.losses_of(memory)[0]
-        for value, correct in self.losses_of(memory)[1:]:
+        (total, count), *others = self.losses_of(memory)
+        for value, correct in others:
             total, count = total + value, count + correct
         return float(total), count
 
@@ -221,6 +244,9 @@ class TrainingProgram:
         found = []
         for output in self.outputs:
             value, correct = self.tensors[output.value].unpack(memory).view(np.float32).ravel()
+            if products := output.labels.get("products"):
+                numbers = self.tensors[products].unpack(memory).view(np.float32)
+                value = _total([*numbers.ravel().tolist(), float(value)])
             found.append((value, int(correct)))
         return found
 
@@ -261,3 +287,9 @@ class TrainingProgram:
                 commands=saved.arrays["commands"],
                 **program_file.rebuild_fields(cls, saved.fields),
             )
+
+
+def _total(numbers: Sequence[float]) -> np.float32:
+    """Their exact sum, rounded to float32 once."""
+    finite = all(isfinite(number) for number in numbers)
+    return np.float32(fsum(numbers) if finite else sum(numbers))

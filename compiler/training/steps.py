@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
@@ -18,23 +19,32 @@ from compiler.kernels.convolution.depthwise import (
 )
 from compiler.kernels.maps.elementwise import sum_gradients
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
-from compiler.kernels.updates.loss import loss_commands
-from compiler.kernels.updates.sgd import update
+from compiler.kernels.normalization.scaling import (
+    scale_channels,
+    scale_channels_backward,
+    scaling_factors,
+)
+from compiler.kernels.updates.loss import LabelTensors, loss_commands
+from compiler.kernels.updates.rules import Rule
+from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
+from .loss_function import loss_function
 from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
+from .optimizer import optimizer_of
 from .program import OutputInfo
 
-__all__ = ["COEFFICIENTS", "LOSSES", "TrainingSteps"]
+__all__ = ["COEFFICIENTS", "TrainingSteps"]
 
+#: Kinds of layers that may compute the ReLU behind them, and mask its gradient.
+_NORMS = ("batch_norm", "fixed_norm")
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
-#: What the coefficient registers hold, by number.
+#: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
-LOSSES = ("cross_entropy", "mean_squared_error")
 
 
 class TrainingSteps(MapSteps):
@@ -45,7 +55,9 @@ class TrainingSteps(MapSteps):
     layers : of :func:`compiler.frontend.torch_graph.trace`
     config : AdaGPConfig
     images : in a batch
-    loss : of :data:`LOSSES`; a list of them has one for each output
+    loss : what :func:`compiler.training.loss_function.loss_function` takes; a list has one for each
+        output
+    optimizer : what :func:`compiler.training.optimizer.optimizer_of` takes
 
     Members
     -------
@@ -58,12 +70,13 @@ class TrainingSteps(MapSteps):
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int,
-        loss: str | Sequence[str],
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object,
+        optimizer: object,
     ) -> None:  # fmt: skip
         super().__init__(layers, config, images=images)
         self.outputs = _with_losses(outputs(layers), loss)
-        self.parameters = stored_parameters(layers, config)
+        self.optimizer = optimizer_of(optimizer)
+        self.parameters = stored_parameters(layers, config, slots=self.optimizer.slots)
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
@@ -80,11 +93,16 @@ class TrainingSteps(MapSteps):
         self._backward(layers)
 
     @property
+    def targets(self) -> list[str]:
+        """Names of what the host writes of a batch besides the images."""
+        return [name for output in self.outputs for name in output.inputs]
+
+    @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {next(iter(self.maps.values()))}
+        found = {*self.targets, next(iter(self.maps.values()))}
         for output in self.outputs:
-            found |= {output.targets, output.value}
+            found |= {output.value, *output.labels.values()}
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
@@ -171,12 +189,26 @@ class TrainingSteps(MapSteps):
             epsilon=norm.eps, momentum=norm.momentum, relu=relu,
         )  # fmt: skip
 
+    def _forward_fixed_norm(self, layer: Layer, sources: list[str]) -> None:
+        output, relu = self._output(layer)
+        self.maps[layer.name] = output
+        pitch = channel_pitch(layer.shape[0], self.config)
+        size, norm = (1, 1, 1, layer.shape[0]), cast(Any, layer.module)
+        factors = [self._tensor(f"{layer.name}.{name}", size, kind="float32", pitch=pitch)
+                   for name in ("inverse", "a", "b")]  # fmt: skip
+        names = [f"{layer.name}.{n}" for n in ("running_mean", "running_var", "weight", "bias")]
+        parameters = [self._role(name, "master") for name in names]
+        self._add(layer.name, "forward", scaling_factors, *parameters, *factors,
+                  reads=parameters, writes=factors, epsilon=norm.eps)  # fmt: skip
+        self._add(layer.name, "forward", scale_channels, sources[0], output, *factors[1:],
+                  reads=[sources[0], *factors[1:]], writes=[output], relu=relu)  # fmt: skip
+
     # Loss and backward -----------------------------------------------------------------------
 
     def _add_loss(self) -> None:
         for output in self.outputs:
             layer, targets, value = self.layers[output.layer], output.targets, output.value
-            if output.loss == "cross_entropy":
+            if output.loss.kind == "cross_entropy":
                 if layer.shape[1:] != (1, 1):
                     raise CompileError(
                         f"layer {layer.name}: cross-entropy needs an output that is a vector, not "
@@ -185,10 +217,25 @@ class TrainingSteps(MapSteps):
                 self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
             else:
                 self._map(layer, targets, kind="float32")
-            self._tensor(value, (1, 1, 1, 2), kind="float32")
+            self._add_label_tensors(layer, output.labels)
+            pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
+            self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
             x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
-            self._add(value, "loss", loss_commands, x, targets, gradient, value,
-                      reads=[x, targets], writes=[gradient, value], kind=output.loss)  # fmt: skip
+            self._add(
+                value, "loss", loss_commands, x, targets, gradient, value,
+                reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
+                kind=output.loss.kind, named={"labels": partial(_labels, output.labels)},
+            )  # fmt: skip
+
+    def _add_label_tensors(self, layer: Layer, labels: Mapping[str, str]) -> None:
+        """Those of :attr:`~compiler.training.program.OutputInfo.labels`."""
+        for role, name in labels.items():
+            if role == "summary":
+                pitch = channel_pitch(2, self.config)
+                self._tensor(name, (1, 1, 2, 2), kind="float32", pitch=pitch)
+            else:
+                pitch = channel_pitch(layer.shape[0], self.config)
+                self._map(layer, name, kind="float32", pitch=pitch)
 
     def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)
@@ -206,7 +253,7 @@ class TrainingSteps(MapSteps):
                           writes=[total])  # fmt: skip
             else:
                 total = parts[0]
-            masked = name in self._fused.values() and layer.kind == "batch_norm"
+            masked = name in self._fused.values() and layer.kind in _NORMS
             if not masked:
                 self.gradients[name] = total
             goals = self._goals(layer, givers, depends)
@@ -237,7 +284,7 @@ class TrainingSteps(MapSteps):
     def _masks(self, layer: Layer) -> bool:
         """Whether a ReLU's mask is applied by the layer that computed the ReLU."""
         source = self._fused.get(layer.name)
-        return source is not None and self.layers[source].kind == "batch_norm"
+        return source is not None and self.layers[source].kind in _NORMS
 
     def _backward_convolution(
         self, layer: Layer, dy: str, goals: list[str | None],
@@ -278,10 +325,14 @@ class TrainingSteps(MapSteps):
             names = [tensor.name for tensor in tensors.values()]
             changed = [tensor.name for role, tensor in tensors.items()
                        if role not in ("gradient", "mask")]  # fmt: skip
-            registers: dict[str, Any] = {name: Coefficient(index=COEFFICIENTS.index(name))
-                         for name in ("rate", "momentum", "decay")}  # fmt: skip
             self._add(name, "update", update, self.parameters[name].placed_as,
-                      reads=names, writes=changed, **registers)  # fmt: skip
+                      reads=names, writes=changed, rule=self._rule)  # fmt: skip
+
+    @property
+    def _rule(self) -> Rule:
+        """What an update does, with its coefficients in the registers."""
+        rate, momentum, decay = (Coefficient(index=index) for index in range(3))
+        return self.optimizer.rule(rate=rate, momentum=momentum, decay=decay)
 
     def _backward_batch_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
@@ -295,13 +346,27 @@ class TrainingSteps(MapSteps):
         )  # fmt: skip
         self._updates(layer)
 
+    def _backward_fixed_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        x, gradients = self.maps[layer.inputs[0]], self._gradients(layer)
+        mean = self._role(f"{layer.name}.running_mean", "master")
+        inverse, a = (f"{layer.name}.{name}" for name in ("inverse", "a"))
+        y = self.maps[layer.name] if layer.name in self._fused.values() else None
+        if any(gradients):
+            self._add(
+                layer.name, "backward", batch_norm_backward, x, dy, None, mean, inverse, a,
+                *gradients, reads=[x, dy, y, mean, inverse], writes=gradients, named={"y": y},
+            )  # fmt: skip
+        goal = self._gradient_map(layer, goals[0])
+        if goal:
+            self._add(layer.name, "backward", scale_channels_backward, dy, a, goal,
+                      reads=[dy, a, y], writes=[goal], named={"y": y})  # fmt: skip
+        self._updates(layer)
 
-def _with_losses(layers: Sequence[Layer], loss: str | Sequence[str]) -> list[OutputInfo]:
+
+def _with_losses(layers: Sequence[Layer], loss: object) -> list[OutputInfo]:
     """The outputs of a network with their losses, all the same if there is one."""
-    losses = [loss] * len(layers) if isinstance(loss, str) else list(loss)
-    for name in losses:
-        if name not in LOSSES:
-            raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {name!r}")
+    several = list(loss) if isinstance(loss, list | tuple) else [loss] * len(layers)
+    losses = [loss_function(own) for own in several]
     if len(losses) != len(layers):
         names = ", ".join(layer.name for layer in layers)
         raise CompileError(
@@ -315,6 +380,10 @@ def _with_losses(layers: Sequence[Layer], loss: str | Sequence[str]) -> list[Out
             OutputInfo(layer=layer.name, loss=own, targets=f"targets{end}", value=f"loss{end}")
         )
     return found
+
+
+def _labels(names: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTensors:
+    return LabelTensors(**{role: tensors[name] for role, name in names.items()})
 
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:

@@ -14,26 +14,18 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import widen
 from golden.arithmetic.formats import FLOAT32, format_by_name
 from golden.layers import elementwise_pool
-from golden.layers.batch_norm import (
-    BatchStatistics,
-    batch_statistics,
-    normalize,
-    normalize_backward,
-    scale_and_shift,
-    update_running,
-)
-from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
+from golden.layers.batch_norm import BatchStatistics
+from golden.layers.loss import LossResult
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
-from . import map_layers
+from . import map_layers, norm_layers
 from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
+from .loss_function import LossFunction
 from .torch_graph import Node, learning, outputs_of, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
-
-_LOSSES = {"cross_entropy": cross_entropy, "mean_squared_error": mean_squared_error}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,19 +83,22 @@ class Training:
     ----------
     model : the initial state; see :func:`golden.training.torch_graph.trace`. It is not changed.
     input_shape : (C, H, W) of one image, or (features,)
-    optimizer : :class:`golden.layers.optimizer.SGD` or ``Adam``; may be replaced between steps
+    optimizer : :class:`golden.layers.optimizer.SGD`, ``Adam`` or ``AdamW``; may be replaced between
+        steps by one that keeps the same numbers
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
-        where the output is a map, (N, features) in torch's order where it is a vector. A network
-        that returns several maps has a loss for each, in a list, or one for all of them, and its
-        targets are a list; what is minimised is the sum
+        where the output is a map, (N, features) in torch's order where it is a vector; or
+        ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``,
+        ``nn.MSELoss()``. A network that returns several maps has a loss for each, in a list, or one
+        for all of them, and its targets are a list; what is minimised is the sum
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
     -------
     nodes : list of :class:`golden.training.torch_graph.Node`
     outputs : those that the network returns
+    losses : :class:`~golden.training.loss_function.LossFunction` of each of them
     weights : float32 bits by parameter, in torch's names and shapes: the master copy
     operands : operand codes of the weights of products
     slots : the optimizer's numbers by trainable parameter
@@ -126,7 +121,7 @@ class Training:
         rows: int,
         columns: int,
         operand_format: str = "bf16",
-        loss: str | list[str] = "cross_entropy",
+        loss="cross_entropy",
         guard: bool = True,
         guard_tile: int | None = None,
     ):
@@ -136,10 +131,8 @@ class Training:
         self.nodes: list[Node] = trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
-        self.losses = [loss] * len(self.outputs) if isinstance(loss, str) else list(loss)
-        for name in self.losses:
-            if name not in _LOSSES:
-                raise ValueError(f"loss must be one of {', '.join(_LOSSES)}, not {name!r}")
+        several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
+        self.losses = [LossFunction.of(own) for own in several]
         if len(self.losses) != len(self.outputs):
             raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
         self.guard, self.guard_tile = guard, guard_tile
@@ -158,8 +151,7 @@ class Training:
                 name = f"{node.name}.weight"
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
             for name in node.trainable:
-                zeros = np.zeros_like(self.weights[name])
-                self.slots[name] = tuple(zeros.copy() for _ in optimizer.slots)
+                self.slots[name] = optimizer.start(self.weights[name])
 
     @property
     def optimizer(self):
@@ -271,7 +263,6 @@ class Training:
                 self.weights[name],
                 self.slots[name],
                 gradient,
-                count=self.count,
                 guard=self.guard,
                 tile=self.guard_tile,
             )
@@ -290,43 +281,29 @@ class Training:
                 return sums, flags
             codes, new = elementwise_pool.round_sums(fmt, sums)
             return codes, flags | new
-        if node.kind == "batch_norm":
+        if node.kind in norm_layers.NORMS:
             return self._normalize(node, x, done, training)
         return (x, 0) if node.kind == "input" else map_layers.forward(fmt, node, values)
 
     def _normalize(self, node, x, done, training):
-        name = node.name
-        if training:
-            statistics = batch_statistics(self.format, x)
-            done.statistics[name] = statistics
-            mean, variance, flags = statistics.mean, statistics.variance, statistics.flags
-        else:
-            mean, variance = (self.running[f"{name}.running_{key}"] for key in ("mean", "var"))
-            flags = 0
-        factors, new = scale_and_shift(
-            mean,
-            variance,
-            self.weights[f"{name}.weight"],
-            self.weights[f"{name}.bias"],
-            epsilon=node.module.eps,
+        codes, flags, statistics, done.factors[node.name] = norm_layers.forward(
+            self.format, node, x, self.weights | self.running, training=training
         )
-        done.factors[name] = factors
-        codes, last = normalize(self.format, x, *factors[1:])
-        return codes, flags | new | last
+        if statistics is not None:
+            done.statistics[node.name] = statistics
+        return codes, flags
 
     def _backward_node(self, node, dy, done):
         """Gradients of the inputs, gradients of the parameters, flags."""
         fmt, outputs = self.format, done.outputs
         if node.kind in PRODUCTS:
             return self._backward_product(node, dy, outputs[node.inputs[0]])
-        if node.kind == "batch_norm":
-            inverse, a, _ = done.factors[node.name]
-            mean = done.statistics[node.name].mean
-            x = outputs[node.inputs[0]]
-            result = normalize_backward(fmt, x, dy, mean=mean, inverse=inverse, a=a)
-            new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
-            new = {name: values for name, values in new.items() if name in node.trainable}
-            return [result.input], new, result.flags
+        if node.kind in norm_layers.NORMS:
+            dx, new, flags = norm_layers.backward(
+                fmt, node, dy, outputs[node.inputs[0]], self.running,
+                done.statistics.get(node.name), done.factors[node.name],
+            )  # fmt: skip
+            return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]
         results, flags = map_layers.backward(fmt, node, dy, maps, outputs[node.name])
         return results, {}, flags
@@ -371,14 +348,11 @@ class Training:
         return weights.reshape(len(weights), -1, *x.shape[1:3]) if linear else weights
 
     def _update_running(self, done, flags):
-        for name, statistics in done.statistics.items():
-            keys = [f"{name}.running_{key}" for key in ("mean", "var")]
-            module = next(node.module for node in self.nodes if node.name == name)
-            new, more = update_running(
-                *(self.running[key] for key in keys), statistics, momentum=module.momentum
-            )
-            self.running.update(zip(keys, new, strict=True))
-            flags[name] = flags.get(name, 0) | more
+        for node in self.nodes:
+            if node.name in done.statistics:
+                new, more = norm_layers.new_running(node, self.running, done.statistics[node.name])
+                self.running |= new
+                flags[node.name] = flags.get(node.name, 0) | more
 
     def _wide_output(self, node, maps):
         values = maps[node.name]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden.layers.optimizer import SGD, require_optimizer
+from golden.layers.optimizer import SGD, Adam, require_optimizer
 from golden.prediction.schedule import Phase
 
 __all__ = ["Batch", "Difference", "TrainingResult", "compare_arrays", "in_phases"]
@@ -17,11 +17,11 @@ class Batch:
 
     images: np.ndarray
     targets: np.ndarray
-    optimizer: SGD
+    optimizer: SGD | Adam
     phase: Phase = Phase.BP
 
     def __post_init__(self):
-        require_optimizer(self.optimizer, (SGD,))
+        require_optimizer(self.optimizer)
 
 
 @dataclass(frozen=True, kw_only=True)

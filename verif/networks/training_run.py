@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from compiler.training.compile import COEFFICIENTS, TrainingProgram, compile_training
+from compiler.training.optimizer import Optimizer
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
+from golden.layers.optimizer import SGD, AdamW
 from golden.training.step import Training
 from verif.system import accelerator
 from verif.system.record import BASE
@@ -60,7 +62,12 @@ class TrainingRun:
         self.model = copy.deepcopy(model).train()
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
         self.program: TrainingProgram = self._compile(
-            input_shape, images=len(batches[0].images), loss=loss, reuse=reuse, loops=loops
+            input_shape,
+            images=len(batches[0].images),
+            loss=loss,
+            optimizer=_compiled(batches[0].optimizer),
+            reuse=reuse,
+            loops=loops,
         )
         self.golden = self._training(
             input_shape=input_shape,
@@ -102,7 +109,7 @@ class TrainingRun:
         optimizer = batch.optimizer
         return {
             "rate": optimizer.learning_rate,
-            "momentum": optimizer.momentum,
+            "momentum": getattr(optimizer, "momentum", 0.0),
             "decay": optimizer.weight_decay,
         }
 
@@ -112,19 +119,25 @@ class TrainingRun:
         weights = start["weights"] | start["running"]
         return {
             "state": {name: bits.view(np.float32) for name, bits in weights.items()},
-            "slots": {"velocity": {n: s[0].view(np.float32) for n, s in start["slots"].items()}},
+            "slots": {
+                role: {name: s[index].view(np.float32) for name, s in start["slots"].items()}
+                for index, role in enumerate(self.golden.optimizer.slots)
+            },
         }
 
     def _expect(self, result):
         """What golden leaves after a batch: name -> array of codes."""
         golden = self.golden
         expected = {f"weights {name}": bits.copy() for name, bits in golden.weights.items()}
-        expected |= {f"velocities {name}": bits[0].copy() for name, bits in golden.slots.items()}
+        for index, role in enumerate(golden.optimizer.slots):
+            expected |= {
+                f"{role} {name}": bits[index].copy() for name, bits in golden.slots.items()
+            }
         expected |= {f"statistics {name}": bits.copy() for name, bits in golden.running.items()}
         expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
         expected["rejected"] = _count(sum(result.skipped.values()))
         for output, loss in zip(self.program.outputs, result.losses, strict=False):
-            expected[output.value] = np.atleast_1d(np.asarray(loss.value, np.uint32))
+            expected |= _loss_arrays(output, loss.value, loss.correct)
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
             gradients = result.gradients | result.parameter_gradients
@@ -140,9 +153,10 @@ class TrainingRun:
                 # A layer that a ReLU is computed with has no map of its own.
                 if tensor == name or tensor not in fused:
                     found[f"map {name}"] = program.tensors[tensor].unpack(memory)
-        for output in program.outputs:
-            if output.value in program.tensors:
-                found[output.value] = program.tensors[output.value].unpack(memory).ravel()[:1]
+        if program.outputs[0].value in program.tensors:
+            losses = program.losses_of(memory)
+            for output, (value, correct) in zip(program.outputs, losses, strict=True):
+                found |= _loss_arrays(output, value.view(np.uint32), correct)
         if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
@@ -156,10 +170,9 @@ class TrainingRun:
         found = {}
         for name, parameter in program.parameters.items():
             statistic = name in self.golden.running
-            names = {"master": "statistics" if statistic else "weights",
-                     "velocity": "velocities", "operands": "operands"}  # fmt: skip
-            for role, what in names.items():
-                if role in parameter.tensors:
+            for role in parameter.tensors if parameter.constant is None else ():
+                if role not in ("gradient", "mask"):
+                    what = ("statistics" if statistic else "weights") if role == "master" else role
                     found[f"{what} {name}"] = parameter.unpack(role, memory)
         return found
 
@@ -315,12 +328,7 @@ class TrainingRun:
         """Losses of torch in float32 on the same batches, and its accuracy on ``images`` then."""
         model, losses = copy.deepcopy(self.model).train(), []
         first = self.batches[0].optimizer
-        optimizer = torch.optim.SGD(
-            model.parameters(),
-            lr=first.learning_rate,
-            momentum=first.momentum,
-            weight_decay=first.weight_decay,
-        )
+        optimizer = _of_torch(first, model.parameters())
         for batch in self.batches:
             optimizer.param_groups[0]["lr"] = batch.optimizer.learning_rate
             loss = torch.nn.functional.cross_entropy(
@@ -333,6 +341,30 @@ class TrainingRun:
         with torch.no_grad():
             outputs = model.eval()(_to_torch(images))
         return losses, float((outputs.argmax(1).numpy() == labels).mean())
+
+
+def _loss_arrays(output, value, correct):
+    """Of an output: the value of its loss, float32 bits, and its correct answers; by name."""
+    bits = np.atleast_1d(np.asarray(value, np.uint32))
+    return {output.value: bits, output.value.replace("loss", "correct"): _count(correct)}
+
+
+def _compiled(optimizer) -> Optimizer:
+    """What a program is compiled for, of golden's optimizer."""
+    if isinstance(optimizer, SGD):
+        return Optimizer(kind="nesterov" if optimizer.nesterov else "sgd")
+    kind = "adamw" if isinstance(optimizer, AdamW) else "adam"
+    return Optimizer(kind=kind, betas=tuple(optimizer.betas), epsilon=optimizer.epsilon)
+
+
+def _of_torch(optimizer, parameters):
+    """Torch's own, of golden's optimizer."""
+    options = {"lr": optimizer.learning_rate, "weight_decay": optimizer.weight_decay}
+    if isinstance(optimizer, SGD):
+        options |= {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
+        return torch.optim.SGD(parameters, **options)
+    kind = torch.optim.AdamW if isinstance(optimizer, AdamW) else torch.optim.Adam
+    return kind(parameters, betas=optimizer.betas, eps=optimizer.epsilon, **options)
 
 
 def _count(number):

@@ -1,8 +1,11 @@
 """The whole accelerator in Verilator: emit, build, run programs, get the memory back."""
 
+import contextlib
 import functools
 import json
+import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,12 +20,14 @@ from verif.sim.instrument import current
 from verif.sim.technology import MODELS
 
 from .batch_loop import BatchLoop
-from .record import BASE, BatchRecord, RunRecord
+from .record import BASE, PROGRESS_FILE, BatchRecord, RunRecord
 
 __all__ = ["BatchOutcome", "Outcome", "Run", "Simulator", "build", "run"]
 
 #: Least size of the simulated memory: programs that fit share one build.
 MINIMUM_MEMORY_BYTES = 1 << 20
+#: Between two lines of a report.
+_REPORT_SECONDS = 60.0
 
 _SIMULATED_TOP = Path(__file__).parents[1] / "sim" / "rtl" / "adagp_sim.v"
 
@@ -156,6 +161,8 @@ def run(
     timeout_cycles: int = 50_000_000,
     base: int = BASE,
     directory: str | Path | None = None,
+    timeout_seconds: float = 3600.0,
+    report: Callable[[str], None] | None = None,
 ) -> tuple[list[Outcome], runner.Result]:
     """Run programs one after the other, without a reset in between.
 
@@ -163,6 +170,8 @@ def run(
     ----------
     stall_share, latency : pauses of the memory, see :meth:`verif.system.harness.Harness.stalls`
     timeout_cycles : of each run
+    timeout_seconds : of the simulator
+    report : called with a line of text every minute; needs ``directory``
     base : start of the memory window
 
     Raises
@@ -214,15 +223,17 @@ def run(
         "timeout_cycles": timeout_cycles,
         "runs": entries,
     }
-    result = runner.run(
-        simulator.design,
-        "verif.system.cocotb_accelerator",
-        testcase="run_programs",
-        seed=seed,
-        files={"job.json": json.dumps(job), **images},
-        waves=waves,
-        directory=directory,
-    )
+    with _reported(report, directory):
+        result = runner.run(
+            simulator.design,
+            "verif.system.cocotb_accelerator",
+            testcase="run_programs",
+            seed=seed,
+            files={"job.json": json.dumps(job), **images},
+            waves=waves,
+            directory=directory,
+            timeout_seconds=timeout_seconds,
+        )
     records = json.loads((result.directory / "records.json").read_text())
     outcomes = []
     for index, record in enumerate(records):
@@ -237,6 +248,35 @@ def run(
             )
         )
     return outcomes, result
+
+
+@contextlib.contextmanager
+def _reported(report, directory) -> Iterator[None]:
+    """While a simulation runs in ``directory``, ``report`` is told how many cycles are done."""
+    if report is None:
+        yield
+        return
+    if directory is None:
+        raise ValueError("report needs a directory")
+    file, end, begin = Path(directory) / PROGRESS_FILE, threading.Event(), time.perf_counter()
+    file.unlink(missing_ok=True)
+
+    def watch():
+        said = ""
+        while not end.wait(_REPORT_SECONDS):
+            cycles = file.read_text() if file.exists() else ""
+            if cycles.isdigit() and cycles != said:
+                seconds = time.perf_counter() - begin
+                report(f"simulation: {int(cycles):,} cycles, {seconds:.0f} s")
+                said = cycles
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
 
 
 def _batches(directory, index, parts):

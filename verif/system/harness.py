@@ -15,13 +15,14 @@ from hw.isa.batch import PhaseCode
 from verif.sim.axi_ram import SimMemory
 
 from .driver import Driver
-from .record import BASE, BatchRecord, RunRecord
+from .record import BASE, PROGRESS_FILE, BatchRecord, RunRecord
 
 __all__ = ["PERIOD_NS", "Harness", "LiteMaster", "Timeout"]
 
 PERIOD_NS = 10
 """Clock period."""
 
+_PROGRESS_CYCLES = 1_000_000
 _BUS_TIMEOUT_CYCLES = 1000
 _ARRAY_STATES = ("VECTORS", "STALL_WEIGHTS", "STALL_BUFFER", "STALL_HAZARD", "STALL_COMMAND")
 
@@ -150,13 +151,19 @@ class Harness:
         )
 
     async def interrupt(self, timeout_cycles: int) -> None:
-        """Wait for the interrupt."""
+        """Wait for the interrupt; how far the simulation is stands in ``PROGRESS_FILE``."""
+        for begin in range(0, timeout_cycles, _PROGRESS_CYCLES):
+            if int(self.dut.irq.value):
+                return
+            cycles = min(_PROGRESS_CYCLES, timeout_cycles - begin)
+            limit = Timer(cycles * PERIOD_NS, unit="ns")
+            if await First(RisingEdge(self.dut.irq), limit) is not limit:
+                return
+            Path(PROGRESS_FILE).write_text(str(int(self.dut.cycle.value)))
         if int(self.dut.irq.value):
             return
-        limit = Timer(timeout_cycles * PERIOD_NS, unit="ns")
-        if await First(RisingEdge(self.dut.irq), limit) is limit:
-            status = await self.driver.fields("STATUS")
-            raise Timeout(f"no interrupt in {timeout_cycles} cycles; STATUS is {status}")
+        status = await self.driver.fields("STATUS")
+        raise Timeout(f"no interrupt in {timeout_cycles} cycles; STATUS is {status}")
 
     async def record(self, start_cycle: int, cycles: int, seconds: float) -> RunRecord:
         """Collect what the registers say, and acknowledge the interrupt."""
