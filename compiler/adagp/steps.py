@@ -25,7 +25,8 @@ from compiler.training.steps import TrainingSteps
 from hw.config import AdaGPConfig, CoreConfig
 
 from .predictor import error, learn, predict
-from .statistics import gradient_statistics, standardize
+from .standardize import standardize
+from .statistics import gradient_statistics
 from .tensors import GRADIENT_STATISTICS, LayerTensors, PredictorShape, PredictorTensors
 
 __all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
