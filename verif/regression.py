@@ -13,13 +13,14 @@ from verif.networks.adagp_blocks import CASES as PREDICTED_CASES
 from verif.networks.digits import run_digits
 from verif.networks.execute import Execution, execute
 from verif.networks.random_networks import random_network, special_images, with_specials
+from verif.networks.reduced_networks import METHODS, REDUCED, NetworkStep, run_network
 from verif.networks.train_adagp import EPOCHS, AdaGPTraining, train_adagp
 from verif.networks.train_blocks import BLOCKS, block_run
 from verif.networks.train_digits import DigitsTraining, train_digits
 from verif.networks.training_result import TrainingResult
 from verif.networks.workload import Workload, prepare
 
-__all__ = ["CASES", "Case", "Options", "Step", "TrainingStep"]
+__all__ = ["CASES", "Case", "NetworkStep", "Options", "Step", "TrainingStep"]
 
 #: Sizes at which nothing divides anything, with memories that the networks do not fit into.
 RAGGED = {
@@ -36,9 +37,15 @@ RAGGED = {
 }
 
 
+#: Networks of --quick.
+QUICK = ("vgg11", "mobilenet-v2", "inception-v3")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line asks for; ``settings`` are fields of the configuration."""
+    """What the command line asks for; ``settings`` are fields of the configuration. Of the case
+    networks: ``networks`` and ``methods`` by name, ``emulator`` the functional model in place of
+    the RTL."""
 
     variants: tuple = tuple(VARIANTS)
     preset: str = "tiny"
@@ -48,6 +55,9 @@ class Options:
     images: int = 200
     batches: int | None = None
     batch_size: int = 16
+    networks: tuple = tuple(REDUCED)
+    methods: tuple = tuple(METHODS)
+    emulator: bool = False
     quick: bool = False
     stalls: bool = False
     waves: bool = False
@@ -206,6 +216,23 @@ def _adagp_blocks(options):
         )
 
 
+def _networks(options):
+    """Ends with the first network that differs."""
+    everything = options.networks == tuple(REDUCED)
+    names = QUICK if options.quick and everything else options.networks
+    for variant in ("max",) if options.variants == tuple(VARIANTS) else options.variants:
+        config = options.config(variant)
+        for name in names:
+            for method in options.methods:
+                step = run_network(
+                    name, method, config, preset=options.preset, seed=options.seed,
+                    emulator=options.emulator, report=options.report, **options.memory,
+                )  # fmt: skip
+                yield step
+                if not step.passed:
+                    return
+
+
 def _images(shape, seed):
     n, c, h, w = shape
     return np.random.default_rng(seed).standard_normal((n, h, w, c)).astype(np.float32)
@@ -335,6 +362,11 @@ CASES = {
     "adagp-blocks": Case(
         description="ragged networks and bad predictors: 4 batches, every tensor between",
         run=_adagp_blocks,
+    ),
+    "networks": Case(
+        description="every network of the paper, with few channels, learns for two batches of "
+        "backpropagation and two of ADA-GP",
+        run=_networks,
     ),
     "ragged": Case(description="random networks on sizes that divide by nothing", run=_ragged),
     "large": Case(description="layers larger than every on-chip memory", run=_large),
