@@ -36,6 +36,7 @@ from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
 from .optimizer import optimizer_of
 from .program import OutputInfo
+from .transposed_steps import transposed_backward, transposed_forward
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
@@ -171,6 +172,8 @@ class TrainingSteps(MapSteps):
         product = self._product(layer)
         reads = (product.x, product.weights, product.bias)
         self._add(layer.name, "forward", depthwise, product, reads=reads, writes=[product.y])
+
+    _forward_transposed = transposed_forward
 
     def _forward_batch_norm(self, layer: Layer, sources: list[str]) -> None:
         output, relu = self._output(layer)
@@ -318,6 +321,8 @@ class TrainingSteps(MapSteps):
         self._backward_convolution(
             layer, dy, goals, depthwise_input_gradient, depthwise_weight_gradient
         )
+
+    _backward_transposed = transposed_backward
 
     def _updates(self, layer: Layer) -> None:
         for name in layer.trainable:
