@@ -111,7 +111,9 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         help="shape of an image (default: 3x32x32; with --plan the model's INPUT_SHAPE)",
     )
     group.add_argument("--batch", "--images", type=int, default=16, help="images (%(default)s)")
-    group.add_argument("--loss", default="cross_entropy", help="or mean_squared_error")
+    group.add_argument(
+        "--loss", default="cross_entropy", help="or mean_squared_error, binary_cross_entropy"
+    )
     group.add_argument("--variant", choices=tuple(VARIANTS), default="baseline")
     group.add_argument("--preset", choices=tuple(PRESETS), help="default: paper; with --plan tiny")
     add_settings(group)
