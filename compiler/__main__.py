@@ -132,7 +132,9 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         "--batch", "--images", type=int, metavar="IMAGES",
         help="images in a batch (default: 16; with --table 128 of 3x32x32, 32 of others)",
     )  # fmt: skip
-    group.add_argument("--loss", default="cross_entropy", help="or mean_squared_error")
+    group.add_argument(
+        "--loss", default="cross_entropy", help="or mean_squared_error, binary_cross_entropy"
+    )
     group.add_argument(
         "--variant", choices=tuple(VARIANTS), help="default: baseline; with --table all"
     )

@@ -24,6 +24,7 @@ from compiler.kernels.normalization.scaling import (
     scale_channels_backward,
     scaling_factors,
 )
+from compiler.kernels.updates.binary_loss import binary_loss_commands
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
 from compiler.kernels.updates.rules import Rule
 from compiler.kernels.updates.update import update
@@ -219,11 +220,17 @@ class TrainingSteps(MapSteps):
                     )
                 self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
             else:
-                self._map(layer, targets, kind="float32")
+                binary = output.loss.kind == "binary_cross_entropy"
+                pitch = channel_pitch(layer.shape[0], self.config) if binary else None
+                self._map(layer, targets, kind="float32", pitch=pitch)
             self._add_label_tensors(layer, output.labels)
             pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
             self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
             x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
+            if output.loss.kind == "binary_cross_entropy":
+                self._add(value, "loss", binary_loss_commands, x, targets, gradient, value,
+                          reads=[x, targets], writes=[gradient, value])  # fmt: skip
+                continue
             self._add(
                 value, "loss", loss_commands, x, targets, gradient, value,
                 reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
