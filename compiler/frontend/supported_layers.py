@@ -44,7 +44,7 @@ ALLOWED = (
     "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
     "Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
     "AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout in evaluation, Identity, the functions of these without parameters, mean over a map, "
+    "Dropout, Dropout2d, Identity, the functions of these without parameters, mean over a map, "
     "view, reshape, cat, +, -, *, and / by a number"
 )
 
@@ -167,9 +167,20 @@ def _flatten(name: str, layer: Any, source: Source) -> LayerKind:
 
 
 def _dropout(name: str, layer: Any, source: Source) -> LayerKind:
-    if layer.training and layer.p:
-        refuse(name, f"p must be 0 in training, not {layer.p}; in evaluation mode it does nothing")
-    return IDENTITY
+    return _dropped(name, layer, whole=False)
+
+
+def _dropout_channels(name: str, layer: Any, source: Source) -> LayerKind:
+    require_map(name, source)
+    return _dropped(name, layer, whole=True)
+
+
+def _dropped(name: str, layer: Any, *, whole: bool) -> LayerKind:
+    if not 0 <= layer.p < 1:
+        refuse(name, f"p must be at least 0 and below 1, not {layer.p}")
+    if not layer.training or not layer.p:
+        return IDENTITY
+    return "dropout", {"p": float(layer.p), "whole": whole}
 
 
 def _clamp(name: str, layer: Any, source: Source) -> LayerKind:
@@ -258,7 +269,7 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.UpsamplingNearest2d: _upsample,
     nn.Flatten: _flatten,
     nn.Dropout: _dropout,
-    nn.Dropout2d: _dropout,
+    nn.Dropout2d: _dropout_channels,
     nn.Identity: lambda *_: IDENTITY,
 }
 

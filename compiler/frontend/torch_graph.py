@@ -253,6 +253,10 @@ class _Tracing(fx.Interpreter):
         if len(size) != 3 or min(size) < 1:
             refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
         self.names[step] = name
+        options = found.options
+        if kind == "dropout":
+            before = [layer for layer in self.layers.values() if layer.kind == kind]
+            options = {**options, "stream": len(before)}
         module = module if kind in LEARNING else None
         constants: dict[str, float] = {}
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
@@ -267,7 +271,7 @@ class _Tracing(fx.Interpreter):
             module=module,
             trainable=tuple(f"{name}.{short}" for short, p in parameters if p.requires_grad),
             constants=constants,
-            options=found.options,
+            options=options,
         )
 
     def _finish(self, output: Any) -> None:

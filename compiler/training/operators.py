@@ -136,9 +136,12 @@ OPERATORS = (
         conditions="everything but the batch, or back to the map that it was",
     ),
     Operator(
-        kind="", written=("Identity", "Dropout", "Dropout2d", "dropout", "contiguous", "clone"),
-        forward=_NOTHING, backward=_NOTHING,
-        conditions="dropout in evaluation, or with p=0",
+        kind="dropout", written=("Dropout", "Dropout2d", "dropout", "dropout2d"),
+        forward="VECTOR; moves nothing in evaluation, or with p=0", backward=_VECTOR,
+        conditions="p below 1; `Dropout2d` of maps",
+    ),
+    Operator(
+        kind="", written=("Identity", "contiguous", "clone"), forward=_NOTHING, backward=_NOTHING,
     ),
 )  # fmt: skip
 

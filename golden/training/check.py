@@ -5,6 +5,8 @@ layer (:mod:`golden.training.bounds`) is that of its own operations. Where sever
 map, their gradients are added: the bounds add up, with one rounding more.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch.nn import functional
@@ -13,6 +15,7 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
 from golden.arithmetic.running_error import Estimate, worst_excess
 from golden.layers.conv2d import pair
+from golden.layers.dropout import dropout_mask
 from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
@@ -115,6 +118,8 @@ def torch_layer(training, node, before, mode=True):
             ),
             parameters,
         )
+    if node.kind == "dropout":
+        return partial(_dropout, node, training.sample_seed + before["count"]), parameters
     if node.kind == "clamp":  # its limits are operands
         fmt = training.format
         options = {key: float(decode(fmt, encode(fmt, limit))) for key, limit in options.items()}
@@ -127,6 +132,12 @@ def _average_pool(x, *, kernel, stride, padding, ceil_mode, include_pad, divisor
 
 def _max_pool(x, *, kernel, stride, padding, ceil_mode):
     return functional.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil_mode)
+
+
+def _dropout(node, seed, x):
+    images, channels, height, width = x.shape
+    mask = dropout_mask((images, height, width, channels), **node.options, seed=seed)
+    return x * _torch_map(mask / (1.0 - node.options["p"]))
 
 
 def _clamp(x, *, low, high):

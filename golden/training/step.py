@@ -5,8 +5,6 @@ The executable form of docs/training.md, put together: a network is traced to no
 backward, and the weights updated.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from torch import nn
 
@@ -14,8 +12,6 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import widen
 from golden.arithmetic.formats import FLOAT32, format_by_name
 from golden.layers import elementwise_pool
-from golden.layers.batch_norm import BatchStatistics
-from golden.layers.loss import LossResult
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
@@ -23,54 +19,10 @@ from . import map_layers, norm_layers
 from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
 from .loss_function import LossFunction
+from .step_result import ForwardPass, StepResult
 from .torch_graph import Node, learning, outputs_of, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ForwardPass:
-    """What a forward pass leaves, by names of nodes.
-
-    Members
-    -------
-    outputs : (N, H, W, C) operand codes; float32 bits for a last layer that is a product
-    statistics : :class:`golden.layers.batch_norm.BatchStatistics` of batch normalisations in
-        training
-    factors : (inverse, a, b) of every batch normalisation
-    flags : union of :class:`golden.arithmetic.dot_product.Flags` by node
-    """
-
-    outputs: dict[str, np.ndarray] = field(default_factory=dict)
-    statistics: dict[str, BatchStatistics] = field(default_factory=dict)
-    factors: dict[str, tuple] = field(default_factory=dict)
-    flags: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StepResult:
-    """What one step computes.
-
-    Members
-    -------
-    forward : :class:`ForwardPass`
-    loss : :class:`golden.layers.loss.LossResult`; of several outputs that of the sum
-    losses : of every output, in the order in which the network returns them
-    gradients : (N, H, W, C) operand codes, gradients of the outputs of all nodes that depend on a
-        trainable parameter
-    parameter_gradients : float32 bits by trainable parameter, in torch's shapes
-    skipped : tiles that the guard left as they were, by parameter
-    flags : union of :class:`golden.arithmetic.dot_product.Flags`, backward by node and update by
-        parameter
-    """
-
-    forward: ForwardPass
-    loss: LossResult
-    losses: list[LossResult]
-    gradients: dict[str, np.ndarray]
-    parameter_gradients: dict[str, np.ndarray]
-    skipped: dict[str, int]
-    flags: dict[str, int]
 
 
 class Training:
@@ -92,6 +44,7 @@ class Training:
         ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``,
         ``nn.MSELoss()``. A network that returns several maps has a loss for each, in a list, or one
         for all of them, and its targets are a list; what is minimised is the sum
+    sample_seed : of dropout in the first step; each further one has the next
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
@@ -122,13 +75,14 @@ class Training:
         columns: int,
         operand_format: str = "bf16",
         loss="cross_entropy",
+        sample_seed: int = 0,
         guard: bool = True,
         guard_tile: int | None = None,
     ):
         self.format = format_by_name(operand_format)
         if not self.format.is_float:
             raise ValueError(f"Training needs a float format, not {operand_format}")
-        self.nodes: list[Node] = trace(model, input_shape)
+        self.nodes: list[Node] = self._trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
         several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
@@ -136,9 +90,10 @@ class Training:
         if len(self.losses) != len(self.outputs):
             raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
         self.guard, self.guard_tile = guard, guard_tile
+        self.sample_seed = sample_seed
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
         self.count = 0
-        self._learning = learning(self.nodes)
+        self._learning = self._what_learns()
         for node in self.nodes:
             if node.module is None:
                 continue
@@ -152,6 +107,13 @@ class Training:
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
             for name in node.trainable:
                 self.slots[name] = optimizer.start(self.weights[name])
+
+    def _trace(self, model, input_shape):
+        return trace(model, input_shape)
+
+    def _what_learns(self):
+        """Names of the nodes that depend on a trainable parameter."""
+        return learning(self.nodes)
 
     @property
     def optimizer(self):
@@ -283,7 +245,9 @@ class Training:
             return codes, flags | new
         if node.kind in norm_layers.NORMS:
             return self._normalize(node, x, done, training)
-        return (x, 0) if node.kind == "input" else map_layers.forward(fmt, node, values)
+        if node.kind == "input":
+            return x, 0
+        return map_layers.forward(fmt, node, values, self._batch_seed() if training else None)
 
     def _normalize(self, node, x, done, training):
         codes, flags, statistics, done.factors[node.name] = norm_layers.forward(
@@ -305,8 +269,14 @@ class Training:
             )  # fmt: skip
             return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]
-        results, flags = map_layers.backward(fmt, node, dy, maps, outputs[node.name])
+        results, flags = map_layers.backward(
+            fmt, node, dy, maps, outputs[node.name], self._batch_seed()
+        )
         return results, {}, flags
+
+    def _batch_seed(self):
+        """Of the random numbers of this step."""
+        return self.sample_seed + self.count
 
     def _backward_product(self, node, dy, x):
         new, flags = self._parameter_gradients(node, dy, x)

@@ -219,6 +219,10 @@ class _Tracing(fx.Interpreter):
             shape = found.sources[0].shape
         elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
             shape = found.sources[0].shape
+        options = found.options
+        if found.kind == "dropout":
+            kinds = [node.kind for node in self.nodes.values()]
+            options = {**options, "stream": kinds.count("dropout")}
         module = self.modules[step.target] if found.kind in _LEARNING else None
         self.nodes[name] = Node(
             name=name,
@@ -228,7 +232,7 @@ class _Tracing(fx.Interpreter):
             flat=flat,
             module=module,
             trainable=() if module is None else _trainable(name, module),
-            options=found.options,
+            options=options,
         )
         self.names[step] = name
         if found.in_place:

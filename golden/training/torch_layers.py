@@ -21,6 +21,7 @@ __all__ = [
     "average_pool",
     "clamp",
     "dropout",
+    "dropout_channels",
     "flatten",
     "gelu",
     "leaky_relu",
@@ -38,7 +39,7 @@ ALLOWED = (
     "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
     "Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
     "AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout in evaluation, Identity, the functions of these without parameters, mean over a map, "
+    "Dropout, Dropout2d, Identity, the functions of these without parameters, mean over a map, "
     "view, reshape, cat, +, -, *, and / by a number"
 )
 
@@ -181,10 +182,15 @@ def flatten(name, layer, source):
     return "flatten", {}
 
 
-def dropout(name, layer, source):
-    if layer.training and layer.p:
-        refuse(name, f"p must be 0 in training, not {layer.p}")
-    return SAME
+def dropout(name, layer, source, whole=False):
+    if not 0 <= layer.p < 1:
+        refuse(name, f"p is from 0 to 1, without 1, not {layer.p}")
+    return ("dropout", {"p": layer.p, "whole": whole}) if layer.training and layer.p else SAME
+
+
+def dropout_channels(name, layer, source):
+    needs_map(name, source)
+    return dropout(name, layer, source, whole=True)
 
 
 def clamp(name, layer, source):
@@ -262,6 +268,6 @@ _MODULES = {
     nn.UpsamplingNearest2d: upsample,
     nn.Flatten: flatten,
     nn.Dropout: dropout,
-    nn.Dropout2d: dropout,
+    nn.Dropout2d: dropout_channels,
     nn.Identity: lambda *_: SAME,
 }

@@ -110,18 +110,20 @@ class GrowingBlock(nn.Module):
 
 
 class SmoothBlock(nn.Module):
-    """Activations with exponentials: a gated one as in EfficientNet, GELU in both forms."""
+    """Activations with exponentials: a gated one as in EfficientNet, GELU in both forms; and what
+    is dropped."""
 
     def __init__(self):
         super().__init__()
         self.stem, self.wide = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 6, 1)
         self.squeeze, self.back = nn.Conv2d(4, 5, 1), nn.Conv2d(6, 5, 1)
-        self.head = nn.Linear(5, CLASSES)
+        self.head, self.drop = nn.Linear(5, CLASSES), nn.Dropout2d(0.3)
 
     def forward(self, x):
-        x = functional.silu(self.stem(x))
+        x = self.drop(functional.silu(self.stem(x)))
         y = functional.gelu(self.wide(x)).tanh()
         y = functional.gelu(self.back(y), approximate="tanh") * self.squeeze(x).sigmoid()
+        y = functional.dropout(y, 0.4, self.training)
         return self.head(functional.softplus(y.mean((2, 3))))
 
 

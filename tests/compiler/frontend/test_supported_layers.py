@@ -77,7 +77,8 @@ SEQUENTIAL = [
     ([nn.LeakyReLU(-0.1)], (4,), r"\(LeakyReLU\): negative_slope must be finite and not negative"),
     ([nn.Upsample(scale_factor=1.5)], (2, 4, 4), r"\(Upsample\): .* whole factors, not by \[1.5"),
     ([nn.Upsample(scale_factor=2, mode="bilinear")], (2, 4, 4), "mode must be 'nearest', not 'b"),
-    ([nn.Dropout(0.3)], (4,), r"\(Dropout\): p must be 0 in training, not 0.3; in evaluation mode"),
+    ([nn.Dropout(1.0)], (4,), r"\(Dropout\): p must be at least 0 and below 1, not 1.0"),
+    ([nn.Dropout2d(0.3)], (4,), r"\(Dropout2d\): its input has been flattened to vectors"),
     (
         [nn.Flatten(2)],
         (2, 3, 3),

@@ -50,12 +50,13 @@ class Smooth(nn.Module):
         self.first, self.second = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 3, 1)
         self.gate, self.head = nn.Conv2d(3, 3, 1), nn.Linear(3, 4)
         self.gelu, self.softplus = nn.GELU(), nn.Softplus()
+        self.drop, self.whole = nn.Dropout(0.3), nn.Dropout2d(0.4)
 
     def forward(self, x):
-        y = functional.silu(self.first(x.tanh()))
+        y = self.drop(functional.silu(self.first(x.tanh())))
         y = self.gelu(y) + functional.gelu(self.second(y), approximate="tanh")
-        y = self.softplus(y * torch.sigmoid(self.gate(y)))
-        return torch.tanh(self.head(y.mean((2, 3))))
+        y = self.softplus(self.whole(y) * torch.sigmoid(self.gate(y)))
+        return torch.tanh(self.head(self.drop(y.mean((2, 3)))))
 
 
 class Norms(nn.Module):

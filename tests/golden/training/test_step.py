@@ -5,7 +5,7 @@ A step is checked layer by layer by :mod:`golden.training.check`; the bounds are
 
 Covers: golden/training/batch_loss.py, golden/training/arguments.py, golden/training/check.py,
 golden/training/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py,
-golden/training/norm_layers.py.
+golden/training/norm_layers.py, golden/training/step_result.py.
 """
 
 import numpy as np
@@ -354,7 +354,8 @@ def test_optimizers_are_goldens(seed):
     """Torch's own are refused, where training begins and later."""
     torch_sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     message = (
-        r"optimizer must be golden\S*.SGD\(...\) or golden\S*.Adam\(...\), not torch.optim\S*.SGD"
+        r"optimizer must be golden\S*.SGD\(...\) or golden\S*.Adam\(...\) or .*, "
+        r"not torch.optim\S*.SGD"
     )
     with pytest.raises(ValueError, match=message):
         make("vectors", seed, optimizer=torch_sgd)

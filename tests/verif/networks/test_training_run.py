@@ -2,7 +2,8 @@
 
 Covers: verif/networks/train_blocks.py, verif/networks/training_result.py,
 compiler/kernels/maps/activations.py, compiler/kernels/maps/pointwise.py,
-compiler/kernels/maps/smooth.py, compiler/kernels/normalization/scaling.py.
+compiler/kernels/maps/smooth.py, compiler/kernels/maps/dropout.py,
+compiler/kernels/normalization/scaling.py.
 """
 
 import dataclasses
