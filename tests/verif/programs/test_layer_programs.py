@@ -203,7 +203,7 @@ def test_what_does_not_fit():
     line = (1, 4, 40, 3)
     geometry = {"kernel": (1, 1), "stride": (1, 1)}
     message = write(simple(pooling.max_pool), *[line] * 3, **geometry)
-    assert "map 1: a row of it with one word per pixel" in message
+    assert "map 1: a row of its map with one word per pixel" in message
     assert "layer layer: what a row of outputs" in write(weight_gradient, line, line)
     assert "more than one pixel" in write(normalization, (1, 1, 1, 3), (1, 1, 1, 3))
     config = config_of("tiny", buffer_banks=1, buffer_bank_depth=16)
