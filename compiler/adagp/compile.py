@@ -33,7 +33,7 @@ def compile_adagp(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str = "cross_entropy",
+    loss: object = "cross_entropy",
     shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
     predict: Collection[str] | None = None,
     reuse: bool = True,
@@ -69,7 +69,7 @@ def compile_adagp(
         )
         for part in PARTS
     }  # fmt: skip
-    return _Compiler(config, graphs, images, loss, layers, reuse=reuse, loops=loops).compile()
+    return _Compiler(config, graphs, images, layers, reuse=reuse, loops=loops).compile()
 
 
 class _Compiler:
@@ -78,7 +78,6 @@ class _Compiler:
         config: AdaGPConfig,
         graphs: Mapping[str, PredictionSteps],
         images: int,
-        loss: str,
         layers: Sequence[Layer],
         *,
         reuse: bool,
@@ -90,10 +89,10 @@ class _Compiler:
         self.loops = False if config.has_predictor_memory else loops
         self.common: dict[str, Any] = {
             "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
-            "images": images, "loss": loss,
+            "images": images, "loss": graphs[PARTS[0]].loss,
         }  # fmt: skip
         first = graphs[PARTS[0]]
-        self.inputs = (first.maps[layers[0].name], "targets")
+        self.inputs = (first.maps[layers[0].name], *first.targets)
         prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
         self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
         self.odd = {

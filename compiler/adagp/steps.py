@@ -98,7 +98,7 @@ class PredictionSteps(TrainingSteps):
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: str,
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object,
         core: CoreConfig, shape: PredictorShape, predict: Collection[str] | None,
         backpropagate: bool,
     ) -> None:  # fmt: skip

@@ -1,5 +1,7 @@
 """A batch as the host gives it, checked and in the shape of its tensors."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +11,32 @@ from compiler.tensors.encoding import codes_of
 from compiler.tensors.tensor import Tensor
 from hw.formats import format_by_name
 
-__all__ = ["OutputLayer", "image_codes", "target_codes"]
+__all__ = [
+    "LOSSES",
+    "LossFunction",
+    "OutputLayer",
+    "image_codes",
+    "label_values",
+    "target_codes",
+]
+
+LOSSES = ("cross_entropy", "mean_squared_error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossFunction:
+    """The loss of a network in training.
+
+    Members
+    -------
+    kind : one of :data:`LOSSES`
+    smoothing : of cross-entropy: how much of a label all classes share
+    ignore : of cross-entropy: the label that does not count; None if all do
+    """
+
+    kind: str
+    smoothing: float = 0.0
+    ignore: int | None = None
 
 
 class OutputLayer(Protocol):
@@ -47,25 +74,31 @@ def image_codes(tensor: Tensor, images: ArrayLike, *, flat: bool) -> np.ndarray:
 
 
 def target_codes(
-    tensor: Tensor, targets: ArrayLike, *, loss: str, output: OutputLayer
+    tensor: Tensor, targets: ArrayLike, *, loss: LossFunction, output: OutputLayer
 ) -> np.ndarray:
-    """Codes, of the shape of ``tensor``, of labels or target maps.
+    """Codes, of the shape of ``tensor``, of labels or target maps; 0 for a label that does not
+    count.
 
     ``output`` is the last layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
     ValueError.
     """
     targets = np.asarray(targets)
     channels, height, width = output.shape
-    if loss == "cross_entropy":
+    if loss.kind == "cross_entropy":
         _check_shape("labels", targets, tensor.shape[:1], "images")
         if targets.dtype.kind not in "iu":
             raise ValueError(f"labels must be integers, not {targets.dtype}")
-        wrong = (targets < 0) | (targets >= channels)
+        ignored = targets == loss.ignore
+        wrong = ~ignored & ((targets < 0) | (targets >= channels))
         if wrong.any():
             place = int(np.argmax(wrong))
+            other = "" if loss.ignore is None else f", or {loss.ignore}"
             raise ValueError(
-                f"labels[{place}] is {targets[place]}; it must be from 0 to {channels - 1}"
+                f"labels[{place}] is {targets[place]}; it must be from 0 to {channels - 1}{other}"
             )
+        if ignored.all():
+            raise ValueError(f"all labels are {loss.ignore}; at least one must count")
+        targets = np.where(ignored, 0, targets)
         return targets.astype(np.uint32).reshape(tensor.shape)
     if output.flat:
         expected, axes = (tensor.shape[0], channels * height * width), "images, features"
@@ -79,6 +112,32 @@ def target_codes(
         # What torch sees flattened has its channels outermost, and keeps its map in memory.
         shaped = np.moveaxis(targets.reshape(-1, channels, height, width), 1, 3)
     return _encoded("targets", tensor, shaped, targets)
+
+
+def label_values(
+    tensors: Mapping[str, Tensor], labels: ArrayLike, loss: LossFunction
+) -> dict[str, np.ndarray]:
+    """Float32 numbers that go with checked labels: those of the ``tensors`` (by name) of
+    :class:`compiler.kernels.updates.loss.LabelTensors` that a host writes."""
+    labels = np.asarray(labels)
+    counts = labels != loss.ignore
+    count, found = int(counts.sum()), {}
+    if loss.ignore is not None:
+        shape = tensors["targets.factors"].shape
+        factors = np.full(shape, 1.0 / count, np.float32)
+        factors[~counts] = -np.inf
+        factors[~counts, ..., 0] = 0.0
+        found["targets.factors"] = factors
+        rows = [[1.0 / count, 1.0], [0.0, count - len(labels)]]
+        found["targets.summary"] = np.array(rows, np.float32)[np.newaxis, np.newaxis]
+    if loss.smoothing:
+        shape = tensors["targets.shift"].shape
+        classes, part = shape[3], np.nonzero(counts)[0]
+        shift = np.zeros(shape, np.float32)
+        shift[part] = -loss.smoothing / (classes * count)
+        shift[part, 0, 0, labels[part]] = loss.smoothing * (1 - 1 / classes) / count
+        found["targets.shift"] = shift
+    return found
 
 
 def _check_shape(name: str, values: np.ndarray, expected: tuple[int, ...], axes: str) -> None:

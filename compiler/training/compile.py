@@ -38,7 +38,7 @@ def compile_training(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str = "cross_entropy",
+    loss: object = "cross_entropy",
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
@@ -54,7 +54,8 @@ def compile_training(
     config : with a float format and ``training``
     input_shape : (C, H, W) of one image, or (features,)
     images : in a batch
-    loss : "cross_entropy" of vectors, or "mean_squared_error"
+    loss : "cross_entropy" of vectors, or "mean_squared_error"; or ``nn.CrossEntropyLoss(...)`` with
+        label smoothing and ``ignore_index``, or ``nn.MSELoss()``
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
@@ -88,7 +89,7 @@ def compile_training(
         config=config,
         layers=[LayerInfo.of(layer) for layer in layers],
         images=images,
-        loss=loss,
+        loss=graph.loss,
         commands=code,
         semaphores=semaphores,
         steps=infos,

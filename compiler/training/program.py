@@ -1,7 +1,8 @@
 """A compiled training step: what a host runs, reads, writes and keeps in a file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import fsum, isfinite
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .batch_input import image_codes, target_codes
+from .batch_input import LossFunction, image_codes, label_values, target_codes
 
 if TYPE_CHECKING:
     from compiler.codegen.core_builder import CoreProgram
@@ -112,7 +113,8 @@ class TrainingProgram:
     -------
     config : AdaGPConfig
     layers : list of :class:`LayerInfo`, the input first, the output last
-    images, loss : as given to :func:`compiler.training.compile_training`
+    images : as given to :func:`compiler.training.compile_training`
+    loss : :class:`~compiler.training.batch_input.LossFunction`
     commands : the command stream, at offset :attr:`program`
     semaphores : list of :class:`~compiler.codegen.program.SemaphoreNames`
     steps : list of :class:`StepInfo`, in order
@@ -127,7 +129,7 @@ class TrainingProgram:
     config: AdaGPConfig
     layers: list[LayerInfo]
     images: int
-    loss: str
+    loss: LossFunction
     commands: bytes
     semaphores: list[SemaphoreNames]
     steps: list[StepInfo]
@@ -173,17 +175,21 @@ class TrainingProgram:
         """
         first, last, wanted = self.layers[0], self.layers[-1], self.tensors["targets"]
         tensor = self.tensors[self.maps[first.name]]
+        pixels = tensor.pack(image_codes(tensor, images, flat=first.flat))
+        codes = target_codes(wanted, targets, loss=self.loss, output=last)
+        more = label_values(self.tensors, targets, self.loss)
         return [
-            (tensor.offset, tensor.pack(image_codes(tensor, images, flat=first.flat))),
-            (
-                wanted.offset,
-                wanted.pack(target_codes(wanted, targets, loss=self.loss, output=last)),
-            ),
+            (tensor.offset, pixels),
+            (wanted.offset, wanted.pack(codes)),
+            *((self.tensors[n].offset, self.tensors[n].pack(v)) for n, v in more.items()),
         ]
 
     def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
         """Value of the last batch, and how many of its images were classified correctly."""
         value, correct = self.tensors["loss"].unpack(memory).view(np.float32).ravel()
+        if self.loss.smoothing:
+            products = self.tensors["loss.products"].unpack(memory).view(np.float32)
+            value = _total([*products.ravel().tolist(), float(value)])
         return float(value), int(correct)
 
     def state(
@@ -223,3 +229,9 @@ class TrainingProgram:
                 commands=saved.arrays["commands"],
                 **program_file.rebuild_fields(cls, saved.fields),
             )
+
+
+def _total(numbers: Sequence[float]) -> float:
+    """Their exact sum, rounded to float32 once."""
+    finite = all(isfinite(number) for number in numbers)
+    return float(np.float32(fsum(numbers) if finite else sum(numbers)))

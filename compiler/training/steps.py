@@ -18,22 +18,22 @@ from compiler.kernels.convolution.depthwise import (
 )
 from compiler.kernels.maps.elementwise import sum_gradients
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
-from compiler.kernels.updates.loss import loss_commands
+from compiler.kernels.updates.loss import LabelTensors, loss_commands
 from compiler.kernels.updates.sgd import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
+from .loss_function import loss_function
 from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
 
-__all__ = ["COEFFICIENTS", "LOSSES", "TrainingSteps"]
+__all__ = ["COEFFICIENTS", "TrainingSteps"]
 
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number.
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
-LOSSES = ("cross_entropy", "mean_squared_error")
 
 
 class TrainingSteps(MapSteps):
@@ -44,24 +44,25 @@ class TrainingSteps(MapSteps):
     layers : of :func:`compiler.frontend.torch_graph.trace`
     config : AdaGPConfig
     images : in a batch
-    loss : of :data:`LOSSES`
+    loss : what :func:`compiler.training.loss_function.loss_function` takes
 
     Members
     -------
     steps, tensors, slices : as in :class:`~compiler.training.graph.StepGraph`; a layer's stored map
-        has its name, the gradient of that map is ``<layer>.gradient``; "targets" and "loss"
+        has its name, the gradient of that map is ``<layer>.gradient``; "loss" and :attr:`targets`
+    loss : :class:`~compiler.training.batch_input.LossFunction`
+    targets : names of what the host writes of a batch besides the images
     parameters : of :func:`compiler.tensors.parameters.stored_parameters`
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
         normalisation with a ReLU behind it has none of the latter
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: str
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object
     ) -> None:
-        if loss not in LOSSES:
-            raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
         super().__init__(layers, config, images=images)
-        self.loss = loss
+        self.loss = loss_function(loss)
+        self.targets = ["targets"]
         self.parameters = stored_parameters(layers, config)
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
@@ -82,7 +83,8 @@ class TrainingSteps(MapSteps):
     @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {"targets", "loss", next(iter(self.maps.values()))}
+        found = {*self.targets, "loss", next(iter(self.maps.values()))}
+        found |= {"loss.products"} & set(self.tensors)
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
@@ -173,17 +175,43 @@ class TrainingSteps(MapSteps):
 
     def _add_loss(self) -> None:
         last = self.layers[self._last]
-        if self.loss == "cross_entropy":
+        if self.loss.kind == "cross_entropy":
             if last.shape[1:] != (1, 1):
                 what = f"layer {last.name}: cross-entropy needs a network whose output is a vector"
                 raise CompileError(f"{what}, not a map {last.shape}")
             self._tensor("targets", (self.images, 1, 1, 1), kind="int32")
         else:
             self._map(last, "targets", kind="float32")
-        self._tensor("loss", (1, 1, 1, 2), kind="float32")
+        labels = self._label_tensors(last)
+        pitch = channel_pitch(2, self.config) if "summary" in labels else None
+        self._tensor("loss", (1, 1, 1, 2), kind="float32", pitch=pitch)
         x, gradient = self.maps[self._last], self._map(last, f"{self._last}.gradient")
-        self._add("loss", "loss", loss_commands, x, "targets", gradient, "loss",
-                  reads=[x, "targets"], writes=[gradient, "loss"], kind=self.loss)  # fmt: skip
+        writes = [gradient, "loss", labels.get("products")]
+        self.targets += [name for name in labels.values() if name.startswith("targets.")]
+        self._add(
+            "loss", "loss", loss_commands, x, "targets", gradient, "loss",
+            reads=[x, *self.targets], writes=writes, kind=self.loss.kind,
+            named={"labels": lambda tensors: LabelTensors(
+                **{role: tensors[name] for role, name in labels.items()})},
+        )  # fmt: skip
+
+    def _label_tensors(self, last: Layer) -> dict[str, str]:
+        """Role in :class:`~compiler.kernels.updates.loss.LabelTensors` -> name."""
+        labels: dict[str, str] = {}
+        wide: dict[str, Any] = {
+            "kind": "float32",
+            "pitch": channel_pitch(last.shape[0], self.config),
+        }
+        if self.loss.ignore is not None:
+            labels["factors"] = self._map(last, "targets.factors", **wide)
+            pitch = channel_pitch(2, self.config)
+            labels["summary"] = self._tensor(
+                "targets.summary", (1, 1, 2, 2), kind="float32", pitch=pitch
+            )
+        if self.loss.smoothing:
+            labels["shift"] = self._map(last, "targets.shift", **wide)
+            labels["products"] = self._map(last, "loss.products", **wide)
+        return labels
 
     def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)

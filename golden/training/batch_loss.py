@@ -4,17 +4,20 @@ import numpy as np
 
 from golden.arithmetic.dot_product import encode
 from golden.arithmetic.formats import FLOAT32, FloatFormat
-from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
+from golden.layers.label_loss import label_cross_entropy
+from golden.layers.loss import LossResult, mean_squared_error
+
+from .loss_function import LossFunction
 
 __all__ = ["batch_loss"]
 
 
-def batch_loss(fmt: FloatFormat, loss: str, wide, targets, *, flat: bool) -> LossResult:
+def batch_loss(fmt: FloatFormat, loss: LossFunction, wide, targets, *, flat: bool) -> LossResult:
     """Loss of a batch, and its gradient as operand codes (N, H, W, C).
 
     Parameters
     ----------
-    loss : "cross_entropy", of vectors, or "mean_squared_error"
+    loss : :class:`~golden.training.loss_function.LossFunction`; cross-entropy is that of vectors
     wide : (N, H, W, C) float32 bits of the outputs
     targets : labels (N,); or real numbers (N, H, W, C), (N, features) if the network's output is
         ``flat``, in torch's order
@@ -24,19 +27,22 @@ def batch_loss(fmt: FloatFormat, loss: str, wide, targets, *, flat: bool) -> Los
     ValueError
         for targets of another shape or type, and for cross-entropy of feature maps.
     """
-    if loss == "mean_squared_error":
+    if loss.kind == "mean_squared_error":
         maps = _target_maps(np.asarray(targets, np.float64), wide.shape, flat)
         return mean_squared_error(fmt, wide, encode(FLOAT32, maps))
     if np.asarray(targets).dtype.kind not in "iu":
         raise ValueError(f"Labels must be integers, not {np.asarray(targets).dtype}")
     if wide.shape[1:3] != (1, 1):
         raise ValueError("Cross-entropy needs vectors")
-    result = cross_entropy(fmt, wide[:, 0, 0], targets)
+    result = label_cross_entropy(
+        fmt, wide[:, 0, 0], targets, smoothing=loss.smoothing, ignore=loss.ignore
+    )
     return LossResult(
         value=result.value,
         gradient=result.gradient[:, np.newaxis, np.newaxis],
         flags=result.flags,
         probabilities=result.probabilities,
+        correct=result.correct,
     )
 
 

@@ -22,18 +22,17 @@ from golden.layers.batch_norm import (
     scale_and_shift,
     update_running,
 )
-from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
+from golden.layers.loss import LossResult
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
 from . import map_layers
 from .arguments import require_names
 from .batch_loss import batch_loss
+from .loss_function import LossFunction
 from .torch_graph import Node, learning, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
-
-_LOSSES = {"cross_entropy": cross_entropy, "mean_squared_error": mean_squared_error}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,7 +92,8 @@ class Training:
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
-        where the output is a map, (N, features) in torch's order where it is a vector
+        where the output is a map, (N, features) in torch's order where it is a vector; or
+        ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``, ``nn.MSELoss()``
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
@@ -121,18 +121,16 @@ class Training:
         rows: int,
         columns: int,
         operand_format: str = "bf16",
-        loss: str = "cross_entropy",
+        loss="cross_entropy",
         guard: bool = True,
         guard_tile: int | None = None,
     ):
         self.format = format_by_name(operand_format)
         if not self.format.is_float:
             raise ValueError(f"Training needs a float format, not {operand_format}")
-        if loss not in _LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(_LOSSES)}, not {loss!r}")
         self.nodes: list[Node] = trace(model, input_shape)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
-        self.loss, self.guard, self.guard_tile = loss, guard, guard_tile
+        self.loss, self.guard, self.guard_tile = LossFunction.of(loss), guard, guard_tile
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
         self.count = 0
         self._learning = learning(self.nodes)

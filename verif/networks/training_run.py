@@ -125,6 +125,7 @@ class TrainingRun:
         expected["rejected"] = _count(sum(result.skipped.values()))
         if result.loss is not None:
             expected["loss"] = np.atleast_1d(np.asarray(result.loss.value, np.uint32))
+            expected["correct"] = _count(result.loss.correct)
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
             gradients = result.gradients | result.parameter_gradients
@@ -141,7 +142,8 @@ class TrainingRun:
                 if tensor == name or tensor not in fused:
                     found[f"map {name}"] = program.tensors[tensor].unpack(memory)
         if "loss" in program.tensors:
-            found["loss"] = program.tensors["loss"].unpack(memory).ravel()[:1]
+            value, correct = program.loss_of(memory)
+            found["loss"], found["correct"] = np.float32([value]).view(np.uint32), _count(correct)
         if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)

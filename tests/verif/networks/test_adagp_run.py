@@ -109,10 +109,10 @@ LOOP = BatchLoop(
 )
 
 
-def looped_run(loop, config, rng):
+def looped_run(loop, config, rng, **options):
     letters = "".join(phase.value for phase in loop.phases())
     return predicted_run(
-        small, config, rng, letters, images=2, shape=(2, 8, 8), prepare=experienced(rng)
+        small, config, rng, letters, images=2, shape=(2, 8, 8), prepare=experienced(rng), **options
     )
 
 
@@ -123,6 +123,16 @@ def test_one_run_of_many_batches(rng, seed):
     check(run.interpret_loop(loop, seed))
     with pytest.raises(ValueError, match="the schedule has"):
         run.interpret_loop(LOOP, seed)
+
+
+@pytest.mark.long
+def test_a_run_whose_labels_are_smooth_or_do_not_count(rng, seed):
+    """What goes with the labels has two places as well."""
+    loop = dataclasses.replace(LOOP, batches=4)
+    loss = nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=2)
+    config = make_config(variant="low", preset="tiny")
+    run = looped_run(loop, config, rng, loss=loss, targets=np.array([0, 2]))
+    check(run.interpret_loop(loop, seed))
 
 
 def looped_rates(config, rng, **last):

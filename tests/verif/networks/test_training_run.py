@@ -123,6 +123,39 @@ def test_squared_error(rng, seed):
     assert result.losses[1] < result.losses[0]
 
 
+@pytest.mark.parametrize("options", [{"label_smoothing": 0.1, "ignore_index": None},
+                                     {"ignore_index": 3}, {"label_smoothing": 0.2}])  # fmt: skip
+@pytest.mark.parametrize("array", ["4x4", "5x3"])
+def test_labels_that_are_smooth_or_do_not_count(options, array, rng, seed):
+    """Label 3, or that of torch for none, does not count; the last layer's map is float32 or, with
+    a pooling layer at the end, operands."""
+    result = labelled_run(options, array, rng).interpret(seed)
+    check(result)
+    assert result.losses[1] < result.losses[0]
+
+
+@pytest.mark.long
+def test_labels_that_are_smooth_or_do_not_count_on_the_accelerator(rng, seed):
+    run = labelled_run({"label_smoothing": 0.2}, "5x3", rng)
+    check(run.simulate(seed=seed, timeout_cycles=3_000_000))
+
+
+def labelled_run(options, array, rng):
+    config = make_config(variant="baseline", preset="tiny", **ARRAYS[array])
+    loss = nn.CrossEntropyLoss(**options)
+    run = block_run(pooled_logits if array == "4x4" else "strided", config, rng, batches=1)
+    labels = run.batches[0].targets.copy()
+    if loss.ignore_index is not None:
+        labels[:2] = 0, loss.ignore_index
+    batch = dataclasses.replace(run.batches[0], targets=labels)
+    return TrainingRun(run.model, config, INPUT_SHAPE, [batch] * 2, loss=loss, reuse=False)
+
+
+def pooled_logits():
+    """Logits that are means."""
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
 def one_tap():
     """A depthwise convolution whose product 1.0157 is no bf16 number."""
     model = nn.Sequential(nn.Conv2d(2, 2, 1, groups=2, bias=False))

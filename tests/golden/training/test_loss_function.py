@@ -1,0 +1,27 @@
+"""Losses by name and as modules of torch."""
+
+import pytest
+from torch import nn
+
+from golden.training.loss_function import LossFunction
+
+
+def test_names_and_modules():
+    assert LossFunction.of("cross_entropy") == LossFunction(kind="cross_entropy")
+    module = nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=255)
+    found = LossFunction(kind="cross_entropy", smoothing=0.1, ignore=255)
+    assert LossFunction.of(module) == found
+    assert LossFunction.of(nn.MSELoss()) == LossFunction(kind="mean_squared_error")
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        ("hinge", "loss must be one of cross_entropy, .* not 'hinge'"),
+        (nn.L1Loss(), "not L1Loss()"),
+        (nn.MSELoss(reduction="sum"), "MSELoss must have reduction='mean' and no weight"),
+    ],
+)
+def test_messages(loss, message):
+    with pytest.raises(ValueError, match=message):
+        LossFunction.of(loss)
