@@ -23,6 +23,7 @@ class Layer:
     inputs : names of the layers it reads
     shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
     flat : torch sees vectors
+    sequence : torch sees (N, T, C); the map has a pixel in a row of its own for each of T vectors
     module : the torch module that holds its parameters, or None
     trainable : those of :attr:`parameters` that required a gradient when the network was traced
     options : what the kind has, pairs being (vertical, horizontal): stride, padding, dilation,
@@ -34,6 +35,7 @@ class Layer:
     inputs: tuple[str, ...]
     shape: tuple[int, int, int]
     flat: bool = False
+    sequence: bool = False
     module: nn.Module | None = None
     trainable: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)

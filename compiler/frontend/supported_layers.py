@@ -36,6 +36,8 @@ class Source(Protocol):
     def shape(self) -> tuple[int, int, int]: ...
     @property
     def flat(self) -> bool: ...
+    @property
+    def sequence(self) -> bool: ...
 
 
 #: For messages.
@@ -72,6 +74,12 @@ def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
 
 
 def _linear(name: str, layer: nn.Linear, source: Source) -> LayerKind:
+    if source.sequence:
+        if layer.in_features != source.shape[0]:
+            refuse(name, f"it takes {layer.in_features} features but gets {source.shape[0]}")
+        # A convolution of one pixel.
+        options = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+        return "convolution", options
     if not source.flat:
         refuse(name, f"a Flatten layer must come before it; its input is a map {source.shape}")
     if layer.in_features != prod(source.shape):
@@ -140,6 +148,8 @@ def _adaptive_pool(name: str, layer: Any, source: Source, *, maximum: bool) -> L
 
 
 def _flatten(name: str, layer: Any, source: Source) -> LayerKind:
+    if source.sequence:
+        refuse(name, "its input is a sequence, which cannot be flattened")
     if layer.start_dim != 1 or layer.end_dim not in (-1, 3):
         refuse(
             name,
@@ -194,6 +204,8 @@ def require_map(name: str, source: Source) -> None:
     """Refuse the layer ``name`` if what it reads is no map."""
     if source.flat:
         refuse(name, "its input has been flattened to vectors; it takes maps")
+    if source.sequence:
+        refuse(name, "its input is a sequence; it takes maps")
 
 
 def _pair(value: int | Sequence[int]) -> Pair:

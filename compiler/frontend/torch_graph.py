@@ -31,7 +31,7 @@ def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
     ----------
     model : of the layers in docs/operators.md, as modules or as functions in ``forward``; a module
         is in training or in evaluation as its ``training`` says
-    input_shape : (C, H, W) of one image, or (features,)
+    input_shape : (C, H, W) of one image, (features,), or (T, C) of a sequence of T vectors
 
     Raises
     ------
@@ -42,8 +42,10 @@ def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
         shape = tuple(int(size) for size in input_shape)
     except (TypeError, ValueError):
         shape = ()
-    if len(shape) not in (1, 3) or min(shape) < 1:
-        raise CompileError(f"input_shape must be (C, H, W) or (features,), not {input_shape!r}")
+    if len(shape) not in (1, 2, 3) or min(shape) < 1:
+        raise CompileError(
+            f"input_shape must be (C, H, W), (features,) or (T, C), not {input_shape!r}"
+        )
     require_module(model)
     try:
         graph = fx.Tracer().trace(model)
@@ -220,8 +222,12 @@ class _Tracing(fx.Interpreter):
         if flat:
             keeps = sources and kind != "linear" and prod(sources[0].shape) == size[0]
             size = sources[0].shape if keeps else (*size, 1, 1)
+        sequence = result.dim() == 3
+        if sequence:
+            size = size[1], size[0], 1
         if len(size) != 3 or min(size) < 1:
-            refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
+            shape = tuple(result.shape)
+            refuse(name, f"its output {shape} is no batch of maps, sequences or vectors")
         self.names[step] = name
         module = module if kind in LEARNING else None
         parameters = () if module is None else module.named_parameters()
@@ -231,6 +237,7 @@ class _Tracing(fx.Interpreter):
             inputs=tuple(source.name for source in sources),
             shape=size,
             flat=flat,
+            sequence=sequence,
             module=module,
             trainable=tuple(f"{name}.{short}" for short, p in parameters if p.requires_grad),
             options=found.options,

@@ -304,6 +304,7 @@ def _shape(
     if layer.kind == "depthwise":
         return (*kernel, 1, outputs), 1, None
     groups = layer.options["groups"]
+    kernel = kernel or [1, 1]  # of a linear layer on sequences
     return (*kernel, inputs * groups, outputs), groups, None
 
 

@@ -45,7 +45,8 @@ OPERATORS = (
     ),
     Operator(
         kind="linear", written=("Linear",), forward=_ARRAY, backward=_ARRAY, predicted=True,
-        conditions="of vectors: behind a flattening or another vector",
+        conditions="of vectors: behind a flattening or another vector; of every vector of a "
+        "sequence (N, T, C)",
     ),
     Operator(
         kind="batch_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
@@ -74,7 +75,7 @@ OPERATORS = (
         written=("AvgPool2d", "AdaptiveAvgPool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean"),
         forward=_VECTOR, backward=_VECTOR,
         conditions=f"{_WINDOWS}; `count_include_pad`, `divisor_override`; an adaptive output size "
-        "that divides the map; the mean over height and width",
+        "that divides the map; the mean over height and width, or over the vectors of a sequence",
     ),
     Operator(
         kind="leaky_relu", written=("LeakyReLU", "leaky_relu"), forward=_VECTOR, backward=_VECTOR,

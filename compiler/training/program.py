@@ -37,7 +37,7 @@ class LayerInfo:
 
     Members
     -------
-    name, kind, inputs, shape, flat : as in :class:`compiler.frontend.torch_graph.Layer`
+    name, kind, inputs, shape, flat, sequence : as in :class:`compiler.frontend.torch_graph.Layer`
     """
 
     name: str
@@ -45,12 +45,13 @@ class LayerInfo:
     inputs: tuple[str, ...]
     shape: tuple[int, int, int]
     flat: bool
+    sequence: bool = False
 
     @classmethod
     def of(cls, layer: "Layer") -> "LayerInfo":
         """That of a :class:`compiler.frontend.torch_graph.Layer`."""
         return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
-                   shape=layer.shape, flat=layer.flat)  # fmt: skip
+                   shape=layer.shape, flat=layer.flat, sequence=layer.sequence)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,11 +162,13 @@ class TrainingProgram:
 
         Parameters
         ----------
-        images : (N, H, W, C), or (N, features) where the network takes vectors; real numbers, which
-            must be finite, or operand codes, which are taken as they are
-        targets : of cross-entropy labels (N,), integers from 0 on; else real numbers (N, H, W, C)
-            for a network whose output is a map, (N, features) for one whose output is a vector,
-            in torch's order where it has been flattened
+        images : (N, H, W, C), or (N, features) where the network takes vectors, (N, T, C) where it
+            takes sequences; real numbers, which must be finite, or operand codes, which are taken
+            as they are
+        targets : of cross-entropy labels, integers from 0 on: (N,) of vectors, (N, T) of sequences,
+            (N, H, W) of maps; else real numbers (N, H, W, C) for a network whose output is a map,
+            (N, T, C) for a sequence, (N, features) for a vector, in torch's order where it has been
+            flattened
 
         Raises
         ------
@@ -175,7 +178,7 @@ class TrainingProgram:
         """
         first, last, wanted = self.layers[0], self.layers[-1], self.tensors["targets"]
         tensor = self.tensors[self.maps[first.name]]
-        pixels = tensor.pack(image_codes(tensor, images, flat=first.flat))
+        pixels = tensor.pack(image_codes(tensor, images, first))
         codes = target_codes(wanted, targets, loss=self.loss, output=last)
         more = label_values(self.tensors, targets, self.loss)
         return [

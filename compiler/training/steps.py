@@ -176,10 +176,10 @@ class TrainingSteps(MapSteps):
     def _add_loss(self) -> None:
         last = self.layers[self._last]
         if self.loss.kind == "cross_entropy":
-            if last.shape[1:] != (1, 1):
+            if last.flat and last.shape[1:] != (1, 1):
                 what = f"layer {last.name}: cross-entropy needs a network whose output is a vector"
-                raise CompileError(f"{what}, not a map {last.shape}")
-            self._tensor("targets", (self.images, 1, 1, 1), kind="int32")
+                raise CompileError(f"{what}, not a map {last.shape} that has been flattened")
+            self._tensor("targets", (self.images, *last.shape[1:], 1), kind="int32")
         else:
             self._map(last, "targets", kind="float32")
         labels = self._label_tensors(last)

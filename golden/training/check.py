@@ -93,6 +93,8 @@ def torch_layer(training, node, before, mode=True):
         codes = encode(training.format, decode(FLOAT32, bits)) if rounded else bits
         values = decode(training.format if rounded else FLOAT32, codes)
         parameters[short] = torch.from_numpy(values).requires_grad_()
+    if node.kind == "convolution" and node.sequence:
+        return lambda x: _of_vectors(functional.linear, x, **parameters), parameters
     if node.kind == "depthwise":
         options["groups"] = node.shape[0]
     if node.kind in ("convolution", "depthwise"):
@@ -115,6 +117,11 @@ def torch_layer(training, node, before, mode=True):
         fmt = training.format
         options = {key: float(decode(fmt, encode(fmt, limit))) for key, limit in options.items()}
     return lambda *x: _MAPS[node.kind](*x, **options), parameters
+
+
+def _of_vectors(function, x, *arguments, **named):
+    """A function of (..., C), of maps (N, C, H, W)."""
+    return function(x.movedim(1, 3), *arguments, **named).movedim(3, 1)
 
 
 def _average_pool(x, *, kernel, stride, padding, ceil_mode, include_pad, divisor):
@@ -165,6 +172,8 @@ def _layer_bounds(training, node, before, done, dy):
         weights = encode(fmt, decode(FLOAT32, before["weights"][name]))
         bias = before["weights"].get(f"{node.name}.bias")
         options = dict(node.options)
+        if node.kind == "convolution":
+            weights = weights.reshape(len(weights), -1, *weights.shape[2:] or (1, 1))
         if node.kind == "linear":
             weights = weights.reshape(len(weights), x.value.shape[3], *x.value.shape[1:3])
             options["stride"] = pair(x.value.shape[1:3])

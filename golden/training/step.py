@@ -180,11 +180,13 @@ class Training:
             self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
 
     def encode_input(self, images) -> np.ndarray:
-        """Operand codes of real images (N, H, W, C), or vectors (N, features)."""
+        """Operand codes of real images (N, H, W, C), vectors (N, features), sequences (N, T, C)."""
         channels, height, width = self.nodes[0].shape
         images = np.asarray(images, np.float64)
         if images.ndim == 2 and self.nodes[0].flat:
             images = images[:, np.newaxis, np.newaxis]
+        if images.ndim == 3 and self.nodes[0].sequence:
+            images = images[:, :, np.newaxis]
         if images.shape[1:] != (height, width, channels) or not len(images):
             raise ValueError(
                 f"Images must have shape (N, {height}, {width}, {channels}), not {images.shape}"
@@ -192,7 +194,8 @@ class Training:
         return encode(self.format, images)
 
     def predict(self, images) -> np.ndarray:
-        """Real outputs in evaluation mode, in torch's shape: (N, features) or (N, C, H, W)."""
+        """Real outputs in evaluation mode, in torch's shape: (N, features), (N, C, H, W) or
+        (N, T, C)."""
         outputs = self.forward(self.encode_input(images), training=False).outputs
         return self._torch_shape(decode(FLOAT32, self._wide_output(outputs)))
 
@@ -346,10 +349,12 @@ class Training:
         )
 
     def _kernel(self, node, x):
-        """Weights (O, I, KH, KW); a linear layer's kernel is its map."""
+        """Weights (O, I, KH, KW); a linear layer's kernel is its map, of sequences one pixel."""
         weights = self.operands[f"{node.name}.weight"]
-        linear = node.kind == "linear"
-        return weights.reshape(len(weights), -1, *x.shape[1:3]) if linear else weights
+        if weights.ndim == 4:
+            return weights
+        size = x.shape[1:3] if node.kind == "linear" else (1, 1)
+        return weights.reshape(len(weights), -1, *size)
 
     def _update_running(self, done, flags):
         for name, statistics in done.statistics.items():
@@ -367,8 +372,10 @@ class Training:
 
     def _torch_shape(self, values):
         values = np.moveaxis(values, 3, 1)
+        if self.nodes[-1].sequence:
+            return np.moveaxis(values[..., 0], 1, 2)
         return values.reshape(len(values), -1) if self.nodes[-1].flat else values
 
     def _loss(self, outputs, targets):
         wide = self._wide_output(outputs)
-        return batch_loss(self.format, self.loss, wide, targets, flat=self.nodes[-1].flat)
+        return batch_loss(self.format, self.loss, wide, targets, self.nodes[-1])

@@ -33,6 +33,7 @@ class Node:
     inputs : names of the nodes it reads
     shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
     flat : torch sees vectors
+    sequence : torch sees (N, T, C): T vectors in order, which are the rows of a map of one column
     module : the torch module that holds its parameters, or None
     trainable : those of :attr:`parameters` that required a gradient when the network was traced
     options : arguments of the golden function: stride, padding, dilation, groups, kernel, ...
@@ -43,6 +44,7 @@ class Node:
     inputs: tuple[str, ...]
     shape: tuple[int, int, int]
     flat: bool = False
+    sequence: bool = False
     module: nn.Module | None = None
     trainable: tuple[str, ...] = ()
     options: Mapping = field(default_factory=dict)
@@ -62,7 +64,7 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
     ----------
     model : of the layers of docs/operators.md, as modules or as functions in ``forward``; every
         module is in training or evaluation as its ``training`` says
-    input_shape : (C, H, W) of one image, or (features,)
+    input_shape : (C, H, W) of one image, (features,) of a vector, (T, C) of a sequence
 
     Raises
     ------
@@ -70,8 +72,10 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
         naming the layer and why it is not supported.
     """
     shape = tuple(int(size) for size in input_shape)
-    if len(shape) not in (1, 3) or min(shape) < 1:
-        raise ValueError(f"input_shape must be (C, H, W) or (features,), not {input_shape!r}")
+    if len(shape) not in (1, 2, 3) or min(shape) < 1:
+        raise ValueError(
+            f"input_shape must be (C, H, W), (features,) or (T, C), not {input_shape!r}"
+        )
     _require_module(model)
     try:
         graph = fx.Tracer().trace(model)
@@ -170,8 +174,8 @@ class _Tracing(fx.Interpreter):
         shape = tuple(getattr(result, "shape", ()))
         if function:
             found = classify(name, step.target, args, dict(kwargs), shape[1:], Node)
-        if shape[:1] != (_IMAGES,) or len(shape) not in (2, 4):
-            refuse(name, f"its output is no batch of maps or vectors: {shape}")
+        if shape[:1] != (_IMAGES,) or len(shape) not in (2, 3, 4):
+            refuse(name, f"its output is no batch of maps, sequences or vectors: {shape}")
         self._add(step, name, found, shape[1:])
         return result
 
@@ -204,8 +208,9 @@ class _Tracing(fx.Interpreter):
             self.names[step] = wanted
             return
         name = step.name if name in self.nodes else name
-        flat = len(size) == 1
-        shape = (*size, 1, 1) if flat else size
+        flat, sequence = len(size) == 1, len(size) == 2
+        shape = (size[-1], *size[:-1], *(1, 1)[: 3 - len(size)])
+        shape = shape if flat or sequence else size
         if found.kind == "flatten":
             shape = found.sources[0].shape
         elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
@@ -217,6 +222,7 @@ class _Tracing(fx.Interpreter):
             inputs=tuple(node.name for node in found.sources),
             shape=tuple(shape),
             flat=flat,
+            sequence=sequence,
             module=module,
             trainable=() if module is None else _trainable(name, module),
             options=found.options,

@@ -95,6 +95,12 @@ def _convolution(name, layer, source):
 
 
 def _linear(name, layer, source):
+    if source.sequence:
+        if layer.in_features != source.shape[0]:
+            refuse(name, f"it takes {layer.in_features} features but gets {source.shape[0]}")
+        # Every vector of a sequence by itself.
+        options = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0), "groups": 1}
+        return "convolution", options
     features = source.shape[0] * source.shape[1] * source.shape[2]
     if not source.flat:
         refuse(name, "a Flatten layer must come before it")
@@ -171,6 +177,8 @@ def adaptive_max(name, layer, source):
 
 
 def flatten(name, layer, source):
+    if source.sequence:
+        refuse(name, "it flattens maps, not sequences")
     if layer.start_dim != 1 or layer.end_dim not in (-1, 3):
         refuse(
             name,
@@ -217,8 +225,9 @@ def plain(kind):
 
 
 def needs_map(name, source):
-    if source.flat:
-        refuse(name, "its input has been flattened to vectors")
+    if source.flat or source.sequence:
+        what = "is a sequence" if source.sequence else "has been flattened to vectors"
+        refuse(name, f"it takes maps, but its input {what}")
 
 
 def relu(name, layer, source):

@@ -89,7 +89,7 @@ SEQUENTIAL = [
     ),
     ([nn.Linear(3, 3)] * 2, (3,), r"\(Linear\): its parameters are used twice"),
     ([], (3,), "the network has no layer"),
-    ([nn.ReLU()], (2, 2), r"input_shape must be \(C, H, W\) or \(features,\), not \(2, 2\)"),
+    ([nn.ReLU()], (2, 2, 2, 2), r"input_shape must be \(C, H, W\), \(features,\) or \(T, C\), not"),
     ([nn.ReLU()], (2, 0, 2), "input_shape must be"),
     ([nn.ReLU()], "abc", "input_shape must be"),
 ]

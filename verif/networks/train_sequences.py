@@ -1,0 +1,62 @@
+"""Networks of sequences, to be trained for a few batches."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from golden.layers.optimizer import SGD
+
+from .train_blocks import random_model
+from .training_result import Batch
+from .training_run import TrainingRun
+
+__all__ = ["LENGTH", "NETWORKS", "WIDTH", "sequence_run"]
+
+#: Vectors of a sequence, numbers of a vector, classes.
+LENGTH, WIDTH, CLASSES = 7, 8, 5
+
+
+class TokenMLP(nn.Module):
+    """Every vector by itself, and a class for each."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 9), nn.Linear(9, WIDTH, bias=False)
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        return self.head(x + self.second(torch.relu(self.first(x))))
+
+
+class MeanOfTokens(nn.Module):
+    """A class for a sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(WIDTH, 9), nn.Linear(9, CLASSES)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.first(x)).mean(1))
+
+
+NETWORKS = {"token mlp": TokenMLP, "mean of tokens": MeanOfTokens}
+
+
+def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> TrainingRun:
+    """Training of a network, by name or what makes it, on random sequences and labels, for each
+    vector where the network has a sequence as its output.
+
+    ``rng`` is a NumPy generator; ``options`` go to
+    :class:`~verif.networks.training_run.TrainingRun`.
+    """
+    model = random_model(NETWORKS.get(network, network), rng)
+    outputs = model(torch.zeros(images, LENGTH, WIDTH)).shape[:-1]
+    stream = [
+        Batch(
+            images=rng.standard_normal((images, LENGTH, WIDTH)).astype(np.float32),
+            targets=rng.integers(0, CLASSES, outputs),
+            optimizer=SGD(learning_rate=0.1 / (number + 1), momentum=0.9, weight_decay=1e-3),
+        )
+        for number in range(batches)
+    ]
+    return TrainingRun(model, config, (LENGTH, WIDTH), stream, **options)
