@@ -42,10 +42,10 @@ class Source(Protocol):
 
 #: For messages.
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
-    "Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout in evaluation, Identity, the functions of these without parameters, mean over a map, "
-    "view, reshape, cat, +, -, *, and / by a number"
+    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, LeakyReLU, "
+    "Hardsigmoid, Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, "
+    "Flatten, Dropout in evaluation, Identity, the functions of these without parameters, mean over a "
+    "map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -103,6 +103,18 @@ def _batch_norm(name: str, layer: nn.BatchNorm1d | nn.BatchNorm2d, source: Sourc
     if not layer.training:
         refuse(name, "in evaluation mode it cannot be trained; call train() on it")
     return "batch_norm", {}
+
+
+def _layer_norm(name: str, layer: nn.LayerNorm, source: Source) -> LayerKind:
+    if not source.sequence or tuple(layer.normalized_shape) != source.shape[:1]:
+        refuse(
+            name,
+            "it must normalise the vectors of a sequence; normalized_shape is "
+            f"{tuple(layer.normalized_shape)}, the input {source.shape}",
+        )
+    if layer.weight is None or layer.bias is None:
+        refuse(name, "elementwise_affine and bias must be True")
+    return "layer_norm", {}
 
 
 def _max_pool(name: str, layer: Any, source: Source) -> LayerKind:
@@ -220,6 +232,7 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
+    nn.LayerNorm: _layer_norm,
     nn.MaxPool2d: _max_pool,
     nn.AvgPool2d: _average_pool,
     nn.AdaptiveAvgPool2d: lambda *layer: _adaptive_pool(*layer, maximum=False),

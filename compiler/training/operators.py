@@ -55,6 +55,11 @@ OPERATORS = (
         "`BatchNorm1d` of vectors; more than one pixel per channel in a batch",
     ),
     Operator(
+        kind="layer_norm", written=("LayerNorm",), forward="VECTOR, array",
+        backward="VECTOR, array",
+        conditions="over the numbers of every vector of a sequence, with weight and bias",
+    ),
+    Operator(
         kind="relu", written=("ReLU", "relu"), forward="POST or VECTOR", backward=_VECTOR,
         conditions="in POST behind a product, in the same pass behind a batch normalisation",
     ),

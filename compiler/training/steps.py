@@ -25,8 +25,8 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
 from .loss_function import loss_function
-from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
+from .sequence_steps import SequenceSteps
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
@@ -36,7 +36,7 @@ _SAVED = ("mean", "inverse", "a")
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
 
 
-class TrainingSteps(MapSteps):
+class TrainingSteps(SequenceSteps):
     """The steps of a traced network, and the tensors between them.
 
     Parameters

@@ -17,6 +17,7 @@ from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
 from .map_bounds import map_bounds
+from .norm_bounds import layer_norm_bounds
 
 __all__ = ["complaints", "torch_layer"]
 
@@ -101,6 +102,11 @@ def torch_layer(training, node, before, mode=True):
         return lambda x: functional.conv2d(x, **parameters, **options), parameters
     if node.kind == "linear":
         return lambda x: functional.linear(x.flatten(1), **parameters)[..., None, None], parameters
+    if node.kind == "layer_norm":
+        shape, epsilon = node.module.normalized_shape, node.module.eps
+        return lambda x: _of_vectors(
+            functional.layer_norm, x, shape, **parameters, eps=epsilon
+        ), parameters
     if node.kind == "batch_norm":
         running = [
             torch.from_numpy(decode(FLOAT32, before["running"][f"{node.name}.running_{key}"]))
@@ -185,6 +191,12 @@ def _layer_bounds(training, node, before, done, dy):
         shape = before["weights"][name].shape
         parameters = {"weight": bounds["dw"].error.reshape(shape), "bias": bounds["db"].error}
         return bounds["y"].error, [bounds["dx"].error], parameters
+    if node.kind == "layer_norm":
+        own = [Estimate.bits(FLOAT32, before["weights"][name]) for name in node.parameters]
+        y, dx, scale, shift = layer_norm_bounds(
+            fmt, x, gradient, *own, epsilon=node.module.eps, rows=rows
+        )
+        return y, [dx], {"weight": scale, "bias": shift}
     if node.kind == "batch_norm":
         flat = [
             Estimate(e.value.reshape(len(e.value), -1, e.value.shape[3]), np.float64(0))

@@ -26,10 +26,11 @@ from golden.layers.loss import LossResult
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
-from . import map_layers
+from . import map_layers, sequence_layers
 from .arguments import require_names
 from .batch_loss import batch_loss
 from .loss_function import LossFunction
+from .sequence_layers import SEQUENCE_KINDS
 from .torch_graph import Node, learning, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
@@ -45,12 +46,14 @@ class ForwardPass:
     statistics : :class:`golden.layers.batch_norm.BatchStatistics` of batch normalisations in
         training
     factors : (inverse, a, b) of every batch normalisation
+    saved : what else layers of sequences keep for their backward pass, by node
     flags : union of :class:`golden.arithmetic.dot_product.Flags` by node
     """
 
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
     statistics: dict[str, BatchStatistics] = field(default_factory=dict)
     factors: dict[str, tuple] = field(default_factory=dict)
+    saved: dict = field(default_factory=dict)
     flags: dict[str, int] = field(default_factory=dict)
 
 
@@ -276,6 +279,8 @@ class Training:
             return codes, flags | new
         if node.kind == "batch_norm":
             return self._normalize(node, x, done, training)
+        if node.kind in SEQUENCE_KINDS:
+            return sequence_layers.forward(self, node, values, done)
         return (x, 0) if node.kind == "input" else map_layers.forward(fmt, node, values)
 
     def _normalize(self, node, x, done, training):
@@ -303,6 +308,8 @@ class Training:
         fmt, outputs = self.format, done.outputs
         if node.kind in PRODUCTS:
             return self._backward_product(node, dy, outputs[node.inputs[0]])
+        if node.kind in SEQUENCE_KINDS:
+            return sequence_layers.backward(self, node, dy, done)
         if node.kind == "batch_norm":
             inverse, a, _ = done.factors[node.name]
             mean = done.statistics[node.name].mean

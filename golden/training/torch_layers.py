@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
-    "Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout in evaluation, Identity, the functions of these without parameters, mean over a map, "
-    "view, reshape, cat, +, -, *, and / by a number"
+    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, LeakyReLU, "
+    "Hardsigmoid, Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, "
+    "Flatten, Dropout in evaluation, Identity, the functions of these without parameters, mean over a "
+    "map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -123,6 +123,14 @@ def _batch_norm(name, layer, source):
     if layer.num_features != source.shape[0]:
         refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
     return "batch_norm", {}
+
+
+def _layer_norm(name, layer, source):
+    if not source.sequence or tuple(layer.normalized_shape) != source.shape[:1]:
+        refuse(name, f"it normalises the vectors of a sequence, not {layer.normalized_shape}")
+    if layer.weight is None or layer.bias is None:
+        refuse(name, "it must have a weight and a bias")
+    return "layer_norm", {}
 
 
 def _windows(layer):
@@ -239,6 +247,7 @@ _MODULES = {
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
+    nn.LayerNorm: _layer_norm,
     nn.MaxPool2d: max_pool,
     nn.AvgPool2d: average_pool,
     nn.AdaptiveAvgPool2d: adaptive_average,

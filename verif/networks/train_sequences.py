@@ -39,7 +39,25 @@ class MeanOfTokens(nn.Module):
         return self.head(torch.relu(self.first(x)).mean(1))
 
 
-NETWORKS = {"token mlp": TokenMLP, "mean of tokens": MeanOfTokens}
+class NormalizedMLP(nn.Module):
+    """Normalisation over the numbers of each vector, of 8 and of 11 of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(11, eps=1e-3)
+        self.first, self.second = nn.Linear(WIDTH, 11), nn.Linear(11, WIDTH)
+        self.head = nn.Linear(WIDTH, CLASSES)
+        with torch.no_grad():
+            for norm in (self.norm1, self.norm2):
+                norm.weight.uniform_(0.5, 1.5)
+                norm.bias.uniform_(-0.5, 0.5)
+
+    def forward(self, x):
+        x = self.norm1(x)
+        return self.head(x + self.second(torch.relu(self.norm2(self.first(x)))))
+
+
+NETWORKS = {"token mlp": TokenMLP, "mean of tokens": MeanOfTokens, "normalized mlp": NormalizedMLP}
 
 
 def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> TrainingRun:

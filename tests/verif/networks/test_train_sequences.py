@@ -1,4 +1,10 @@
-"""Networks of sequences against golden, bit for bit, and golden against torch."""
+"""Networks of sequences against golden, bit for bit, and golden against torch.
+
+Covers: compiler/kernels/normalization/channel_means.py,
+compiler/kernels/normalization/layer_norm.py,
+compiler/kernels/normalization/layer_norm_parameters.py,
+compiler/training/sequence_steps.py, golden/training/sequence_layers.py.
+"""
 
 import numpy as np
 import pytest
