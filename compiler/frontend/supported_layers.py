@@ -43,9 +43,9 @@ class Source(Protocol):
 #: For messages.
 ALLOWED = (
     "Conv2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, LeakyReLU, "
-    "Hardsigmoid, Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, "
-    "Flatten, Dropout in evaluation, Identity, the functions of these without parameters, mean over a "
-    "map, view, reshape, cat, +, -, *, and / by a number"
+    "Hardsigmoid, Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, "
+    "Upsample, Flatten, Dropout in evaluation, Identity, the functions of these without "
+    "parameters, mean over a map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
