@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from hw.config import PRESETS, VARIANTS, ConfigError
+from hw.config.selection import add_settings, select_config
 from hw.formats import FORMATS
-from rtl_gen.selection import add_settings, select_config
 from verif.sim.results import SimulationFailed
 from verif.sim.runner import BuildFailed
 

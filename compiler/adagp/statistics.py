@@ -8,8 +8,9 @@ from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
 from compiler.kernels.tiling.splitting import MOST_WORDS, channel_parts, channel_steps
-from compiler.kernels.updates.scalars import Scalars, channel_sum, lanes, repeat, running
+from compiler.kernels.updates.scalars import Scalars, channel_sum, repeat, running
 from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts
+from compiler.tensors.parameters import lanes
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Condition, Factor, Term
 

@@ -28,6 +28,7 @@ class Layer:
     trainable : those of :attr:`parameters` that required a gradient when the network was traced
     options : what the kind has, pairs being (vertical, horizontal): stride, padding, dilation,
         kernel, groups, ...
+    output : its number among the outputs of the network, None for a layer that others read
     """
 
     name: str
@@ -39,6 +40,7 @@ class Layer:
     module: nn.Module | None = None
     trainable: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    output: int | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:

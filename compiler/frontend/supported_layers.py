@@ -43,9 +43,10 @@ class Source(Protocol):
 #: For messages.
 ALLOWED = (
     "Conv2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, LeakyReLU, "
-    "Hardsigmoid, Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, "
-    "Upsample, Flatten, Dropout in evaluation, Identity, the functions of these without "
-    "parameters, mean over a map, view, reshape, cat, +, -, *, and / by a number"
+    "Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
+    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout in evaluation, Identity, "
+    "the functions of these without parameters, mean over a map, view, reshape, cat, +, -, *, "
+    "and / by a number"
 )
 
 
@@ -196,6 +197,20 @@ def _leaky_relu(name: str, layer: Any, source: Source) -> LayerKind:
     return "leaky_relu", {"slope": slope}
 
 
+def _gelu(name: str, layer: Any, source: Source) -> LayerKind:
+    if layer.approximate not in ("none", "tanh"):
+        refuse(name, f"approximate must be 'none' or 'tanh', not {layer.approximate!r}")
+    return "gelu", {"tanh": layer.approximate == "tanh"}
+
+
+def _softplus(name: str, layer: Any, source: Source) -> LayerKind:
+    if layer.beta != 1:
+        refuse(name, f"beta must be 1, not {layer.beta}")
+    if layer.threshold < 20:
+        refuse(name, f"threshold must be at least 20, not {layer.threshold}")
+    return "softplus", {}
+
+
 def _upsample(name: str, layer: Any, source: Source) -> LayerKind:
     require_map(name, source)
     if layer.mode != "nearest":
@@ -243,6 +258,11 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.LeakyReLU: _leaky_relu,
     nn.Hardsigmoid: lambda *_: ("hardsigmoid", {}),
     nn.Hardswish: lambda *_: ("hardswish", {}),
+    nn.Sigmoid: lambda *_: ("sigmoid", {}),
+    nn.Tanh: lambda *_: ("tanh", {}),
+    nn.SiLU: lambda *_: ("silu", {}),
+    nn.GELU: _gelu,
+    nn.Softplus: _softplus,
     nn.Upsample: _upsample,
     nn.UpsamplingNearest2d: _upsample,
     nn.Flatten: _flatten,

@@ -23,13 +23,19 @@ from .intervals import round_up
 from .tensor import Shape, Tensor
 
 __all__ = [
+    "CORRECTIONS",
     "StoredParameter",
     "TracedLayer",
     "channel_pitch",
+    "lanes",
     "pack_state",
     "stored_parameters",
     "unpack_state",
 ]
+
+
+#: Role of the two numbers that an optimizer keeps for a whole parameter.
+CORRECTIONS = "corrections"
 
 
 class TracedLayer(Protocol):
@@ -49,6 +55,11 @@ class TracedLayer(Protocol):
     def trainable(self) -> tuple[str, ...]: ...
     @property
     def options(self) -> Mapping[str, Any]: ...
+
+
+def lanes(config: AdaGPConfig) -> int:
+    """Lanes that hold a single number: as many as a word of any core has."""
+    return max(core.rows for core in config.cores)
 
 
 def channel_pitch(channels: int, config: AdaGPConfig) -> int:
@@ -89,7 +100,8 @@ class StoredParameter:
         ========== ======== =====================================================
         master     float32  what is learned, or frozen
         gradient   float32  of ``shape``; outside the groups it may hold anything
-        (slots)    float32  the optimizer's numbers, such as ``velocity``
+        (slots)    float32  the optimizer's numbers, such as ``velocity``; ``corrections`` are
+                            (1, 1, 2, lanes), two numbers in all lanes
         operands   operand  weights of products only: the master, rounded once
         mask       operand  grouped only: (1, 1, CI, CO), 1 in the groups, +0 elsewhere
         ========== ======== =====================================================
@@ -162,13 +174,21 @@ class StoredParameter:
 
     def pack(self, role: str, values: ArrayLike) -> bytes:
         """Bytes of a tensor from real numbers (rounded once) or codes, in torch's shape."""
-        tensor, values = self.tensors[role], self.to_memory(values)
+        tensor = self.tensors[role]
+        if role == CORRECTIONS:
+            values = np.asarray(values)
+            if values.shape != tensor.shape[2:3]:
+                raise ValueError(f"{tensor.name} has shape {tensor.shape[2:3]}, not {values.shape}")
+            return tensor.pack(np.broadcast_to(values[:, np.newaxis], tensor.shape))
+        values = self.to_memory(values)
         if tensor.kind == "float32" and values.dtype.kind == "f":
             values = codes_of(FLOAT32, values)
         return tensor.pack(values)
 
     def unpack(self, role: str, memory: bytes | bytearray | memoryview) -> np.ndarray:
         """Codes of a tensor in torch's shape, from the bytes of the whole memory window."""
+        if role == CORRECTIONS:
+            return self.tensors[role].unpack(memory)[0, 0, :, 0]
         return self.from_memory(self.tensors[role].unpack(memory))
 
 
@@ -324,11 +344,13 @@ def _add(
     for role in roles:
         wide = role not in ("operands", "mask")
         dims = (1, 1, *shape[2:]) if role == "mask" else shape
+        if role == CORRECTIONS:
+            dims = (1, 1, 2, lanes(config))
         tensors[role] = Tensor.dense(
             full if role == "master" else f"{full}.{role}",
             dims,
             kind="float32" if wide else config.operand_format,
-            pitch=pitch,
+            pitch=channel_pitch(dims[3], config) if role == CORRECTIONS else pitch,
         )
     found[full] = StoredParameter(
         name=full,

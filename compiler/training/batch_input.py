@@ -1,8 +1,8 @@
 """A batch as the host gives it, checked and in the shape of its tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ __all__ = [
     "LOSSES",
     "LossFunction",
     "OutputLayer",
+    "each_target",
     "image_codes",
     "label_values",
     "target_codes",
@@ -25,7 +26,7 @@ LOSSES = ("cross_entropy", "mean_squared_error")
 
 @dataclass(frozen=True, kw_only=True)
 class LossFunction:
-    """The loss of a network in training.
+    """The loss of an output of a network in training.
 
     Members
     -------
@@ -77,13 +78,29 @@ def image_codes(tensor: Tensor, images: ArrayLike, layer: OutputLayer) -> np.nda
     return shaped if codes else _encoded("images", tensor, shaped, images)
 
 
+def each_target(targets: Any, outputs: Sequence[str]) -> Sequence[ArrayLike]:
+    """The targets of each of the ``outputs``, names of layers; a ValueError if their number is
+    another one."""
+    if len(outputs) == 1:
+        return [targets]
+    if not isinstance(targets, list | tuple) or len(targets) != len(outputs):
+        what = (
+            f"{len(targets)}" if isinstance(targets, list | tuple) else f"{type(targets).__name__}"
+        )
+        raise ValueError(
+            f"targets must be a list of {len(outputs)} arrays, one for each output "
+            f"({', '.join(outputs)}), not {what}"
+        )
+    return targets
+
+
 def target_codes(
     tensor: Tensor, targets: ArrayLike, *, loss: LossFunction, output: OutputLayer
 ) -> np.ndarray:
     """Codes, of the shape of ``tensor``, of labels or target maps; 0 for a label that does not
     count.
 
-    ``output`` is the last layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
+    ``output`` is the layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
     ValueError.
     """
     targets = np.asarray(targets)
@@ -124,28 +141,26 @@ def target_codes(
 
 
 def label_values(
-    tensors: Mapping[str, Tensor], labels: ArrayLike, loss: LossFunction
+    shape: Sequence[int], labels: ArrayLike, loss: LossFunction
 ) -> dict[str, np.ndarray]:
-    """Float32 numbers that go with checked labels: those of the ``tensors`` (by name) of
-    :class:`compiler.kernels.updates.loss.LabelTensors` that a host writes."""
+    """Float32 numbers that go with checked labels, for outputs (N, H, W, C) of this shape: those of
+    the tensors of :class:`compiler.kernels.updates.loss.LabelTensors` that a host writes."""
     labels = np.asarray(labels).ravel()
     counts = labels != loss.ignore
     count, found = int(counts.sum()), {}
     if loss.ignore is not None:
-        shape = tensors["targets.factors"].shape
         factors = np.full((len(labels), shape[3]), 1.0 / count, np.float32)
         factors[~counts] = -np.inf
         factors[~counts, 0] = 0.0
-        found["targets.factors"] = factors.reshape(shape)
+        found["factors"] = factors.reshape(shape)
         rows = [[1.0 / count, 1.0], [0.0, count - len(labels)]]
-        found["targets.summary"] = np.array(rows, np.float32)[np.newaxis, np.newaxis]
+        found["summary"] = np.array(rows, np.float32)[np.newaxis, np.newaxis]
     if loss.smoothing:
-        shape = tensors["targets.shift"].shape
         classes, part = shape[3], np.nonzero(counts)[0]
         shift = np.zeros((len(labels), classes), np.float32)
         shift[part] = -loss.smoothing / (classes * count)
         shift[part, labels[part]] = loss.smoothing * (1 - 1 / classes) / count
-        found["targets.shift"] = shift.reshape(shape)
+        found["shift"] = shift.reshape(shape)
     return found
 
 

@@ -32,6 +32,7 @@ from compiler.kernels.maps.pooling import (
     max_pool_backward,
     upsample,
 )
+from compiler.kernels.maps.smooth import gelu, sigmoid, silu, softplus, tanh
 from hw.config import AdaGPConfig
 
 from .graph import StepGraph
@@ -123,6 +124,27 @@ class MapSteps(StepGraph):
 
     def _forward_hardswish(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, hardswish)
+
+    def _forward_sigmoid(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, sigmoid)
+
+    def _forward_tanh(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, tanh)
+
+    def _forward_silu(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, silu)
+
+    def _forward_gelu(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, gelu)
+
+    def _forward_softplus(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, softplus)
+
+    def _smooth(self, layer: Layer, sources: list[str], function: Callable[..., object]) -> None:
+        """Backward needs no more than the derivative, so it is stored with the map."""
+        backward = layer.name in self._needs_gradient
+        slope = [self._map(layer, f"{layer.name}.slope")] if backward else []
+        self._simple(layer, sources, function, *slope, **layer.options)
 
     def _forward_add(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, add_scaled if layer.options else add, **layer.options)
@@ -233,6 +255,11 @@ class MapSteps(StepGraph):
 
     def _backward_hardswish(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         self._simple_backward(layer, goals, hardswish_backward, dy, self.maps[layer.inputs[0]])
+
+    def _backward_sigmoid(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        self._simple_backward(layer, goals, multiply, dy, f"{layer.name}.slope")
+
+    _backward_tanh = _backward_silu = _backward_gelu = _backward_softplus = _backward_sigmoid
 
     def _backward_upsample(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         """The sum of the windows, which share no pixel."""

@@ -94,6 +94,19 @@ OPERATORS = (
         kind="hardswish", written=("Hardswish", "hardswish"), forward=_VECTOR, backward=_VECTOR,
     ),
     Operator(
+        kind="sigmoid", written=("Sigmoid", "sigmoid"), forward=_VECTOR, backward=_VECTOR,
+    ),
+    Operator(kind="tanh", written=("Tanh", "tanh"), forward=_VECTOR, backward=_VECTOR),
+    Operator(kind="silu", written=("SiLU", "silu"), forward=_VECTOR, backward=_VECTOR),
+    Operator(
+        kind="gelu", written=("GELU", "gelu"), forward=_VECTOR, backward=_VECTOR,
+        conditions="`approximate`",
+    ),
+    Operator(
+        kind="softplus", written=("Softplus", "softplus"), forward=_VECTOR, backward=_VECTOR,
+        conditions="`beta=1`, a threshold of at least 20",
+    ),
+    Operator(
         kind="add", written=("add", "sub"), forward=_VECTOR,
         backward="moves nothing; VECTOR with `alpha` and for differences",
         conditions="two maps of one shape; `alpha`",

@@ -19,7 +19,7 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .batch_input import LossFunction, image_codes, label_values, target_codes
+from .batch_input import LossFunction, each_target, image_codes, label_values, target_codes
 
 if TYPE_CHECKING:
     from compiler.codegen.core_builder import CoreProgram
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .step import Step
 
-__all__ = ["LayerInfo", "StepInfo", "TrainingProgram"]
+__all__ = ["LayerInfo", "OutputInfo", "StepInfo", "TrainingProgram"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,41 @@ class LayerInfo:
         """That of a :class:`compiler.frontend.torch_graph.Layer`."""
         return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
                    shape=layer.shape, flat=layer.flat, sequence=layer.sequence)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputInfo:
+    """An output of the network, and its loss.
+
+    Members
+    -------
+    layer : its name
+    loss : :class:`~compiler.training.batch_input.LossFunction`
+    targets, value : names of the tensors with its targets, with the loss and how many images are
+        classified correctly
+    """
+
+    layer: str
+    loss: LossFunction
+    targets: str
+    value: str
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of what the host writes of a batch: targets, and what goes with labels."""
+        roles = ("factors", "summary") if self.loss.ignore is not None else ()
+        roles += ("shift",) if self.loss.smoothing else ()
+        return [self.targets, *(f"{self.targets}.{role}" for role in roles)]
+
+    @property
+    def products(self) -> str:
+        """Name of what label smoothing adds to the loss."""
+        return f"{self.value}.products"
+
+    @property
+    def results(self) -> list[str]:
+        """Names of what is left of a batch."""
+        return [self.value, self.products] if self.loss.smoothing else [self.value]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +148,15 @@ class TrainingProgram:
     Members
     -------
     config : AdaGPConfig
-    layers : list of :class:`LayerInfo`, the input first, the output last
+    layers : list of :class:`LayerInfo`, the input first
+    outputs : list of :class:`OutputInfo`, in the order in which the model returns them
     images : as given to :func:`compiler.training.compile_training`
-    loss : :class:`~compiler.training.batch_input.LossFunction`
     commands : the command stream, at offset :attr:`program`
     semaphores : list of :class:`~compiler.codegen.program.SemaphoreNames`
     steps : list of :class:`StepInfo`, in order
-    tensors : name -> Tensor: maps by the name of their layer, "<layer>.gradient", "targets",
-        "loss" and parameters; those that are not permanent share memory
+    tensors : name -> Tensor: maps by the name of their layer, "<layer>.gradient", targets and
+        losses, which are "targets" and "loss" of the first output, and parameters; those that are
+        not permanent share memory
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient
     parameters : torch's name -> :class:`~compiler.tensors.parameters.StoredParameter`
     plan : :class:`~compiler.tensors.dram_planner.MemoryPlan`
@@ -130,7 +166,7 @@ class TrainingProgram:
     config: AdaGPConfig
     layers: list[LayerInfo]
     images: int
-    loss: LossFunction
+    outputs: list[OutputInfo]
     commands: bytes
     semaphores: list[SemaphoreNames]
     steps: list[StepInfo]
@@ -157,7 +193,9 @@ class TrainingProgram:
             memory[offset : offset + len(data)] = data
         return memory
 
-    def batch(self, images: ArrayLike, targets: ArrayLike) -> list[tuple[int, bytes]]:
+    def batch(
+        self, images: ArrayLike, targets: ArrayLike | Sequence[ArrayLike]
+    ) -> list[tuple[int, bytes]]:
         """(offset, bytes) of the images and the targets of a batch, which the host writes.
 
         Parameters
@@ -168,7 +206,8 @@ class TrainingProgram:
         targets : of cross-entropy labels, integers from 0 on: (N,) of vectors, (N, T) of sequences,
             (N, H, W) of maps; else real numbers (N, H, W, C) for a network whose output is a map,
             (N, T, C) for a sequence, (N, features) for a vector, in torch's order where it has been
-            flattened
+            flattened. Of a network with several outputs a list or tuple of them, in the order of
+            :attr:`outputs`
 
         Raises
         ------
@@ -176,24 +215,42 @@ class TrainingProgram:
             naming what is wrong, and what is expected: another number of images, shape or type, a
             number that is not finite or too large, a label that is no class.
         """
-        first, last, wanted = self.layers[0], self.layers[-1], self.tensors["targets"]
+        first, layers = self.layers[0], {layer.name: layer for layer in self.layers}
         tensor = self.tensors[self.maps[first.name]]
-        pixels = tensor.pack(image_codes(tensor, images, first))
-        codes = target_codes(wanted, targets, loss=self.loss, output=last)
-        more = label_values(self.tensors, targets, self.loss)
-        return [
-            (tensor.offset, pixels),
-            (wanted.offset, wanted.pack(codes)),
-            *((self.tensors[n].offset, self.tensors[n].pack(v)) for n, v in more.items()),
-        ]
+        found = [(tensor.offset, tensor.pack(image_codes(tensor, images, first)))]
+        each = each_target(targets, [output.layer for output in self.outputs])
+        for output, own in zip(self.outputs, each, strict=True):
+            wanted, layer = self.tensors[output.targets], layers[output.layer]
+            try:
+                codes = target_codes(wanted, own, loss=output.loss, output=layer)
+            except ValueError as error:
+                where = f"output {output.layer}: " if len(self.outputs) > 1 else ""
+                raise ValueError(f"{where}{error}") from None
+            found.append((wanted.offset, wanted.pack(codes)))
+            shape = (self.images, *layer.shape[1:], layer.shape[0])
+            for role, values in label_values(shape, own, output.loss).items():
+                more = self.tensors[f"{output.targets}.{role}"]
+                found.append((more.offset, more.pack(values)))
+        return found
 
     def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
-        """Value of the last batch, and how many of its images were classified correctly."""
-        value, correct = self.tensors["loss"].unpack(memory).view(np.float32).ravel()
-        if self.loss.smoothing:
-            products = self.tensors["loss.products"].unpack(memory).view(np.float32)
-            value = _total([*products.ravel().tolist(), float(value)])
-        return float(value), int(correct)
+        """Value of the last batch, and how many of its images were classified correctly. With
+        several outputs they are sums, of the value in float32, in the order of the outputs."""
+        total, count = self.losses_of(memory)[0]
+        for value, correct in self.losses_of(memory)[1:]:
+            total, count = total + value, count + correct
+        return float(total), count
+
+    def losses_of(self, memory: bytes | bytearray | memoryview) -> list[tuple[np.float32, int]]:
+        """The same of each output."""
+        found = []
+        for output in self.outputs:
+            value, correct = self.tensors[output.value].unpack(memory).view(np.float32).ravel()
+            if output.loss.smoothing:
+                products = self.tensors[output.products].unpack(memory).view(np.float32)
+                value = _total([*products.ravel().tolist(), float(value)])
+            found.append((value, int(correct)))
+        return found
 
     def state(
         self, memory: bytes | bytearray | memoryview, role: str = "master"
@@ -234,7 +291,7 @@ class TrainingProgram:
             )
 
 
-def _total(numbers: Sequence[float]) -> float:
+def _total(numbers: Sequence[float]) -> np.float32:
     """Their exact sum, rounded to float32 once."""
     finite = all(isfinite(number) for number in numbers)
-    return float(np.float32(fsum(numbers) if finite else sum(numbers)))
+    return np.float32(fsum(numbers) if finite else sum(numbers))

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer, backward_order, learning, readers
+from compiler.frontend.torch_graph import Layer, backward_order, learning, outputs, readers
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
@@ -19,20 +20,23 @@ from compiler.kernels.convolution.depthwise import (
 from compiler.kernels.maps.elementwise import sum_gradients
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
-from compiler.kernels.updates.sgd import update
+from compiler.kernels.updates.rules import Rule
+from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
 from .loss_function import loss_function
 from .named_tensors import NamedConvolution
+from .optimizer import optimizer_of
+from .program import OutputInfo
 from .sequence_steps import SequenceSteps
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
-#: What the coefficient registers hold, by number.
+#: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
 
 
@@ -44,26 +48,28 @@ class TrainingSteps(SequenceSteps):
     layers : of :func:`compiler.frontend.torch_graph.trace`
     config : AdaGPConfig
     images : in a batch
-    loss : what :func:`compiler.training.loss_function.loss_function` takes
+    loss : what :func:`compiler.training.loss_function.loss_function` takes; a list has one for each
+        output
+    optimizer : what :func:`compiler.training.optimizer.optimizer_of` takes
 
     Members
     -------
     steps, tensors, slices : as in :class:`~compiler.training.graph.StepGraph`; a layer's stored map
-        has its name, the gradient of that map is ``<layer>.gradient``; "loss" and :attr:`targets`
-    loss : :class:`~compiler.training.batch_input.LossFunction`
-    targets : names of what the host writes of a batch besides the images
+        has its name, the gradient of that map is ``<layer>.gradient``
+    outputs : list of :class:`~compiler.training.program.OutputInfo`
     parameters : of :func:`compiler.tensors.parameters.stored_parameters`
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
         normalisation with a ReLU behind it has none of the latter
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object
-    ) -> None:
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object,
+        optimizer: object,
+    ) -> None:  # fmt: skip
         super().__init__(layers, config, images=images)
-        self.loss = loss_function(loss)
-        self.targets = ["targets"]
-        self.parameters = stored_parameters(layers, config)
+        self.outputs = _with_losses(outputs(layers), loss)
+        self.optimizer = optimizer_of(optimizer)
+        self.parameters = stored_parameters(layers, config, slots=self.optimizer.slots)
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
@@ -71,7 +77,6 @@ class TrainingSteps(SequenceSteps):
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
         self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
-        self._last = layers[-1].name
         self._build(layers)
 
     def _build(self, layers: Sequence[Layer]) -> None:
@@ -83,8 +88,9 @@ class TrainingSteps(SequenceSteps):
     @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {*self.targets, "loss", next(iter(self.maps.values()))}
-        found |= {"loss.products"} & set(self.tensors)
+        found = {next(iter(self.maps.values()))}
+        for output in self.outputs:
+            found |= {*output.inputs, *output.results}
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
@@ -105,8 +111,8 @@ class TrainingSteps(SequenceSteps):
     # Forward ---------------------------------------------------------------------------------
 
     def _precision(self, layer: Layer) -> dict[str, Any]:
-        """Kind and pitch of a product's map: the last layer's stays float32."""
-        if layer.name != self._last:
+        """Kind and pitch of a product's map: an output's stays float32."""
+        if layer.output is None:
             return {}
         return {"kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config)}
 
@@ -174,48 +180,48 @@ class TrainingSteps(SequenceSteps):
     # Loss and backward -----------------------------------------------------------------------
 
     def _add_loss(self) -> None:
-        last = self.layers[self._last]
-        if self.loss.kind == "cross_entropy":
-            if last.flat and last.shape[1:] != (1, 1):
-                what = f"layer {last.name}: cross-entropy needs a network whose output is a vector"
-                raise CompileError(f"{what}, not a map {last.shape} that has been flattened")
-            self._tensor("targets", (self.images, *last.shape[1:], 1), kind="int32")
-        else:
-            self._map(last, "targets", kind="float32")
-        labels = self._label_tensors(last)
-        pitch = channel_pitch(2, self.config) if "summary" in labels else None
-        self._tensor("loss", (1, 1, 1, 2), kind="float32", pitch=pitch)
-        x, gradient = self.maps[self._last], self._map(last, f"{self._last}.gradient")
-        writes = [gradient, "loss", labels.get("products")]
-        self.targets += [name for name in labels.values() if name.startswith("targets.")]
-        self._add(
-            "loss", "loss", loss_commands, x, "targets", gradient, "loss",
-            reads=[x, *self.targets], writes=writes, kind=self.loss.kind,
-            named={"labels": lambda tensors: LabelTensors(
-                **{role: tensors[name] for role, name in labels.items()})},
-        )  # fmt: skip
+        for output in self.outputs:
+            layer, targets, value = self.layers[output.layer], output.targets, output.value
+            if output.loss.kind == "cross_entropy":
+                if layer.flat and layer.shape[1:] != (1, 1):
+                    raise CompileError(
+                        f"layer {layer.name}: cross-entropy needs an output that is a vector, not "
+                        f"a map {layer.shape} that has been flattened"
+                    )
+                self._tensor(targets, (self.images, *layer.shape[1:], 1), kind="int32")
+            else:
+                self._map(layer, targets, kind="float32")
+            labels = self._label_tensors(layer, output)
+            pitch = channel_pitch(2, self.config) if "summary" in labels else None
+            self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
+            x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
+            self._add(
+                value, "loss", loss_commands, x, targets, gradient, value,
+                reads=[x, *output.inputs], writes=[gradient, *output.results],
+                kind=output.loss.kind, named={"labels": partial(_placed_labels, labels)},
+            )  # fmt: skip
 
-    def _label_tensors(self, last: Layer) -> dict[str, str]:
+    def _label_tensors(self, layer: Layer, output: OutputInfo) -> dict[str, str]:
         """Role in :class:`~compiler.kernels.updates.loss.LabelTensors` -> name."""
         labels: dict[str, str] = {}
         wide: dict[str, Any] = {
-            "kind": "float32",
-            "pitch": channel_pitch(last.shape[0], self.config),
-        }
-        if self.loss.ignore is not None:
-            labels["factors"] = self._map(last, "targets.factors", **wide)
+            "kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config),
+        }  # fmt: skip
+        for name in output.inputs[1:]:
+            role = name.removeprefix(f"{output.targets}.")
+            labels[role] = name
+            if role != "summary":
+                self._map(layer, name, **wide)
+                continue
             pitch = channel_pitch(2, self.config)
-            labels["summary"] = self._tensor(
-                "targets.summary", (1, 1, 2, 2), kind="float32", pitch=pitch
-            )
-        if self.loss.smoothing:
-            labels["shift"] = self._map(last, "targets.shift", **wide)
-            labels["products"] = self._map(last, "loss.products", **wide)
+            self._tensor(name, (1, 1, 2, 2), kind="float32", pitch=pitch)
+        if output.loss.smoothing:
+            labels["products"] = self._map(layer, output.products, **wide)
         return labels
 
     def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)
-        arriving = {self._last: [f"{self._last}.gradient"]}
+        arriving = {output.layer: [f"{output.layer}.gradient"] for output in self.outputs}
         givers: dict[str, list[str]] = {}
         for name in order:
             for source in self.layers[name].inputs:
@@ -301,10 +307,14 @@ class TrainingSteps(SequenceSteps):
             names = [tensor.name for tensor in tensors.values()]
             changed = [tensor.name for role, tensor in tensors.items()
                        if role not in ("gradient", "mask")]  # fmt: skip
-            registers: dict[str, Any] = {name: Coefficient(index=COEFFICIENTS.index(name))
-                         for name in ("rate", "momentum", "decay")}  # fmt: skip
             self._add(name, "update", update, self.parameters[name].placed_as,
-                      reads=names, writes=changed, **registers)  # fmt: skip
+                      reads=names, writes=changed, rule=self._rule)  # fmt: skip
+
+    @property
+    def _rule(self) -> Rule:
+        """What an update does, with its coefficients in the registers."""
+        rate, momentum, decay = (Coefficient(index=index) for index in range(3))
+        return self.optimizer.rule(rate=rate, momentum=momentum, decay=decay)
 
     def _backward_batch_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
@@ -317,6 +327,29 @@ class TrainingSteps(SequenceSteps):
             reads=[x, dy, y, *saved], writes=[goal, *gradients], named={"y": y},
         )  # fmt: skip
         self._updates(layer)
+
+
+def _placed_labels(labels: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTensors:
+    return LabelTensors(**{role: tensors[name] for role, name in labels.items()})
+
+
+def _with_losses(layers: Sequence[Layer], loss: object) -> list[OutputInfo]:
+    """The outputs of a network with their losses, all the same if there is one."""
+    given = loss if isinstance(loss, list | tuple) else [loss] * len(layers)
+    losses = [loss_function(one) for one in given]
+    if len(losses) != len(layers):
+        names = ", ".join(layer.name for layer in layers)
+        raise CompileError(
+            f"loss: {len(losses)} losses for {len(layers)} outputs, {names}; there must be one for "
+            "each"
+        )
+    found = []
+    for number, (layer, own) in enumerate(zip(layers, losses, strict=True)):
+        end = f".{number}" if number else ""
+        found.append(
+            OutputInfo(layer=layer.name, loss=own, targets=f"targets{end}", value=f"loss{end}")
+        )
+    return found
 
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Scaled dot-product attention on sequences, forward and backward, bit for bit.
 
-The executable form of the section "Attention" of docs/training.md. Sequences (N, T, 1, C) are maps of
-operand codes, whose channels are those of all heads, one head after the other.
+The executable form of the section "Attention" of docs/training.md. Sequences (N, T, 1, C) are maps
+of operand codes, whose channels are those of all heads, one head after the other.
 """
 
 from dataclasses import dataclass

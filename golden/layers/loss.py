@@ -39,14 +39,14 @@ class LossResult:
     Members
     -------
     value : float32 bits (uint32 scalar)
-    gradient : operand codes, of the shape of the network's output
+    gradient : operand codes, of the shape of the network's output; None of a sum of losses
     flags : union of :class:`golden.arithmetic.dot_product.Flags`
     probabilities : float32 bits (N, classes) of cross-entropy, else None
     correct : images whose largest logit is the label's, of cross-entropy, else 0
     """
 
     value: np.uint32
-    gradient: np.ndarray
+    gradient: np.ndarray | None
     flags: int
     probabilities: np.ndarray | None = None
     correct: int = 0

@@ -1,8 +1,8 @@
 """Bounds of attention, given its stored operands; see ``bounds``.
 
-A share is ``e**d / sum`` with d = score - m. It does not change if all scores of a query move by one
-number, so the m that was computed counts as exact. If d is off by at most a, the power is off by
-``e**a - 1`` of itself; the polynomial and its roundings add ``2**-16 + |d| 2**-22``
+A share is ``e**d / sum`` with d = score - m. It does not change if all scores of a query move by
+one number, so the m that was computed counts as exact. If d is off by at most a, the power is off
+by ``e**a - 1`` of itself; the polynomial and its roundings add ``2**-16 + |d| 2**-22``
 (:mod:`golden.training.smooth_bounds`), and powers below 2**-118 count as that much. The sum of
 positive numbers keeps the largest relative error and adds that of its additions.
 """
@@ -83,4 +83,3 @@ def _by_head(values, heads):
 def _joined(parts, heads):
     parts = np.moveaxis(parts.reshape(-1, heads, *parts.shape[1:]), 1, 2)
     return parts.reshape(*parts.shape[:2], 1, -1)
-

@@ -3,13 +3,14 @@
 import numpy as np
 
 from golden.arithmetic.dot_product import encode
+from golden.arithmetic.float32_unit import VectorUnit
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 from golden.layers.label_loss import label_cross_entropy
 from golden.layers.loss import LossResult, mean_squared_error
 
 from .loss_function import LossFunction
 
-__all__ = ["batch_loss"]
+__all__ = ["batch_loss", "total_loss"]
 
 
 def batch_loss(fmt: FloatFormat, loss: LossFunction, wide, targets, node) -> LossResult:
@@ -49,6 +50,24 @@ def batch_loss(fmt: FloatFormat, loss: LossFunction, wide, targets, node) -> Los
         flags=result.flags,
         probabilities=result.probabilities,
         correct=result.correct,
+    )
+
+
+def total_loss(losses: list[LossResult]) -> LossResult:
+    """The loss of a network with several outputs: the float32 sum of theirs, in their order, and of
+    their correct answers. Its gradient is theirs, so that it has none of its own."""
+    if len(losses) == 1:
+        return losses[0]
+    unit, value, flags = VectorUnit(), losses[0].value, 0
+    for loss in losses[1:]:
+        value = unit.add(value, loss.value)
+    for loss in losses:
+        flags |= loss.flags
+    return LossResult(
+        value=np.uint32(value),
+        gradient=None,
+        flags=flags | unit.flags,
+        correct=sum(loss.correct for loss in losses),
     )
 
 

@@ -18,6 +18,7 @@ from golden.layers.product import PRODUCTS
 from . import bounds as training_bounds
 from .map_bounds import map_bounds
 from .norm_bounds import layer_norm_bounds
+from .smooth_bounds import SMOOTH_KINDS, smooth_bounds
 
 __all__ = ["complaints", "torch_layer"]
 
@@ -150,6 +151,11 @@ _MAPS = {
     # Torch's own have constants in float32.
     "hardsigmoid": lambda x: functional.relu6(x + 3) / 6,
     "hardswish": lambda x: x * functional.relu6(x + 3) / 6,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "silu": functional.silu,
+    "gelu": lambda x, tanh: functional.gelu(x, approximate="tanh" if tanh else "none"),
+    "softplus": functional.softplus,
     "add": lambda a, b, scale=1.0: a + scale * b,
     "multiply": lambda a, b: a * b,
     "affine": lambda x, factor, offset: x * factor + offset,
@@ -214,6 +220,9 @@ def _layer_bounds(training, node, before, done, dy):
         shape = x.value.shape
         parameters = {"weight": scale.error, "bias": shift.error}
         return y.error.reshape(shape), [dx.error.reshape(shape)], parameters
+    if node.kind in SMOOTH_KINDS:
+        y, dx = smooth_bounds(fmt, node.kind, x, gradient, **node.options)
+        return y, [dx], {}
     return *map_bounds(node.kind, exact, gradient, node.options), {}
 
 

@@ -6,7 +6,7 @@ y)`` the gradients of the maps that the node reads, and the flags. All are opera
 
 import numpy as np
 
-from golden.layers import elementwise_pool, pointwise
+from golden.layers import elementwise_pool, pointwise, smooth
 
 __all__ = ["MAP_KINDS", "backward", "forward"]
 
@@ -88,7 +88,28 @@ def _alone(result):
     return [codes], flags
 
 
+def _smooth_forward(function):
+    return lambda fmt, maps, **options: function(fmt, *maps, **options)
+
+
+def _smooth_backward(function):
+    """Forward stores the derivative, rounded to operands."""
+
+    def backward(fmt, dy, maps, y, **options):
+        return _alone(smooth.derivative(function, fmt, dy, *maps, **options))
+
+    return backward
+
+
+_SMOOTH = {
+    "sigmoid": smooth.sigmoid,
+    "tanh": smooth.tanh,
+    "silu": smooth.silu,
+    "gelu": smooth.gelu,
+    "softplus": smooth.softplus,
+}
 _FORWARD = {
+    **{kind: _smooth_forward(function) for kind, function in _SMOOTH.items()},
     "flatten": lambda fmt, maps: (maps[0], 0),
     "add": _add,
     "multiply": lambda fmt, maps: pointwise.multiply(fmt, *maps),
@@ -104,6 +125,7 @@ _FORWARD = {
     "concatenate": lambda fmt, maps: (pointwise.concatenate(maps), 0),
 }
 _BACKWARD = {
+    **{kind: _smooth_backward(function) for kind, function in _SMOOTH.items()},
     "flatten": _passed_on,
     "add": _add_backward,
     "multiply": _multiply_backward,

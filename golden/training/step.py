@@ -5,8 +5,6 @@ The executable form of docs/training.md, put together: a network is traced to no
 backward, and the weights updated.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from torch import nn
 
@@ -15,70 +13,24 @@ from golden.arithmetic.float32_unit import widen
 from golden.arithmetic.formats import FLOAT32, format_by_name
 from golden.layers import elementwise_pool
 from golden.layers.batch_norm import (
-    BatchStatistics,
     batch_statistics,
     normalize,
     normalize_backward,
     scale_and_shift,
     update_running,
 )
-from golden.layers.loss import LossResult
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
 from . import map_layers, sequence_layers
 from .arguments import require_names
-from .batch_loss import batch_loss
+from .batch_loss import batch_loss, total_loss
 from .loss_function import LossFunction
+from .results import ForwardPass, StepResult
 from .sequence_layers import SEQUENCE_KINDS
-from .torch_graph import Node, learning, trace
+from .torch_graph import Node, learning, outputs_of, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ForwardPass:
-    """What a forward pass leaves, by names of nodes.
-
-    Members
-    -------
-    outputs : (N, H, W, C) operand codes; float32 bits for a last layer that is a product
-    statistics : :class:`golden.layers.batch_norm.BatchStatistics` of batch normalisations in
-        training
-    factors : (inverse, a, b) of every batch normalisation
-    saved : what else layers of sequences keep for their backward pass, by node
-    flags : union of :class:`golden.arithmetic.dot_product.Flags` by node
-    """
-
-    outputs: dict[str, np.ndarray] = field(default_factory=dict)
-    statistics: dict[str, BatchStatistics] = field(default_factory=dict)
-    factors: dict[str, tuple] = field(default_factory=dict)
-    saved: dict = field(default_factory=dict)
-    flags: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StepResult:
-    """What one step computes.
-
-    Members
-    -------
-    forward : :class:`ForwardPass`
-    loss : :class:`golden.layers.loss.LossResult`
-    gradients : (N, H, W, C) operand codes, gradients of the outputs of all nodes that depend on a
-        trainable parameter
-    parameter_gradients : float32 bits by trainable parameter, in torch's shapes
-    skipped : tiles that the guard left as they were, by parameter
-    flags : union of :class:`golden.arithmetic.dot_product.Flags`, backward by node and update by
-        parameter
-    """
-
-    forward: ForwardPass
-    loss: LossResult
-    gradients: dict[str, np.ndarray]
-    parameter_gradients: dict[str, np.ndarray]
-    skipped: dict[str, int]
-    flags: dict[str, int]
 
 
 class Training:
@@ -91,17 +43,21 @@ class Training:
     ----------
     model : the initial state; see :func:`golden.training.torch_graph.trace`. It is not changed.
     input_shape : (C, H, W) of one image, or (features,)
-    optimizer : :class:`golden.layers.optimizer.SGD` or ``Adam``; may be replaced between steps
+    optimizer : :class:`golden.layers.optimizer.SGD`, ``Adam`` or ``AdamW``; may be replaced between
+        steps by one that keeps the same numbers
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
         where the output is a map, (N, features) in torch's order where it is a vector; or
-        ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``, ``nn.MSELoss()``
+        ``nn.CrossEntropyLoss(...)`` with label smoothing and ``ignore_index``, or ``nn.MSELoss()``.
+        A network that returns several maps has a loss for each, in a list, or one for all of them,
+        and its targets are a list; what is minimised is the sum
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
     -------
     nodes : list of :class:`golden.training.torch_graph.Node`
+    outputs : those that the network returns
     weights : float32 bits by parameter, in torch's names and shapes: the master copy
     operands : operand codes of the weights of products
     slots : the optimizer's numbers by trainable parameter
@@ -132,8 +88,13 @@ class Training:
         if not self.format.is_float:
             raise ValueError(f"Training needs a float format, not {operand_format}")
         self.nodes: list[Node] = trace(model, input_shape)
+        self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
-        self.loss, self.guard, self.guard_tile = LossFunction.of(loss), guard, guard_tile
+        given = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
+        self.losses = [LossFunction.of(one) for one in given]
+        if len(self.losses) != len(self.outputs):
+            raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
+        self.guard, self.guard_tile = guard, guard_tile
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
         self.count = 0
         self._learning = learning(self.nodes)
@@ -149,8 +110,7 @@ class Training:
                 name = f"{node.name}.weight"
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
             for name in node.trainable:
-                zeros = np.zeros_like(self.weights[name])
-                self.slots[name] = tuple(zeros.copy() for _ in optimizer.slots)
+                self.slots[name] = optimizer.start(self.weights[name])
 
     @property
     def optimizer(self):
@@ -198,9 +158,15 @@ class Training:
 
     def predict(self, images) -> np.ndarray:
         """Real outputs in evaluation mode, in torch's shape: (N, features), (N, C, H, W) or
-        (N, T, C)."""
-        outputs = self.forward(self.encode_input(images), training=False).outputs
-        return self._torch_shape(decode(FLOAT32, self._wide_output(outputs)))
+        (N, T, C); a list where the network returns several."""
+        maps = self.forward(self.encode_input(images), training=False).outputs
+        found = []
+        for node in self.outputs:
+            values = np.moveaxis(decode(FLOAT32, self._wide_output(node, maps)), 3, 1)
+            if node.sequence:
+                values = np.moveaxis(values[..., 0], 1, 2)
+            found.append(values.reshape(len(values), -1) if node.flat else values)
+        return found if len(found) > 1 else found[0]
 
     def forward(self, input_bits, *, training: bool = True) -> ForwardPass:
         """Run operand codes (N, H, W, C) through all nodes; running statistics stay as they are."""
@@ -219,9 +185,10 @@ class Training:
     def step_bits(self, input_bits, targets) -> StepResult:
         """:meth:`step` from operand codes."""
         done = self.forward(input_bits)
-        loss = self._loss(done.outputs, targets)
-        last = self.nodes[-1].name
-        pending = {last: [loss.gradient]}
+        losses = self._losses(done.outputs, targets)
+        pending = {
+            node.name: [loss.gradient] for node, loss in zip(self.outputs, losses, strict=True)
+        }
         maps, parameters, flags = {}, {}, {}
         for node in reversed(self.nodes):
             if node.name not in pending:
@@ -239,7 +206,8 @@ class Training:
         skipped = self._update(done, parameters, flags)
         return StepResult(
             forward=done,
-            loss=loss,
+            loss=total_loss(losses),
+            losses=losses,
             gradients=maps,
             parameter_gradients=parameters,
             skipped=skipped,
@@ -258,7 +226,6 @@ class Training:
                 self.weights[name],
                 self.slots[name],
                 gradient,
-                count=self.count,
                 guard=self.guard,
                 tile=self.guard_tile,
             )
@@ -273,7 +240,7 @@ class Training:
         if node.kind in PRODUCTS:
             bias = self.weights.get(f"{node.name}.bias")
             sums, flags = self._product(node).forward(x, self._kernel(node, x), bias)
-            if node is self.nodes[-1]:
+            if node.output is not None:
                 return sums, flags
             codes, new = elementwise_pool.round_sums(fmt, sums)
             return codes, flags | new
@@ -373,16 +340,17 @@ class Training:
             self.running.update(zip(keys, new, strict=True))
             flags[name] = flags.get(name, 0) | more
 
-    def _wide_output(self, outputs):
-        values = outputs[self.nodes[-1].name]
+    def _wide_output(self, node, maps):
+        values = maps[node.name]
         return values if values.dtype == np.uint32 else widen(self.format, values)
 
-    def _torch_shape(self, values):
-        values = np.moveaxis(values, 3, 1)
-        if self.nodes[-1].sequence:
-            return np.moveaxis(values[..., 0], 1, 2)
-        return values.reshape(len(values), -1) if self.nodes[-1].flat else values
-
-    def _loss(self, outputs, targets):
-        wide = self._wide_output(outputs)
-        return batch_loss(self.format, self.loss, wide, targets, self.nodes[-1])
+    def _losses(self, maps, targets):
+        """Of every output."""
+        if len(self.outputs) == 1:
+            targets = [targets]
+        elif not isinstance(targets, list | tuple) or len(targets) != len(self.outputs):
+            raise ValueError(f"Targets must be a list of {len(self.outputs)}, one for each output")
+        return [
+            batch_loss(self.format, loss, self._wide_output(node, maps), own, node)
+            for node, loss, own in zip(self.outputs, self.losses, targets, strict=True)
+        ]

@@ -17,12 +17,14 @@ from .torch_layers import (
     clamp,
     dropout,
     flatten,
+    gelu,
     leaky_relu,
     max_pool,
     needs_map,
     plain,
     refuse,
     relu,
+    softplus,
     upsample,
 )
 
@@ -154,6 +156,8 @@ _CHANGING = {
     operator.imul: operator.mul,
     operator.itruediv: operator.truediv,
     torch.relu_: torch.relu,
+    torch.sigmoid_: torch.sigmoid,
+    torch.tanh_: torch.tanh,
     functional.hardtanh_: functional.hardtanh,
 }
 #: Sums, differences, products and quotients.
@@ -188,6 +192,13 @@ _FUNCTIONS = {
     ),
     functional.hardsigmoid: (plain("hardsigmoid"), ("inplace",), _PLACE),
     functional.hardswish: (plain("hardswish"), ("inplace",), _PLACE),
+    **dict.fromkeys(
+        (functional.sigmoid, torch.sigmoid, "sigmoid"), (plain("sigmoid"), (), {})
+    ),
+    **dict.fromkeys((functional.tanh, torch.tanh, "tanh"), (plain("tanh"), (), {})),
+    functional.silu: (plain("silu"), ("inplace",), _PLACE),
+    functional.gelu: (gelu, ("approximate",), {"approximate": "none"}),
+    functional.softplus: (softplus, ("beta", "threshold"), {"beta": 1, "threshold": 20}),
     functional.interpolate: (
         upsample, ("size", "scale_factor", "mode"),
         {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None,

@@ -22,6 +22,7 @@ __all__ = [
     "clamp",
     "dropout",
     "flatten",
+    "gelu",
     "leaky_relu",
     "max_pool",
     "module_layer",
@@ -29,14 +30,16 @@ __all__ = [
     "plain",
     "refuse",
     "relu",
+    "softplus",
     "upsample",
 ]
 
 ALLOWED = (
     "Conv2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, LeakyReLU, "
-    "Hardsigmoid, Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, "
-    "Upsample, Flatten, Dropout in evaluation, Identity, the functions of these without "
-    "parameters, mean over a map, view, reshape, cat, +, -, *, and / by a number"
+    "Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
+    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout in evaluation, Identity, "
+    "the functions of these without parameters, mean over a map, view, reshape, cat, +, -, *, "
+    "and / by a number"
 )
 
 
@@ -216,6 +219,18 @@ def leaky_relu(name, layer, source):
     return "leaky_relu", {"slope": slope}
 
 
+def gelu(name, layer, source):
+    if layer.approximate not in ("none", "tanh"):
+        refuse(name, f"approximate is none or tanh, not {layer.approximate}")
+    return "gelu", {"tanh": layer.approximate == "tanh"}
+
+
+def softplus(name, layer, source):
+    if layer.beta != 1 or layer.threshold < 20:
+        refuse(name, f"beta is 1, threshold at least 20, not {layer.beta} and {layer.threshold}")
+    return "softplus", {}
+
+
 def upsample(name, layer, source):
     needs_map(name, source)
     factor = layer.scale_factor
@@ -258,6 +273,11 @@ _MODULES = {
     nn.LeakyReLU: leaky_relu,
     nn.Hardsigmoid: plain("hardsigmoid"),
     nn.Hardswish: plain("hardswish"),
+    nn.Sigmoid: plain("sigmoid"),
+    nn.Tanh: plain("tanh"),
+    nn.SiLU: plain("silu"),
+    nn.GELU: gelu,
+    nn.Softplus: softplus,
     nn.Upsample: upsample,
     nn.UpsamplingNearest2d: upsample,
     nn.Flatten: flatten,

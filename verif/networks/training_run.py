@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from compiler.training.compile import COEFFICIENTS, TrainingProgram, compile_training
+from compiler.training.optimizer import Optimizer
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
+from golden.layers.optimizer import SGD, AdamW
 from golden.training.step import Training
 from verif.system import accelerator
 from verif.system.record import BASE
@@ -60,7 +62,12 @@ class TrainingRun:
         self.model = copy.deepcopy(model).train()
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
         self.program: TrainingProgram = self._compile(
-            input_shape, images=len(batches[0].images), loss=loss, reuse=reuse, loops=loops
+            input_shape,
+            images=len(batches[0].images),
+            loss=loss,
+            optimizer=_compiled(batches[0].optimizer),
+            reuse=reuse,
+            loops=loops,
         )
         self.golden = self._training(
             input_shape=input_shape,
@@ -102,7 +109,7 @@ class TrainingRun:
         optimizer = batch.optimizer
         return {
             "rate": optimizer.learning_rate,
-            "momentum": optimizer.momentum,
+            "momentum": getattr(optimizer, "momentum", 0.0),
             "decay": optimizer.weight_decay,
         }
 
@@ -112,20 +119,26 @@ class TrainingRun:
         weights = start["weights"] | start["running"]
         return {
             "state": {name: bits.view(np.float32) for name, bits in weights.items()},
-            "slots": {"velocity": {n: s[0].view(np.float32) for n, s in start["slots"].items()}},
+            "slots": {
+                role: {name: s[index].view(np.float32) for name, s in start["slots"].items()}
+                for index, role in enumerate(self.golden.optimizer.slots)
+            },
         }
 
     def _expect(self, result):
         """What golden leaves after a batch: name -> array of codes."""
         golden = self.golden
         expected = {f"weights {name}": bits.copy() for name, bits in golden.weights.items()}
-        expected |= {f"velocities {name}": bits[0].copy() for name, bits in golden.slots.items()}
+        for index, role in enumerate(golden.optimizer.slots):
+            expected |= {
+                f"{role} {name}": bits[index].copy() for name, bits in golden.slots.items()
+            }
         expected |= {f"statistics {name}": bits.copy() for name, bits in golden.running.items()}
         expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
         expected["rejected"] = _count(sum(result.skipped.values()))
-        if result.loss is not None:
-            expected["loss"] = np.atleast_1d(np.asarray(result.loss.value, np.uint32))
-            expected["correct"] = _count(result.loss.correct)
+        for output, loss in zip(self.program.outputs, result.losses, strict=False):
+            expected[output.value] = np.atleast_1d(np.asarray(loss.value, np.uint32))
+            expected[f"correct by {output.value}"] = _count(loss.correct)
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
             gradients = result.gradients | result.parameter_gradients
@@ -141,9 +154,11 @@ class TrainingRun:
                 # A layer that a ReLU is computed with has no map of its own.
                 if tensor == name or tensor not in fused:
                     found[f"map {name}"] = program.tensors[tensor].unpack(memory)
-        if "loss" in program.tensors:
-            value, correct = program.loss_of(memory)
-            found["loss"], found["correct"] = np.float32([value]).view(np.uint32), _count(correct)
+        if program.outputs[0].value in program.tensors:
+            pairs = zip(program.outputs, program.losses_of(memory), strict=True)
+            for output, (value, correct) in pairs:
+                found[output.value] = np.float32([value]).view(np.uint32)
+                found[f"correct by {output.value}"] = _count(correct)
         if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
@@ -157,10 +172,9 @@ class TrainingRun:
         found = {}
         for name, parameter in program.parameters.items():
             statistic = name in self.golden.running
-            names = {"master": "statistics" if statistic else "weights",
-                     "velocity": "velocities", "operands": "operands"}  # fmt: skip
-            for role, what in names.items():
-                if role in parameter.tensors:
+            for role in parameter.tensors:
+                if role not in ("gradient", "mask"):
+                    what = ("statistics" if statistic else "weights") if role == "master" else role
                     found[f"{what} {name}"] = parameter.unpack(role, memory)
         return found
 
@@ -243,11 +257,12 @@ class TrainingRun:
         memories = [outcome.memory for outcome in outcomes]
         return self._result(memories, rejected, outcomes, seconds)
 
-    def outcomes(self, *, seed=1, directory=None, memory=None, **options) -> list:
+    def outcomes(self, *, seed=1, directory=None, memory=None, memory_bytes=0, **options) -> list:
         """All batches on the RTL, without a reset in between: ``Outcome`` s.
 
         ``options`` go to :func:`verif.system.accelerator.run`. It begins with ``memory``, by
-        default :meth:`memory`."""
+        default :meth:`memory`. The simulated memory has at least ``memory_bytes``, so that several
+        networks may share a build."""
         image, runs = bytes(self.memory() if memory is None else memory), []
         for number, batch in enumerate(self.batches):
             program = self.program_of(batch)
@@ -260,7 +275,8 @@ class TrainingRun:
                     registers=self.registers(batch),
                 )
             )
-        simulator = accelerator.build(self.config, memory_bytes=BASE + len(image))
+        size = max(memory_bytes, BASE + len(image))
+        simulator = accelerator.build(self.config, memory_bytes=size)
         with tempfile.TemporaryDirectory() as place:
             outcomes, _ = accelerator.run(
                 simulator, runs, seed=seed, directory=directory or Path(place), **options
@@ -281,7 +297,7 @@ class TrainingRun:
             differences += found
             compared += count
             program = self.program_of(self.batches[number])
-            known = "loss" in program.tensors
+            known = program.outputs[0].value in program.tensors
             losses.append(program.loss_of(memory) if known else (None, None))
         losses, correct = zip(*losses, strict=True)
         return TrainingResult(
@@ -290,6 +306,7 @@ class TrainingRun:
             correct=list(correct),
             rejected=rejected,
             cycles=[outcome.record.cycles for outcome in outcomes],
+            busy=[outcome.record.counters["CORE0_VECTORS"] for outcome in outcomes],
             counters=outcomes[-1].record.counters if outcomes else {},
             compared=compared,
             final=dumps[-1],
@@ -313,12 +330,7 @@ class TrainingRun:
         """Losses of torch in float32 on the same batches, and its accuracy on ``images`` then."""
         model, losses = copy.deepcopy(self.model).train(), []
         first = self.batches[0].optimizer
-        optimizer = torch.optim.SGD(
-            model.parameters(),
-            lr=first.learning_rate,
-            momentum=first.momentum,
-            weight_decay=first.weight_decay,
-        )
+        optimizer = _of_torch(first, model.parameters())
         for batch in self.batches:
             optimizer.param_groups[0]["lr"] = batch.optimizer.learning_rate
             loss = torch.nn.functional.cross_entropy(
@@ -331,6 +343,24 @@ class TrainingRun:
         with torch.no_grad():
             outputs = model.eval()(_to_torch(images))
         return losses, float((outputs.argmax(1).numpy() == labels).mean())
+
+
+def _compiled(optimizer) -> Optimizer:
+    """What a program is compiled for, of golden's optimizer."""
+    if isinstance(optimizer, SGD):
+        return Optimizer(kind="nesterov" if optimizer.nesterov else "sgd")
+    kind = "adamw" if isinstance(optimizer, AdamW) else "adam"
+    return Optimizer(kind=kind, betas=tuple(optimizer.betas), epsilon=optimizer.epsilon)
+
+
+def _of_torch(optimizer, parameters):
+    """Torch's own, of golden's optimizer."""
+    options = {"lr": optimizer.learning_rate, "weight_decay": optimizer.weight_decay}
+    if isinstance(optimizer, SGD):
+        options |= {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
+        return torch.optim.SGD(parameters, **options)
+    kind = torch.optim.AdamW if isinstance(optimizer, AdamW) else torch.optim.Adam
+    return kind(parameters, betas=optimizer.betas, eps=optimizer.epsilon, **options)
 
 
 def _count(number):

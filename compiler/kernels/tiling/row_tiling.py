@@ -167,7 +167,10 @@ def _cut_rows(
                 fixed += words
             else:
                 sizes.append(words)
-        return sum(sizes) * share + fixed <= program.scratch.words and max(sizes) <= MOST_WORDS
+        # With blocks of others between them, the next tile's have room if there is some to spare.
+        spare = max(sizes) if share > 1 else 0
+        words = sum(sizes) * share + fixed + spare
+        return words <= program.scratch.words and max(sizes) <= MOST_WORDS
 
     for count in range(images, 0, -1):
         groups = regular_parts(0, images, count)

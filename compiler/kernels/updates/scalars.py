@@ -5,16 +5,11 @@ from typing import Self
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
+from compiler.tensors.parameters import lanes
 from compiler.tensors.tensor import Tensor
-from hw.config import AdaGPConfig
 from hw.isa.vector import Watch
 
-__all__ = ["Scalars", "channel_sum", "lanes", "repeat", "running"]
-
-
-def lanes(config: AdaGPConfig) -> int:
-    """Lanes that hold a number: as many as a word of any core has."""
-    return max(core.rows for core in config.cores)
+__all__ = ["Scalars", "channel_sum", "repeat", "running"]
 
 
 class Scalars:

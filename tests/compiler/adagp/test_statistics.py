@@ -8,7 +8,7 @@ import pytest
 from compiler.adagp.statistics import gradient_statistics, standardize
 from compiler.adagp.tensors import GRADIENT_STATISTICS, INPUT_STATISTICS
 from compiler.errors import CompileError
-from compiler.kernels.updates.scalars import lanes
+from compiler.tensors.parameters import lanes
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import VectorUnit
 from golden.arithmetic.formats import FLOAT32

@@ -55,7 +55,7 @@ SEQUENTIAL = [
         (2, 3, 3),
         r"layer 1 \(Linear\): it takes 3 features but gets 18",
     ),
-    ([nn.Linear(4, 3), nn.Sigmoid()], (4,), r"layer 1 \(Sigmoid\): .* allowed are Conv2d"),
+    ([nn.Linear(4, 3), nn.Softsign()], (4,), r"layer 1 \(Softsign\): .* allowed are Conv2d"),
     ([nn.BatchNorm2d(2, affine=False)], (2, 3, 3), r"layer 0 \(BatchNorm2d\): affine must be True"),
     (
         [nn.BatchNorm2d(2, track_running_stats=False)],
@@ -77,6 +77,9 @@ SEQUENTIAL = [
         r"output_size must divide the map of \(6, 4\), not be 3",
     ),
     ([nn.Hardtanh(0.5, 0.5 + 1e-9)], (2, 6, 4), "layer 0 .Hardtanh.: its limits must be"),
+    ([nn.GELU("sigmoid")], (4,), r"\(GELU\): approximate must be 'none' or 'tanh', not 'sigmoid'"),
+    ([nn.Softplus(2)], (4,), r"\(Softplus\): beta must be 1, not 2"),
+    ([nn.Softplus(threshold=5)], (4,), r"\(Softplus\): threshold must be at least 20, not 5"),
     ([nn.LeakyReLU(-0.1)], (4,), r"\(LeakyReLU\): negative_slope must be finite and not negative"),
     ([nn.Upsample(scale_factor=1.5)], (2, 4, 4), r"\(Upsample\): .* whole factors, not by \[1.5"),
     ([nn.Upsample(scale_factor=2, mode="bilinear")], (2, 4, 4), "mode must be 'nearest', not 'b"),
@@ -109,7 +112,7 @@ def test_messages(layers, shape, message):
     ("model", "message"),
     [
         (TwoInputs(), "layer y: a network has one input, not y besides"),
-        (Forward(lambda self, x: (x.relu(), x)), "layer output: a network has one output"),
+        (Forward(lambda self, x: (x.relu(), x)), "layer x: an output must be what a layer"),
         (
             Forward(lambda self, x: x + torch.zeros(2)[0]),
             r"a module's own tensor or constant|its operands must be",
@@ -119,8 +122,8 @@ def test_messages(layers, shape, message):
             r"layer add \(add\): it adds maps of \(2, 4, 4\) and \(2, 1, 1\)",
         ),
         (
-            Forward(lambda self, x: x.sigmoid()),
-            r"layer sigmoid \(sigmoid\): sigmoid is not supported; allowed",
+            Forward(lambda self, x: x.erf()),
+            r"layer erf \(erf\): erf is not supported; allowed",
         ),
         (
             Forward(lambda self, x: torch.flatten(x)),

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["Bent", "Branches"]
+__all__ = ["Bent", "Branches", "Smooth"]
 
 
 class Branches(nn.Module):
@@ -40,3 +40,19 @@ class Bent(nn.Module):
         gated = self.leaky(a) * functional.hardsigmoid(3.0 * b)
         y = torch.sub(gated, functional.hardswish(a), alpha=0.3) + torch.add(a, b, alpha=-1)
         return self.last(self.up(1 - y / 3) * 0.5 - 0.25) + 1
+
+
+class Smooth(nn.Module):
+    """Activations with exponentials, of the input, of maps and of a vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 3, 1)
+        self.gate, self.head = nn.Conv2d(3, 3, 1), nn.Linear(3, 4)
+        self.gelu, self.softplus = nn.GELU(), nn.Softplus()
+
+    def forward(self, x):
+        y = functional.silu(self.first(x.tanh()))
+        y = self.gelu(y) + functional.gelu(self.second(y), approximate="tanh")
+        y = self.softplus(y * torch.sigmoid(self.gate(y)))
+        return torch.tanh(self.head(y.mean((2, 3))))

@@ -21,7 +21,7 @@ from golden.layers.elementwise_pool import round_sums
 from golden.layers.optimizer import SGD, Adam
 from golden.training.check import complaints, torch_layer
 from golden.training.step import Training, trace
-from tests.golden.training.map_networks import Bent, Branches
+from tests.golden.training.map_networks import Bent, Branches, Smooth
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -87,6 +87,7 @@ NETWORKS = {
         "mean_squared_error",
     ),
     "bent": lambda: (Bent(), (2, 3, 4), 2, 4, 6, "mean_squared_error"),
+    "smooth": lambda: (Smooth(), (2, 3, 4), 3, 4, 6, "cross_entropy"),
     "branches": lambda: (Branches(), (2, 7, 5), 2, 4, 6, "cross_entropy"),
     "vectors": lambda: (
         nn.Sequential(nn.Linear(7, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)),
@@ -318,9 +319,9 @@ def test_trace():
         (nn.Sequential(nn.Conv2d(2, 3, 3)), (3, 4, 4), "takes 2 channels but gets 3"),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.Linear(3, 1)), (2, 3, 3), "Layer 1 .* Flatten"),
         (
-            nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()),
+            nn.Sequential(nn.Linear(4, 3), nn.Softsign()),
             (4,),
-            "Layer 1 .* Sigmoid is unknown; supported are Conv2d",
+            "Layer 1 .* Softsign is unknown; supported are Conv2d",
         ),
         (
             nn.Sequential(nn.BatchNorm2d(2, affine=False)),

@@ -11,6 +11,7 @@ from torch import nn
 
 from golden.arithmetic.dot_product import decode
 from golden.arithmetic.formats import FLOAT32
+from golden.layers.optimizer import Adam
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import make_config
 from verif.networks.adagp_blocks import CASES, CLASSES, experienced, predicted_run
@@ -98,6 +99,21 @@ def test_a_last_convolution(groups, rng, seed):
     result = run.interpret(seed)
     check(result)
     assert list(result.gates[0]) == ["0", "2"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variant", ["low", "max"])
+def test_adam(variant, rng, seed):
+    """Moments and corrections of what is predicted go on in Phase GP, those of the rest do not."""
+    optimizer = Adam(learning_rate=0.01, betas=(0.8, 0.99), epsilon=1e-6)
+    config = make_config(variant=variant, preset="tiny")
+    run = predicted_run(
+        "ragged", config, rng, "BG", rate=0.01, optimizer=optimizer, prepare=experienced(rng)
+    )
+    check(run.interpret(seed))
+    first, second = (run.expected[number] for number in (0, 1))
+    assert (first["corrections 0.weight"] != second["corrections 0.weight"]).all()
+    assert (first["corrections 0.bias"] == second["corrections 0.bias"]).all()
 
 
 #: Both phases in even and odd batches: W W, G G B, G.
@@ -197,7 +213,7 @@ def test_a_predictor_of_nan_does_no_harm(rng, seed):
         np.testing.assert_array_equal(held, first, err_msg=name)
         assert np.any(last != held)
     for name, values in run.actual(result.final).items():
-        if name.startswith(("weights", "velocities", "statistics", "loss")):
+        if name.startswith(("weights", "velocity", "statistics", "loss")):
             assert np.isfinite(_floats(values)).all(), name
 
 
@@ -208,7 +224,7 @@ def test_a_predictor_of_noise_does_no_harm(rng, seed):
     result = run.interpret(seed)
     check(result)
     for name, values in run.actual(result.final).items():
-        if name.startswith(("weights", "velocities")):
+        if name.startswith(("weights", "velocity")):
             assert np.isfinite(_floats(values)).all(), name
             assert np.abs(_floats(values)).max() < 10, name
 

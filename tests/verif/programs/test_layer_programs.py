@@ -8,7 +8,8 @@ compiler/kernels/maps/elementwise.py, compiler/kernels/tiling/image_tiling.py,
 compiler/kernels/tiling/in_place.py, compiler/kernels/updates/loss.py,
 compiler/kernels/tiling/partial_sums.py, compiler/kernels/tiling/pixel_bands.py,
 compiler/kernels/maps/pooling.py, compiler/kernels/tiling/row_tiling.py,
-compiler/kernels/updates/scalars.py, compiler/kernels/updates/sgd.py,
+compiler/kernels/updates/rules.py, compiler/kernels/updates/scalars.py,
+compiler/kernels/updates/update.py,
 compiler/kernels/tiling/splitting.py, compiler/kernels/tiling/windows.py,
 compiler/codegen/vector_commands.py, compiler/codegen/view.py, emulator/loss.py, emulator/vector.py,
 golden/commands/vector.py, verif/programs/layer_cases.py.
@@ -56,8 +57,13 @@ def config_of(array, **options):
     return make_config(**{"variant": "baseline", "preset": "tiny"} | ARRAYS[array] | options)
 
 
+#: Longer than others; all of them run on the accelerator below.
+LONG = ("descent by Nesterov", "guarded descent by Adam", "descent by AdamW")
+MOST = [pytest.param(n, marks=pytest.mark.long) if n in LONG else n for n in CASES]
+
+
 @pytest.mark.parametrize("array", ARRAYS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", MOST)
 def test_interpreter(name, array, rng, seed):
     config = config_of(array)
     for shape in SHAPES:
@@ -65,7 +71,7 @@ def test_interpreter(name, array, rng, seed):
 
 
 @pytest.mark.parametrize("array", [pytest.param("5x3", marks=pytest.mark.long), *SMALL[1:]])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", MOST)
 def test_maps_larger_than_the_buffer(name, array, rng, seed):
     config = config_of(array, buffer_bank_depth=64)
     for shape in ((3, 7, 6, 7), (2, 5, 7, 13)):
@@ -115,7 +121,12 @@ def test_images_in_bands(name, array, depth, shape, bands, rng, seed, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "name", ["guarded descent", pytest.param("descent", marks=pytest.mark.long)]
+    "name",
+    [
+        "guarded descent",
+        pytest.param("descent", marks=pytest.mark.long),
+        pytest.param("descent by AdamW", marks=pytest.mark.long),
+    ],
 )
 def test_rows_larger_than_the_buffer(name, rng, seed):
     """Of a parameter: updates are cut in channels, too."""
