@@ -212,5 +212,5 @@ class _Compiler:
             parameters={
                 name: parameter.placed_as(tensors) for name, parameter in graph.parameters.items()
             },
-            plan=self.plan, program=begin, memory_size=0,
+            constants=graph.constants, plan=self.plan, program=begin, memory_size=0,
         )  # fmt: skip

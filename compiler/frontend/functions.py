@@ -83,12 +83,15 @@ class Call:
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """What a call is: the layer's kind and options, the layers it reads; ``in_place`` if its result
-    takes the place of the first of them."""
+    takes the place of the first of them. ``heads`` are how many heads torch sees in a sequence, and
+    whether they come before the vectors, ``shape`` is that of the map where torch's is another."""
 
     kind: str
     options: Mapping[str, Any]
     sources: tuple[Layer, ...]
     in_place: bool = False
+    heads: tuple[int, bool] | None = None
+    shape: tuple[int, int, int] | None = None
 
 
 def operation(call: Call) -> Operation:

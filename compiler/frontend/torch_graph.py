@@ -16,6 +16,7 @@ from torch import fx, nn
 from compiler.errors import CompileError
 
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
+from .heads import Heads, head_operation
 from .layer import LEARNING, Layer
 from .supported_layers import ALLOWED, CHECKS, called, label_of, refuse, require_module
 
@@ -143,6 +144,7 @@ class _Tracing(fx.Interpreter):
         self.modules = modules  # with their numbers
         self.layers: dict[str, Layer] = {}  # by name
         self.names: dict[fx.Node, str] = {}  # torch.fx's steps to names of layers
+        self.heads: dict[fx.Node, tuple[int, bool]] = {}  # of those that have heads, how
         self.users: dict[int, fx.Node] = {}  # ids of parameters to the steps that use them
         # Steps whose maps are the same numbers in torch's memory, by the first of them; and what
         # became of those that something changed in place.
@@ -176,9 +178,8 @@ class _Tracing(fx.Interpreter):
             found = Operation(kind="input", options={}, sources=())
         elif module is None:
             shape = tuple(getattr(result, "shape", ()))
-            found = operation(
-                Call(label=label, target=step.target, args=args, kwargs=kwargs, shape=shape)
-            )
+            call = Call(label=label, target=step.target, args=args, kwargs=kwargs, shape=shape)
+            found = head_operation(call) or operation(call)
         if not isinstance(result, torch.Tensor) or result.shape[:1] != (_IMAGES,):
             refuse(label, f"its output is no batch of maps or vectors: {_described(result)}")
         self._note(step, label, found, module, result)
@@ -195,7 +196,8 @@ class _Tracing(fx.Interpreter):
                     "changed in place",
                 )
             if argument in self.names:
-                return self.layers[self.names[argument]]
+                layer = self.layers[self.names[argument]]
+                return Heads(layer, *self.heads[argument]) if argument in self.heads else layer
             return self.env[argument]
 
         return fx.node.map_arg(step.args, value), dict(fx.node.map_arg(step.kwargs, value))
@@ -207,6 +209,8 @@ class _Tracing(fx.Interpreter):
         """The layer of a step, and whose numbers it has."""
         reads = [self._step_of(step, layer) for layer in found.sources[:1]]
         self.storage[step] = step
+        if found.heads:
+            self.heads[step] = found.heads
         if found.kind in ("identity", "flatten") and step.target not in _COPYING:
             self.storage[step] = self.storage[reads[0]]
         if found.kind == "identity":
@@ -247,6 +251,8 @@ class _Tracing(fx.Interpreter):
         sequence = result.dim() == 3
         if sequence:
             size = size[1], size[0], 1
+        if found.shape:
+            size, sequence = found.shape, True
         if len(size) != 3 or min(size) < 1:
             shape = tuple(result.shape)
             refuse(name, f"its output {shape} is no batch of maps, sequences or vectors")
@@ -268,7 +274,8 @@ class _Tracing(fx.Interpreter):
     def _finish(self, output: Any) -> None:
         returned = output if isinstance(output, list | tuple) else [output]
         for value in returned:
-            if not isinstance(value, fx.Node) or value not in self.names:
+            known = isinstance(value, fx.Node) and value in self.names
+            if not known or value in self.heads:
                 refuse("output", f"a network returns a map, or a tuple of maps, not {output!r}")
         names = [self.names[value] for value in returned]
         last, read = list(self.layers)[-1], readers(self.layers.values())
@@ -330,7 +337,7 @@ def _asks_for_shape(step: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any
 
 def _holds_map(values: Iterable[Any]) -> bool:
     return any(
-        _holds_map(value) if isinstance(value, list | tuple) else isinstance(value, Layer)
+        _holds_map(value) if isinstance(value, list | tuple) else isinstance(value, Layer | Heads)
         for value in values
     )
 

@@ -60,6 +60,13 @@ OPERATORS = (
         conditions="over the numbers of every vector of a sequence, with weight and bias",
     ),
     Operator(
+        kind="attention", written=("scaled_dot_product_attention",), forward="array, VECTOR",
+        backward="array, VECTOR",
+        conditions="of sequences (N, T, C), or of heads as "
+        "`x.view(N, T, heads, C).transpose(1, 2)` makes them, each of whole granules of channels "
+        "(4 at 16 bits and 8 bytes); `is_causal`, `scale`; no `attn_mask`, no dropout",
+    ),
+    Operator(
         kind="relu", written=("ReLU", "relu"), forward="POST or VECTOR", backward=_VECTOR,
         conditions="in POST behind a product, in the same pass behind a batch normalisation",
     ),
@@ -132,8 +139,10 @@ OPERATORS = (
     ),
     Operator(
         kind="flatten", forward=_NOTHING, backward=_NOTHING,
-        written=("Flatten", "flatten", "view", "reshape", "squeeze", "unsqueeze"),
-        conditions="everything but the batch, or back to the map that it was",
+        written=("Flatten", "flatten", "view", "reshape", "squeeze", "unsqueeze", "transpose",
+                 "permute", "unflatten"),
+        conditions="everything but the batch, or back to the map that it was; channels of a "
+        "sequence to heads, their transposition (1, 2), and back",
     ),
     Operator(
         kind="", written=("Identity", "Dropout", "Dropout2d", "dropout", "contiguous", "clone"),

@@ -159,6 +159,7 @@ class TrainingProgram:
         not permanent share memory
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient
     parameters : torch's name -> :class:`~compiler.tensors.parameters.StoredParameter`
+    constants : name of a tensor that never changes -> its bytes, as hexadecimal digits
     plan : :class:`~compiler.tensors.dram_planner.MemoryPlan`
     program, memory_size : offset of the command stream, bytes of the memory window
     """
@@ -174,6 +175,7 @@ class TrainingProgram:
     maps: dict[str, str]
     gradients: dict[str, str]
     parameters: dict[str, StoredParameter]
+    constants: dict[str, str]
     plan: MemoryPlan
     program: int
     memory_size: int
@@ -188,7 +190,9 @@ class TrainingProgram:
         """
         memory = bytearray(self.memory_size)
         memory[self.program : self.program + len(self.commands)] = self.commands
-        for name, data in pack_state(self.parameters, state, slots).items():
+        contents = pack_state(self.parameters, state, slots)
+        contents |= {name: bytes.fromhex(data) for name, data in self.constants.items()}
+        for name, data in contents.items():
             offset = self.tensors[name].offset
             memory[offset : offset + len(data)] = data
         return memory

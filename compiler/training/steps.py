@@ -91,6 +91,7 @@ class TrainingSteps(SequenceSteps):
         found = {next(iter(self.maps.values()))}
         for output in self.outputs:
             found |= {*output.inputs, *output.results}
+        found |= set(self.constants)
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"

@@ -16,6 +16,7 @@ from golden.layers.conv2d import pair
 from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
+from .attention_bounds import attention_bounds
 from .map_bounds import map_bounds
 from .norm_bounds import layer_norm_bounds
 from .smooth_bounds import SMOOTH_KINDS, smooth_bounds
@@ -131,6 +132,13 @@ def _of_vectors(function, x, *arguments, **named):
     return function(x.movedim(1, 3), *arguments, **named).movedim(3, 1)
 
 
+def _attention(*maps, heads, causal, scale):
+    """On maps (N, C, T, 1)."""
+    parts = [part[..., 0].unflatten(1, (heads, -1)).transpose(2, 3) for part in maps]
+    y = functional.scaled_dot_product_attention(*parts, is_causal=causal, scale=scale)
+    return y.transpose(2, 3).flatten(1, 2)[..., None]
+
+
 def _average_pool(x, *, kernel, stride, padding, ceil_mode, include_pad, divisor):
     return functional.avg_pool2d(x, kernel, stride, padding, ceil_mode, include_pad, divisor)
 
@@ -161,6 +169,7 @@ _MAPS = {
     "affine": lambda x, factor, offset: x * factor + offset,
     "upsample": lambda x, factor: functional.interpolate(x, scale_factor=factor),
     "concatenate": lambda *x: torch.cat(x, 1),
+    "attention": lambda *x, **options: _attention(*x, **options),
     "flatten": lambda x: x * 1,
     "max_pool": _max_pool,
     "average_pool": _average_pool,
@@ -197,6 +206,10 @@ def _layer_bounds(training, node, before, done, dy):
         shape = before["weights"][name].shape
         parameters = {"weight": bounds["dw"].error.reshape(shape), "bias": bounds["db"].error}
         return bounds["y"].error, [bounds["dx"].error], parameters
+    if node.kind == "attention":
+        values = (part.value for part in (*exact, gradient))
+        y, *found = attention_bounds(fmt, *values, **node.options, rows=rows)
+        return y, found, {}
     if node.kind == "layer_norm":
         own = [Estimate.bits(FLOAT32, before["weights"][name]) for name in node.parameters]
         y, dx, scale, shift = layer_norm_bounds(

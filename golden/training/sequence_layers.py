@@ -1,10 +1,11 @@
 """Layers of sequences in a training step: what a node stores, and its gradients."""
 
+from golden.layers.attention import attention, attention_backward
 from golden.layers.layer_norm import layer_norm, layer_norm_backward
 
 __all__ = ["SEQUENCE_KINDS", "backward", "forward"]
 
-SEQUENCE_KINDS = ("layer_norm",)
+SEQUENCE_KINDS = ("layer_norm", "attention")
 
 
 def forward(training, node, maps, done):
@@ -16,6 +17,10 @@ def forward(training, node, maps, done):
     training : :class:`golden.training.step.Training`
     done : :class:`golden.training.step.ForwardPass`
     """
+    if node.kind == "attention":
+        result = attention(training.format, *maps, **node.options, rows=training.rows)
+        done.saved[node.name] = result
+        return result.output, result.flags
     gamma, beta = (training.weights[f"{node.name}.{key}"] for key in ("weight", "bias"))
     result = layer_norm(
         training.format, *maps, gamma, beta, epsilon=node.module.eps, rows=training.rows
@@ -27,6 +32,11 @@ def forward(training, node, maps, done):
 def backward(training, node, dy, done):
     """([codes] of the gradients of its inputs, gradients of parameters by name, flags)."""
     maps, saved = [done.outputs[name] for name in node.inputs], done.saved[node.name]
+    if node.kind == "attention":
+        results, flags = attention_backward(
+            training.format, *maps, dy, saved.shares, **node.options, rows=training.rows
+        )
+        return results, {}, flags
     gamma = training.weights[f"{node.name}.weight"]
     result = layer_norm_backward(
         training.format, *maps, dy, gamma,

@@ -12,6 +12,7 @@ import torch
 from torch import fx, nn
 
 from .torch_functions import classify
+from .torch_heads import Heads, classify_heads
 from .torch_layers import Found, Refused, module_layer, refuse
 
 __all__ = ["Node", "learning", "outputs_of", "trace"]
@@ -138,6 +139,7 @@ class _Tracing(fx.Interpreter):
         self.modules = modules
         self.nodes = {}  # of golden, by name
         self.names = {}  # torch.fx's nodes to golden's names
+        self.heads = {}  # torch.fx's nodes that have heads -> how many, whether they come first
         self.memory = {}  # torch.fx's nodes to the first one that had the same memory
         self.changed = {}  # torch.fx's nodes of which a view was changed in place -> by what
 
@@ -182,7 +184,8 @@ class _Tracing(fx.Interpreter):
             refuse(name, str(error).strip().splitlines()[0])
         shape = tuple(getattr(result, "shape", ()))
         if function:
-            found = classify(name, step.target, args, dict(kwargs), shape[1:], Node)
+            call = name, step.target, args, dict(kwargs), shape[1:], Node
+            found = classify_heads(*call) or classify(*call)
         if shape[:1] != (_IMAGES,) or len(shape) not in (2, 3, 4):
             refuse(name, f"its output is no batch of maps, sequences or vectors: {shape}")
         self._add(step, name, found, shape[1:])
@@ -191,7 +194,10 @@ class _Tracing(fx.Interpreter):
     def _value(self, name, node):
         if node in self.changed:
             refuse(name, f"it reads {node.name}, of which {self.changed[node]} changed a view")
-        return self.nodes[self.names[node]] if node in self.names else self.env[node]
+        if node not in self.names:
+            return self.env[node]
+        found = self.nodes[self.names[node]]
+        return Heads(found, *self.heads[node]) if node in self.heads else found
 
     def _module(self, name, args):
         if not args or not isinstance(args[0], Node):
@@ -207,6 +213,8 @@ class _Tracing(fx.Interpreter):
         """The node of a step, unless it changes nothing."""
         self.memory[step] = step
         operand = None
+        if found.heads:
+            self.heads[step] = found.heads
         if found.sources:
             wanted = found.sources[0].name
             operand = next(n for n in step.all_input_nodes if self.names.get(n) == wanted)
@@ -220,6 +228,9 @@ class _Tracing(fx.Interpreter):
         flat, sequence = len(size) == 1, len(size) == 2
         shape = (size[-1], *size[:-1], *(1, 1)[: 3 - len(size)])
         shape = shape if flat or sequence else size
+        if found.kind == "attention":
+            query, _, value = found.sources
+            shape, sequence = (value.shape[0], query.shape[1], 1), True
         if found.kind == "flatten":
             shape = found.sources[0].shape
         elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
@@ -253,7 +264,8 @@ class _Tracing(fx.Interpreter):
     def _finish(self, output):
         several = isinstance(output, tuple | list)
         results = list(output) if several else [output]
-        if not results or any(not isinstance(r, fx.Node) or r not in self.names for r in results):
+        known = [isinstance(r, fx.Node) and r in self.names for r in results]
+        if not results or not all(known) or any(r in self.heads for r in results):
             refuse("output", f"a network returns one map or a tuple of maps, not {output!r}")
         places = [self.names[result] for result in results]
         inner = {name for node in self.nodes.values() for name in node.inputs}
@@ -274,7 +286,8 @@ def _maps(values):
     if isinstance(values, Mapping):
         values = values.values()
     return any(
-        isinstance(value, Node) or (isinstance(value, Mapping | list | tuple) and _maps(value))
+        isinstance(value, Node | Heads)
+        or (isinstance(value, Mapping | list | tuple) and _maps(value))
         for value in values
     )
 

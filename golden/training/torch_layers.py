@@ -55,12 +55,14 @@ def refuse(name, reason):
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """What a step of torch.fx is: kind and options, the nodes it reads, whether it changes the
-    first of them in place."""
+    first of them in place; ``heads``: how many torch sees in a sequence, and whether they come
+    first."""
 
     kind: str
     options: dict = field(default_factory=dict)
     sources: tuple = ()
     in_place: bool = False
+    heads: tuple | None = None
 
 
 SAME = ("identity", {})

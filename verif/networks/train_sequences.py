@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from golden.layers.optimizer import SGD
 
@@ -57,7 +58,34 @@ class NormalizedMLP(nn.Module):
         return self.head(x + self.second(torch.relu(self.norm2(self.first(x)))))
 
 
-NETWORKS = {"token mlp": TokenMLP, "mean of tokens": MeanOfTokens, "normalized mlp": NormalizedMLP}
+class CausalAttention(nn.Module):
+    """Two heads, of which no query sees a later key; then one head that sees all."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Linear(WIDTH, 16), nn.Linear(WIDTH, 16, bias=False)
+        self.value, self.out = nn.Linear(WIDTH, 16), nn.Linear(16, WIDTH)
+        self.again = nn.Linear(WIDTH, 5)
+        self.head = nn.Linear(5, CLASSES)
+
+    def forward(self, x):
+        images, length, _ = x.shape
+        q, k, v = (
+            layer(x).view(images, length, 2, 8).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(images, length, 16))
+        y = self.again(x)
+        return self.head(functional.scaled_dot_product_attention(y, y, y, scale=0.5))
+
+
+NETWORKS = {
+    "token mlp": TokenMLP,
+    "mean of tokens": MeanOfTokens,
+    "normalized mlp": NormalizedMLP,
+    "attention": CausalAttention,
+}
 
 
 def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> TrainingRun:
