@@ -94,8 +94,7 @@ class _Compiler:
             "images": images, "outputs": graphs[PARTS[0]].outputs,
         }  # fmt: skip
         first = graphs[PARTS[0]]
-        inputs = [name for output in first.outputs for name in output.inputs]
-        self.inputs = (first.maps[layers[0].name], *inputs)
+        self.inputs = (first.maps[layers[0].name], *first.targets)
         prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
         self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
         self.odd = {

@@ -9,7 +9,9 @@ from torch import nn
 __all__ = ["LEARNING", "Layer"]
 
 #: Kinds with parameters.
-LEARNING = ("convolution", "depthwise", "linear", "batch_norm", "layer_norm")
+LEARNING = (
+    "convolution", "depthwise", "linear", "batch_norm", "fixed_norm", "layer_norm",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,7 @@ class Layer:
     sequence : torch sees (N, T, C); the map has a pixel in a row of its own for each of T vectors
     module : the torch module that holds its parameters, or None
     trainable : those of :attr:`parameters` that required a gradient when the network was traced
+    constants : numbers that a parameter has, by its short name, where torch's module has none
     options : what the kind has, pairs being (vertical, horizontal): stride, padding, dilation,
         kernel, groups, ...
     output : its number among the outputs of the network, None for a layer that others read
@@ -39,6 +42,7 @@ class Layer:
     sequence: bool = False
     module: nn.Module | None = None
     trainable: tuple[str, ...] = ()
+    constants: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     output: int | None = None
 

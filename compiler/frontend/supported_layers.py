@@ -17,6 +17,7 @@ __all__ = [
     "LayerKind",
     "Source",
     "called",
+    "complete_norm",
     "label_of",
     "refuse",
     "require_map",
@@ -94,16 +95,31 @@ def _batch_norm(name: str, layer: nn.BatchNorm1d | nn.BatchNorm2d, source: Sourc
     ):
         given = f"{'vectors of a map' if source.flat else 'a map'} {source.shape}"
         refuse(name, f"BatchNorm2d takes maps, BatchNorm1d vectors of a linear layer, not {given}")
-    for key in ("affine", "track_running_stats"):
-        if not getattr(layer, key):
-            refuse(name, f"{key} must be True, not {getattr(layer, key)}")
-    if layer.momentum is None:
+    if layer.momentum is None and layer.track_running_stats:
         refuse(name, "momentum must be a number, not None")
     if layer.num_features != source.shape[0]:
         refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
-    if not layer.training:
-        refuse(name, "in evaluation mode it cannot be trained; call train() on it")
-    return "batch_norm", {}
+    # In evaluation those of the batch count where none are kept.
+    fixed = layer.track_running_stats and not layer.training
+    return "fixed_norm" if fixed else "batch_norm", {}
+
+
+def complete_norm(
+    norm: nn.BatchNorm1d | nn.BatchNorm2d,
+) -> tuple[nn.BatchNorm1d | nn.BatchNorm2d, dict[str, float]]:
+    """A batch normalisation with all parameters and statistics, and those that have been added to
+    it: the numbers that they have."""
+    parts = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
+    constants = {name: value for name, value in parts.items() if getattr(norm, name) is None}
+    if not constants:
+        return norm, {}
+    whole = type(norm)(norm.num_features, eps=norm.eps, momentum=norm.momentum or 0.0)
+    for name in parts:
+        if name not in constants:
+            setattr(whole, name, getattr(norm, name))
+        elif isinstance(part := getattr(whole, name), nn.Parameter):
+            part.requires_grad_(False)
+    return whole.train(norm.training), constants
 
 
 def _layer_norm(name: str, layer: nn.LayerNorm, source: Source) -> LayerKind:

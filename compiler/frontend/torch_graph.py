@@ -18,7 +18,15 @@ from compiler.errors import CompileError
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
 from .heads import Heads, head_operation
 from .layer import LEARNING, Layer
-from .supported_layers import ALLOWED, CHECKS, called, label_of, refuse, require_module
+from .supported_layers import (
+    ALLOWED,
+    CHECKS,
+    called,
+    complete_norm,
+    label_of,
+    refuse,
+    require_module,
+)
 
 __all__ = [
     "Layer",
@@ -258,6 +266,9 @@ class _Tracing(fx.Interpreter):
             refuse(name, f"its output {shape} is no batch of maps, sequences or vectors")
         self.names[step] = name
         module = module if kind in LEARNING else None
+        constants: dict[str, float] = {}
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+            module, constants = complete_norm(module)
         parameters = () if module is None else module.named_parameters()
         self.layers[name] = Layer(
             name=name,
@@ -268,6 +279,7 @@ class _Tracing(fx.Interpreter):
             sequence=sequence,
             module=module,
             trainable=tuple(f"{name}.{short}" for short, p in parameters if p.requires_grad),
+            constants=constants,
             options=found.options,
         )
 

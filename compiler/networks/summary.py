@@ -30,7 +30,7 @@ def phase_of(step: StepInfo) -> str:
 
 @dataclass(kw_only=True)
 class LayerSummary:
-    """A layer, or the loss.
+    """A layer, or the loss of an output.
 
     Members
     -------
@@ -74,8 +74,8 @@ def summarize(
     first = batches["bp"]
     layers = {layer.name: _layer(first, layer) for layer in first.layers}
     for output in first.outputs:
-        shape = layers[output.layer].shape
-        layers[output.value] = LayerSummary(name=output.value, kind=output.loss.kind, shape=shape)
+        shape, kind = layers[output.layer].shape, output.loss.kind
+        layers[output.value] = LayerSummary(name=output.value, kind=kind, shape=shape)
     programs = {name: _batch(name, batch, layers) for name, batch in batches.items()}
     return [layer for layer in layers.values() if layer.commands], programs
 

@@ -54,6 +54,8 @@ class TracedLayer(Protocol):
     @property
     def trainable(self) -> tuple[str, ...]: ...
     @property
+    def constants(self) -> Mapping[str, float]: ...
+    @property
     def options(self) -> Mapping[str, Any]: ...
 
 
@@ -93,6 +95,7 @@ class StoredParameter:
         depthwise convolution. Columns behind the last channel hold +0.
     width : channels in a row, by default all; of a product's biases those of a column tile, and
         +0 behind them
+    constant : what it holds if torch's module has no such parameter; None if it has
     groups : 1, or the number of blocks on the diagonal of (CI, CO); outside them are zeros
     tensors : by role, all with one pitch, named ``name`` or ``name.role``. A running statistic has
         a ``master`` only, a frozen parameter ``master`` and ``operands`` only.
@@ -114,6 +117,7 @@ class StoredParameter:
     groups: int
     tensors: Mapping[str, Tensor]
     width: int | None = None
+    constant: float | None = None
 
     def placed(self, offsets: Mapping[str, int]) -> "StoredParameter":
         """The same with the tensors at ``offsets`` (by name of tensor)."""
@@ -258,9 +262,10 @@ def pack_state(
         raise ValueError(
             f"the state must map names to numbers, as state_dict() does, not {type(state).__name__}"
         )
-    if missing := [name for name in parameters if name not in state]:
+    needed = [name for name, parameter in parameters.items() if parameter.constant is None]
+    if missing := [name for name in needed if name not in state]:
         raise ValueError(
-            f"the state has no {', '.join(missing)}; it must have all of {', '.join(parameters)}"
+            f"the state has no {', '.join(missing)}; it must have all of {', '.join(needed)}"
         )
     roles = {role for parameter in parameters.values() for role in parameter.tensors}
     roles -= {"master", "gradient", "operands", "mask"}
@@ -270,7 +275,11 @@ def pack_state(
         )
     contents = {}
     for name, parameter in parameters.items():
-        master = codes_of(FLOAT32, _real(state[name]))
+        if parameter.constant is None:
+            numbers = _real(state[name])
+        else:
+            numbers = np.full(parameter.torch_shape, parameter.constant)
+        master = codes_of(FLOAT32, numbers)
         for role, tensor in parameter.tensors.items():
             if role == "gradient":
                 continue
@@ -296,7 +305,7 @@ def unpack_state(
     return {
         name: parameter.unpack(role, memory).view(np.float32)
         for name, parameter in parameters.items()
-        if role in parameter.tensors
+        if role in parameter.tensors and parameter.constant is None
     }
 
 
@@ -358,6 +367,7 @@ def _add(
         torch_shape=tuple(values.shape),
         shape=shape,
         width=width,
+        constant=layer.constants.get(name),
         groups=groups,
         tensors=tensors,
     )

@@ -1,6 +1,6 @@
 """A batch as the host gives it, checked and in the shape of its tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ LOSSES = ("cross_entropy", "mean_squared_error")
 
 @dataclass(frozen=True, kw_only=True)
 class LossFunction:
-    """The loss of an output of a network in training.
+    """The loss of an output in training.
 
     Members
     -------
@@ -141,14 +141,17 @@ def target_codes(
 
 
 def label_values(
-    shape: Sequence[int], labels: ArrayLike, loss: LossFunction
+    tensors: Mapping[str, Tensor], labels: ArrayLike, loss: LossFunction
 ) -> dict[str, np.ndarray]:
-    """Float32 numbers that go with checked labels, for outputs (N, H, W, C) of this shape: those of
-    the tensors of :class:`compiler.kernels.updates.loss.LabelTensors` that a host writes."""
+    """Float32 numbers that go with checked labels: those that a host writes of the ``tensors`` of a
+    :class:`compiler.kernels.updates.loss.LabelTensors`, by their names there."""
+    if not tensors:
+        return {}
     labels = np.asarray(labels).ravel()
     counts = labels != loss.ignore
     count, found = int(counts.sum()), {}
     if loss.ignore is not None:
+        shape = tensors["factors"].shape
         factors = np.full((len(labels), shape[3]), 1.0 / count, np.float32)
         factors[~counts] = -np.inf
         factors[~counts, 0] = 0.0
@@ -156,6 +159,7 @@ def label_values(
         rows = [[1.0 / count, 1.0], [0.0, count - len(labels)]]
         found["summary"] = np.array(rows, np.float32)[np.newaxis, np.newaxis]
     if loss.smoothing:
+        shape = tensors["shift"].shape
         classes, part = shape[3], np.nonzero(counts)[0]
         shift = np.zeros((len(labels), classes), np.float32)
         shift[part] = -loss.smoothing / (classes * count)

@@ -51,8 +51,14 @@ OPERATORS = (
     Operator(
         kind="batch_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
         backward=_VECTOR,
-        conditions="in training mode, with `affine`, `track_running_stats` and a momentum; "
-        "`BatchNorm1d` of vectors; more than one pixel per channel in a batch",
+        conditions="in training mode, or without `track_running_stats`; with or without `affine`; "
+        "a momentum; `BatchNorm1d` of vectors; more than one pixel per channel in a batch",
+    ),
+    Operator(
+        kind="fixed_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
+        backward=_VECTOR,
+        conditions="in evaluation mode: a scaling by running statistics, which stay as they are; "
+        "weight and bias learn",
     ),
     Operator(
         kind="layer_norm", written=("LayerNorm",), forward="VECTOR, array",

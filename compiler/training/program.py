@@ -72,21 +72,22 @@ class OutputInfo:
     value: str
 
     @property
+    def labels(self) -> dict[str, str]:
+        """What of :class:`~compiler.kernels.updates.loss.LabelTensors` the loss has -> name of the
+        tensor."""
+        found: dict[str, str] = {}
+        if self.loss.ignore is not None:
+            found |= {role: f"{self.targets}.{role}" for role in ("factors", "summary")}
+        if self.loss.smoothing:
+            found |= {"shift": f"{self.targets}.shift", "products": f"{self.value}.products"}
+        return found
+
+    @property
     def inputs(self) -> list[str]:
-        """Names of what the host writes of a batch: targets, and what goes with labels."""
-        roles = ("factors", "summary") if self.loss.ignore is not None else ()
-        roles += ("shift",) if self.loss.smoothing else ()
-        return [self.targets, *(f"{self.targets}.{role}" for role in roles)]
-
-    @property
-    def products(self) -> str:
-        """Name of what label smoothing adds to the loss."""
-        return f"{self.value}.products"
-
-    @property
-    def results(self) -> list[str]:
-        """Names of what is left of a batch."""
-        return [self.value, self.products] if self.loss.smoothing else [self.value]
+        """Names of the tensors that the host writes of a batch: the targets, and what goes with
+        labels."""
+        more = [name for role, name in self.labels.items() if role != "products"]
+        return [self.targets, *more]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,27 +222,27 @@ class TrainingProgram:
         """
         first, layers = self.layers[0], {layer.name: layer for layer in self.layers}
         tensor = self.tensors[self.maps[first.name]]
-        found = [(tensor.offset, tensor.pack(image_codes(tensor, images, first)))]
+        pixels = tensor.pack(image_codes(tensor, images, first))
         each = each_target(targets, [output.layer for output in self.outputs])
+        found = [(tensor.offset, pixels)]
         for output, own in zip(self.outputs, each, strict=True):
-            wanted, layer = self.tensors[output.targets], layers[output.layer]
+            wanted = self.tensors[output.targets]
             try:
-                codes = target_codes(wanted, own, loss=output.loss, output=layer)
+                codes = target_codes(wanted, own, loss=output.loss, output=layers[output.layer])
             except ValueError as error:
                 where = f"output {output.layer}: " if len(self.outputs) > 1 else ""
                 raise ValueError(f"{where}{error}") from None
             found.append((wanted.offset, wanted.pack(codes)))
-            shape = (self.images, *layer.shape[1:], layer.shape[0])
-            for role, values in label_values(shape, own, output.loss).items():
-                more = self.tensors[f"{output.targets}.{role}"]
-                found.append((more.offset, more.pack(values)))
+            beside = {role: self.tensors[name] for role, name in output.labels.items()}
+            more = label_values(beside, own, output.loss)
+            found += [(beside[role].offset, beside[role].pack(v)) for role, v in more.items()]
         return found
 
     def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
         """Value of the last batch, and how many of its images were classified correctly. With
         several outputs they are sums, of the value in float32, in the order of the outputs."""
-        total, count = self.losses_of(memory)[0]
-        for value, correct in self.losses_of(memory)[1:]:
+        (total, count), *others = self.losses_of(memory)
+        for value, correct in others:
             total, count = total + value, count + correct
         return float(total), count
 
@@ -250,9 +251,9 @@ class TrainingProgram:
         found = []
         for output in self.outputs:
             value, correct = self.tensors[output.value].unpack(memory).view(np.float32).ravel()
-            if output.loss.smoothing:
-                products = self.tensors[output.products].unpack(memory).view(np.float32)
-                value = _total([*products.ravel().tolist(), float(value)])
+            if products := output.labels.get("products"):
+                numbers = self.tensors[products].unpack(memory).view(np.float32)
+                value = _total([*numbers.ravel().tolist(), float(value)])
             found.append((value, int(correct)))
         return found
 

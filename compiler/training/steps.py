@@ -19,6 +19,11 @@ from compiler.kernels.convolution.depthwise import (
 )
 from compiler.kernels.maps.elementwise import sum_gradients
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
+from compiler.kernels.normalization.scaling import (
+    scale_channels,
+    scale_channels_backward,
+    scaling_factors,
+)
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
 from compiler.kernels.updates.rules import Rule
 from compiler.kernels.updates.update import update
@@ -34,6 +39,8 @@ from .sequence_steps import SequenceSteps
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
+#: Kinds of layers that may compute the ReLU behind them, and mask its gradient.
+_NORMS = ("batch_norm", "fixed_norm")
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
@@ -86,11 +93,16 @@ class TrainingSteps(SequenceSteps):
         self._backward(layers)
 
     @property
+    def targets(self) -> list[str]:
+        """Names of what the host writes of a batch besides the images."""
+        return [name for output in self.outputs for name in output.inputs]
+
+    @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {next(iter(self.maps.values()))}
+        found = {*self.targets, next(iter(self.maps.values()))}
         for output in self.outputs:
-            found |= {*output.inputs, *output.results}
+            found |= {output.value, *output.labels.values()}
         found |= set(self.constants)
         for parameter in self.parameters.values():
             found |= {
@@ -178,6 +190,20 @@ class TrainingSteps(SequenceSteps):
             epsilon=norm.eps, momentum=norm.momentum, relu=relu,
         )  # fmt: skip
 
+    def _forward_fixed_norm(self, layer: Layer, sources: list[str]) -> None:
+        output, relu = self._output(layer)
+        self.maps[layer.name] = output
+        pitch = channel_pitch(layer.shape[0], self.config)
+        size, norm = (1, 1, 1, layer.shape[0]), cast(Any, layer.module)
+        factors = [self._tensor(f"{layer.name}.{name}", size, kind="float32", pitch=pitch)
+                   for name in ("inverse", "a", "b")]  # fmt: skip
+        names = [f"{layer.name}.{n}" for n in ("running_mean", "running_var", "weight", "bias")]
+        parameters = [self._role(name, "master") for name in names]
+        self._add(layer.name, "forward", scaling_factors, *parameters, *factors,
+                  reads=parameters, writes=factors, epsilon=norm.eps)  # fmt: skip
+        self._add(layer.name, "forward", scale_channels, sources[0], output, *factors[1:],
+                  reads=[sources[0], *factors[1:]], writes=[output], relu=relu)  # fmt: skip
+
     # Loss and backward -----------------------------------------------------------------------
 
     def _add_loss(self) -> None:
@@ -192,33 +218,25 @@ class TrainingSteps(SequenceSteps):
                 self._tensor(targets, (self.images, *layer.shape[1:], 1), kind="int32")
             else:
                 self._map(layer, targets, kind="float32")
-            labels = self._label_tensors(layer, output)
-            pitch = channel_pitch(2, self.config) if "summary" in labels else None
+            self._add_label_tensors(layer, output.labels)
+            pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
             self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
             x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
             self._add(
                 value, "loss", loss_commands, x, targets, gradient, value,
-                reads=[x, *output.inputs], writes=[gradient, *output.results],
-                kind=output.loss.kind, named={"labels": partial(_placed_labels, labels)},
+                reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
+                kind=output.loss.kind, named={"labels": partial(_labels, output.labels)},
             )  # fmt: skip
 
-    def _label_tensors(self, layer: Layer, output: OutputInfo) -> dict[str, str]:
-        """Role in :class:`~compiler.kernels.updates.loss.LabelTensors` -> name."""
-        labels: dict[str, str] = {}
-        wide: dict[str, Any] = {
-            "kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config),
-        }  # fmt: skip
-        for name in output.inputs[1:]:
-            role = name.removeprefix(f"{output.targets}.")
-            labels[role] = name
-            if role != "summary":
-                self._map(layer, name, **wide)
-                continue
-            pitch = channel_pitch(2, self.config)
-            self._tensor(name, (1, 1, 2, 2), kind="float32", pitch=pitch)
-        if output.loss.smoothing:
-            labels["products"] = self._map(layer, output.products, **wide)
-        return labels
+    def _add_label_tensors(self, layer: Layer, labels: Mapping[str, str]) -> None:
+        """Those of :attr:`~compiler.training.program.OutputInfo.labels`."""
+        for role, name in labels.items():
+            if role == "summary":
+                pitch = channel_pitch(2, self.config)
+                self._tensor(name, (1, 1, 2, 2), kind="float32", pitch=pitch)
+            else:
+                pitch = channel_pitch(layer.shape[0], self.config)
+                self._map(layer, name, kind="float32", pitch=pitch)
 
     def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)
@@ -236,7 +254,7 @@ class TrainingSteps(SequenceSteps):
                           writes=[total])  # fmt: skip
             else:
                 total = parts[0]
-            masked = name in self._fused.values() and layer.kind == "batch_norm"
+            masked = name in self._fused.values() and layer.kind in _NORMS
             if not masked:
                 self.gradients[name] = total
             goals = self._goals(layer, givers, depends)
@@ -267,7 +285,7 @@ class TrainingSteps(SequenceSteps):
     def _masks(self, layer: Layer) -> bool:
         """Whether a ReLU's mask is applied by the layer that computed the ReLU."""
         source = self._fused.get(layer.name)
-        return source is not None and self.layers[source].kind == "batch_norm"
+        return source is not None and self.layers[source].kind in _NORMS
 
     def _backward_convolution(
         self, layer: Layer, dy: str, goals: list[str | None],
@@ -329,15 +347,27 @@ class TrainingSteps(SequenceSteps):
         )  # fmt: skip
         self._updates(layer)
 
-
-def _placed_labels(labels: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTensors:
-    return LabelTensors(**{role: tensors[name] for role, name in labels.items()})
+    def _backward_fixed_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        x, gradients = self.maps[layer.inputs[0]], self._gradients(layer)
+        mean = self._role(f"{layer.name}.running_mean", "master")
+        inverse, a = (f"{layer.name}.{name}" for name in ("inverse", "a"))
+        y = self.maps[layer.name] if layer.name in self._fused.values() else None
+        if any(gradients):
+            self._add(
+                layer.name, "backward", batch_norm_backward, x, dy, None, mean, inverse, a,
+                *gradients, reads=[x, dy, y, mean, inverse], writes=gradients, named={"y": y},
+            )  # fmt: skip
+        goal = self._gradient_map(layer, goals[0])
+        if goal:
+            self._add(layer.name, "backward", scale_channels_backward, dy, a, goal,
+                      reads=[dy, a, y], writes=[goal], named={"y": y})  # fmt: skip
+        self._updates(layer)
 
 
 def _with_losses(layers: Sequence[Layer], loss: object) -> list[OutputInfo]:
     """The outputs of a network with their losses, all the same if there is one."""
-    given = loss if isinstance(loss, list | tuple) else [loss] * len(layers)
-    losses = [loss_function(one) for one in given]
+    several = list(loss) if isinstance(loss, list | tuple) else [loss] * len(layers)
+    losses = [loss_function(own) for own in several]
     if len(losses) != len(layers):
         names = ", ".join(layer.name for layer in layers)
         raise CompileError(
@@ -351,6 +381,10 @@ def _with_losses(layers: Sequence[Layer], loss: object) -> list[OutputInfo]:
             OutputInfo(layer=layer.name, loss=own, targets=f"targets{end}", value=f"loss{end}")
         )
     return found
+
+
+def _labels(names: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTensors:
+    return LabelTensors(**{role: tensors[name] for role, name in names.items()})
 
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "mean_squared_error",
     "normalize",
     "normalize_backward",
+    "scale_backward",
     "pool_backward_error",
     "statistics",
     "update_running",
@@ -164,6 +165,11 @@ def normalize_backward(x: Estimate, dy: Estimate, mean, inverse, a):
     c1 = -((a * inverse) * (scale * reciprocal))
     c0 = -(a * (shift * reciprocal) + mean * c1)
     return dy * a + (x * c1 + c0), scale, shift
+
+
+def scale_backward(x: Estimate, dy: Estimate, mean, inverse, a):
+    """The same where mean and variance are no statistics of the batch."""
+    return dy * a, (dy * (x - mean)).sum_map() * inverse, dy.sum_map()
 
 
 def update_running(running: Estimate, value: Estimate, momentum) -> Estimate:

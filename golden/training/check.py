@@ -19,6 +19,7 @@ from . import bounds as training_bounds
 from .attention_bounds import attention_bounds
 from .map_bounds import map_bounds
 from .norm_bounds import layer_norm_bounds
+from .norm_layers import NORMS
 from .smooth_bounds import SMOOTH_KINDS, smooth_bounds
 
 __all__ = ["complaints", "torch_layer"]
@@ -109,12 +110,14 @@ def torch_layer(training, node, before, mode=True):
         return lambda x: _of_vectors(
             functional.layer_norm, x, shape, **parameters, eps=epsilon
         ), parameters
-    if node.kind == "batch_norm":
+    if node.kind in NORMS:
         running = [
             torch.from_numpy(decode(FLOAT32, before["running"][f"{node.name}.running_{key}"]))
             for key in ("mean", "var")
-        ]
+            if f"{node.name}.running_{key}" in before["running"]
+        ] or [None, None]
         module = node.module
+        mode = running[0] is None or (mode and node.kind == "batch_norm")
         return (
             lambda x: functional.batch_norm(
                 x, *running, **parameters, training=mode, momentum=module.momentum, eps=module.eps
@@ -216,20 +219,29 @@ def _layer_bounds(training, node, before, done, dy):
             fmt, x, gradient, *own, epsilon=node.module.eps, rows=rows
         )
         return y, [dx], {"weight": scale, "bias": shift}
-    if node.kind == "batch_norm":
+    if node.kind in NORMS:
         flat = [
             Estimate(e.value.reshape(len(e.value), -1, e.value.shape[3]), np.float64(0))
             for e in (x, gradient)
         ]
         gamma, beta = (
-            Estimate.bits(FLOAT32, before["weights"][f"{node.name}.{key}"])
-            for key in ("weight", "bias")
+            Estimate.bits(FLOAT32, before["weights"][name])
+            if (name := f"{node.name}.{key}") in before["weights"]
+            else Estimate.exact(value)
+            for key, value in (("weight", 1.0), ("bias", 0.0))
         )
+        fixed = node.kind == "fixed_norm"
         mean, variance = training_bounds.statistics(flat[0])
+        if fixed:
+            mean, variance = (
+                Estimate.bits(FLOAT32, before["running"][f"{node.name}.running_{key}"])
+                for key in ("mean", "var")
+            )
         y, inverse, a = training_bounds.normalize(
             flat[0], mean, variance, gamma, beta, epsilon=node.module.eps
         )
-        dx, scale, shift = training_bounds.normalize_backward(*flat, mean, inverse, a)
+        backward = training_bounds.scale_backward if fixed else training_bounds.normalize_backward
+        dx, scale, shift = backward(*flat, mean, inverse, a)
         shape = x.value.shape
         parameters = {"weight": scale.error, "bias": shift.error}
         return y.error.reshape(shape), [dx.error.reshape(shape)], parameters

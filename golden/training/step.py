@@ -12,17 +12,10 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import widen
 from golden.arithmetic.formats import FLOAT32, format_by_name
 from golden.layers import elementwise_pool
-from golden.layers.batch_norm import (
-    batch_statistics,
-    normalize,
-    normalize_backward,
-    scale_and_shift,
-    update_running,
-)
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
-from . import map_layers, sequence_layers
+from . import map_layers, norm_layers, sequence_layers
 from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
 from .loss_function import LossFunction
@@ -49,15 +42,16 @@ class Training:
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
         where the output is a map, (N, features) in torch's order where it is a vector; or
-        ``nn.CrossEntropyLoss(...)`` with label smoothing and ``ignore_index``, or ``nn.MSELoss()``.
-        A network that returns several maps has a loss for each, in a list, or one for all of them,
-        and its targets are a list; what is minimised is the sum
+        ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``,
+        ``nn.MSELoss()``. A network that returns several maps has a loss for each, in a list, or one
+        for all of them, and its targets are a list; what is minimised is the sum
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
     -------
     nodes : list of :class:`golden.training.torch_graph.Node`
     outputs : those that the network returns
+    losses : :class:`~golden.training.loss_function.LossFunction` of each of them
     weights : float32 bits by parameter, in torch's names and shapes: the master copy
     operands : operand codes of the weights of products
     slots : the optimizer's numbers by trainable parameter
@@ -90,8 +84,8 @@ class Training:
         self.nodes: list[Node] = trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
-        given = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
-        self.losses = [LossFunction.of(one) for one in given]
+        several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
+        self.losses = [LossFunction.of(own) for own in several]
         if len(self.losses) != len(self.outputs):
             raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
         self.guard, self.guard_tile = guard, guard_tile
@@ -244,31 +238,19 @@ class Training:
                 return sums, flags
             codes, new = elementwise_pool.round_sums(fmt, sums)
             return codes, flags | new
-        if node.kind == "batch_norm":
+        if node.kind in norm_layers.NORMS:
             return self._normalize(node, x, done, training)
         if node.kind in SEQUENCE_KINDS:
             return sequence_layers.forward(self, node, values, done)
         return (x, 0) if node.kind == "input" else map_layers.forward(fmt, node, values)
 
     def _normalize(self, node, x, done, training):
-        name = node.name
-        if training:
-            statistics = batch_statistics(self.format, x)
-            done.statistics[name] = statistics
-            mean, variance, flags = statistics.mean, statistics.variance, statistics.flags
-        else:
-            mean, variance = (self.running[f"{name}.running_{key}"] for key in ("mean", "var"))
-            flags = 0
-        factors, new = scale_and_shift(
-            mean,
-            variance,
-            self.weights[f"{name}.weight"],
-            self.weights[f"{name}.bias"],
-            epsilon=node.module.eps,
+        codes, flags, statistics, done.factors[node.name] = norm_layers.forward(
+            self.format, node, x, self.weights | self.running, training=training
         )
-        done.factors[name] = factors
-        codes, last = normalize(self.format, x, *factors[1:])
-        return codes, flags | new | last
+        if statistics is not None:
+            done.statistics[node.name] = statistics
+        return codes, flags
 
     def _backward_node(self, node, dy, done):
         """Gradients of the inputs, gradients of the parameters, flags."""
@@ -277,14 +259,12 @@ class Training:
             return self._backward_product(node, dy, outputs[node.inputs[0]])
         if node.kind in SEQUENCE_KINDS:
             return sequence_layers.backward(self, node, dy, done)
-        if node.kind == "batch_norm":
-            inverse, a, _ = done.factors[node.name]
-            mean = done.statistics[node.name].mean
-            x = outputs[node.inputs[0]]
-            result = normalize_backward(fmt, x, dy, mean=mean, inverse=inverse, a=a)
-            new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
-            new = {name: values for name, values in new.items() if name in node.trainable}
-            return [result.input], new, result.flags
+        if node.kind in norm_layers.NORMS:
+            dx, new, flags = norm_layers.backward(
+                fmt, node, dy, outputs[node.inputs[0]], self.running,
+                done.statistics.get(node.name), done.factors[node.name],
+            )  # fmt: skip
+            return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]
         results, flags = map_layers.backward(fmt, node, dy, maps, outputs[node.name])
         return results, {}, flags
@@ -331,14 +311,11 @@ class Training:
         return weights.reshape(len(weights), -1, *size)
 
     def _update_running(self, done, flags):
-        for name, statistics in done.statistics.items():
-            keys = [f"{name}.running_{key}" for key in ("mean", "var")]
-            module = next(node.module for node in self.nodes if node.name == name)
-            new, more = update_running(
-                *(self.running[key] for key in keys), statistics, momentum=module.momentum
-            )
-            self.running.update(zip(keys, new, strict=True))
-            flags[name] = flags.get(name, 0) | more
+        for node in self.nodes:
+            if node.name in done.statistics:
+                new, more = norm_layers.new_running(node, self.running, done.statistics[node.name])
+                self.running |= new
+                flags[node.name] = flags.get(node.name, 0) | more
 
     def _wide_output(self, node, maps):
         values = maps[node.name]

@@ -120,14 +120,12 @@ def _batch_norm(name, layer, source):
     ):
         given = f"{'vectors of a map' if source.flat else 'a map'} {source.shape}"
         refuse(name, f"BatchNorm2d takes maps, BatchNorm1d vectors of a linear layer: {given}")
-    for key in ("affine", "track_running_stats", "training"):
-        if not getattr(layer, key):
-            refuse(name, f"{key} must be True, not {getattr(layer, key)}")
-    if layer.momentum is None:
+    if layer.momentum is None and layer.track_running_stats:
         refuse(name, "momentum must be a number, not None")
     if layer.num_features != source.shape[0]:
         refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
-    return "batch_norm", {}
+    # Without running statistics those of the batch count in evaluation as well.
+    return "batch_norm" if layer.training or not layer.track_running_stats else "fixed_norm", {}
 
 
 def _layer_norm(name, layer, source):

@@ -125,6 +125,33 @@ class SmoothBlock(nn.Module):
         return self.head(functional.softplus(y.mean((2, 3))))
 
 
+class NormBlock(nn.Module):
+    """Normalisation by running statistics, with and without a ReLU, before and behind what learns;
+    and by those of the batch without parameters, or without running ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.first = nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5)
+        self.second, self.third = nn.BatchNorm2d(5), nn.BatchNorm2d(5, affine=False)
+        self.conv, self.fourth = nn.Conv2d(5, 6, 2), nn.BatchNorm2d(6, track_running_stats=False)
+        self.linear, self.fifth = nn.Linear(6, 6), nn.BatchNorm1d(6, affine=False)
+        self.head = nn.Linear(6, CLASSES)
+        for norm in (self.first, self.second, self.fifth):
+            norm.running_mean.copy_(0.3 * torch.randn(norm.num_features))
+            norm.running_var.copy_(0.5 + torch.rand(norm.num_features))
+
+    def train(self, mode=True):
+        super().train(mode)
+        for norm in (self.first, self.second, self.fifth):
+            norm.eval()
+        return self
+
+    def forward(self, x):
+        x = self.third(self.second(torch.relu(self.first(self.stem(x)))))
+        x = self.fourth(self.conv(x)).mean((2, 3))
+        return self.head(self.fifth(self.linear(x)))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
@@ -133,6 +160,7 @@ BLOCKS = {
     "dense": DenseBlock,
     "growing": GrowingBlock,
     "smooth": SmoothBlock,
+    "norms": NormBlock,
 }
 
 

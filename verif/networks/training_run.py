@@ -137,8 +137,7 @@ class TrainingRun:
         expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
         expected["rejected"] = _count(sum(result.skipped.values()))
         for output, loss in zip(self.program.outputs, result.losses, strict=False):
-            expected[output.value] = np.atleast_1d(np.asarray(loss.value, np.uint32))
-            expected[f"correct by {output.value}"] = _count(loss.correct)
+            expected |= _loss_arrays(output, loss.value, loss.correct)
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
             gradients = result.gradients | result.parameter_gradients
@@ -155,10 +154,9 @@ class TrainingRun:
                 if tensor == name or tensor not in fused:
                     found[f"map {name}"] = program.tensors[tensor].unpack(memory)
         if program.outputs[0].value in program.tensors:
-            pairs = zip(program.outputs, program.losses_of(memory), strict=True)
-            for output, (value, correct) in pairs:
-                found[output.value] = np.float32([value]).view(np.uint32)
-                found[f"correct by {output.value}"] = _count(correct)
+            losses = program.losses_of(memory)
+            for output, (value, correct) in zip(program.outputs, losses, strict=True):
+                found |= _loss_arrays(output, value.view(np.uint32), correct)
         if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
@@ -172,7 +170,7 @@ class TrainingRun:
         found = {}
         for name, parameter in program.parameters.items():
             statistic = name in self.golden.running
-            for role in parameter.tensors:
+            for role in parameter.tensors if parameter.constant is None else ():
                 if role not in ("gradient", "mask"):
                     what = ("statistics" if statistic else "weights") if role == "master" else role
                     found[f"{what} {name}"] = parameter.unpack(role, memory)
@@ -343,6 +341,12 @@ class TrainingRun:
         with torch.no_grad():
             outputs = model.eval()(_to_torch(images))
         return losses, float((outputs.argmax(1).numpy() == labels).mean())
+
+
+def _loss_arrays(output, value, correct):
+    """Of an output: the value of its loss, float32 bits, and its correct answers; by name."""
+    bits = np.atleast_1d(np.asarray(value, np.uint32))
+    return {output.value: bits, output.value.replace("loss", "correct"): _count(correct)}
 
 
 def _compiled(optimizer) -> Optimizer:

@@ -49,6 +49,7 @@ class WeightGradientPlan(WeightGradientRanges):
     ranges : list of :class:`Range`
     pieces : list of :data:`Piece`, all but the last whole K tiles
     whole : whether both maps stay in the memory
+    tight : whether pieces have room once only, so that nothing may lie between them
     owner : first part of the keys of gathered pixels
 
     Raises
@@ -70,6 +71,7 @@ class WeightGradientPlan(WeightGradientRanges):
         super().__init__(program, flat, dw, db)
         self.owner = object()
         self._narrow = False  # as little of dY as possible
+        self.tight = False
         self._most_dy: dict[tuple[Interval, int, bool], int] = {}
         self.ranges, self.pieces, self.whole = self._plan()
 
@@ -134,6 +136,7 @@ class WeightGradientPlan(WeightGradientRanges):
                         for n in range(0, layer.images, images)
                         for h in range(0, height, lines)
                     ]
+                    self.tight = share == 1
                     return self._short_first(pieces), False
         return None
 
@@ -151,6 +154,7 @@ class WeightGradientPlan(WeightGradientRanges):
                     if self._largest(pieces, parts) * share > room:
                         break
                 else:
+                    self.tight = share == 1
                     return self._short_first(pieces), False
         return None
 
@@ -180,6 +184,7 @@ class WeightGradientPlan(WeightGradientRanges):
             for count in (16, 8, 4, 2, 1):
                 size = count * self.core.rows
                 if self._largest([self._gathered(0, min(size, total), 1)], parts) * share <= room:
+                    self.tight = share == 1
                     return [
                         self._gathered(begin, min(begin + size, total), 1)
                         for begin in range(0, total, size)

@@ -22,13 +22,15 @@ def pointwise(
     *,
     total: bool = False,
     numbers: Sequence[float] = (),
+    vectors: Sequence[Tensor] = (),
     also: Sequence[Tensor] = (),
     more: int = 0,
 ) -> None:
-    """``part(output, total, *also, *more, *inputs, *numbers)`` on views of a part after the other;
+    """``part(output, total, *also, *more, *inputs, *numbers, *vectors)`` on views of a part after
+    the other;
     ``total`` is a float32 map of the part if it is wanted, else None, and ``more`` counts further
     ones; ``also`` are other results; each of ``numbers`` is a float32 vector that goes with all
-    pixels.
+    pixels, and so is each of ``vectors``, (1, 1, 1, C).
 
     Raises
     ------
@@ -37,7 +39,7 @@ def pointwise(
     """
     words, chunks = program.words(output), program.core.chunks_per_wide
     size = words * (len(inputs) + 1 + len(also) + chunks * (more + total))
-    room = program.scratch.words - words * chunks * len(numbers)
+    room = program.scratch.words - words * chunks * len(numbers) - sum(map(program.words, vectors))
     most = min(room // size, MOST_WORDS // (words * chunks))
     if not most:
         raise CompileError(
@@ -45,17 +47,20 @@ def pointwise(
             f"into the buffer ({program.scratch.words} words)"
         )
 
-    vectors = [_number(program, output, number) for number in numbers]
     one = (0, 1), (0, 1), (0, 1)
+    with_all = [_number(program, output, number) for number in numbers]
+    with_all += [program.need(vector, *one) for vector in vectors]
 
     results = [output, *also]
 
     def work(box: PixelBox, *blocks: Block) -> None:
-        ends = [*accumulate((len(results), len(vectors), len(inputs)))]
+        ends = [*accumulate((len(results), len(with_all), len(inputs)))]
         out, there, read = (blocks[a:b] for a, b in pairwise([0, *ends]))
         wide = [program.view(block, output, *box, wide=True) for block in blocks[ends[-1] :]]
         views = [program.view(b, t, *box) for b, t in zip(read, inputs, strict=True)]
-        views += [program.view(block, output, *one, wide=True) for block in there]
+        views += [program.view(block, output, *one, wide=True) for block in there[: len(numbers)]]
+        channels = zip(there[len(numbers) :], vectors, strict=True)
+        views += [program.view(block, vector, *one) for block, vector in channels]
         first, *others = (program.view(b, t, *box) for b, t in zip(out, results, strict=True))
         sums = wide.pop(0) if total else None
         part(first, sums, *others, *wide, *views)
@@ -70,7 +75,7 @@ def pointwise(
     pixels = output.shape[0] * output.shape[1] * output.shape[2]
     pieces = 2 if more else PIECES
     for box in boxes(output.shape, max(1, min(most // 3, -(-pixels // pieces)))):
-        needs = [*(program.result(tensor, *box) for tensor in results), *vectors]
+        needs = [*(program.result(tensor, *box) for tensor in results), *with_all]
         needs += [program.need(part, *box) for part in inputs]
         needs += [program.result(output, *box, wide=True) for _ in range(more + total)]
         run = partial(work, box)

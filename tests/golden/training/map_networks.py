@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["Bent", "Branches", "Smooth"]
+__all__ = ["Bent", "Branches", "Norms", "Smooth"]
 
 
 class Branches(nn.Module):
@@ -56,3 +56,20 @@ class Smooth(nn.Module):
         y = self.gelu(y) + functional.gelu(self.second(y), approximate="tanh")
         y = self.softplus(y * torch.sigmoid(self.gate(y)))
         return torch.tanh(self.head(y.mean((2, 3))))
+
+
+class Norms(nn.Module):
+    """Normalisation in evaluation mode, without parameters, and without running statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.first = nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3)
+        self.second = nn.BatchNorm2d(3, affine=False)
+        self.third, self.head = nn.BatchNorm2d(3, track_running_stats=False), nn.Conv2d(3, 2, 1)
+        self.first.running_mean.copy_(torch.randn(3))
+        self.first.running_var.copy_(0.5 + torch.rand(3))
+        self.first.eval()
+
+    def forward(self, x):
+        x = self.second(torch.relu(self.first(self.stem(x))))
+        return self.head(self.third(x))

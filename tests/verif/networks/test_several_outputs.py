@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from compiler.adagp.compile import compile_adagp
 from compiler.errors import CompileError
+from compiler.networks.summary import summarize
 from compiler.training.compile import compile_training
 from compiler.training.program import TrainingProgram
 from golden.arithmetic.dot_product import decode
@@ -110,6 +112,61 @@ def test_programs(predicted, rng, seed, tmp_path):
         assert loaded.batch(batch.images, batch.targets) == run.program.batch(
             batch.images, batch.targets
         )
+
+
+class TwoLabels(nn.Module):
+    """Two vectors of classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 5, 3)
+        self.kind, self.color = nn.Linear(5, 3), nn.Linear(5, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x)).mean((2, 3))
+        return self.kind(x), self.color(x)
+
+
+def test_labels_of_one_output(rng, seed, tmp_path):
+    """Of two cross-entropies only the second has smooth labels, of which one does not count."""
+    config = make_config(variant="baseline", preset="tiny", rows=5, columns=3)
+    model = random_model(TwoLabels, rng)
+    losses = ["cross_entropy", nn.CrossEntropyLoss(label_smoothing=0.25, ignore_index=0)]
+    labels = [np.array([0, 2, 0]), np.array([3, 0, 1])]
+    batch = Batch(
+        images=rng.standard_normal((3, 6, 4, 3)).astype(np.float32),
+        targets=labels,
+        optimizer=SGD(learning_rate=0.1, momentum=0.9),
+    )
+    run = TrainingRun(model, config, SHAPE, [batch] * 2, loss=losses, reuse=False)
+    result = run.interpret(seed)
+    assert result.passed, "\n".join(map(str, result.differences[:5]))
+    assert {"loss", "correct", "loss.1", "correct.1"} <= set(run.actual(result.final))
+    program = run.program
+    assert "targets.factors" not in program.tensors and "loss.products" not in program.tensors
+    factors = program.tensors["targets.1.factors"].unpack(result.final).view(np.float32)
+    assert (factors[:, 0, 0, 0] == [0.5, 0, 0.5]).all()
+
+    images = torch.from_numpy(np.moveaxis(batch.images, 3, 1).copy())
+    outputs, wanted = model(images), [torch.from_numpy(own) for own in labels]
+    total = nn.CrossEntropyLoss()(outputs[0], wanted[0]) + losses[1](outputs[1], wanted[1])
+    assert abs(result.losses[0] - total.item()) < 0.02 and result.losses[1] < result.losses[0]
+    places = [layer.argmax(1) == own for layer, own in zip(outputs, wanted, strict=True)]
+    assert result.correct[0] == sum(places[0]) + sum(places[1] & (wanted[1] != 0))
+
+    program.save(tmp_path / "program.bin")
+    loaded = TrainingProgram.load(tmp_path / "program.bin", config)
+    assert loaded.outputs == program.outputs
+    assert loaded.loss_of(result.final) == (result.losses[1], result.correct[1])
+    assert loaded.batch(batch.images, labels) == program.batch(batch.images, labels)
+    rows = {layer.name: (layer.kind, layer.shape) for layer in summarize(program)[0]}
+    assert rows["loss"] == ("cross_entropy", (3, 1, 1))
+    assert rows["loss.1"] == ("cross_entropy", (4, 1, 1))
+    with pytest.raises(ValueError, match="output color: all labels are 0; at least one must count"):
+        program.batch(batch.images, [labels[0], np.zeros(3, int)])
+    predicted = compile_adagp(model, config, SHAPE, images=3, loss=losses)
+    own = {f"targets.1.{name}" for name in ("factors", "summary", "shift")}
+    assert set(predicted.odd) == {program.maps["x"], "targets", "targets.1", *own}
 
 
 def changed(forward):

@@ -2,7 +2,7 @@
 
 Covers: verif/networks/train_blocks.py, verif/networks/training_result.py,
 compiler/kernels/maps/activations.py, compiler/kernels/maps/pointwise.py,
-compiler/kernels/maps/smooth.py.
+compiler/kernels/maps/smooth.py, compiler/kernels/normalization/scaling.py.
 """
 
 import dataclasses
@@ -65,6 +65,7 @@ def test_every_map_and_gradient(rng, seed):
         pytest.param("dense", "4x4", marks=pytest.mark.long),
         pytest.param("growing", "5x3", marks=pytest.mark.long),
         pytest.param("smooth", "4x4", marks=pytest.mark.long),
+        pytest.param("norms", "5x3", marks=pytest.mark.long),
     ],
 )
 def test_blocks_on_the_accelerator(network, array, rng, seed):
