@@ -1,6 +1,6 @@
 """Which layers of a ``torch.nn.Module`` can be compiled for training, and how they are refused."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, prod
 from typing import Any, Never, Protocol
 
@@ -39,6 +39,8 @@ class Source(Protocol):
     def flat(self) -> bool: ...
     @property
     def sequence(self) -> bool: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
 
 
 #: For messages.
@@ -120,6 +122,14 @@ def complete_norm(
         elif isinstance(part := getattr(whole, name), nn.Parameter):
             part.requires_grad_(False)
     return whole.train(norm.training), constants
+
+
+def _embedding(name: str, layer: nn.Embedding, source: Source) -> LayerKind:
+    if "tokens" not in source.options:
+        refuse(name, "it takes an input of the network, whose numbers are tokens")
+    if layer.max_norm is not None or layer.scale_grad_by_freq:
+        refuse(name, "max_norm must be None, scale_grad_by_freq False")
+    return "embedding", {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 
 
 def _layer_norm(name: str, layer: nn.LayerNorm, source: Source) -> LayerKind:
@@ -264,6 +274,7 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
     nn.LayerNorm: _layer_norm,
+    nn.Embedding: _embedding,
     nn.MaxPool2d: _max_pool,
     nn.AvgPool2d: _average_pool,
     nn.AdaptiveAvgPool2d: lambda *layer: _adaptive_pool(*layer, maximum=False),

@@ -15,6 +15,8 @@ __all__ = [
     "LOSSES",
     "LossFunction",
     "OutputLayer",
+    "InputLayer",
+    "each_input",
     "each_target",
     "image_codes",
     "label_values",
@@ -51,13 +53,56 @@ class OutputLayer(Protocol):
     def sequence(self) -> bool: ...
 
 
-def image_codes(tensor: Tensor, images: ArrayLike, layer: OutputLayer) -> np.ndarray:
+class InputLayer(OutputLayer, Protocol):
+    """The same of an input."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tokens(self) -> int | None: ...
+    @property
+    def padding(self) -> int | None: ...
+
+
+def each_input(images: Any, inputs: Sequence[InputLayer]) -> Sequence[ArrayLike]:
+    """What the host gives for each of the ``inputs``; a ValueError if their number is another."""
+    if len(inputs) == 1:
+        return [images]
+    if not isinstance(images, list | tuple) or len(images) != len(inputs):
+        raise ValueError(
+            f"images must be a list of {len(inputs)} arrays, one for each input "
+            f"({', '.join(layer.name for layer in inputs)})"
+        )
+    return images
+
+
+def _token_codes(tensor: Tensor, tokens: np.ndarray, layer: InputLayer) -> np.ndarray:
+    """Codes of a 1 at each token, and of nothing for padding."""
+    count, length, _, channels = tensor.shape
+    _check_shape(layer.name, tokens, (count, length), "sentences, tokens")
+    if tokens.dtype.kind not in "iu":
+        raise ValueError(f"{layer.name} must be integers, not {tokens.dtype}")
+    wrong = (tokens < 0) | (tokens >= channels)
+    if wrong.any():
+        place = tuple(int(index) for index in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"{layer.name}{list(place)} is {tokens[place]}; it must be from 0 to {channels - 1}"
+        )
+    found = (np.arange(channels) == tokens[..., np.newaxis]).astype(np.float64)
+    if layer.padding is not None:
+        found[tokens == layer.padding] = 0.0
+    return _codes(tensor, found.reshape(tensor.shape))
+
+
+def image_codes(tensor: Tensor, images: ArrayLike, layer: InputLayer) -> np.ndarray:
     """Operand codes, of the shape of ``tensor``, of images; see
     :meth:`compiler.training.program.TrainingProgram.batch`.
 
     ``layer`` is the network's input. Raises ValueError.
     """
     images = np.asarray(images)
+    if layer.tokens is not None and images.ndim != 4:
+        return _token_codes(tensor, images, layer)
     count, length, _, channels = tensor.shape
     if layer.flat:
         expected, axes = (count, channels), "images, features"

@@ -73,6 +73,12 @@ OPERATORS = (
         "(4 at 16 bits and 8 bytes); `is_causal`, `scale`; no `attn_mask`, no dropout",
     ),
     Operator(
+        kind="embedding", written=("Embedding",), forward=_ARRAY, backward=_ARRAY,
+        conditions="of an input of the network, tokens (N, T), which the host's `batch` writes as "
+        "vectors with a 1; the vector of `padding_idx` is 0; no `max_norm`, no "
+        "`scale_grad_by_freq`",
+    ),
+    Operator(
         kind="relu", written=("ReLU", "relu"), forward="POST or VECTOR", backward=_VECTOR,
         conditions="in POST behind a product, in the same pass behind a batch normalisation",
     ),

@@ -19,7 +19,14 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .batch_input import LossFunction, each_target, image_codes, label_values, target_codes
+from .batch_input import (
+    LossFunction,
+    each_input,
+    each_target,
+    image_codes,
+    label_values,
+    target_codes,
+)
 
 if TYPE_CHECKING:
     from compiler.codegen.core_builder import CoreProgram
@@ -37,6 +44,7 @@ class LayerInfo:
 
     Members
     -------
+    tokens, padding : of an input of tokens: how many there are, and which is none of them
     name, kind, inputs, shape, flat, sequence : as in :class:`compiler.frontend.torch_graph.Layer`
     """
 
@@ -46,12 +54,16 @@ class LayerInfo:
     shape: tuple[int, int, int]
     flat: bool
     sequence: bool = False
+    tokens: int | None = None
+    padding: int | None = None
 
     @classmethod
     def of(cls, layer: "Layer") -> "LayerInfo":
         """That of a :class:`compiler.frontend.torch_graph.Layer`."""
         return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
-                   shape=layer.shape, flat=layer.flat, sequence=layer.sequence)  # fmt: skip
+                   shape=layer.shape, flat=layer.flat, sequence=layer.sequence,
+                   tokens=layer.options.get("tokens"),
+                   padding=layer.options.get("padding_token"))  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +211,7 @@ class TrainingProgram:
         return memory
 
     def batch(
-        self, images: ArrayLike, targets: ArrayLike | Sequence[ArrayLike]
+        self, images: ArrayLike | Sequence[ArrayLike], targets: ArrayLike | Sequence[ArrayLike]
     ) -> list[tuple[int, bytes]]:
         """(offset, bytes) of the images and the targets of a batch, which the host writes.
 
@@ -207,7 +219,8 @@ class TrainingProgram:
         ----------
         images : (N, H, W, C), or (N, features) where the network takes vectors, (N, T, C) where it
             takes sequences; real numbers, which must be finite, or operand codes, which are taken
-            as they are
+            as they are; (N, T) integers where it takes tokens. Of a network with several inputs a
+            list or tuple of them
         targets : of cross-entropy labels, integers from 0 on: (N,) of vectors, (N, T) of sequences,
             (N, H, W) of maps; else real numbers (N, H, W, C) for a network whose output is a map,
             (N, T, C) for a sequence, (N, features) for a vector, in torch's order where it has been
@@ -220,11 +233,13 @@ class TrainingProgram:
             naming what is wrong, and what is expected: another number of images, shape or type, a
             number that is not finite or too large, a label that is no class.
         """
-        first, layers = self.layers[0], {layer.name: layer for layer in self.layers}
-        tensor = self.tensors[self.maps[first.name]]
-        pixels = tensor.pack(image_codes(tensor, images, first))
+        layers = {layer.name: layer for layer in self.layers}
+        inputs = [layer for layer in self.layers if layer.kind == "input"]
+        found = []
+        for layer, part in zip(inputs, each_input(images, inputs), strict=True):
+            tensor = self.tensors[self.maps[layer.name]]
+            found.append((tensor.offset, tensor.pack(image_codes(tensor, part, layer))))
         each = each_target(targets, [output.layer for output in self.outputs])
-        found = [(tensor.offset, pixels)]
         for output, own in zip(self.outputs, each, strict=True):
             wanted = self.tensors[output.targets]
             try:

@@ -64,6 +64,7 @@ class TrainingSteps(SequenceSteps):
     steps, tensors, slices : as in :class:`~compiler.training.graph.StepGraph`; a layer's stored map
         has its name, the gradient of that map is ``<layer>.gradient``
     outputs : list of :class:`~compiler.training.program.OutputInfo`
+    inputs : names of the tensors that the network reads
     parameters : of :func:`compiler.tensors.parameters.stored_parameters`
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
         normalisation with a ReLU behind it has none of the latter
@@ -80,6 +81,7 @@ class TrainingSteps(SequenceSteps):
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
+        self.inputs: list[str] = []
         self._readers = readers(layers)
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
@@ -100,7 +102,7 @@ class TrainingSteps(SequenceSteps):
     @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {*self.targets, next(iter(self.maps.values()))}
+        found = {*self.targets, *self.inputs}
         for output in self.outputs:
             found |= {output.value, *output.labels.values()}
         found |= set(self.constants)
@@ -133,6 +135,9 @@ class TrainingSteps(SequenceSteps):
         sources = [self.maps[name] for name in layer.inputs]
         if layer.kind == "input":
             self.maps[layer.name] = self._map(layer)
+            self.inputs.append(layer.name)
+        elif layer.kind == "constant":
+            self.maps[layer.name] = self._constant(layer.name, layer.options["values"])
         elif layer.name in self._fused:
             self.maps[layer.name] = self.maps[self._fused[layer.name]]
         else:
@@ -165,7 +170,7 @@ class TrainingSteps(SequenceSteps):
         reads = (product.x, product.weights, product.bias)
         self._add(layer.name, "forward", forward, product, reads=reads, writes=[output], relu=relu)
 
-    _forward_linear = _forward_convolution
+    _forward_linear = _forward_embedding = _forward_convolution
 
     def _forward_depthwise(self, layer: Layer, sources: list[str]) -> None:
         self.maps[layer.name] = self._map(layer, **self._precision(layer))
@@ -313,7 +318,7 @@ class TrainingSteps(SequenceSteps):
             self._add(layer.name, "weight gradient", function, product, dy, *gradients,
                       reads=[x, dy], writes=gradients)  # fmt: skip
 
-    _backward_linear = _backward_convolution
+    _backward_linear = _backward_embedding = _backward_convolution
 
     def _backward_depthwise(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         self._backward_convolution(

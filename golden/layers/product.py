@@ -14,7 +14,7 @@ from .conv_general import convolution
 __all__ = ["PRODUCTS", "Product"]
 
 #: Kinds of nodes that are products: their weights are operands, their sums float32.
-PRODUCTS = ("convolution", "depthwise", "linear")
+PRODUCTS = ("convolution", "depthwise", "linear", "embedding")
 
 
 @dataclass(frozen=True, kw_only=True)

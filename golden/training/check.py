@@ -97,6 +97,9 @@ def torch_layer(training, node, before, mode=True):
         codes = encode(training.format, decode(FLOAT32, bits)) if rounded else bits
         values = decode(training.format if rounded else FLOAT32, codes)
         parameters[short] = torch.from_numpy(values).requires_grad_()
+    if node.kind == "embedding":
+        weight = parameters["weight"]
+        return lambda x: _of_vectors(functional.linear, x, weight.T), parameters
     if node.kind == "convolution" and node.sequence:
         return lambda x: _of_vectors(functional.linear, x, **parameters), parameters
     if node.kind == "depthwise":
@@ -196,7 +199,9 @@ def _layer_bounds(training, node, before, done, dy):
         weights = encode(fmt, decode(FLOAT32, before["weights"][name]))
         bias = before["weights"].get(f"{node.name}.bias")
         options = dict(node.options)
-        if node.kind == "convolution":
+        if node.kind == "embedding":
+            weights = weights.T
+        if node.kind in ("convolution", "embedding"):
             weights = weights.reshape(len(weights), -1, *weights.shape[2:] or (1, 1))
         if node.kind == "linear":
             weights = weights.reshape(len(weights), x.value.shape[3], *x.value.shape[1:3])
@@ -207,8 +212,9 @@ def _layer_bounds(training, node, before, done, dy):
         else:
             bounds = training_bounds.convolution(fmt, *operands, rows=rows, **options)
         shape = before["weights"][name].shape
-        parameters = {"weight": bounds["dw"].error.reshape(shape), "bias": bounds["db"].error}
-        return bounds["y"].error, [bounds["dx"].error], parameters
+        dw = bounds["dw"].error
+        dw = dw[:, :, 0, 0].T if node.kind == "embedding" else dw.reshape(shape)
+        return bounds["y"].error, [bounds["dx"].error], {"weight": dw, "bias": bounds["db"].error}
     if node.kind == "attention":
         values = (part.value for part in (*exact, gradient))
         y, *found = attention_bounds(fmt, *values, **node.options, rows=rows)

@@ -19,6 +19,7 @@ from . import map_layers, norm_layers, sequence_layers
 from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
 from .loss_function import LossFunction
+from .network_inputs import encode_inputs
 from .results import ForwardPass, StepResult
 from .sequence_layers import SEQUENCE_KINDS
 from .torch_graph import Node, learning, outputs_of, trace
@@ -136,19 +137,10 @@ class Training:
         for name in self.operands:
             self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
 
-    def encode_input(self, images) -> np.ndarray:
-        """Operand codes of real images (N, H, W, C), vectors (N, features), sequences (N, T, C)."""
-        channels, height, width = self.nodes[0].shape
-        images = np.asarray(images, np.float64)
-        if images.ndim == 2 and self.nodes[0].flat:
-            images = images[:, np.newaxis, np.newaxis]
-        if images.ndim == 3 and self.nodes[0].sequence:
-            images = images[:, :, np.newaxis]
-        if images.shape[1:] != (height, width, channels) or not len(images):
-            raise ValueError(
-                f"Images must have shape (N, {height}, {width}, {channels}), not {images.shape}"
-            )
-        return encode(self.format, images)
+    def encode_input(self, images) -> np.ndarray | list[np.ndarray]:
+        """Operand codes of real images (N, H, W, C), vectors (N, features), sequences (N, T, C), or
+        of tokens (N, T); a list where the network has several inputs, which ``images`` is then."""
+        return encode_inputs(self.format, self.nodes, images)
 
     def predict(self, images) -> np.ndarray:
         """Real outputs in evaluation mode, in torch's shape: (N, features), (N, C, H, W) or
@@ -165,8 +157,11 @@ class Training:
     def forward(self, input_bits, *, training: bool = True) -> ForwardPass:
         """Run operand codes (N, H, W, C) through all nodes; running statistics stay as they are."""
         done = ForwardPass()
+        given = iter(input_bits if isinstance(input_bits, list | tuple) else [input_bits])
         for node in self.nodes:
-            values = [done.outputs[name] for name in node.inputs] or [np.asarray(input_bits)]
+            values = [done.outputs[name] for name in node.inputs]
+            if node.kind == "input":
+                values = [np.asarray(next(given))]
             output, flags = self._forward_node(node, values, done, training)
             done.outputs[node.name] = output
             done.flags[node.name] = int(np.bitwise_or.reduce(flags, axis=None))
@@ -230,7 +225,10 @@ class Training:
         return skipped
 
     def _forward_node(self, node, values, done, training):
-        fmt, x = self.format, values[0]
+        fmt = self.format
+        if node.kind == "constant":
+            return encode(fmt, node.options["values"]), 0
+        x = values[0]
         if node.kind in PRODUCTS:
             bias = self.weights.get(f"{node.name}.bias")
             sums, flags = self._product(node).forward(x, self._kernel(node, x), bias)
@@ -287,6 +285,7 @@ class Training:
         new, flags = {}, 0
         if weight in node.trainable:
             dw, flags = product.weight_gradient(x, dy, self._kernel(node, x))
+            dw = dw[:, :, 0, 0].T if node.kind == "embedding" else dw
             new[weight] = dw.reshape(self.weights[weight].shape)
         if bias in node.trainable:
             new[bias], more = product.bias_gradient(dy)
@@ -307,6 +306,8 @@ class Training:
         weights = self.operands[f"{node.name}.weight"]
         if weights.ndim == 4:
             return weights
+        if node.kind == "embedding":
+            return weights.T[..., np.newaxis, np.newaxis]
         size = x.shape[1:3] if node.kind == "linear" else (1, 1)
         return weights.reshape(len(weights), -1, *size)
 

@@ -128,6 +128,14 @@ def _batch_norm(name, layer, source):
     return "batch_norm" if layer.training or not layer.track_running_stats else "fixed_norm", {}
 
 
+def _embedding(name, layer, source):
+    if "tokens" not in source.options:
+        refuse(name, "it reads an input of tokens")
+    if layer.max_norm is not None or layer.scale_grad_by_freq:
+        refuse(name, "max_norm and scale_grad_by_freq are not supported")
+    return "embedding", {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0), "groups": 1}
+
+
 def _layer_norm(name, layer, source):
     if not source.sequence or tuple(layer.normalized_shape) != source.shape[:1]:
         refuse(name, f"it normalises the vectors of a sequence, not {layer.normalized_shape}")
@@ -263,6 +271,7 @@ _MODULES = {
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
     nn.LayerNorm: _layer_norm,
+    nn.Embedding: _embedding,
     nn.MaxPool2d: max_pool,
     nn.AvgPool2d: average_pool,
     nn.AdaptiveAvgPool2d: adaptive_average,

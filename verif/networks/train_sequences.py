@@ -15,6 +15,8 @@ __all__ = ["LENGTH", "NETWORKS", "WIDTH", "sequence_run"]
 
 #: Vectors of a sequence, numbers of a vector, classes.
 LENGTH, WIDTH, CLASSES = 7, 8, 5
+#: Different tokens.
+TOKENS = 11
 
 
 class TokenMLP(nn.Module):
@@ -80,12 +82,31 @@ class CausalAttention(nn.Module):
         return self.head(functional.scaled_dot_product_attention(y, y, y, scale=0.5))
 
 
+class TwoSentences(nn.Module):
+    """Tokens of two sentences, which attend to each other, with a constant for each position."""
+
+    def __init__(self):
+        super().__init__()
+        self.source, self.target = nn.Embedding(TOKENS, 8, padding_idx=0), nn.Embedding(TOKENS, 8)
+        self.register_buffer("positions", torch.linspace(-1, 1, 10 * 8).view(10, 8))
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, source, target):
+        memory = self.source(source) + self.positions[: source.size(1)]
+        query = self.positions[: target.size(1)] + self.target(target)
+        seen = functional.scaled_dot_product_attention(query, memory, memory)
+        return self.head(query + seen)
+
+
 NETWORKS = {
     "token mlp": TokenMLP,
     "mean of tokens": MeanOfTokens,
     "normalized mlp": NormalizedMLP,
     "attention": CausalAttention,
+    "two sentences": TwoSentences,
 }
+#: Inputs that are tokens: their shapes.
+_SENTENCES = {"two sentences": [(LENGTH,), (LENGTH - 2,)]}
 
 
 def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> TrainingRun:
@@ -96,13 +117,22 @@ def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> Tra
     :class:`~verif.networks.training_run.TrainingRun`.
     """
     model = random_model(NETWORKS.get(network, network), rng)
-    outputs = model(torch.zeros(images, LENGTH, WIDTH)).shape[:-1]
+    shapes = _SENTENCES.get(network)
+
+    def inputs():
+        if shapes is None:
+            return rng.standard_normal((images, LENGTH, WIDTH)).astype(np.float32)
+        return [rng.integers(0, TOKENS, (images, *shape)) for shape in shapes]
+
+    first = inputs()
+    given = first if isinstance(first, list) else [first]
+    outputs = model(*(torch.from_numpy(part) for part in given)).shape[:-1]
     stream = [
         Batch(
-            images=rng.standard_normal((images, LENGTH, WIDTH)).astype(np.float32),
+            images=inputs(),
             targets=rng.integers(0, CLASSES, outputs),
             optimizer=SGD(learning_rate=0.1 / (number + 1), momentum=0.9, weight_decay=1e-3),
         )
         for number in range(batches)
     ]
-    return TrainingRun(model, config, (LENGTH, WIDTH), stream, **options)
+    return TrainingRun(model, config, shapes or (LENGTH, WIDTH), stream, **options)
