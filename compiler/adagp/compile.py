@@ -94,7 +94,7 @@ class _Compiler:
             "images": images, "outputs": graphs[PARTS[0]].outputs,
         }  # fmt: skip
         first = graphs[PARTS[0]]
-        self.inputs = (first.maps[layers[0].name], *first.targets)
+        self.inputs = (*first.inputs, *first.targets)
         prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
         self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
         self.odd = {
@@ -211,5 +211,5 @@ class _Compiler:
             parameters={
                 name: parameter.placed_as(tensors) for name, parameter in graph.parameters.items()
             },
-            plan=self.plan, program=begin, memory_size=0,
+            constants=graph.constants, plan=self.plan, program=begin, memory_size=0,
         )  # fmt: skip

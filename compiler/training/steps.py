@@ -33,7 +33,7 @@ from .loss_function import loss_function
 from .named_tensors import NamedConvolution
 from .optimizer import optimizer_of
 from .program import OutputInfo
-from .transposed_steps import TransposedSteps
+from .sequence_steps import SequenceSteps
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
@@ -45,7 +45,7 @@ _SAVED = ("mean", "inverse", "a")
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
 
 
-class TrainingSteps(TransposedSteps):
+class TrainingSteps(SequenceSteps):
     """The steps of a traced network, and the tensors between them.
 
     Parameters
@@ -62,6 +62,7 @@ class TrainingSteps(TransposedSteps):
     steps, tensors, slices : as in :class:`~compiler.training.graph.StepGraph`; a layer's stored map
         has its name, the gradient of that map is ``<layer>.gradient``
     outputs : list of :class:`~compiler.training.program.OutputInfo`
+    inputs : names of the tensors that the network reads
     parameters : of :func:`compiler.tensors.parameters.stored_parameters`
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
         normalisation with a ReLU behind it has none of the latter
@@ -78,6 +79,7 @@ class TrainingSteps(TransposedSteps):
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
+        self.inputs: list[str] = []
         self._readers = readers(layers)
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
@@ -98,9 +100,10 @@ class TrainingSteps(TransposedSteps):
     @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {*self.targets, next(iter(self.maps.values()))}
+        found = {*self.targets, *self.inputs}
         for output in self.outputs:
             found |= {output.value, *output.labels.values()}
+        found |= set(self.constants)
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
@@ -113,6 +116,9 @@ class TrainingSteps(TransposedSteps):
         sources = [self.maps[name] for name in layer.inputs]
         if layer.kind == "input":
             self.maps[layer.name] = self._map(layer)
+            self.inputs.append(layer.name)
+        elif layer.kind == "constant":
+            self.maps[layer.name] = self._constant(layer.name, layer.options["values"])
         elif layer.name in self._fused:
             self.maps[layer.name] = self.maps[self._fused[layer.name]]
         else:
@@ -145,7 +151,7 @@ class TrainingSteps(TransposedSteps):
         reads = (product.x, product.weights, product.bias)
         self._add(layer.name, "forward", forward, product, reads=reads, writes=[output], relu=relu)
 
-    _forward_linear = _forward_convolution
+    _forward_linear = _forward_embedding = _forward_convolution
 
     def _forward_depthwise(self, layer: Layer, sources: list[str]) -> None:
         self.maps[layer.name] = self._map(layer, **self._precision(layer))
@@ -190,12 +196,12 @@ class TrainingSteps(TransposedSteps):
         for output in self.outputs:
             layer, targets, value = self.layers[output.layer], output.targets, output.value
             if output.loss.kind == "cross_entropy":
-                if layer.shape[1:] != (1, 1):
+                if layer.flat and layer.shape[1:] != (1, 1):
                     raise CompileError(
                         f"layer {layer.name}: cross-entropy needs an output that is a vector, not "
-                        f"a map {layer.shape}"
+                        f"a map {layer.shape} that has been flattened"
                     )
-                self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
+                self._tensor(targets, (self.images, *layer.shape[1:], 1), kind="int32")
             else:
                 binary = output.loss.kind == "binary_cross_entropy"
                 pitch = channel_pitch(layer.shape[0], self.config) if binary else None
@@ -299,7 +305,7 @@ class TrainingSteps(TransposedSteps):
             self._add(layer.name, "weight gradient", function, product, dy, *gradients,
                       reads=[x, dy], writes=gradients)  # fmt: skip
 
-    _backward_linear = _backward_convolution
+    _backward_linear = _backward_embedding = _backward_convolution
 
     def _backward_depthwise(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         self._backward_convolution(

@@ -15,7 +15,7 @@ from .conv_general import convolution
 __all__ = ["PRODUCTS", "Product"]
 
 #: Kinds of nodes that are products: their weights are operands, their sums float32.
-PRODUCTS = ("convolution", "depthwise", "linear", "transposed")
+PRODUCTS = ("convolution", "depthwise", "linear", "transposed", "embedding")
 
 
 @dataclass(frozen=True, kw_only=True)
