@@ -135,6 +135,7 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--loss", default="cross_entropy", help="or mean_squared_error, binary_cross_entropy"
     )
+    group.add_argument("--optimizer", default="sgd", help="or nesterov, adam, adamw (default: sgd)")
     group.add_argument(
         "--variant", choices=tuple(VARIANTS), help="default: baseline; with --table all"
     )
@@ -235,7 +236,9 @@ def _training(options: argparse.Namespace) -> None:
     config = select_config(
         variant=options.variant, preset=options.preset or "tiny", settings=options.settings
     )
-    program = compile_training(model, config, shape, images=options.batch, loss=options.loss)
+    program = compile_training(
+        model, config, shape, images=options.batch, loss=options.loss, optimizer=options.optimizer
+    )
     print_steps(program)
     print_plan(program.plan)
     if options.plot:

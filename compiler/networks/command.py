@@ -83,7 +83,9 @@ def _compiled(options: argparse.Namespace, config: AdaGPConfig) -> TrainingProgr
     shape = read_shape(options.input or "3x32x32")
     model = network(options.network, shape, classes=options.classes, width=options.width)
     compile_one = compile_adagp if options.method == "adagp" else compile_training
-    return compile_one(model, config, shape, images=options.batch, loss=options.loss)
+    return compile_one(
+        model, config, shape, images=options.batch, loss=options.loss, optimizer=options.optimizer
+    )
 
 
 def _streams(program: TrainingProgram | AdaGPProgram) -> list[TrainingProgram]:
