@@ -122,7 +122,7 @@ def interpret(
         register GUARD
     program : int
         offset of the commands in the memory window, from which BATCH and REPEAT count
-    loop : :class:`~verif.system.batch_loop.BatchLoop` or None
+    loop : :class:`~emulator.batch_loop.BatchLoop` or None
         registers for BATCH
     boundary : callable or None
         ``boundary(done, memory)`` is called between batches, ``done`` of which are done, first
@@ -151,7 +151,9 @@ def interpret(
 class _Interpreter:
     def __init__(self, machine, commands, seed, program, loop, boundary):
         self.config = config = machine.config
+        self.rows = [core.rows for core in config.cores]
         self.commands = commands
+        self.decoded = {}
         self.program, self.loop, self.boundary = program, loop, boundary
         self.machine = machine
         self.watch = _Watch(self.machine)
@@ -164,7 +166,7 @@ class _Interpreter:
         }
         self.running = {}
         #: For each core the tiles that have been brought and not taken, and how many may be.
-        self.tiles = [0] * len(config.cores)
+        self.tiles = [0] * len(self.rows)
         self.tile_limit = 1 + int(self.random.integers(2))
         self.position = 0
         self.executed = 0
@@ -247,6 +249,11 @@ class _Interpreter:
         return not running.tiles
 
     def _next(self):
+        if self.position not in self.decoded:
+            self.decoded[self.position] = self._decode()
+        return self.decoded[self.position]
+
+    def _decode(self):
         start = self.position * COMMAND_BYTES
         raw = self.commands[start : start + COMMAND_BYTES]
         try:
@@ -271,7 +278,7 @@ class _Interpreter:
             self.halted = True
         else:
             if opcode in (Opcode.LOAD, Opcode.STORE):
-                fields |= {"dram_address": self.counters.address(fields)}
+                fields = {**fields, "dram_address": self.counters.address(fields)}
             self.queues[key].append((self.position, opcode, fields))
         self.position += 1
         self.executed += 1
@@ -341,8 +348,7 @@ class _Interpreter:
             raise FunctionalError(f"command {index} ({opcode.name}): {race}; running: {others}")
         self.running[key] = running = _Running(index, opcode, fields, access)
         if opcode in (Opcode.WEIGHTS, Opcode.MATMUL):
-            rows = self.config.cores[fields["core"]].rows
-            running.tiles = tile_count(opcode, fields, rows)
+            running.tiles = tile_count(opcode, fields, self.rows[fields["core"]])
         if opcode is Opcode.WEIGHTS:
             # Nothing that it reads may change until it ends.
             self._execute(running)

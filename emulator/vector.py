@@ -33,6 +33,11 @@ class VectorCommands:
         )
 
     @property
+    def noted(self):
+        """Golden's machine: what is left from one command to the next."""
+        return self._golden
+
+    @property
     def rejected(self):
         """Tiles that the guard rejected."""
         return self._golden.rejected

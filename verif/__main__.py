@@ -77,6 +77,11 @@ def _parser():
         "--emulator", action="store_true",
         help="of networks: the functional model in place of the RTL",
     )  # fmt: skip
+    run.add_argument(
+        "--width", type=float,
+        help="of networks: multiplies the numbers of channels, on images of 32 x 32; 1 for those "
+        "of the publication (default: a sixteenth, on 8 x 8 where that is the same graph)",
+    )  # fmt: skip
     run.add_argument("--json", metavar="FILE", help="what networks prints, to this file as well")
     run.add_argument("--format", choices=tuple(FORMATS), help="operand format")
     add_settings(run)
@@ -93,10 +98,11 @@ def _parser():
     bench.add_argument(
         "--case",
         default="all",
-        choices=("conv", "matmul", "all", "layers"),
-        help="layers: every layer of a training step in each direction (default: conv and matmul)",
+        choices=("conv", "matmul", "all", "layers", "emulator"),
+        help="layers: every layer of a training step in each direction; emulator: images per "
+        "second of the emulator and golden (default: conv and matmul)",
     )
-    bench.add_argument("--images", type=int, default=8, help="of layers (default: 8)")
+    bench.add_argument("--images", type=int, default=8, help="of layers and emulator (default: 8)")
     bench.add_argument("--variant", default="baseline", choices=tuple(VARIANTS))
     bench.add_argument("--preset", default="paper", help="default: paper")
     bench.add_argument("--format", choices=tuple(FORMATS), help="operand format")
@@ -201,8 +207,10 @@ def _run(options, settings, console):
     networks = tuple(dict.fromkeys(options.network or REDUCED))
     if wrong := [name for name in networks if name not in REDUCED]:
         raise ValueError(f"unknown network {', '.join(wrong)}; networks are {', '.join(REDUCED)}")
-    own = [f"--{name}" for name in ("network", "method", "emulator", "json")
+    own = [f"--{name}" for name in ("network", "method", "width", "emulator", "json")
            if getattr(options, name)]  # fmt: skip
+    if options.width is not None and not 0 < options.width <= 4:
+        raise ValueError(f"--width must be above 0 and at most 4, not {options.width:g}")
     if own and "networks" not in names:
         raise ValueError(f"{own[0]} is of the case networks, which is not named")
     case_options = Options(
@@ -214,6 +222,7 @@ def _run(options, settings, console):
         batches=options.batches,
         batch_size=options.batch_size,
         networks=networks,
+        width=options.width,
         methods=(options.method,) if options.method else tuple(METHODS),
         emulator=options.emulator,
         quick=options.quick,

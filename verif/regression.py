@@ -1,7 +1,7 @@
 """The cases of the regression, by name."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -44,8 +44,8 @@ QUICK = ("vgg11", "mobilenet-v2", "inception-v3")
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What the command line asks for; ``settings`` are fields of the configuration. Of the case
-    networks: ``networks`` and ``methods`` by name, ``emulator`` the functional model in place of
-    the RTL."""
+    networks: ``networks`` and ``methods`` by name, ``width`` as in ``run_network``, ``emulator``
+    the functional model in place of the RTL."""
 
     variants: tuple = tuple(VARIANTS)
     preset: str = "tiny"
@@ -57,6 +57,7 @@ class Options:
     batch_size: int = 16
     networks: tuple = tuple(REDUCED)
     methods: tuple = tuple(METHODS)
+    width: float | None = None
     emulator: bool = False
     quick: bool = False
     stalls: bool = False
@@ -127,18 +128,27 @@ class Case:
     run: Callable[[Options], Iterator[Step]]
 
 
-def _digits(options):
+def _digits(options, *, residual=False):
     images = min(options.images, 16) if options.quick else options.images
     for variant in options.variants:
         config = options.config(variant)
-        result = run_digits(config, images=images, report=options.report, **options.execution)
+        result = run_digits(
+            config, images=images, report=options.report, residual=residual, **options.execution
+        )
         yield Step(
-            name=f"digits {variant}",
+            name=f"{'digits-residual' if residual else 'digits'} {variant}",
             execution=result.execution,
             notes=f"{images} images, accuracy: RTL {result.rtl_accuracy:.2%}, "
             f"golden {result.golden_accuracy:.2%}, torch float32 {result.torch_accuracy:.2%} "
             "(trained here in float32: all three vary a little with the processor)",
         )
+
+
+def _digits_residual(options):
+    # All variants run it on the main core.
+    variants = options.variants if options.variants != tuple(VARIANTS) else ("baseline",)
+    images = min(options.images, 50)
+    yield from _digits(replace(options, variants=variants, images=images), residual=True)
 
 
 def _batches(options, default, *, quick):
@@ -217,7 +227,8 @@ def _networks(options):
             for method in options.methods:
                 step = run_network(
                     name, method, config, preset=options.preset, seed=options.seed,
-                    emulator=options.emulator, report=options.report, **options.memory,
+                    width=options.width, emulator=options.emulator, report=options.report,
+                    **options.memory,
                 )  # fmt: skip
                 yield step
                 if not step.passed:
@@ -336,6 +347,10 @@ def _describe(model, shape):
 
 CASES = {
     "digits": Case(description="a trained CNN reads handwritten digits", run=_digits),
+    "digits-residual": Case(
+        description="a residual network with batch normalisation and depthwise layers reads them",
+        run=_digits_residual,
+    ),
     "train-digits": Case(
         description="a CNN with batch normalisation learns to read digits", run=_train_digits
     ),

@@ -30,6 +30,7 @@ __all__ = [
     "compile_training",
     "plan_memory",
     "training_layers",
+    "write_steps",
 ]
 
 
@@ -80,7 +81,7 @@ def compile_training(
     commands: list[Command] = []
     infos, semaphores = [], []
     for steps in [[step] for step in graph.steps] if separate else [graph.steps]:
-        written, found, names = _write(steps, config, tensors, loops=loops)
+        written, found, names = write_steps(steps, config, tensors, loops=loops)
         first = len(commands)
         semaphores.append(SemaphoreNames(first=first, names=names))
         commands += moved(written, first * COMMAND_BYTES)
@@ -112,7 +113,7 @@ def compile_training(
     )
 
 
-def _write(
+def write_steps(
     steps: Sequence[Step],
     config: AdaGPConfig,
     tensors: Mapping[str, Tensor],

@@ -82,7 +82,7 @@ class Training:
         self.format = format_by_name(operand_format)
         if not self.format.is_float:
             raise ValueError(f"Training needs a float format, not {operand_format}")
-        self.nodes: list[Node] = trace(model, input_shape)
+        self.nodes: list[Node] = self._trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
         several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
@@ -93,7 +93,7 @@ class Training:
         self.sample_seed = sample_seed
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
         self.count = 0
-        self._learning = learning(self.nodes)
+        self._learning = self._what_learns()
         for node in self.nodes:
             if node.module is None:
                 continue
@@ -107,6 +107,13 @@ class Training:
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
             for name in node.trainable:
                 self.slots[name] = optimizer.start(self.weights[name])
+
+    def _trace(self, model, input_shape):
+        return trace(model, input_shape)
+
+    def _what_learns(self):
+        """Names of the nodes that depend on a trainable parameter."""
+        return learning(self.nodes)
 
     @property
     def optimizer(self):

@@ -130,7 +130,7 @@ class AdaGPRun(TrainingRun):
 
     def interpret_loop(self, loop, seed=1, *, memory=None) -> TrainingResult:
         """All batches in one run of the functional model, in the phases that ``loop``, a
-        :class:`~verif.system.batch_loop.BatchLoop`, makes of the registers. It begins with
+        :class:`~emulator.batch_loop.BatchLoop`, makes of the registers. It begins with
         ``memory``, by default :meth:`memory`. Raises ValueError for batches that one run cannot
         have."""
         self._check_loop(loop)

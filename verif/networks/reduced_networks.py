@@ -4,7 +4,7 @@ import copy
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -40,7 +40,9 @@ METHODS = {"bp": None, "adagp": "BG"}
 #: Batches, images in each of them, classes, and the learning rate.
 BATCHES, IMAGES, CLASSES, RATE = 2, 2, 10, 0.05
 #: Least memory of a simulation, so that the networks of a configuration share one build.
-MEMORY_BYTES = 1 << 24
+MEMORY_BYTES = 1 << 26
+#: After so many cycles, and so many per command, or so many seconds a simulation counts as hung.
+_PATIENCE, _PATIENCE_SECONDS = (50_000_000, 20_000), 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,14 +146,17 @@ class NetworkStep:
         }
 
 
-def network_run(name: str, method: str, config, seed: int) -> TrainingRun:
-    """A network in training, with golden's results; see :data:`METHODS`.
+def network_run(
+    name: str, method: str, config, seed: int, reduced: ReducedNetwork | None = None
+) -> TrainingRun:
+    """A network in training, with golden's results; see :data:`METHODS`. ``reduced`` is another
+    size than the one in :data:`REDUCED`.
 
     By backpropagation every stored map and gradient has a place of its own and is compared. By
     ADA-GP tensors share memory, as they do in the programs that users get; the predictor has
     experience, so that no gate is closed.
     """
-    reduced = REDUCED[name]
+    reduced = reduced or REDUCED[name]
     rng = np.random.default_rng([seed, list(REDUCED).index(name)])
     model = random_model(lambda: reduced.make(reduced.shape, CLASSES, width=reduced.width), rng)
     batches = random_batches(
@@ -180,26 +185,33 @@ def _target_maps(model, reduced, rng):
 
 
 def run_network(
-    name, method, config, *, preset, seed=1, emulator=False, report=None, **options
+    name, method, config, *, preset, width=None, seed=1, emulator=False, report=None, **options
 ) -> NetworkStep:
     """Train on the RTL, or in the functional model; ``options`` go to
-    :meth:`~verif.networks.training_run.TrainingRun.simulate`."""
+    :meth:`~verif.networks.training_run.TrainingRun.simulate`. With ``width`` the numbers of
+    channels are multiplied by it, and images have 32 × 32 pixels."""
     begin = time.perf_counter()
-    run = network_run(name, method, config, seed)
+    reduced = REDUCED[name]
+    if width is not None:
+        reduced = replace(reduced, width=width, shape=(3, 32, 32))
+    run = network_run(name, method, config, seed, reduced)
     commands = [len(run.program_of(batch).command_list) for batch in run.batches]
     memory = run.program.memory_size
     ready = time.perf_counter()
     if report:
         report(
-            f"{name} {method}: {REDUCED[name].size}; {' and '.join(f'{n:,}' for n in commands)} "
+            f"{name} {method}: {reduced.size}; {' and '.join(f'{n:,}' for n in commands)} "
             f"commands, {memory / 2**20:.1f} MiB, golden and compiler {ready - begin:.0f} s"
         )
     if emulator:
         result = run.interpret(seed)
     else:
-        result = run.simulate(seed=seed, memory_bytes=MEMORY_BYTES, report=report, **options)
+        result = run.simulate(
+            seed=seed, memory_bytes=MEMORY_BYTES, report=report, timeout_seconds=_PATIENCE_SECONDS,
+            timeout_cycles=min(_PATIENCE[0] + _PATIENCE[1] * max(commands), 1 << 31), **options,
+        )  # fmt: skip
     return NetworkStep(
-        network=name, method=method, reduced=REDUCED[name], variant=config.variant, preset=preset,
+        network=name, method=method, reduced=reduced, variant=config.variant, preset=preset,
         images=IMAGES, phases=METHODS[method] or "B" * BATCHES, commands=commands,
         memory_bytes=memory, result=result, golden_seconds=ready - begin,
         seconds=time.perf_counter() - ready,

@@ -2,14 +2,10 @@
 
 from dataclasses import asdict, dataclass
 
-__all__ = ["BASE", "PROGRESS_FILE", "BatchRecord", "RunRecord"]
+__all__ = ["BASE", "BatchRecord", "RunRecord"]
 
 BASE = 0x3000
 """Where the memory window starts unless a test says otherwise: not at zero, on purpose."""
-
-
-PROGRESS_FILE = "cycles.txt"
-"""In the directory of a simulation: the cycle that it has reached, now and then."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -353,7 +353,10 @@ def test_messages(model, shape, message):
 def test_optimizers_are_goldens(seed):
     """Torch's own are refused, where training begins and later."""
     torch_sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
-    message = r"optimizer must be golden\S*.SGD\(...\) or golden\S*.Adam\(...\) or .*torch.optim\S*"
+    message = (
+        r"optimizer must be golden\S*.SGD\(...\) or golden\S*.Adam\(...\) or .*, "
+        r"not torch.optim\S*.SGD"
+    )
     with pytest.raises(ValueError, match=message):
         make("vectors", seed, optimizer=torch_sgd)
     training, _, _ = make("vectors", seed)

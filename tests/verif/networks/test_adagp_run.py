@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from torch import nn
 
+from emulator.batch_loop import BatchLoop
 from golden.arithmetic.dot_product import decode
 from golden.arithmetic.formats import FLOAT32
 from golden.layers.optimizer import Adam
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import make_config
 from verif.networks.adagp_blocks import CASES, CLASSES, experienced, predicted_run
-from verif.system.batch_loop import BatchLoop
 
 
 def check(result):

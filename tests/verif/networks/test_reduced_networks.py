@@ -114,6 +114,7 @@ def test_the_first_difference_ends_it(networks, monkeypatch, capsys):
     [
         (["networks", "--network", "vgg14"], "unknown network vgg14; networks are vgg11, vgg13"),
         (["digits", "--network", "vgg13"], "--network is of the case networks, which is not named"),
+        (["networks", "--width", "5"], "--width must be above 0 and at most 4, not 5"),
         (["digits", "--json", "x"], "--json is of the case networks, which is not named"),
         (["networks", "--network", "vgg13", "--format", "int8"], "float format"),
     ],

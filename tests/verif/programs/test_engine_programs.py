@@ -1,6 +1,7 @@
 """VECTOR and LOSS on the whole accelerator against the interpreter, bit for bit.
 
-Covers: verif/system/accelerator.py, verif/system/cocotb_accelerator.py, verif/system/record.py.
+Covers: verif/system/accelerator.py, verif/system/cocotb_device.py, verif/system/record.py,
+verif/system/simulator.py.
 """
 
 import pytest
