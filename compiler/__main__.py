@@ -133,9 +133,10 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         help="images in a batch (default: 16; with --table 128 of 3x32x32, 32 of others)",
     )  # fmt: skip
     group.add_argument(
-        "--loss", help="cross_entropy or mean_squared_error (default: the network's; with --plan "
-        "cross_entropy)",
-    )  # fmt: skip
+        "--loss",
+        help="cross_entropy, mean_squared_error or binary_cross_entropy (default: the network's; "
+        "with --plan cross_entropy)",
+    )
     group.add_argument(
         "--variant", choices=tuple(VARIANTS), help="default: baseline; with --table all"
     )

@@ -9,7 +9,7 @@ from torch import nn
 __all__ = ["LEARNING", "Layer"]
 
 #: Kinds with parameters.
-LEARNING = ("convolution", "depthwise", "linear", "batch_norm", "fixed_norm")
+LEARNING = ("convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm")
 
 
 @dataclass(frozen=True, kw_only=True)

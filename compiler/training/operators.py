@@ -48,6 +48,12 @@ OPERATORS = (
         conditions="of vectors: behind a flattening or another vector",
     ),
     Operator(
+        kind="transposed", written=("ConvTranspose2d",), forward="array, POST; the bias in VECTOR",
+        backward="array, POST; of the bias VECTOR",
+        conditions="zero padding; `output_padding` less than the stride; any kernel, stride, "
+        "dilation and groups",
+    ),
+    Operator(
         kind="batch_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
         backward=_VECTOR,
         conditions="in training mode, or without `track_running_stats`; with or without `affine`; "

@@ -24,6 +24,7 @@ from compiler.kernels.normalization.scaling import (
     scale_channels_backward,
     scaling_factors,
 )
+from compiler.kernels.updates.binary_loss import binary_loss_commands
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
 from compiler.kernels.updates.rules import Rule
 from compiler.kernels.updates.update import update
@@ -36,6 +37,7 @@ from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
 from .optimizer import optimizer_of
 from .program import OutputInfo
+from .transposed_steps import transposed_backward, transposed_forward
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
@@ -172,6 +174,8 @@ class TrainingSteps(MapSteps):
         reads = (product.x, product.weights, product.bias)
         self._add(layer.name, "forward", depthwise, product, reads=reads, writes=[product.y])
 
+    _forward_transposed = transposed_forward
+
     def _forward_batch_norm(self, layer: Layer, sources: list[str]) -> None:
         output, relu = self._output(layer)
         self.maps[layer.name] = output
@@ -216,11 +220,17 @@ class TrainingSteps(MapSteps):
                     )
                 self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
             else:
-                self._map(layer, targets, kind="float32")
+                binary = output.loss.kind == "binary_cross_entropy"
+                pitch = channel_pitch(layer.shape[0], self.config) if binary else None
+                self._map(layer, targets, kind="float32", pitch=pitch)
             self._add_label_tensors(layer, output.labels)
             pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
             self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
             x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
+            if output.loss.kind == "binary_cross_entropy":
+                self._add(value, "loss", binary_loss_commands, x, targets, gradient, value,
+                          reads=[x, targets], writes=[gradient, value])  # fmt: skip
+                continue
             self._add(
                 value, "loss", loss_commands, x, targets, gradient, value,
                 reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
@@ -318,6 +328,8 @@ class TrainingSteps(MapSteps):
         self._backward_convolution(
             layer, dy, goals, depthwise_input_gradient, depthwise_weight_gradient
         )
+
+    _backward_transposed = transposed_backward
 
     def _updates(self, layer: Layer) -> None:
         for name in layer.trainable:

@@ -102,6 +102,22 @@ def torch_layer(training, node, before, mode=True):
         options["groups"] = node.shape[0]
     if node.kind in ("convolution", "depthwise"):
         return lambda x: functional.conv2d(x, **parameters, **options), parameters
+    if node.kind == "transposed":
+        size = options.pop("size")
+        used = {key: pair(value) if key != "groups" else value for key, value in options.items()}
+        kernel = parameters["weight"].shape[2:]
+
+        def transposed(x):
+            more = [
+                wanted - ((h - 1) * s - 2 * p + d * (k - 1) + 1)
+                for wanted, h, s, p, d, k in zip(
+                    size, x.shape[2:], used["stride"], used["padding"], used["dilation"], kernel,
+                    strict=True,
+                )
+            ]  # fmt: skip
+            return functional.conv_transpose2d(x, **parameters, output_padding=more, **used)
+
+        return transposed, parameters
     if node.kind == "linear":
         return lambda x: functional.linear(x.flatten(1), **parameters)[..., None, None], parameters
     if node.kind in NORMS:
@@ -191,6 +207,8 @@ def _layer_bounds(training, node, before, done, dy):
         operands = inputs[0], weights, dy, None if bias is None else decode(FLOAT32, bias)
         if node.kind == "depthwise":
             bounds = training_bounds.depthwise(fmt, *operands, **options)
+        elif node.kind == "transposed":
+            bounds = training_bounds.transposed(fmt, *operands, rows=rows, **options)
         else:
             bounds = training_bounds.convolution(fmt, *operands, rows=rows, **options)
         shape = before["weights"][name].shape

@@ -19,7 +19,7 @@ __all__ = ["Node", "learning", "outputs_of", "trace"]
 #: Images of what the layers are tried on, without data, to see the shapes.
 _IMAGES = 11
 #: Kinds whose module has parameters.
-_LEARNING = ("convolution", "depthwise", "linear", "batch_norm", "fixed_norm")
+_LEARNING = ("convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
-    "Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
-    "AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout, Dropout2d, Identity, the functions of these without parameters, mean over a map, "
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, "
+    "Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
+    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, "
+    "Identity, the functions of these without parameters, mean over a map, "
     "view, reshape, cat, +, -, *, and / by a number"
 )
 
@@ -96,6 +96,26 @@ def _convolution(name, layer, source):
     if layer.groups == layer.in_channels == layer.out_channels != 1:
         return "depthwise", options
     return "convolution", {**options, "groups": layer.groups}
+
+
+def _transposed(name, layer, source):
+    needs_map(name, source)
+    if layer.padding_mode != "zeros":
+        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
+    if layer.in_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    names = ("stride", "padding", "dilation", "output_padding", "kernel_size")
+    stride, padding, dilation, more, kernel = (pair(getattr(layer, key)) for key in names)
+    if any(m >= s for m, s in zip(more, stride, strict=True)):
+        refuse(name, f"output_padding must be less than the stride {stride}, not {more}")
+    size = tuple(
+        (h - 1) * s - 2 * p + d * (k - 1) + m + 1
+        for h, s, p, d, k, m in zip(
+            source.shape[1:], stride, padding, dilation, kernel, more, strict=True
+        )
+    )
+    options = {"stride": stride, "padding": padding, "dilation": dilation}
+    return "transposed", {**options, "groups": layer.groups, "size": size}
 
 
 def _linear(name, layer, source):
@@ -246,6 +266,7 @@ def relu(name, layer, source):
 
 _MODULES = {
     nn.Conv2d: _convolution,
+    nn.ConvTranspose2d: _transposed,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,

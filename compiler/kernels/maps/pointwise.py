@@ -40,7 +40,7 @@ def pointwise(
         if a pixel of all maps does not fit into the buffer.
     """
     words, chunks = program.words(output), program.core.chunks_per_wide
-    size = words * (len(inputs) + 1 + len(also) + chunks * (more + total))
+    size = words * (1 + len(also) + chunks * (more + total)) + sum(map(program.words, inputs))
     room = program.scratch.words - words * chunks * len(numbers) - sum(map(program.words, vectors))
     most = min(room // size, MOST_WORDS // (words * chunks))
     if not most:

@@ -56,6 +56,12 @@ SEQUENTIAL = [
         r"layer 1 \(Linear\): it takes 3 features but gets 18",
     ),
     ([nn.Linear(4, 3), nn.Softsign()], (4,), r"layer 1 \(Softsign\): .* allowed are Conv2d"),
+    (
+        [nn.ConvTranspose2d(2, 3, 3, output_padding=1, dilation=2)],
+        (2, 3, 3),
+        r"\(ConvTranspose2d\): output_padding must be less than the stride \(1, 1\), not \(1, 1\)",
+    ),
+    ([nn.ConvTranspose2d(4, 3, 1)], (2, 3, 3), "it takes 4 channels but gets 2"),
     ([nn.BatchNorm2d(2, momentum=None)], (2, 3, 3), "momentum must be a number, not None"),
     ([nn.BatchNorm2d(2)], (3, 3, 3), r"layer 0 \(BatchNorm2d\): it takes 2 channels but gets 3"),
     ([nn.Flatten(), nn.BatchNorm1d(12)], (3, 2, 2), "BatchNorm2d takes maps"),
