@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer, backward_order, learning, outputs, readers
 from compiler.kernels.convolution.conv_forward import forward
@@ -26,18 +25,15 @@ from compiler.kernels.normalization.scaling import (
 )
 from compiler.kernels.updates.binary_loss import binary_loss_commands
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
-from compiler.kernels.updates.rules import Rule
-from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
 from .loss_function import loss_function
-from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
 from .optimizer import optimizer_of
 from .program import OutputInfo
-from .transposed_steps import transposed_backward, transposed_forward
+from .transposed_steps import TransposedSteps
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
@@ -49,7 +45,7 @@ _SAVED = ("mean", "inverse", "a")
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
 
 
-class TrainingSteps(MapSteps):
+class TrainingSteps(TransposedSteps):
     """The steps of a traced network, and the tensors between them.
 
     Parameters
@@ -111,24 +107,7 @@ class TrainingSteps(MapSteps):
             }
         return found
 
-    # Tensors ---------------------------------------------------------------------------------
-
-    def _role(self, name: str, role: str) -> str | None:
-        """Name of a parameter's tensor; None where it does not exist."""
-        found = name in self.parameters and self.parameters[name].tensors.get(role)
-        return found.name if found else None
-
-    def _gradients(self, layer: Layer) -> list[str | None]:
-        """Names of the gradients of weight and bias; None for what is frozen or missing."""
-        return [self._role(f"{layer.name}.{name}", "gradient") for name in ("weight", "bias")]
-
     # Forward ---------------------------------------------------------------------------------
-
-    def _precision(self, layer: Layer) -> dict[str, Any]:
-        """Kind and pitch of a product's map: an output's stays float32."""
-        if layer.output is None:
-            return {}
-        return {"kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config)}
 
     def _forward(self, layer: Layer) -> None:
         sources = [self.maps[name] for name in layer.inputs]
@@ -173,8 +152,6 @@ class TrainingSteps(MapSteps):
         product = self._product(layer)
         reads = (product.x, product.weights, product.bias)
         self._add(layer.name, "forward", depthwise, product, reads=reads, writes=[product.y])
-
-    _forward_transposed = transposed_forward
 
     def _forward_batch_norm(self, layer: Layer, sources: list[str]) -> None:
         output, relu = self._output(layer)
@@ -328,23 +305,6 @@ class TrainingSteps(MapSteps):
         self._backward_convolution(
             layer, dy, goals, depthwise_input_gradient, depthwise_weight_gradient
         )
-
-    _backward_transposed = transposed_backward
-
-    def _updates(self, layer: Layer) -> None:
-        for name in layer.trainable:
-            tensors = self.parameters[name].tensors
-            names = [tensor.name for tensor in tensors.values()]
-            changed = [tensor.name for role, tensor in tensors.items()
-                       if role not in ("gradient", "mask")]  # fmt: skip
-            self._add(name, "update", update, self.parameters[name].placed_as,
-                      reads=names, writes=changed, rule=self._rule)  # fmt: skip
-
-    @property
-    def _rule(self) -> Rule:
-        """What an update does, with its coefficients in the registers."""
-        rate, momentum, decay = (Coefficient(index=index) for index in range(3))
-        return self.optimizer.rule(rate=rate, momentum=momentum, decay=decay)
 
     def _backward_batch_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
