@@ -287,7 +287,8 @@ class Recorder:
         for entry in self._entries:
             self._start(entry)
             for source in self._sources(entry):
-                for first, second in self._detour(source, entry, done):
+                known = tokens if len(tokens) >= self.config.semaphore_count else ()
+                for first, second in self._detour(source, entry, done, known):
                     add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
                     latest(second.at_start, first.at_end)
                     self._end(second)
@@ -347,11 +348,14 @@ class Recorder:
             if entry.at_start.get(source.queue, -1) < source.number:
                 yield source
 
-    def _detour(self, source: Entry, entry: Entry, done: Mapping[Queue, Entry]) -> Iterator[Token]:
+    def _detour(
+        self, source: Entry, entry: Entry, done: Mapping[Queue, Entry],
+        known: Collection[tuple[Queue, Queue]],
+    ) -> Iterator[Token]:  # fmt: skip
         """Pairs of commands, each waiting for the one before it, from ``source`` to ``entry``.
 
-        The shortest way by queues with semaphores for it, and by the last command of each so far;
-        none if there is no such way.
+        The shortest way by queues with semaphores for it, and those that are ``known`` when there
+        are no more, by the last command of each so far; none if there is no such way.
         """
         ways = deque([[source]])
         seen = {source.queue}
@@ -360,9 +364,10 @@ class Recorder:
             way = ways.popleft()
             for queue in (entry.queue, *done):
                 stop = entry if queue == entry.queue else done[queue]
+                last = way[-1].queue
+                direct = (last[1], queue[1]) in _DIRECT and last[0] == queue[0]
                 if (
-                    (way[-1].queue[1], queue[1]) in _DIRECT
-                    and way[-1].queue[0] == queue[0]
+                    (direct or (last, queue) in known)
                     and queue not in seen
                     and stop.position > way[-1].position
                 ):
