@@ -1,4 +1,4 @@
-"""``python -m compiler``: look into programs, and into the training step of a network."""
+"""``python -m compiler``: compile networks, and look into programs."""
 
 from cli.interrupt import end_on_signals
 
@@ -17,9 +17,11 @@ from typing import Any
 from compiler import AdaGPProgram, CompiledProgram, ProgramError, TrainingProgram
 from compiler.codegen import program_file
 from compiler.codegen.disassemble import disassemble
+from compiler.networks.registry import read_shape
 from compiler.tensors.tensor import Tensor
 from compiler.training.operators import operator_table
-from hw.config import PRESETS, VARIANTS, make_config
+from hw.config import PRESETS, VARIANTS
+from hw.config.selection import add_settings, select_config
 from hw.isa.encoding import COMMAND_BYTES
 
 #: What reads a saved program of each kind.
@@ -29,16 +31,33 @@ _CLASSES: dict[str, type[CompiledProgram] | type[TrainingProgram] | type[AdaGPPr
     "adagp": AdaGPProgram,
 }
 
+#: Of options whose default is another one with --table.
+_DEFAULTS = {"batch": 16, "variant": "baseline", "method": "bp"}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m compiler",
-        description="Look into compiled programs (to compile, call compiler.compile or "
-        "compiler.training.compile_training), or compile a training step and look into that.",
+        description="Compile a network of the paper and sum up what became of it, or look into "
+        "programs that were compiled before. Other networks are compiled by compiler.compile, "
+        "compiler.training.compile_training and compiler.adagp.compile_adagp.",
+        epilog="example: python -m compiler --network vgg13 --input 3x32x32 --batch 128 "
+        "--variant max --method adagp",
         allow_abbrev=False,
     )
     action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument(
+        "--network",
+        metavar="NAME",
+        help="compile this network; print its layers, commands, bytes and estimated cycles",
+    )
+    action.add_argument(
+        "--table",
+        metavar="FILE",
+        help="compile all networks of the paper, each in a process of its own, and keep what "
+        "became of them in FILE, a line each; what is there already is not compiled again",
+    )
     action.add_argument(
         "--show",
         metavar="FILE",
@@ -57,25 +76,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="print what a network that is trained may consist of, as in docs/operators.md",
     )
-    training = parser.add_argument_group("training step (--plan without FILE)")
-    training.add_argument(
+    _add_compilation(parser)
+    _add_network(parser)
+    plan = parser.add_argument_group("training step (--plan without FILE)")
+    plan.add_argument(
         "--model", metavar="MODULE:NAME", default="compiler.frontend.example:ResidualCNN",
         help="class or function that makes a torch.nn.Module (default: %(default)s)",
     )  # fmt: skip
-    training.add_argument(
-        "--input", metavar="C,H,W", help="shape of an image (default: the model's INPUT_SHAPE)"
-    )
-    training.add_argument("--images", type=int, default=16, help="in a batch (%(default)s)")
-    training.add_argument("--loss", default="cross_entropy", help="or mean_squared_error")
-    training.add_argument("--variant", choices=tuple(VARIANTS), default="baseline")
-    training.add_argument("--preset", choices=tuple(PRESETS), default="tiny")
-    training.add_argument("--plot", metavar="FILE.png", help="draw the memory plan, too")
+    plan.add_argument("--plot", metavar="FILE.png", help="draw the memory plan, too")
     options = parser.parse_args(arguments)
+    if options.table is None:
+        for name, value in _DEFAULTS.items():
+            if getattr(options, name) is None:
+                setattr(options, name, value)
     try:
         if options.show is not None:
             _show(options.show)
         elif options.operators:
             print(operator_table(), end="")
+        elif options.network is not None:
+            from compiler.networks.command import compile_network
+
+            compile_network(options)
+        elif options.table is not None:
+            from compiler.networks.results_table import fill_table
+
+            fill_table(options)
         elif options.plan:
             _plan(options.plan)
         else:
@@ -91,6 +117,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _add_compilation(parser: argparse.ArgumentParser) -> None:
+    """Options of all that compiles."""
+    group = parser.add_argument_group("what is compiled (--network, --table, --plan without FILE)")
+    group.add_argument(
+        "--input",
+        metavar="CxHxW",
+        help="shape of an image (default: 3x32x32; with --table that of the publication, too; "
+        "with --plan the model's INPUT_SHAPE)",
+    )
+    group.add_argument(
+        "--batch", "--images", type=int, metavar="IMAGES",
+        help="images in a batch (default: 16; with --table 128 of 3x32x32, 32 of others)",
+    )  # fmt: skip
+    group.add_argument(
+        "--loss", default="cross_entropy", help="or mean_squared_error, binary_cross_entropy"
+    )
+    group.add_argument(
+        "--variant", choices=tuple(VARIANTS), help="default: baseline; with --table all"
+    )
+    group.add_argument("--preset", choices=tuple(PRESETS), help="default: paper; with --plan tiny")
+    add_settings(group)
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("networks (--network)")
+    group.add_argument(
+        "--method", choices=("bp", "adagp"),
+        help="backpropagation, or training with predicted gradients as well (default: bp; with "
+        "--table bp for baseline, adagp for the others)",
+    )  # fmt: skip
+    group.add_argument(
+        "--classes", type=int, help="of the logits (default: 10, from 96x96 pixels on 1000)"
+    )
+    group.add_argument(
+        "--width", type=float, default=1.0, metavar="FACTOR",
+        help="what numbers of channels are multiplied by (default: 1)",
+    )  # fmt: skip
+    group.add_argument("-o", "--output", metavar="FILE", help="save the program")
+    group.add_argument("--json", metavar="FILE", help="write what is printed, and more, as JSON")
+    group.add_argument("--profile", action="store_true", help="say where the time went")
+    table = parser.add_argument_group("all networks (--table)")
+    table.add_argument("--only", metavar="NAME,...", help="these networks alone")
+    table.add_argument("--again", action="store_true", help="try again what was not compiled")
+    table.add_argument(
+        "--limit", type=float, default=3600.0, metavar="SECONDS",
+        help="that a network may take (default: %(default)g)",
+    )  # fmt: skip
+    table.add_argument("--document", metavar="FILE.md", help="write all that is there as a page")
 
 
 def _load(path: str) -> CompiledProgram | TrainingProgram | AdaGPProgram:
@@ -153,14 +229,13 @@ def _training(options: argparse.Namespace) -> None:
     if shape is None:
         shape = getattr(model, "INPUT_SHAPE", None)
         if shape is None:
-            raise ValueError(f"{options.model} has no INPUT_SHAPE: give --input C,H,W")
+            raise ValueError(f"{options.model} has no INPUT_SHAPE: give --input CxHxW")
     else:
-        try:
-            shape = tuple(int(size) for size in shape.split(","))
-        except ValueError:
-            raise ValueError(f"--input must be C,H,W, not {shape!r}") from None
-    config = make_config(variant=options.variant, preset=options.preset)
-    program = compile_training(model, config, shape, images=options.images, loss=options.loss)
+        shape = read_shape(shape)
+    config = select_config(
+        variant=options.variant, preset=options.preset or "tiny", settings=options.settings
+    )
+    program = compile_training(model, config, shape, images=options.batch, loss=options.loss)
     print_steps(program)
     print_plan(program.plan)
     if options.plot:

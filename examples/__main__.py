@@ -13,9 +13,9 @@ from pathlib import Path
 from cli.atomic_files import replacing
 from compiler import CompileError
 from hw.config import PRESETS, VARIANTS, AdaGPConfig, ConfigError
+from hw.config.selection import add_settings, select_config
 from rtl_gen import output
 from rtl_gen.generate import generate
-from rtl_gen.selection import add_settings, select_config
 
 __all__ = ["main", "write_example"]
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hw.config import PRESETS, VARIANTS, AdaGPConfig, ConfigError
+from hw.config.selection import DEFAULT_PRESET, add_settings, select_config
 
 from .generate import generate, top_name
 from .output import OutputError, check_replaceable, compare, write
-from .selection import DEFAULT_PRESET, add_settings, select_config
 
 __all__ = ["main"]
 

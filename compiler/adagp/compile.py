@@ -13,6 +13,7 @@ from compiler.codegen.dependencies import Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
+from compiler.stages import stage
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import plan_memory, training_layers
@@ -33,7 +34,8 @@ def compile_adagp(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str = "cross_entropy",
+    loss: object = "cross_entropy",
+    optimizer: object = "sgd",
     shape: PredictorShape = PredictorShape(),  # noqa: B008 (immutable)
     predict: Collection[str] | None = None,
     reuse: bool = True,
@@ -47,7 +49,7 @@ def compile_adagp(
 
     Parameters
     ----------
-    model, config, input_shape, images, loss, reuse, loops : see
+    model, config, input_shape, images, loss, optimizer, reuse, loops : see
         :func:`compiler.training.compile_training`
     shape : of the predictor
     predict : names of the layers to predict, None for all that can be
@@ -64,12 +66,12 @@ def compile_adagp(
         raise CompileError(f"predict must be a list of names of layers, not {predict!r}")
     graphs = {
         part: PredictionSteps(
-            layers, config, images=images, loss=loss, core=config.cores[-1], shape=shape,
-            predict=predict, backpropagate=part == "bp",
+            layers, config, images=images, loss=loss, optimizer=optimizer,
+            core=config.cores[-1], shape=shape, predict=predict, backpropagate=part == "bp",
         )
         for part in PARTS
     }  # fmt: skip
-    return _Compiler(config, graphs, images, loss, layers, reuse=reuse, loops=loops).compile()
+    return _Compiler(config, graphs, images, layers, reuse=reuse, loops=loops).compile()
 
 
 class _Compiler:
@@ -78,7 +80,6 @@ class _Compiler:
         config: AdaGPConfig,
         graphs: Mapping[str, PredictionSteps],
         images: int,
-        loss: str,
         layers: Sequence[Layer],
         *,
         reuse: bool,
@@ -88,10 +89,10 @@ class _Compiler:
         self.loops = loops
         self.common: dict[str, Any] = {
             "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
-            "images": images, "loss": loss,
+            "images": images, "outputs": graphs[PARTS[0]].outputs,
         }  # fmt: skip
         first = graphs[PARTS[0]]
-        self.inputs = (first.maps[layers[0].name], "targets")
+        self.inputs = (first.maps[layers[0].name], *first.targets)
         prefixed = {f"{part}: ": graph for part, graph in graphs.items()}
         self.plan = plan_memory(prefixed, reuse=reuse, twice=self.inputs)
         self.odd = {
@@ -110,7 +111,8 @@ class _Compiler:
         parts, end = {}, self.plan.size
         for part in PARTS:
             commands, infos, names = self._write(part, self.tensors[part], load=True)
-            code = encode_commands([*commands, Command(Opcode.HALT)], end)
+            with stage("encode"):
+                code = encode_commands([*commands, Command(Opcode.HALT)], end)
             parts[part] = self._program(
                 part, code, infos, end, [SemaphoreNames(first=0, names=names)]
             )
@@ -152,7 +154,8 @@ class _Compiler:
             semaphores.append(SemaphoreNames(first=len(stream), names=names))
             stream += moved(commands, len(stream) * COMMAND_BYTES)
             stream.append(Command(Opcode.BATCH, fields={"first": 0, **targets}))
-        return encode_commands(stream, begin), semaphores
+        with stage("encode"):
+            return encode_commands(stream, begin), semaphores
 
     def _write(
         self, part: str, tensors: Mapping[str, Tensor], *, load: bool
@@ -168,7 +171,8 @@ class _Compiler:
                 first, program = len(recorder), predictor if step.predictor else main
                 step.write(program, tensors)
                 infos.append(StepInfo.of(step, program, first))
-            commands = recorder.link()[:-1]
+            with stage("semaphores"):
+                commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
         return write_program(self.config, write, loops=self.loops)

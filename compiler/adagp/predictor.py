@@ -13,7 +13,7 @@ from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
-from compiler.codegen.view import Coefficient, View
+from compiler.codegen.view import View
 from compiler.errors import CompileError
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_geometry import Convolution
@@ -21,8 +21,9 @@ from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.maps.elementwise import relu_backward
 from compiler.kernels.tiling.splitting import MOST_WORDS
+from compiler.kernels.updates.rules import Rule
 from compiler.kernels.updates.scalars import Scalars, repeat
-from compiler.kernels.updates.sgd import update
+from compiler.kernels.updates.update import update
 from compiler.tensors.intervals import PixelBox, regular_parts
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Shape, Tensor
@@ -109,8 +110,7 @@ def learn(
     full: StoredParameter,
     taps: StoredParameter,
     *,
-    rate: Coefficient | float,
-    momentum: Coefficient | float,
+    rule: Rule,
 ) -> None:
     """Commands of one step of the predictor towards ``layer.error``: its two layers, and the
     matrix.
@@ -119,7 +119,7 @@ def learn(
     ----------
     toeplitz, toeplitz_gradient : the convolution as a matrix
     full, taps : parameters; of the first the layer's rows only
-    rate, momentum : :class:`~compiler.codegen.view.Coefficient` or numbers
+    rule : the predictor's optimizer
     """
     scale = -2.0 / (layer.rows * layer.outputs)
     product = _fully_connected(layer, full, layer.error)
@@ -136,7 +136,7 @@ def learn(
     input_gradient(program, first, layer.inputs, toeplitz_gradient, scale=scale)
     _tap_gradient(program, toeplitz_gradient, taps)
     for parameter in (full, taps):
-        update(program, parameter, decay=0.0, momentum=momentum, rate=rate)
+        update(program, parameter, rule)
     _write_matrix(program, taps, toeplitz)
 
 

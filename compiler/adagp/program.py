@@ -1,6 +1,6 @@
 """Compiled training by gradient prediction: what a host runs, reads, writes and keeps in a file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -13,7 +13,7 @@ from compiler.codegen.program_file import SavedProgram
 from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
-from compiler.training.program import TrainingProgram
+from compiler.training.program import OutputInfo, TrainingProgram
 from hw.config import AdaGPConfig
 
 from .tensors import GRADIENT_STATISTICS, PredictorShape, PredictorTensors
@@ -59,6 +59,11 @@ class AdaGPProgram:
         """The part with backpropagation."""
         return self.parts[PARTS[0]]
 
+    @property
+    def outputs(self) -> list[OutputInfo]:
+        """As those of :class:`~compiler.training.TrainingProgram`."""
+        return self.loop.outputs
+
     def memory(
         self,
         state: Mapping[str, Any],
@@ -79,7 +84,7 @@ class AdaGPProgram:
         return memory
 
     def batch(
-        self, images: ArrayLike, targets: ArrayLike, number: int = 0
+        self, images: ArrayLike, targets: ArrayLike | Sequence[ArrayLike], number: int = 0
     ) -> list[tuple[int, bytes]]:
         """The inputs of batch ``number`` of a run, checked and laid out as by
         :meth:`TrainingProgram.batch`."""

@@ -9,22 +9,23 @@ from typing import Any
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer
+from compiler.frontend.torch_graph import Layer, backward_order, outputs
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.convolution.reorganize import Reorganizer, reorganize
 from compiler.kernels.maps.pooling import max_pool
-from compiler.kernels.updates.loss import loss_commands
-from compiler.kernels.updates.sgd import update
+from compiler.kernels.updates.rules import MomentumRule
+from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
 from compiler.training.map_steps import window_options
 from compiler.training.named_tensors import TensorReference
-from compiler.training.steps import COEFFICIENTS, TrainingSteps
+from compiler.training.steps import TrainingSteps
 from hw.config import AdaGPConfig, CoreConfig
 
 from .predictor import error, learn, predict
-from .statistics import gradient_statistics, standardize
+from .standardize import standardize
+from .statistics import gradient_statistics
 from .tensors import GRADIENT_STATISTICS, LayerTensors, PredictorShape, PredictorTensors
 
 __all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
@@ -45,20 +46,22 @@ def predicted_layers(
 ) -> tuple[list[str], str | None]:
     """(names of the predicted layers in order, name of the head or None).
 
-    The head is a linear layer at the end of which a parameter learns: its gradient is exact and
-    cheap. Grouped convolutions and frozen weights are not predicted.
+    The head is the only output, if it is linear and a parameter of it learns: its gradient is exact
+    and cheap. Grouped, frozen and unused layers (no output depends on them) are not predicted.
 
     Raises
     ------
     CompileError
         for a name in ``wanted`` that cannot be predicted, and if no layer is left.
     """
-    last = layers[-1]
-    head = last.name if last.kind == "linear" and last.trainable else None
+    last, *others = outputs(layers)
+    head = last.name if not others and last.kind == "linear" and last.trainable else None
+    contributing = set(backward_order(layers))
     able = [
         layer.name
         for layer in layers
         if layer.kind in PREDICTABLE
+        and layer.name in contributing
         and layer.name != head
         and f"{layer.name}.weight" in layer.trainable
         and (layer.kind != "convolution" or layer.options["groups"] == 1)
@@ -85,7 +88,7 @@ class PredictionSteps(TrainingSteps):
 
     Parameters
     ----------
-    layers, config, images, loss : see :class:`~compiler.training.steps.TrainingSteps`
+    layers, options : see :class:`~compiler.training.steps.TrainingSteps`
     core : the core that runs the predictor
     shape : :class:`~compiler.adagp.tensors.PredictorShape`
     predict : names of the layers to predict, None for all
@@ -98,9 +101,8 @@ class PredictionSteps(TrainingSteps):
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: str,
-        core: CoreConfig, shape: PredictorShape, predict: Collection[str] | None,
-        backpropagate: bool,
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, core: CoreConfig,
+        shape: PredictorShape, predict: Collection[str] | None, backpropagate: bool, **options: Any,
     ) -> None:  # fmt: skip
         self._predictor_core, self._shape, self._backpropagate = core, shape, backpropagate
         self._late: list[tuple[int, LayerTensors]] = []
@@ -113,7 +115,7 @@ class PredictionSteps(TrainingSteps):
         self._reorganized: list[tuple[int, Layer]] = []
         self._background_free = 0
         self._predicted, self.head = predicted_layers(layers, predict)
-        super().__init__(layers, config, images=images, loss=loss)
+        super().__init__(layers, config, **options)
 
     def _build(self, layers: Sequence[Layer]) -> None:
         weights = [(name, self.parameters[f"{name}.weight"]) for name in self._predicted]
@@ -162,7 +164,7 @@ class PredictionSteps(TrainingSteps):
             cells = self.predictor.layers[layer].cells
             writes = [*writes, cells.name]
             options |= {"named": {"cells": cells.name}}
-        if function in (forward, loss_commands) and self._beside:
+        if (function is forward or direction == "loss") and self._beside:
             updates = [self._update(own) for own in self._beside]
             self._beside = []
 
@@ -278,16 +280,14 @@ class PredictionSteps(TrainingSteps):
         found, room = [], product / 2
         while self._late and self._late[0][0] <= cycles:
             own = self._late[0][1]
-            room -= self._update_cycles(self.core, own)
-            if room < 0:
+            if (room := room - self._update_cycles(self.core, own)) < 0:
                 break
             found.append(self._late.pop(0)[1])
         return found
 
     def _update_cycles(self, core: CoreConfig, own: LayerTensors) -> int:
         """About how long ``core`` takes for an update."""
-        words = own.rows * -(-own.outputs // core.rows)
-        return _UPDATE_PASSES * words * core.groups_per_word
+        return _UPDATE_PASSES * own.rows * -(-own.outputs // core.rows) * core.groups_per_word
 
     def _array_cycles(self, layer: Layer) -> int:
         """Vectors that enter the main array for a product forward."""
@@ -336,7 +336,7 @@ class PredictionSteps(TrainingSteps):
             placed = parameter.placed_as({**tensors, parameter.tensors["gradient"].name: kernel})
             state = tensors[own.gradient_statistics.name]
             factor = state, GRADIENT_STATISTICS.index("factor")
-            update(program, placed, factor=factor, **self._registers(COEFFICIENTS[:3]))
+            update(program, placed, self._rule, factor=factor)
 
         return run, [own.prediction, own.gradient_statistics, *changed], changed
 
@@ -347,12 +347,6 @@ class PredictionSteps(TrainingSteps):
             self.layers[own.name], "predicted update", run, dict,
             reads=reads, writes=writes, **options,
         )  # fmt: skip
-
-    @staticmethod
-    def _registers(names: Iterable[str]) -> dict[str, Any]:
-        """Coefficients by name, as kernels take them."""
-        return {name.removeprefix("predictor_"): Coefficient(index=COEFFICIENTS.index(name))
-                for name in names}  # fmt: skip
 
     # Backward --------------------------------------------------------------------------------
 
@@ -367,6 +361,12 @@ class PredictionSteps(TrainingSteps):
         super()._updates(layer)
         if layer.name in self._predicted:
             self._learn(layer, self.predictor.layers[layer.name])
+
+    @property
+    def _predictor_rule(self) -> MomentumRule:
+        """The predictor's own optimizer."""
+        rate, momentum = (Coefficient(index=index) for index in (3, 4))
+        return MomentumRule(rate=rate, momentum=momentum, decay=0.0)
 
     def _learn(self, layer: Layer, own: LayerTensors) -> None:
         predictor = self.predictor
@@ -396,5 +396,5 @@ class PredictionSteps(TrainingSteps):
             self._part(own), predictor.taps.placed_as,
             reads=[own.inputs, own.hidden, own.error, *between, *state],
             writes=[*between, *state],
-            **self._registers(COEFFICIENTS[3:]),
+            rule=self._predictor_rule,
         )  # fmt: skip

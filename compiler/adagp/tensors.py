@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from compiler.errors import CompileError
-from compiler.kernels.updates.scalars import lanes
-from compiler.tensors.parameters import StoredParameter, channel_pitch
+from compiler.tensors.parameters import StoredParameter, channel_pitch, lanes
 from compiler.tensors.tensor import Shape, Tensor
 from hw.config import AdaGPConfig, CoreConfig
 

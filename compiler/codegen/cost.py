@@ -37,8 +37,9 @@ WEIGHT_CYCLES = 5
 WEIGHTS_LATENCY_CYCLES = 8
 SUM_CYCLES = 20
 #: Cycles that VECTOR needs beyond one per group, a reduction for every word beyond those, a
-#: division for every channel; and LOSS for every number.
-VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, LOSS_CYCLES = 36, 41, 31, 300
+#: division or an exponential for every channel; and LOSS for every number.
+VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, EXPONENTIAL_CYCLES = 36, 41, 31, 68
+LOSS_CYCLES = 300
 #: Float32 streams wait for each other and for LOAD: VECTOR_BUSY over the cycles without a stall.
 WIDE_PERCENT = 150
 #: Cycles a queue needs between two commands.
@@ -117,7 +118,9 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles of a VECTOR."""
     words, groups = _product(fields, VECTOR_LOOPS), core.groups_per_word
     if fields["operation"] != Operation.CHAIN:
-        return words * core.rows * DIVISION_CYCLES + VECTOR_CYCLES
+        exponential = fields["operation"] == Operation.EXPONENTIAL
+        cycles = EXPONENTIAL_CYCLES if exponential else DIVISION_CYCLES
+        return words * core.rows * cycles + VECTOR_CYCLES
     wide = [fields[f"{stream}_source"] == Source.WIDE for stream in "xyz"]
     if groups % core.chunks_per_wide and (fields["wide"] or any(wide)):
         groups *= core.chunks_per_wide

@@ -124,6 +124,10 @@ class VectorCommands:
         """The square root of ``x``."""
         return self.emit(o, x, operation=Operation.ROOT, **options)
 
+    def exponential(self, o: View, x: Operand, **options: Any) -> View:
+        """e to the power of ``x``."""
+        return self.emit(o, x, operation=Operation.EXPONENTIAL, **options)
+
     def positive(self, o: View, x: Operand, **options: Any) -> View:
         """``x`` where it is positive or NaN, +0 elsewhere."""
         return self.emit(o, x, 0.0, condition=Condition.GREATER, **options)

@@ -256,6 +256,8 @@ _IN_PLACE: dict[Any, Any] = {
     operator.imul: operator.mul,
     operator.itruediv: operator.truediv,
     torch.relu_: torch.relu,
+    torch.sigmoid_: torch.sigmoid,
+    torch.tanh_: torch.tanh,
     functional.hardtanh_: functional.hardtanh,
 }
 
@@ -275,6 +277,11 @@ FUNCTIONS: dict[Any, tuple[Callable[[str, Any, Any], LayerKind], dict[str, Any]]
     ),
     functional.hardsigmoid: (CHECKS[nn.Hardsigmoid], {"inplace": False}),
     functional.hardswish: (CHECKS[nn.Hardswish], {"inplace": False}),
+    **dict.fromkeys((functional.sigmoid, torch.sigmoid, "sigmoid"), (CHECKS[nn.Sigmoid], {})),
+    **dict.fromkeys((functional.tanh, torch.tanh, "tanh"), (CHECKS[nn.Tanh], {})),
+    functional.silu: (CHECKS[nn.SiLU], {"inplace": False}),
+    functional.gelu: (CHECKS[nn.GELU], {"approximate": "none"}),
+    functional.softplus: (CHECKS[nn.Softplus], {"beta": 1, "threshold": 20}),
     functional.interpolate: (
         CHECKS[nn.Upsample],
         {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None,
@@ -288,6 +295,9 @@ FUNCTIONS: dict[Any, tuple[Callable[[str, Any, Any], LayerKind], dict[str, Any]]
     ),
     functional.dropout: (
         CHECKS[nn.Dropout], {"p": 0.5, "training": True, "inplace": False},
+    ),
+    functional.dropout2d: (
+        CHECKS[nn.Dropout2d], {"p": 0.5, "training": True, "inplace": False},
     ),
     **dict.fromkeys(
         (torch.flatten, "flatten"), (CHECKS[nn.Flatten], {"start_dim": 0, "end_dim": -1})

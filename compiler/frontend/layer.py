@@ -9,7 +9,7 @@ from torch import nn
 __all__ = ["LEARNING", "Layer"]
 
 #: Kinds with parameters.
-LEARNING = ("convolution", "depthwise", "linear", "batch_norm")
+LEARNING = ("convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,10 @@ class Layer:
     flat : torch sees vectors
     module : the torch module that holds its parameters, or None
     trainable : those of :attr:`parameters` that required a gradient when the network was traced
+    constants : numbers that a parameter has, by its short name, where torch's module has none
     options : what the kind has, pairs being (vertical, horizontal): stride, padding, dilation,
         kernel, groups, ...
+    output : its number among the outputs of the network, None for a layer that others read
     """
 
     name: str
@@ -36,7 +38,9 @@ class Layer:
     flat: bool = False
     module: nn.Module | None = None
     trainable: tuple[str, ...] = ()
+    constants: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    output: int | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ __all__ = [
     "LayerKind",
     "Source",
     "called",
+    "complete_norm",
     "label_of",
     "refuse",
     "require_map",
@@ -40,9 +41,10 @@ class Source(Protocol):
 
 #: For messages.
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
-    "Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout in evaluation, Identity, the functions of these without parameters, mean over a map, "
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, "
+    "Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
+    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, "
+    "Identity, the functions of these without parameters, mean over a map, "
     "view, reshape, cat, +, -, *, and / by a number"
 )
 
@@ -71,6 +73,21 @@ def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
     return "convolution", options | {"groups": layer.groups}
 
 
+def _transposed(name: str, layer: nn.ConvTranspose2d, source: Source) -> LayerKind:
+    require_map(name, source)
+    if layer.padding_mode != "zeros":
+        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
+    if layer.in_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    options: dict[str, Any] = {
+        key: _pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")
+    }
+    more = _pair(layer.output_padding)
+    if more[0] >= options["stride"][0] or more[1] >= options["stride"][1]:
+        refuse(name, f"output_padding must be less than the stride {options['stride']}, not {more}")
+    return "transposed", options | {"groups": layer.groups}
+
+
 def _linear(name: str, layer: nn.Linear, source: Source) -> LayerKind:
     if not source.flat:
         refuse(name, f"a Flatten layer must come before it; its input is a map {source.shape}")
@@ -85,16 +102,31 @@ def _batch_norm(name: str, layer: nn.BatchNorm1d | nn.BatchNorm2d, source: Sourc
     ):
         given = f"{'vectors of a map' if source.flat else 'a map'} {source.shape}"
         refuse(name, f"BatchNorm2d takes maps, BatchNorm1d vectors of a linear layer, not {given}")
-    for key in ("affine", "track_running_stats"):
-        if not getattr(layer, key):
-            refuse(name, f"{key} must be True, not {getattr(layer, key)}")
-    if layer.momentum is None:
+    if layer.momentum is None and layer.track_running_stats:
         refuse(name, "momentum must be a number, not None")
     if layer.num_features != source.shape[0]:
         refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
-    if not layer.training:
-        refuse(name, "in evaluation mode it cannot be trained; call train() on it")
-    return "batch_norm", {}
+    # In evaluation those of the batch count where none are kept.
+    fixed = layer.track_running_stats and not layer.training
+    return "fixed_norm" if fixed else "batch_norm", {}
+
+
+def complete_norm(
+    norm: nn.BatchNorm1d | nn.BatchNorm2d,
+) -> tuple[nn.BatchNorm1d | nn.BatchNorm2d, dict[str, float]]:
+    """A batch normalisation with all parameters and statistics, and those that have been added to
+    it: the numbers that they have."""
+    parts = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
+    constants = {name: value for name, value in parts.items() if getattr(norm, name) is None}
+    if not constants:
+        return norm, {}
+    whole = type(norm)(norm.num_features, eps=norm.eps, momentum=norm.momentum or 0.0)
+    for name in parts:
+        if name not in constants:
+            setattr(whole, name, getattr(norm, name))
+        elif isinstance(part := getattr(whole, name), nn.Parameter):
+            part.requires_grad_(False)
+    return whole.train(norm.training), constants
 
 
 def _max_pool(name: str, layer: Any, source: Source) -> LayerKind:
@@ -150,9 +182,20 @@ def _flatten(name: str, layer: Any, source: Source) -> LayerKind:
 
 
 def _dropout(name: str, layer: Any, source: Source) -> LayerKind:
-    if layer.training and layer.p:
-        refuse(name, f"p must be 0 in training, not {layer.p}; in evaluation mode it does nothing")
-    return IDENTITY
+    return _dropped(name, layer, whole=False)
+
+
+def _dropout_channels(name: str, layer: Any, source: Source) -> LayerKind:
+    require_map(name, source)
+    return _dropped(name, layer, whole=True)
+
+
+def _dropped(name: str, layer: Any, *, whole: bool) -> LayerKind:
+    if not 0 <= layer.p < 1:
+        refuse(name, f"p must be at least 0 and below 1, not {layer.p}")
+    if not layer.training or not layer.p:
+        return IDENTITY
+    return "dropout", {"p": float(layer.p), "whole": whole}
 
 
 def _clamp(name: str, layer: Any, source: Source) -> LayerKind:
@@ -172,6 +215,20 @@ def _leaky_relu(name: str, layer: Any, source: Source) -> LayerKind:
     if not (isfinite(slope) and slope >= 0):
         refuse(name, f"negative_slope must be finite and not negative, not {slope}")
     return "leaky_relu", {"slope": slope}
+
+
+def _gelu(name: str, layer: Any, source: Source) -> LayerKind:
+    if layer.approximate not in ("none", "tanh"):
+        refuse(name, f"approximate must be 'none' or 'tanh', not {layer.approximate!r}")
+    return "gelu", {"tanh": layer.approximate == "tanh"}
+
+
+def _softplus(name: str, layer: Any, source: Source) -> LayerKind:
+    if layer.beta != 1:
+        refuse(name, f"beta must be 1, not {layer.beta}")
+    if layer.threshold < 20:
+        refuse(name, f"threshold must be at least 20, not {layer.threshold}")
+    return "softplus", {}
 
 
 def _upsample(name: str, layer: Any, source: Source) -> LayerKind:
@@ -205,6 +262,7 @@ def _pair(value: int | Sequence[int]) -> Pair:
 #: the layer it reads that returns kind and options.
 CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.Conv2d: _convolution,
+    nn.ConvTranspose2d: _transposed,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
@@ -218,11 +276,16 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.LeakyReLU: _leaky_relu,
     nn.Hardsigmoid: lambda *_: ("hardsigmoid", {}),
     nn.Hardswish: lambda *_: ("hardswish", {}),
+    nn.Sigmoid: lambda *_: ("sigmoid", {}),
+    nn.Tanh: lambda *_: ("tanh", {}),
+    nn.SiLU: lambda *_: ("silu", {}),
+    nn.GELU: _gelu,
+    nn.Softplus: _softplus,
     nn.Upsample: _upsample,
     nn.UpsamplingNearest2d: _upsample,
     nn.Flatten: _flatten,
     nn.Dropout: _dropout,
-    nn.Dropout2d: _dropout,
+    nn.Dropout2d: _dropout_channels,
     nn.Identity: lambda *_: IDENTITY,
 }
 

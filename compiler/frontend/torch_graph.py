@@ -6,6 +6,7 @@ own: every layer is run once, in order, on tensors without data. Nothing is fuse
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -16,16 +17,35 @@ from compiler.errors import CompileError
 
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
 from .layer import LEARNING, Layer
-from .supported_layers import ALLOWED, CHECKS, called, label_of, refuse, require_module
+from .supported_layers import (
+    ALLOWED,
+    CHECKS,
+    called,
+    complete_norm,
+    label_of,
+    refuse,
+    require_module,
+)
 
-__all__ = ["Layer", "backward_order", "learning", "readers", "require_trainable", "trace"]
+__all__ = [
+    "Layer",
+    "backward_order",
+    "learning",
+    "outputs",
+    "readers",
+    "require_trainable",
+    "trace",
+]
 
 #: Images of the tensors without data: a number that nobody writes into a model.
 _IMAGES = 7
 
 
 def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
-    """Layers of ``model``, the input first, the output last. The model is not changed.
+    """Layers of ``model`` in order of execution, the input first. The model is not changed.
+
+    Its ``forward`` returns one map, or a tuple or list of them: see :func:`outputs`. The last layer
+    is one of them.
 
     Parameters
     ----------
@@ -64,6 +84,12 @@ def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
     return list(tracing.layers.values())
 
 
+def outputs(layers: Iterable[Layer]) -> list[Layer]:
+    """The outputs of a network, in the order in which its ``forward`` returns them."""
+    found = {layer.output: layer for layer in layers if layer.output is not None}
+    return [found[number] for number in sorted(found)]
+
+
 def learning(layers: Iterable[Layer]) -> frozenset[str]:
     """Names of the layers whose output depends on a trainable parameter."""
     found: set[str] = set()
@@ -74,11 +100,14 @@ def learning(layers: Iterable[Layer]) -> frozenset[str]:
 
 
 def require_trainable(layers: Sequence[Layer]) -> None:
-    """Raise a :class:`CompileError` unless the output depends on a trainable parameter."""
-    if layers[-1].name not in learning(layers):
+    """Raise a :class:`CompileError` unless every output depends on a trainable parameter."""
+    depends = learning(layers)
+    for layer in outputs(layers):
+        if layer.name in depends:
+            continue
         names = [name for layer in layers for name in layer.parameters]
         raise CompileError(
-            f"the network has nothing to train: its output {layers[-1].name} must depend on a "
+            f"the network has nothing to train: its output {layer.name} must depend on a "
             f"parameter with requires_grad; its parameters are {', '.join(names) or 'none'}"
         )
 
@@ -97,12 +126,13 @@ def readers(layers: Iterable[Layer]) -> dict[str, tuple[str, ...]]:
 
 
 def backward_order(layers: Sequence[Layer]) -> tuple[str, ...]:
-    """Names of the layers whose output needs a gradient, the output of the network first.
+    """Names of the layers whose output needs a gradient, the last layer first.
 
-    These are the layers that depend on a trainable parameter and that the output depends on, and
-    always the output itself.
+    These are the layers that depend on a trainable parameter and that an output depends on, and
+    always the outputs themselves.
     """
-    depends, wanted, order = learning(layers), {layers[-1].name}, []
+    depends, order = learning(layers), []
+    wanted = {layer.name for layer in outputs(layers)}
     for layer in reversed(layers):
         if layer.name in wanted:
             order.append(layer.name)
@@ -223,7 +253,14 @@ class _Tracing(fx.Interpreter):
         if len(size) != 3 or min(size) < 1:
             refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
         self.names[step] = name
+        options = found.options
+        if kind == "dropout":
+            before = [layer for layer in self.layers.values() if layer.kind == kind]
+            options = {**options, "stream": len(before)}
         module = module if kind in LEARNING else None
+        constants: dict[str, float] = {}
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+            module, constants = complete_norm(module)
         parameters = () if module is None else module.named_parameters()
         self.layers[name] = Layer(
             name=name,
@@ -233,17 +270,37 @@ class _Tracing(fx.Interpreter):
             flat=flat,
             module=module,
             trainable=tuple(f"{name}.{short}" for short, p in parameters if p.requires_grad),
-            options=found.options,
+            constants=constants,
+            options=options,
         )
 
     def _finish(self, output: Any) -> None:
-        if not isinstance(output, fx.Node) or output not in self.names:
-            refuse("output", f"a network has one output, one map, not {output!r}")
-        last = self.names[output]
-        if last != list(self.layers)[-1] or readers(self.layers.values())[last]:
-            refuse(last, "the output must be the last layer and nothing else may read it")
-        if self.layers[last].kind == "input":
-            refuse(last, "the network has no layer")
+        returned = output if isinstance(output, list | tuple) else [output]
+        for value in returned:
+            if not isinstance(value, fx.Node) or value not in self.names:
+                refuse("output", f"a network returns a map, or a tuple of maps, not {output!r}")
+        names = [self.names[value] for value in returned]
+        last, read = list(self.layers)[-1], readers(self.layers.values())
+        for number, name in enumerate(names):
+            if self.layers[name].kind == "input":
+                refuse(
+                    name,
+                    "the network has no layer"
+                    if len(names) == 1
+                    else "an output must be what a layer has computed, not the input",
+                )
+            if name in names[:number]:
+                refuse(name, "it is two outputs; each must be a layer of its own")
+            if read[name] or last not in names:
+                refuse(
+                    name,
+                    "the output must be the last layer and nothing else may read it"
+                    if len(names) == 1
+                    else "one output must be the last layer and nothing else may read an output",
+                )
+            self.layers[name] = replace(self.layers[name], output=number)
+        if not names:
+            refuse("output", "a network returns a map, or a tuple of maps, not an empty one")
 
     def _module(
         self, step: fx.Node, label: str, module: nn.Module, args: Sequence[Any]

@@ -23,13 +23,19 @@ from .intervals import round_up
 from .tensor import Shape, Tensor
 
 __all__ = [
+    "CORRECTIONS",
     "StoredParameter",
     "TracedLayer",
     "channel_pitch",
+    "lanes",
     "pack_state",
     "stored_parameters",
     "unpack_state",
 ]
+
+
+#: Role of the two numbers that an optimizer keeps for a whole parameter.
+CORRECTIONS = "corrections"
 
 
 class TracedLayer(Protocol):
@@ -48,7 +54,14 @@ class TracedLayer(Protocol):
     @property
     def trainable(self) -> tuple[str, ...]: ...
     @property
+    def constants(self) -> Mapping[str, float]: ...
+    @property
     def options(self) -> Mapping[str, Any]: ...
+
+
+def lanes(config: AdaGPConfig) -> int:
+    """Lanes that hold a single number: as many as a word of any core has."""
+    return max(core.rows for core in config.cores)
 
 
 def channel_pitch(channels: int, config: AdaGPConfig) -> int:
@@ -82,6 +95,7 @@ class StoredParameter:
         depthwise convolution. Columns behind the last channel hold +0.
     width : channels in a row, by default all; of a product's biases those of a column tile, and
         +0 behind them
+    constant : what it holds if torch's module has no such parameter; None if it has
     groups : 1, or the number of blocks on the diagonal of (CI, CO); outside them are zeros
     tensors : by role, all with one pitch, named ``name`` or ``name.role``. A running statistic has
         a ``master`` only, a frozen parameter ``master`` and ``operands`` only.
@@ -89,7 +103,8 @@ class StoredParameter:
         ========== ======== =====================================================
         master     float32  what is learned, or frozen
         gradient   float32  of ``shape``; outside the groups it may hold anything
-        (slots)    float32  the optimizer's numbers, such as ``velocity``
+        (slots)    float32  the optimizer's numbers, such as ``velocity``; ``corrections`` are
+                            (1, 1, 2, lanes), two numbers in all lanes
         operands   operand  weights of products only: the master, rounded once
         mask       operand  grouped only: (1, 1, CI, CO), 1 in the groups, +0 elsewhere
         ========== ======== =====================================================
@@ -102,6 +117,7 @@ class StoredParameter:
     groups: int
     tensors: Mapping[str, Tensor]
     width: int | None = None
+    constant: float | None = None
 
     def placed(self, offsets: Mapping[str, int]) -> "StoredParameter":
         """The same with the tensors at ``offsets`` (by name of tensor)."""
@@ -162,13 +178,21 @@ class StoredParameter:
 
     def pack(self, role: str, values: ArrayLike) -> bytes:
         """Bytes of a tensor from real numbers (rounded once) or codes, in torch's shape."""
-        tensor, values = self.tensors[role], self.to_memory(values)
+        tensor = self.tensors[role]
+        if role == CORRECTIONS:
+            values = np.asarray(values)
+            if values.shape != tensor.shape[2:3]:
+                raise ValueError(f"{tensor.name} has shape {tensor.shape[2:3]}, not {values.shape}")
+            return tensor.pack(np.broadcast_to(values[:, np.newaxis], tensor.shape))
+        values = self.to_memory(values)
         if tensor.kind == "float32" and values.dtype.kind == "f":
             values = codes_of(FLOAT32, values)
         return tensor.pack(values)
 
     def unpack(self, role: str, memory: bytes | bytearray | memoryview) -> np.ndarray:
         """Codes of a tensor in torch's shape, from the bytes of the whole memory window."""
+        if role == CORRECTIONS:
+            return self.tensors[role].unpack(memory)[0, 0, :, 0]
         return self.from_memory(self.tensors[role].unpack(memory))
 
 
@@ -238,9 +262,10 @@ def pack_state(
         raise ValueError(
             f"the state must map names to numbers, as state_dict() does, not {type(state).__name__}"
         )
-    if missing := [name for name in parameters if name not in state]:
+    needed = [name for name, parameter in parameters.items() if parameter.constant is None]
+    if missing := [name for name in needed if name not in state]:
         raise ValueError(
-            f"the state has no {', '.join(missing)}; it must have all of {', '.join(parameters)}"
+            f"the state has no {', '.join(missing)}; it must have all of {', '.join(needed)}"
         )
     roles = {role for parameter in parameters.values() for role in parameter.tensors}
     roles -= {"master", "gradient", "operands", "mask"}
@@ -250,14 +275,18 @@ def pack_state(
         )
     contents = {}
     for name, parameter in parameters.items():
-        master = codes_of(FLOAT32, _real(state[name]))
+        if parameter.constant is None:
+            numbers = _real(state[name])
+        else:
+            numbers = np.full(parameter.torch_shape, parameter.constant)
+        master = codes_of(FLOAT32, numbers)
         for role, tensor in parameter.tensors.items():
             if role == "gradient":
                 continue
             if role == "master":
                 data = parameter.pack(role, master)
             elif role == "operands":
-                data = parameter.pack(role, parameter.tensors["master"].values(master))
+                data = parameter.pack(role, replace(tensor, kind="float32").values(master))
             elif role == "mask":
                 data = tensor.pack(parameter.mask[np.newaxis, np.newaxis].astype(np.float64))
             else:
@@ -276,7 +305,7 @@ def unpack_state(
     return {
         name: parameter.unpack(role, memory).view(np.float32)
         for name, parameter in parameters.items()
-        if role in parameter.tensors
+        if role in parameter.tensors and parameter.constant is None
     }
 
 
@@ -323,11 +352,13 @@ def _add(
     for role in roles:
         wide = role not in ("operands", "mask")
         dims = (1, 1, *shape[2:]) if role == "mask" else shape
+        if role == CORRECTIONS:
+            dims = (1, 1, 2, lanes(config))
         tensors[role] = Tensor.dense(
             full if role == "master" else f"{full}.{role}",
             dims,
             kind="float32" if wide else config.operand_format,
-            pitch=pitch,
+            pitch=channel_pitch(dims[3], config) if role == CORRECTIONS else pitch,
         )
     found[full] = StoredParameter(
         name=full,
@@ -335,6 +366,7 @@ def _add(
         torch_shape=tuple(values.shape),
         shape=shape,
         width=width,
+        constant=layer.constants.get(name),
         groups=groups,
         tensors=tensors,
     )

@@ -1,6 +1,8 @@
 """A batch as the host gives it, checked and in the shape of its tensors."""
 
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +11,33 @@ from compiler.tensors.encoding import codes_of
 from compiler.tensors.tensor import Tensor
 from hw.formats import format_by_name
 
-__all__ = ["OutputLayer", "image_codes", "target_codes"]
+__all__ = [
+    "LOSSES",
+    "LossFunction",
+    "OutputLayer",
+    "each_target",
+    "image_codes",
+    "label_values",
+    "target_codes",
+]
+
+LOSSES = ("cross_entropy", "mean_squared_error", "binary_cross_entropy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossFunction:
+    """The loss of an output in training.
+
+    Members
+    -------
+    kind : one of :data:`LOSSES`
+    smoothing : of cross-entropy: how much of a label all classes share
+    ignore : of cross-entropy: the label that does not count; None if all do
+    """
+
+    kind: str
+    smoothing: float = 0.0
+    ignore: int | None = None
 
 
 class OutputLayer(Protocol):
@@ -46,26 +74,48 @@ def image_codes(tensor: Tensor, images: ArrayLike, *, flat: bool) -> np.ndarray:
     return shaped if codes else _encoded("images", tensor, shaped, images)
 
 
-def target_codes(
-    tensor: Tensor, targets: ArrayLike, *, loss: str, output: OutputLayer
-) -> np.ndarray:
-    """Codes, of the shape of ``tensor``, of labels or target maps.
+def each_target(targets: Any, outputs: Sequence[str]) -> Sequence[ArrayLike]:
+    """The targets of each of the ``outputs``, names of layers; a ValueError if their number is
+    another one."""
+    if len(outputs) == 1:
+        return [targets]
+    if not isinstance(targets, list | tuple) or len(targets) != len(outputs):
+        what = (
+            f"{len(targets)}" if isinstance(targets, list | tuple) else f"{type(targets).__name__}"
+        )
+        raise ValueError(
+            f"targets must be a list of {len(outputs)} arrays, one for each output "
+            f"({', '.join(outputs)}), not {what}"
+        )
+    return targets
 
-    ``output`` is the last layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
+
+def target_codes(
+    tensor: Tensor, targets: ArrayLike, *, loss: LossFunction, output: OutputLayer
+) -> np.ndarray:
+    """Codes, of the shape of ``tensor``, of labels or target maps; 0 for a label that does not
+    count.
+
+    ``output`` is the layer, with its ``shape`` (C, H, W) and whether it is ``flat``. Raises
     ValueError.
     """
     targets = np.asarray(targets)
     channels, height, width = output.shape
-    if loss == "cross_entropy":
+    if loss.kind == "cross_entropy":
         _check_shape("labels", targets, tensor.shape[:1], "images")
         if targets.dtype.kind not in "iu":
             raise ValueError(f"labels must be integers, not {targets.dtype}")
-        wrong = (targets < 0) | (targets >= channels)
+        ignored = targets == loss.ignore
+        wrong = ~ignored & ((targets < 0) | (targets >= channels))
         if wrong.any():
             place = int(np.argmax(wrong))
+            other = "" if loss.ignore is None else f", or {loss.ignore}"
             raise ValueError(
-                f"labels[{place}] is {targets[place]}; it must be from 0 to {channels - 1}"
+                f"labels[{place}] is {targets[place]}; it must be from 0 to {channels - 1}{other}"
             )
+        if ignored.all():
+            raise ValueError(f"all labels are {loss.ignore}; at least one must count")
+        targets = np.where(ignored, 0, targets)
         return targets.astype(np.uint32).reshape(tensor.shape)
     if output.flat:
         expected, axes = (tensor.shape[0], channels * height * width), "images, features"
@@ -74,11 +124,44 @@ def target_codes(
     _check_shape("targets", targets, expected, axes)
     if targets.dtype.kind not in "fiu":
         raise ValueError(f"targets must be real numbers, not {targets.dtype}")
+    if loss.kind == "binary_cross_entropy":
+        wrong = ~((targets >= 0) & (targets <= 1))
+        if wrong.any():
+            place = tuple(int(index) for index in np.argwhere(wrong)[0])
+            raise ValueError(f"targets{list(place)} is {targets[place]}; it must be from 0 to 1")
     shaped = targets
     if output.flat:
         # What torch sees flattened has its channels outermost, and keeps its map in memory.
         shaped = np.moveaxis(targets.reshape(-1, channels, height, width), 1, 3)
     return _encoded("targets", tensor, shaped, targets)
+
+
+def label_values(
+    tensors: Mapping[str, Tensor], labels: ArrayLike, loss: LossFunction
+) -> dict[str, np.ndarray]:
+    """Float32 numbers that go with checked labels: those that a host writes of the ``tensors`` of a
+    :class:`compiler.kernels.updates.loss.LabelTensors`, by their names there."""
+    if not tensors:
+        return {}
+    labels = np.asarray(labels)
+    counts = labels != loss.ignore
+    count, found = int(counts.sum()), {}
+    if loss.ignore is not None:
+        shape = tensors["factors"].shape
+        factors = np.full(shape, 1.0 / count, np.float32)
+        factors[~counts] = -np.inf
+        factors[~counts, ..., 0] = 0.0
+        found["factors"] = factors
+        rows = [[1.0 / count, 1.0], [0.0, count - len(labels)]]
+        found["summary"] = np.array(rows, np.float32)[np.newaxis, np.newaxis]
+    if loss.smoothing:
+        shape = tensors["shift"].shape
+        classes, part = shape[3], np.nonzero(counts)[0]
+        shift = np.zeros(shape, np.float32)
+        shift[part] = -loss.smoothing / (classes * count)
+        shift[part, 0, 0, labels[part]] = loss.smoothing * (1 - 1 / classes) / count
+        found["shift"] = shift
+    return found
 
 
 def _check_shape(name: str, values: np.ndarray, expected: tuple[int, ...], axes: str) -> None:

@@ -12,6 +12,7 @@ from compiler.codegen.dependencies import Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace
+from compiler.stages import stage
 from compiler.tensors.dram_planner import Arena, MemoryPlan
 from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Tensor
@@ -29,6 +30,7 @@ __all__ = [
     "compile_training",
     "plan_memory",
     "training_layers",
+    "write_steps",
 ]
 
 
@@ -38,12 +40,13 @@ def compile_training(
     input_shape: Sequence[int],
     *,
     images: int,
-    loss: str = "cross_entropy",
+    loss: object = "cross_entropy",
+    optimizer: object = "sgd",
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
 ) -> TrainingProgram:
-    """Compile a training step: SGD with momentum and weight decay on core 0.
+    """Compile a training step on core 0.
 
     Parameters
     ----------
@@ -54,7 +57,12 @@ def compile_training(
     config : with a float format and ``training``
     input_shape : (C, H, W) of one image, or (features,)
     images : in a batch
-    loss : "cross_entropy" of vectors, or "mean_squared_error"
+    loss : "cross_entropy" of vectors, or "mean_squared_error"; or ``nn.CrossEntropyLoss(...)`` with
+        label smoothing and ``ignore_index``, ``nn.MSELoss()`` or ``nn.BCEWithLogitsLoss()``. Where
+        the model returns several maps a list with one for each, whose sum is minimised; or one for
+        all of them
+    optimizer : "sgd" with momentum and weight decay, "nesterov", "adam" or "adamw", or an optimizer
+        of torch; rate, momentum and decay are in the registers whatever it says
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
@@ -67,13 +75,13 @@ def compile_training(
         naming the layer, why it cannot be compiled and what can.
     """
     layers = training_layers(model, config, input_shape, images)
-    graph = TrainingSteps(layers, config, images=images, loss=loss)
+    graph = TrainingSteps(layers, config, images=images, loss=loss, optimizer=optimizer)
     plan = plan_memory({"": graph}, reuse=reuse)
     tensors = graph.placed(plan.offsets.get)
     commands: list[Command] = []
     infos, semaphores = [], []
     for steps in [[step] for step in graph.steps] if separate else [graph.steps]:
-        written, found, names = _write(steps, config, tensors, loops=loops)
+        written, found, names = write_steps(steps, config, tensors, loops=loops)
         first = len(commands)
         semaphores.append(SemaphoreNames(first=first, names=names))
         commands += moved(written, first * COMMAND_BYTES)
@@ -82,13 +90,14 @@ def compile_training(
                     last=len(commands) if separate else first + info.last)
             for info in found
         ]  # fmt: skip
-    code = encode_commands(commands, plan.size)
+    with stage("encode"):
+        code = encode_commands(commands, plan.size)
     plan.require_room(len(code))
     return TrainingProgram(
         config=config,
         layers=[LayerInfo.of(layer) for layer in layers],
         images=images,
-        loss=loss,
+        outputs=graph.outputs,
         commands=code,
         semaphores=semaphores,
         steps=infos,
@@ -104,7 +113,7 @@ def compile_training(
     )
 
 
-def _write(
+def write_steps(
     steps: Sequence[Step],
     config: AdaGPConfig,
     tensors: Mapping[str, Tensor],
@@ -120,7 +129,8 @@ def _write(
             first = len(recorder)
             step.write(program, tensors)
             infos.append(StepInfo.of(step, program, first))
-        commands = recorder.link()
+        with stage("semaphores"):
+            commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
     return write_program(config, write, loops=loops)
@@ -144,7 +154,8 @@ def training_layers(
         )
     if isinstance(images, bool) or not isinstance(images, Integral) or images < 1:
         raise CompileError(f"images: a batch must have at least 1 image, not {images!r}")
-    layers = trace(model, input_shape)
+    with stage("trace"):
+        layers = trace(model, input_shape)
     require_trainable(layers)
     return layers
 
@@ -187,7 +198,8 @@ def plan_memory(
         )
         if name in twice:
             arena.add(f"{name} (odd)", tensor.size, kind=tensor.kind, shape=tensor.shape)
-    plan = arena.plan()
-    plan.check()
+    with stage("memory plan"):
+        plan = arena.plan()
+        plan.check()
     plan.require_room()
     return plan

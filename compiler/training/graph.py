@@ -10,6 +10,7 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.scratchpad import NoRoom
 from compiler.errors import CompileError
 from compiler.frontend.layer import Layer
+from compiler.stages import stage
 from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Shape, Tensor
 from hw.config import AdaGPConfig
@@ -104,7 +105,7 @@ class StepGraph:
             more = {key: resolve(name, tensors) for key, name in (named or {}).items()}
             context = program.recorder.background() if background else nullcontext()
             try:
-                with context:
+                with context, stage(direction, layer):
                     function(program, *arguments, **options, **more)
             except NoRoom as error:
                 raise CompileError(f"layer {layer} ({direction}): {error}") from error

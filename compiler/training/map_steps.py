@@ -16,6 +16,7 @@ from compiler.kernels.maps.activations import (
     leaky_relu,
     leaky_relu_backward,
 )
+from compiler.kernels.maps.dropout import dropout
 from compiler.kernels.maps.elementwise import (
     add,
     add_scaled,
@@ -32,6 +33,7 @@ from compiler.kernels.maps.pooling import (
     max_pool_backward,
     upsample,
 )
+from compiler.kernels.maps.smooth import gelu, sigmoid, silu, softplus, tanh
 from hw.config import AdaGPConfig
 
 from .graph import StepGraph
@@ -123,6 +125,30 @@ class MapSteps(StepGraph):
 
     def _forward_hardswish(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, hardswish)
+
+    def _forward_dropout(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, dropout, **layer.options)
+
+    def _forward_sigmoid(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, sigmoid)
+
+    def _forward_tanh(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, tanh)
+
+    def _forward_silu(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, silu)
+
+    def _forward_gelu(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, gelu)
+
+    def _forward_softplus(self, layer: Layer, sources: list[str]) -> None:
+        self._smooth(layer, sources, softplus)
+
+    def _smooth(self, layer: Layer, sources: list[str], function: Callable[..., object]) -> None:
+        """Backward needs no more than the derivative, so it is stored with the map."""
+        backward = layer.name in self._needs_gradient
+        slope = [self._map(layer, f"{layer.name}.slope")] if backward else []
+        self._simple(layer, sources, function, *slope, **layer.options)
 
     def _forward_add(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, add_scaled if layer.options else add, **layer.options)
@@ -233,6 +259,15 @@ class MapSteps(StepGraph):
 
     def _backward_hardswish(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         self._simple_backward(layer, goals, hardswish_backward, dy, self.maps[layer.inputs[0]])
+
+    def _backward_dropout(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        """The same elements are kept: their random numbers are computed again."""
+        self._simple_backward(layer, goals, dropout, dy, **layer.options)
+
+    def _backward_sigmoid(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        self._simple_backward(layer, goals, multiply, dy, f"{layer.name}.slope")
+
+    _backward_tanh = _backward_silu = _backward_gelu = _backward_softplus = _backward_sigmoid
 
     def _backward_upsample(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         """The sum of the windows, which share no pixel."""

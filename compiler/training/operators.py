@@ -48,10 +48,22 @@ OPERATORS = (
         conditions="of vectors: behind a flattening or another vector",
     ),
     Operator(
+        kind="transposed", written=("ConvTranspose2d",), forward="array, POST; the bias in VECTOR",
+        backward="array, POST; of the bias VECTOR",
+        conditions="zero padding; `output_padding` less than the stride; any kernel, stride, "
+        "dilation and groups",
+    ),
+    Operator(
         kind="batch_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
         backward=_VECTOR,
-        conditions="in training mode, with `affine`, `track_running_stats` and a momentum; "
-        "`BatchNorm1d` of vectors; more than one pixel per channel in a batch",
+        conditions="in training mode, or without `track_running_stats`; with or without `affine`; "
+        "a momentum; `BatchNorm1d` of vectors; more than one pixel per channel in a batch",
+    ),
+    Operator(
+        kind="fixed_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
+        backward=_VECTOR,
+        conditions="in evaluation mode: a scaling by running statistics, which stay as they are; "
+        "weight and bias learn",
     ),
     Operator(
         kind="relu", written=("ReLU", "relu"), forward="POST or VECTOR", backward=_VECTOR,
@@ -88,6 +100,19 @@ OPERATORS = (
         kind="hardswish", written=("Hardswish", "hardswish"), forward=_VECTOR, backward=_VECTOR,
     ),
     Operator(
+        kind="sigmoid", written=("Sigmoid", "sigmoid"), forward=_VECTOR, backward=_VECTOR,
+    ),
+    Operator(kind="tanh", written=("Tanh", "tanh"), forward=_VECTOR, backward=_VECTOR),
+    Operator(kind="silu", written=("SiLU", "silu"), forward=_VECTOR, backward=_VECTOR),
+    Operator(
+        kind="gelu", written=("GELU", "gelu"), forward=_VECTOR, backward=_VECTOR,
+        conditions="`approximate`",
+    ),
+    Operator(
+        kind="softplus", written=("Softplus", "softplus"), forward=_VECTOR, backward=_VECTOR,
+        conditions="`beta=1`, a threshold of at least 20",
+    ),
+    Operator(
         kind="add", written=("add", "sub"), forward=_VECTOR,
         backward="moves nothing; VECTOR with `alpha` and for differences",
         conditions="two maps of one shape; `alpha`",
@@ -117,9 +142,12 @@ OPERATORS = (
         conditions="everything but the batch, or back to the map that it was",
     ),
     Operator(
-        kind="", written=("Identity", "Dropout", "Dropout2d", "dropout", "contiguous", "clone"),
-        forward=_NOTHING, backward=_NOTHING,
-        conditions="dropout in evaluation, or with p=0",
+        kind="dropout", written=("Dropout", "Dropout2d", "dropout", "dropout2d"),
+        forward="VECTOR; moves nothing in evaluation, or with p=0", backward=_VECTOR,
+        conditions="p below 1; `Dropout2d` of maps",
+    ),
+    Operator(
+        kind="", written=("Identity", "contiguous", "clone"), forward=_NOTHING, backward=_NOTHING,
     ),
 )  # fmt: skip
 

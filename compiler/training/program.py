@@ -1,7 +1,8 @@
 """A compiled training step: what a host runs, reads, writes and keeps in a file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import fsum, isfinite
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .batch_input import image_codes, target_codes
+from .batch_input import LossFunction, each_target, image_codes, label_values, target_codes
 
 if TYPE_CHECKING:
     from compiler.codegen.core_builder import CoreProgram
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from .step import Step
 
-__all__ = ["LayerInfo", "StepInfo", "TrainingProgram"]
+__all__ = ["LayerInfo", "OutputInfo", "StepInfo", "TrainingProgram"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,42 @@ class LayerInfo:
         """That of a :class:`compiler.frontend.torch_graph.Layer`."""
         return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
                    shape=layer.shape, flat=layer.flat)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputInfo:
+    """An output of the network, and its loss.
+
+    Members
+    -------
+    layer : its name
+    loss : :class:`~compiler.training.batch_input.LossFunction`
+    targets, value : names of the tensors with its targets, with the loss and how many images are
+        classified correctly
+    """
+
+    layer: str
+    loss: LossFunction
+    targets: str
+    value: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What of :class:`~compiler.kernels.updates.loss.LabelTensors` the loss has -> name of the
+        tensor."""
+        found: dict[str, str] = {}
+        if self.loss.ignore is not None:
+            found |= {role: f"{self.targets}.{role}" for role in ("factors", "summary")}
+        if self.loss.smoothing:
+            found |= {"shift": f"{self.targets}.shift", "products": f"{self.value}.products"}
+        return found
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the tensors that the host writes of a batch: the targets, and what goes with
+        labels."""
+        more = [name for role, name in self.labels.items() if role != "products"]
+        return [self.targets, *more]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +148,15 @@ class TrainingProgram:
     Members
     -------
     config : AdaGPConfig
-    layers : list of :class:`LayerInfo`, the input first, the output last
-    images, loss : as given to :func:`compiler.training.compile_training`
+    layers : list of :class:`LayerInfo`, the input first
+    outputs : list of :class:`OutputInfo`, in the order in which the model returns them
+    images : as given to :func:`compiler.training.compile_training`
     commands : the command stream, at offset :attr:`program`
     semaphores : list of :class:`~compiler.codegen.program.SemaphoreNames`
     steps : list of :class:`StepInfo`, in order
-    tensors : name -> Tensor: maps by the name of their layer, "<layer>.gradient", "targets",
-        "loss" and parameters; those that are not permanent share memory
+    tensors : name -> Tensor: maps by the name of their layer, "<layer>.gradient", targets and
+        losses, which are "targets" and "loss" of the first output, and parameters; those that are
+        not permanent share memory
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient
     parameters : torch's name -> :class:`~compiler.tensors.parameters.StoredParameter`
     plan : :class:`~compiler.tensors.dram_planner.MemoryPlan`
@@ -127,7 +166,7 @@ class TrainingProgram:
     config: AdaGPConfig
     layers: list[LayerInfo]
     images: int
-    loss: str
+    outputs: list[OutputInfo]
     commands: bytes
     semaphores: list[SemaphoreNames]
     steps: list[StepInfo]
@@ -154,7 +193,9 @@ class TrainingProgram:
             memory[offset : offset + len(data)] = data
         return memory
 
-    def batch(self, images: ArrayLike, targets: ArrayLike) -> list[tuple[int, bytes]]:
+    def batch(
+        self, images: ArrayLike, targets: ArrayLike | Sequence[ArrayLike]
+    ) -> list[tuple[int, bytes]]:
         """(offset, bytes) of the images and the targets of a batch, which the host writes.
 
         Parameters
@@ -163,7 +204,8 @@ class TrainingProgram:
             must be finite, or operand codes, which are taken as they are
         targets : of cross-entropy labels (N,), integers from 0 on; else real numbers (N, H, W, C)
             for a network whose output is a map, (N, features) for one whose output is a vector,
-            in torch's order where it has been flattened
+            in torch's order where it has been flattened. Of a network with several outputs a
+            list or tuple of them, in the order of :attr:`outputs`
 
         Raises
         ------
@@ -171,20 +213,42 @@ class TrainingProgram:
             naming what is wrong, and what is expected: another number of images, shape or type, a
             number that is not finite or too large, a label that is no class.
         """
-        first, last, wanted = self.layers[0], self.layers[-1], self.tensors["targets"]
+        first, layers = self.layers[0], {layer.name: layer for layer in self.layers}
         tensor = self.tensors[self.maps[first.name]]
-        return [
-            (tensor.offset, tensor.pack(image_codes(tensor, images, flat=first.flat))),
-            (
-                wanted.offset,
-                wanted.pack(target_codes(wanted, targets, loss=self.loss, output=last)),
-            ),
-        ]
+        pixels = tensor.pack(image_codes(tensor, images, flat=first.flat))
+        each = each_target(targets, [output.layer for output in self.outputs])
+        found = [(tensor.offset, pixels)]
+        for output, own in zip(self.outputs, each, strict=True):
+            wanted = self.tensors[output.targets]
+            try:
+                codes = target_codes(wanted, own, loss=output.loss, output=layers[output.layer])
+            except ValueError as error:
+                where = f"output {output.layer}: " if len(self.outputs) > 1 else ""
+                raise ValueError(f"{where}{error}") from None
+            found.append((wanted.offset, wanted.pack(codes)))
+            beside = {role: self.tensors[name] for role, name in output.labels.items()}
+            more = label_values(beside, own, output.loss)
+            found += [(beside[role].offset, beside[role].pack(v)) for role, v in more.items()]
+        return found
 
     def loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[float, int]:
-        """Value of the last batch, and how many of its images were classified correctly."""
-        value, correct = self.tensors["loss"].unpack(memory).view(np.float32).ravel()
-        return float(value), int(correct)
+        """Value of the last batch, and how many of its images were classified correctly. With
+        several outputs they are sums, of the value in float32, in the order of the outputs."""
+        (total, count), *others = self.losses_of(memory)
+        for value, correct in others:
+            total, count = total + value, count + correct
+        return float(total), count
+
+    def losses_of(self, memory: bytes | bytearray | memoryview) -> list[tuple[np.float32, int]]:
+        """The same of each output."""
+        found = []
+        for output in self.outputs:
+            value, correct = self.tensors[output.value].unpack(memory).view(np.float32).ravel()
+            if products := output.labels.get("products"):
+                numbers = self.tensors[products].unpack(memory).view(np.float32)
+                value = _total([*numbers.ravel().tolist(), float(value)])
+            found.append((value, int(correct)))
+        return found
 
     def state(
         self, memory: bytes | bytearray | memoryview, role: str = "master"
@@ -223,3 +287,9 @@ class TrainingProgram:
                 commands=saved.arrays["commands"],
                 **program_file.rebuild_fields(cls, saved.fields),
             )
+
+
+def _total(numbers: Sequence[float]) -> np.float32:
+    """Their exact sum, rounded to float32 once."""
+    finite = all(isfinite(number) for number in numbers)
+    return np.float32(fsum(numbers) if finite else sum(numbers))

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer, backward_order, learning, readers
+from compiler.frontend.torch_graph import Layer, backward_order, learning, outputs, readers
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
@@ -18,25 +18,34 @@ from compiler.kernels.convolution.depthwise import (
 )
 from compiler.kernels.maps.elementwise import sum_gradients
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
-from compiler.kernels.updates.loss import loss_commands
-from compiler.kernels.updates.sgd import update
+from compiler.kernels.normalization.scaling import (
+    scale_channels,
+    scale_channels_backward,
+    scaling_factors,
+)
+from compiler.kernels.updates.binary_loss import binary_loss_commands
+from compiler.kernels.updates.loss import LabelTensors, loss_commands
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
-from .map_steps import MapSteps
+from .loss_function import loss_function
 from .named_tensors import NamedConvolution
+from .optimizer import optimizer_of
+from .program import OutputInfo
+from .transposed_steps import TransposedSteps
 
-__all__ = ["COEFFICIENTS", "LOSSES", "TrainingSteps"]
+__all__ = ["COEFFICIENTS", "TrainingSteps"]
 
+#: Kinds of layers that may compute the ReLU behind them, and mask its gradient.
+_NORMS = ("batch_norm", "fixed_norm")
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
-#: What the coefficient registers hold, by number.
+#: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
-LOSSES = ("cross_entropy", "mean_squared_error")
 
 
-class TrainingSteps(MapSteps):
+class TrainingSteps(TransposedSteps):
     """The steps of a traced network, and the tensors between them.
 
     Parameters
@@ -44,25 +53,28 @@ class TrainingSteps(MapSteps):
     layers : of :func:`compiler.frontend.torch_graph.trace`
     config : AdaGPConfig
     images : in a batch
-    loss : of :data:`LOSSES`
+    loss : what :func:`compiler.training.loss_function.loss_function` takes; a list has one for each
+        output
+    optimizer : what :func:`compiler.training.optimizer.optimizer_of` takes
 
     Members
     -------
     steps, tensors, slices : as in :class:`~compiler.training.graph.StepGraph`; a layer's stored map
-        has its name, the gradient of that map is ``<layer>.gradient``; "targets" and "loss"
+        has its name, the gradient of that map is ``<layer>.gradient``
+    outputs : list of :class:`~compiler.training.program.OutputInfo`
     parameters : of :func:`compiler.tensors.parameters.stored_parameters`
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
         normalisation with a ReLU behind it has none of the latter
     """
 
     def __init__(
-        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: str
-    ) -> None:
-        if loss not in LOSSES:
-            raise CompileError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
+        self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int, loss: object,
+        optimizer: object,
+    ) -> None:  # fmt: skip
         super().__init__(layers, config, images=images)
-        self.loss = loss
-        self.parameters = stored_parameters(layers, config)
+        self.outputs = _with_losses(outputs(layers), loss)
+        self.optimizer = optimizer_of(optimizer)
+        self.parameters = stored_parameters(layers, config, slots=self.optimizer.slots)
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
@@ -70,7 +82,6 @@ class TrainingSteps(MapSteps):
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
         self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
-        self._last = layers[-1].name
         self._build(layers)
 
     def _build(self, layers: Sequence[Layer]) -> None:
@@ -80,33 +91,23 @@ class TrainingSteps(MapSteps):
         self._backward(layers)
 
     @property
+    def targets(self) -> list[str]:
+        """Names of what the host writes of a batch besides the images."""
+        return [name for output in self.outputs for name in output.inputs]
+
+    @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {"targets", "loss", next(iter(self.maps.values()))}
+        found = {*self.targets, next(iter(self.maps.values()))}
+        for output in self.outputs:
+            found |= {output.value, *output.labels.values()}
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
             }
         return found
 
-    # Tensors ---------------------------------------------------------------------------------
-
-    def _role(self, name: str, role: str) -> str | None:
-        """Name of a parameter's tensor; None where it does not exist."""
-        found = name in self.parameters and self.parameters[name].tensors.get(role)
-        return found.name if found else None
-
-    def _gradients(self, layer: Layer) -> list[str | None]:
-        """Names of the gradients of weight and bias; None for what is frozen or missing."""
-        return [self._role(f"{layer.name}.{name}", "gradient") for name in ("weight", "bias")]
-
     # Forward ---------------------------------------------------------------------------------
-
-    def _precision(self, layer: Layer) -> dict[str, Any]:
-        """Kind and pitch of a product's map: the last layer's stays float32."""
-        if layer.name != self._last:
-            return {}
-        return {"kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config)}
 
     def _forward(self, layer: Layer) -> None:
         sources = [self.maps[name] for name in layer.inputs]
@@ -169,25 +170,63 @@ class TrainingSteps(MapSteps):
             epsilon=norm.eps, momentum=norm.momentum, relu=relu,
         )  # fmt: skip
 
+    def _forward_fixed_norm(self, layer: Layer, sources: list[str]) -> None:
+        output, relu = self._output(layer)
+        self.maps[layer.name] = output
+        pitch = channel_pitch(layer.shape[0], self.config)
+        size, norm = (1, 1, 1, layer.shape[0]), cast(Any, layer.module)
+        factors = [self._tensor(f"{layer.name}.{name}", size, kind="float32", pitch=pitch)
+                   for name in ("inverse", "a", "b")]  # fmt: skip
+        names = [f"{layer.name}.{n}" for n in ("running_mean", "running_var", "weight", "bias")]
+        parameters = [self._role(name, "master") for name in names]
+        self._add(layer.name, "forward", scaling_factors, *parameters, *factors,
+                  reads=parameters, writes=factors, epsilon=norm.eps)  # fmt: skip
+        self._add(layer.name, "forward", scale_channels, sources[0], output, *factors[1:],
+                  reads=[sources[0], *factors[1:]], writes=[output], relu=relu)  # fmt: skip
+
     # Loss and backward -----------------------------------------------------------------------
 
     def _add_loss(self) -> None:
-        last = self.layers[self._last]
-        if self.loss == "cross_entropy":
-            if last.shape[1:] != (1, 1):
-                what = f"layer {last.name}: cross-entropy needs a network whose output is a vector"
-                raise CompileError(f"{what}, not a map {last.shape}")
-            self._tensor("targets", (self.images, 1, 1, 1), kind="int32")
-        else:
-            self._map(last, "targets", kind="float32")
-        self._tensor("loss", (1, 1, 1, 2), kind="float32")
-        x, gradient = self.maps[self._last], self._map(last, f"{self._last}.gradient")
-        self._add("loss", "loss", loss_commands, x, "targets", gradient, "loss",
-                  reads=[x, "targets"], writes=[gradient, "loss"], kind=self.loss)  # fmt: skip
+        for output in self.outputs:
+            layer, targets, value = self.layers[output.layer], output.targets, output.value
+            if output.loss.kind == "cross_entropy":
+                if layer.shape[1:] != (1, 1):
+                    raise CompileError(
+                        f"layer {layer.name}: cross-entropy needs an output that is a vector, not "
+                        f"a map {layer.shape}"
+                    )
+                self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
+            else:
+                binary = output.loss.kind == "binary_cross_entropy"
+                pitch = channel_pitch(layer.shape[0], self.config) if binary else None
+                self._map(layer, targets, kind="float32", pitch=pitch)
+            self._add_label_tensors(layer, output.labels)
+            pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
+            self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
+            x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
+            if output.loss.kind == "binary_cross_entropy":
+                self._add(value, "loss", binary_loss_commands, x, targets, gradient, value,
+                          reads=[x, targets], writes=[gradient, value])  # fmt: skip
+                continue
+            self._add(
+                value, "loss", loss_commands, x, targets, gradient, value,
+                reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
+                kind=output.loss.kind, named={"labels": partial(_labels, output.labels)},
+            )  # fmt: skip
+
+    def _add_label_tensors(self, layer: Layer, labels: Mapping[str, str]) -> None:
+        """Those of :attr:`~compiler.training.program.OutputInfo.labels`."""
+        for role, name in labels.items():
+            if role == "summary":
+                pitch = channel_pitch(2, self.config)
+                self._tensor(name, (1, 1, 2, 2), kind="float32", pitch=pitch)
+            else:
+                pitch = channel_pitch(layer.shape[0], self.config)
+                self._map(layer, name, kind="float32", pitch=pitch)
 
     def _backward(self, layers: Sequence[Layer]) -> None:
         order, depends = self._backward_order, learning(layers)
-        arriving = {self._last: [f"{self._last}.gradient"]}
+        arriving = {output.layer: [f"{output.layer}.gradient"] for output in self.outputs}
         givers: dict[str, list[str]] = {}
         for name in order:
             for source in self.layers[name].inputs:
@@ -201,7 +240,7 @@ class TrainingSteps(MapSteps):
                           writes=[total])  # fmt: skip
             else:
                 total = parts[0]
-            masked = name in self._fused.values() and layer.kind == "batch_norm"
+            masked = name in self._fused.values() and layer.kind in _NORMS
             if not masked:
                 self.gradients[name] = total
             goals = self._goals(layer, givers, depends)
@@ -232,7 +271,7 @@ class TrainingSteps(MapSteps):
     def _masks(self, layer: Layer) -> bool:
         """Whether a ReLU's mask is applied by the layer that computed the ReLU."""
         source = self._fused.get(layer.name)
-        return source is not None and self.layers[source].kind == "batch_norm"
+        return source is not None and self.layers[source].kind in _NORMS
 
     def _backward_convolution(
         self, layer: Layer, dy: str, goals: list[str | None],
@@ -267,17 +306,6 @@ class TrainingSteps(MapSteps):
             layer, dy, goals, depthwise_input_gradient, depthwise_weight_gradient
         )
 
-    def _updates(self, layer: Layer) -> None:
-        for name in layer.trainable:
-            tensors = self.parameters[name].tensors
-            names = [tensor.name for tensor in tensors.values()]
-            changed = [tensor.name for role, tensor in tensors.items()
-                       if role not in ("gradient", "mask")]  # fmt: skip
-            registers: dict[str, Any] = {name: Coefficient(index=COEFFICIENTS.index(name))
-                         for name in ("rate", "momentum", "decay")}  # fmt: skip
-            self._add(name, "update", update, self.parameters[name].placed_as,
-                      reads=names, writes=changed, **registers)  # fmt: skip
-
     def _backward_batch_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]
         gradients = self._gradients(layer)
@@ -289,6 +317,45 @@ class TrainingSteps(MapSteps):
             reads=[x, dy, y, *saved], writes=[goal, *gradients], named={"y": y},
         )  # fmt: skip
         self._updates(layer)
+
+    def _backward_fixed_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        x, gradients = self.maps[layer.inputs[0]], self._gradients(layer)
+        mean = self._role(f"{layer.name}.running_mean", "master")
+        inverse, a = (f"{layer.name}.{name}" for name in ("inverse", "a"))
+        y = self.maps[layer.name] if layer.name in self._fused.values() else None
+        if any(gradients):
+            self._add(
+                layer.name, "backward", batch_norm_backward, x, dy, None, mean, inverse, a,
+                *gradients, reads=[x, dy, y, mean, inverse], writes=gradients, named={"y": y},
+            )  # fmt: skip
+        goal = self._gradient_map(layer, goals[0])
+        if goal:
+            self._add(layer.name, "backward", scale_channels_backward, dy, a, goal,
+                      reads=[dy, a, y], writes=[goal], named={"y": y})  # fmt: skip
+        self._updates(layer)
+
+
+def _with_losses(layers: Sequence[Layer], loss: object) -> list[OutputInfo]:
+    """The outputs of a network with their losses, all the same if there is one."""
+    several = list(loss) if isinstance(loss, list | tuple) else [loss] * len(layers)
+    losses = [loss_function(own) for own in several]
+    if len(losses) != len(layers):
+        names = ", ".join(layer.name for layer in layers)
+        raise CompileError(
+            f"loss: {len(losses)} losses for {len(layers)} outputs, {names}; there must be one for "
+            "each"
+        )
+    found = []
+    for number, (layer, own) in enumerate(zip(layers, losses, strict=True)):
+        end = f".{number}" if number else ""
+        found.append(
+            OutputInfo(layer=layer.name, loss=own, targets=f"targets{end}", value=f"loss{end}")
+        )
+    return found
+
+
+def _labels(names: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTensors:
+    return LabelTensors(**{role: tensors[name] for role, name in names.items()})
 
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:

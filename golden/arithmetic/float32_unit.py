@@ -12,7 +12,7 @@ from .dot_product import convert_float32, decode, encode
 from .float32 import add_f32, mul_f32
 from .formats import FLOAT32, FloatFormat
 
-__all__ = ["PARTIAL_SUMS", "VectorUnit", "constant", "negate", "widen"]
+__all__ = ["PARTIAL_SUMS", "VectorUnit", "constant", "negate", "power_of_two", "widen"]
 
 #: Interleaved partial sums of :meth:`VectorUnit.sum`.
 PARTIAL_SUMS = 8
@@ -23,6 +23,15 @@ _SIGN = np.uint32(FLOAT32.sign_bit)
 def constant(value: float) -> np.uint32:
     """Float32 bits of a real number, rounded once."""
     return np.uint32(encode(FLOAT32, value))
+
+
+def power_of_two(bits) -> np.ndarray:
+    """2 to the power of the lowest 8 bits, a signed number: the exponent code is 127 more.
+
+    No operation of its own. The powers -127 and -128 have no number: +0 and infinity.
+    """
+    code = (np.asarray(bits, np.uint32) + np.uint32(FLOAT32.bias)) & np.uint32(0xFF)
+    return code << np.uint32(FLOAT32.mantissa_bits)
 
 
 def widen(fmt: FloatFormat, codes) -> np.ndarray:

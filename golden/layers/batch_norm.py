@@ -18,6 +18,7 @@ __all__ = [
     "batch_statistics",
     "normalize",
     "normalize_backward",
+    "scale_backward",
     "scale_and_shift",
     "update_running",
 ]
@@ -123,6 +124,18 @@ def normalize_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a):
         input_shift=c0,
         flags=unit.flags,
     )
+
+
+def scale_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a):
+    """Gradients of ``x * a + b`` whose mean and variance are no statistics of the batch.
+
+    shift and scale as in :func:`normalize_backward`; input = dy * a: codes and flags.
+    """
+    x, dy, unit = _pixels(fmt, x_bits), _pixels(fmt, dy_bits), VectorUnit()
+    shift = unit.sum_map(dy)
+    scale = unit.multiply(unit.sum_map(unit.multiply(dy, unit.subtract(x, mean))), inverse)
+    dx = unit.round(fmt, unit.multiply(dy, a)).reshape(np.shape(x_bits))
+    return dx, scale, shift, unit.flags
 
 
 def update_running(running_mean, running_variance, statistics: BatchStatistics, *, momentum):

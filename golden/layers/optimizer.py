@@ -1,7 +1,7 @@
 """Updates of float32 master weights, bit for bit, and the guard against non-finite gradients.
 
 The executable form of the section "Update" of docs/training.md. Weights, gradients and the
-optimizer's own numbers are float32 bits (uint32) of one shape; coefficients are rounded to float32
+optimizer's own numbers are float32 bits (uint32); coefficients are rounded to float32
 once. All operations are done whatever the coefficients are, also with zero.
 """
 
@@ -13,27 +13,37 @@ from golden.arithmetic.dot_product import decode
 from golden.arithmetic.float32_unit import VectorUnit, constant
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
-__all__ = ["SGD", "Adam", "UpdateResult", "require_optimizer", "update"]
+__all__ = ["SGD", "Adam", "AdamW", "UpdateResult", "require_optimizer", "update"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SGD:
     """Stochastic gradient descent with momentum and weight decay, as ``torch.optim.SGD``.
 
-    g' = g + weight_decay * w;  v' = momentum * v + g';  w' = w - learning_rate * v'
+        g' = g + weight_decay * w;  v' = momentum * v + g';  w' = w - learning_rate * v'
+
+    With ``nesterov`` it is w' = w - learning_rate * (momentum * v' + g').
     """
 
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
+    nesterov: bool = False
 
-    slots = ("velocity",)
+    slots, shared = ("velocity",), ()
 
-    def step(self, unit: VectorUnit, weights, slots, gradient, count):
-        """New weights and slots; ``count`` is not used."""
+    def start(self, weights) -> tuple[np.ndarray, ...]:
+        """The slots before the first update."""
+        return (np.zeros_like(weights),)
+
+    def step(self, unit: VectorUnit, weights, slots, gradient):
+        """New weights and slots."""
         gradient = unit.add(gradient, unit.multiply(constant(self.weight_decay), weights))
         velocity = unit.add(unit.multiply(constant(self.momentum), slots[0]), gradient)
-        step = unit.multiply(constant(self.learning_rate), velocity)
+        change = velocity
+        if self.nesterov:
+            change = unit.add(unit.multiply(constant(self.momentum), velocity), gradient)
+        step = unit.multiply(constant(self.learning_rate), change)
         return unit.subtract(weights, step), (velocity,)
 
 
@@ -41,11 +51,14 @@ class SGD:
 class Adam:
     """Adam with L2 weight decay, as ``torch.optim.Adam``; b1, b2 are its ``betas``.
 
+        q1 = b1 * q1 + (1 - b1)           q2 = b2 * q2 + (1 - b2)
+        s = sqrt(q2)      c = (learning_rate * s) / q1      e = epsilon * s
         g' = g + weight_decay * w
-        m' = b1 * m + (1 - b1) * g'       v' = b2 * v + (1 - b2) * (g' * g')
-        w' = w - (learning_rate * (m' * r1)) / (sqrt(v' * r2) + epsilon)
+        m' = m + (g' - m) * (1 - b1)      v' = v + (g' * g' - v) * (1 - b2)
+        w' = w - (m' / (sqrt(v') + e)) * c
 
-    with r1 = 1 / (1 - b1**count), r2 = 1 / (1 - b2**count), real numbers rounded once.
+    1 - b1 and 1 - b2 are real numbers that are rounded once. q1 and q2, which correct the bias of
+    the moments, are 1 - b1**t and 1 - b2**t after the parameter's t-th update.
     """
 
     learning_rate: float = 1e-3
@@ -53,26 +66,53 @@ class Adam:
     epsilon: float = 1e-8
     weight_decay: float = 0.0
 
-    slots = ("first moment", "second moment")
+    slots, shared = ("first_moment", "second_moment", "corrections"), ("corrections",)
+    _decoupled = False
 
-    def step(self, unit: VectorUnit, weights, slots, gradient, count):
-        """New weights and slots of the ``count``-th update, counted from 1."""
-        gradient = unit.add(gradient, unit.multiply(constant(self.weight_decay), weights))
-        square = unit.multiply(gradient, gradient)
-        first, second = (
-            unit.add(unit.multiply(constant(beta), old), unit.multiply(constant(1 - beta), new))
-            for beta, old, new in zip(self.betas, slots, (gradient, square), strict=True)
+    def start(self, weights) -> tuple[np.ndarray, ...]:
+        """The slots before the first update; the corrections are q1 and q2."""
+        return np.zeros_like(weights), np.zeros_like(weights), np.zeros(2, np.uint32)
+
+    def step(self, unit: VectorUnit, weights, slots, gradient):
+        """New weights and slots."""
+        first, second, corrections = slots
+        (b1, b2), (r1, r2) = (
+            [constant(value) for value in values]
+            for values in (self.betas, [1 - beta for beta in self.betas])
         )
-        unbiased = [
-            unit.multiply(moment, constant(1 / (1 - beta**count)))
-            for beta, moment in zip(self.betas, (first, second), strict=True)
-        ]
-        root = unit.add(unit.square_root(unbiased[1]), constant(self.epsilon))
-        step = unit.divide(unit.multiply(constant(self.learning_rate), unbiased[0]), root)
-        return unit.subtract(weights, step), (first, second)
+        q1, q2 = (
+            unit.add(unit.multiply(old, beta), rest)
+            for old, beta, rest in zip(corrections, (b1, b2), (r1, r2), strict=True)
+        )
+        root, rate = unit.square_root(q2), constant(self.learning_rate)
+        factor = unit.divide(unit.multiply(root, rate), q1)
+        epsilon = unit.multiply(root, constant(self.epsilon))
+        decay = constant(self.weight_decay)
+        if self._decoupled:
+            weights = unit.subtract(weights, unit.multiply(weights, unit.multiply(rate, decay)))
+        else:
+            gradient = unit.add(gradient, unit.multiply(decay, weights))
+        first = unit.add(first, unit.multiply(unit.subtract(gradient, first), r1))
+        square = unit.multiply(gradient, gradient)
+        second = unit.add(second, unit.multiply(unit.subtract(square, second), r2))
+        share = unit.divide(first, unit.add(unit.square_root(second), epsilon))
+        weights = unit.subtract(weights, unit.multiply(share, factor))
+        return weights, (first, second, np.array([q1, q2], np.uint32))
 
 
-def require_optimizer(optimizer, allowed=(SGD, Adam)) -> None:
+@dataclass(frozen=True, kw_only=True)
+class AdamW(Adam):
+    """Adam whose weight decay does not go through the moments, as ``torch.optim.AdamW``.
+
+    In place of g' it is w = w - w * (learning_rate * weight_decay), before all else.
+    """
+
+    weight_decay: float = 0.01
+
+    _decoupled = True
+
+
+def require_optimizer(optimizer, allowed=(SGD, Adam, AdamW)) -> None:
     """Raise a ValueError that names both unless ``optimizer`` is one of ``allowed``, classes of
     this module."""
     if not isinstance(optimizer, allowed):
@@ -107,7 +147,6 @@ def update(
     slots,
     gradient,
     *,
-    count: int = 1,
     guard: bool = True,
     tile: int | None = None,
 ) -> UpdateResult:
@@ -115,34 +154,40 @@ def update(
 
     Parameters
     ----------
-    optimizer : :class:`SGD` or :class:`Adam`
-    slots : the optimizer's numbers, each of the weights' shape; zeros before the first update
-    count : number of this update, from 1
+    optimizer : :class:`SGD`, :class:`Adam` or :class:`AdamW`
+    slots : the optimizer's numbers, shaped as those of its ``start(weights)``
     guard : leave weights and slots of a tile as they are if its gradient holds NaN or infinity
     tile : entries along the first axis that the guard judges together; None for all
     """
     require_optimizer(optimizer)
     weights, gradient = np.asarray(weights, np.uint32), np.asarray(gradient, np.uint32)
     slots = [np.array(slot, np.uint32) for slot in slots]
-    if {gradient.shape, *(slot.shape for slot in slots)} != {weights.shape}:
-        raise ValueError(
-            f"Weights, gradient and slots must have one shape, not {weights.shape}, "
-            f"{gradient.shape} and {[slot.shape for slot in slots]}"
-        )
-    if len(slots) != len(optimizer.slots):
+    own = optimizer.start(weights)
+    if len(slots) != len(own):
         raise ValueError(f"Slots must be {', '.join(optimizer.slots)}, not {len(slots)} arrays")
+    shapes, wanted = [slot.shape for slot in slots], [slot.shape for slot in own]
+    if (gradient.shape, shapes) != (weights.shape, wanted):
+        raise ValueError(
+            f"Weights {weights.shape} must have a gradient of one shape and slots {wanted}, not "
+            f"{gradient.shape} and {shapes}"
+        )
     unit, new, skipped = VectorUnit(), weights.copy(), 0
+    before = [slot.copy() for slot in slots]
     size = max(1, len(weights)) if tile is None else tile
     for first in range(0, len(weights), size):
         part = slice(first, first + size)
         if guard and not np.isfinite(decode(FLOAT32, gradient[part])).all():
             skipped += 1
             continue
+        parts = [slice(None) if name in optimizer.shared else part for name in optimizer.slots]
         new[part], changed = optimizer.step(
-            unit, weights[part], [slot[part] for slot in slots], gradient[part], count
+            unit,
+            weights[part],
+            [slot[place] for slot, place in zip(before, parts, strict=True)],
+            gradient[part],
         )
-        for slot, values in zip(slots, changed, strict=True):
-            slot[part] = values
+        for slot, place, values in zip(slots, parts, changed, strict=True):
+            slot[place] = values
     return UpdateResult(
         weights=new,
         slots=tuple(slots),

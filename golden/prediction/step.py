@@ -132,7 +132,7 @@ class PredictedTraining(Training):
     Members
     -------
     layers : :class:`PredictedLayer` by name, in order of execution
-    head : the last node if it is linear and has a trainable parameter: it gets its exact gradient
+    head : the only output if it is linear and has a trainable parameter: it gets its exact gradient
         in Phase GP; else None
     predictor : :class:`golden.prediction.predictor.PredictorNetwork`
     predictor_rate, predictor_momentum : real numbers, rounded to float32; may be changed between
@@ -161,8 +161,9 @@ class PredictedTraining(Training):
         super().__init__(model, rows=rows, **options)
         _check_config(predictor)
         self.predictor_rows = rows if predictor_rows is None else predictor_rows
-        last = self.nodes[-1]
-        self.head = last if last.kind == "linear" and last.trainable else None
+        last, *others = self.outputs
+        exact = not others and last.kind == "linear" and last.trainable
+        self.head = last if exact else None
         self.layers = self._choose(predict)
         self.predictor_running = predictor.running
         self.predictor_rate = predictor.learning_rate
@@ -282,7 +283,7 @@ class PredictedTraining(Training):
     def _predict(self, input_bits, targets):
         """Forward, the head's exact gradient, and an update with predicted gradients."""
         forward = self.forward(input_bits)
-        gradients, flags, maps, loss, results = {}, {}, {}, None, {}
+        gradients, flags, maps, losses, results = {}, {}, {}, [], {}
         for name, layer in self.layers.items():
             unit = VectorUnit()
             cells = self._cells(unit, layer, forward)
@@ -300,14 +301,15 @@ class PredictedTraining(Training):
             )
         if self.head is not None:
             name = self.head.name
-            loss = self._loss(forward.outputs, targets)
-            maps[name] = loss.gradient
+            losses = self._losses(forward.outputs, targets)
+            maps[name] = losses[0].gradient
             features = forward.outputs[self.head.inputs[0]]
-            new, flags[name] = self._parameter_gradients(self.head, loss.gradient, features)
+            new, flags[name] = self._parameter_gradients(self.head, maps[name], features)
             gradients |= new
         result = StepResult(
             forward=forward,
-            loss=loss,
+            loss=losses[0] if losses else None,
+            losses=losses,
             gradients=maps,
             parameter_gradients=gradients,
             skipped=self._update(forward, gradients, flags),
@@ -358,8 +360,8 @@ def _predictable(node):
 
 
 def _contributing(nodes):
-    """Names of the nodes that the output depends on."""
-    names = {nodes[-1].name}
+    """Names of the nodes that an output depends on."""
+    names = {node.name for node in nodes if node.output is not None}
     for node in reversed(nodes):
         if node.name in names:
             names.update(node.inputs)

@@ -19,12 +19,15 @@ __all__ = [
     "average_pool_backward",
     "convolution",
     "cross_entropy",
+    "label_cross_entropy",
     "depthwise",
     "mean_squared_error",
     "normalize",
     "normalize_backward",
+    "scale_backward",
     "pool_backward_error",
     "statistics",
+    "transposed",
     "update_running",
 ]
 
@@ -59,6 +62,15 @@ def convolution(
         key: Estimate(value, dot_error_bound(reach[key], tiles[key] * rows, rows))
         for key, value in exact.items()
     }
+
+
+def transposed(fmt, x_bits, weight_bits, dy_bits, bias=None, *, size, rows, **geometry):
+    """:func:`convolution` of a transposed convolution: the other way round, and a bias that is
+    added to the rounded sum, whose gradient is a sum over the map."""
+    back = convolution(fmt, dy_bits, weight_bits, x_bits, rows=rows, **geometry)
+    y = back["dx"] if bias is None else back["dx"] + Estimate.exact(bias)
+    dy = Estimate.bits(fmt, np.reshape(dy_bits, (len(dy_bits), -1, np.shape(dy_bits)[3])))
+    return {"y": y, "dx": back["y"], "dw": back["dw"], "db": dy.sum_map()}
 
 
 def depthwise(fmt, x_bits, weight_bits, dy_bits=None, bias=None, **geometry):
@@ -165,31 +177,70 @@ def normalize_backward(x: Estimate, dy: Estimate, mean, inverse, a):
     return dy * a + (x * c1 + c0), scale, shift
 
 
+def scale_backward(x: Estimate, dy: Estimate, mean, inverse, a):
+    """The same where mean and variance are no statistics of the batch."""
+    return dy * a, (dy * (x - mean)).sum_map() * inverse, dy.sum_map()
+
+
 def update_running(running: Estimate, value: Estimate, momentum) -> Estimate:
     """``r + m * (s - r)``."""
     return running + Estimate.constant(momentum) * (value - running)
 
 
 def cross_entropy(logits: Estimate, labels):
-    """(loss, gradient before it is rounded to operands) of logits (N, classes).
+    """(loss, gradient before it is rounded to operands) of logits (N, classes)."""
+    reciprocal = Estimate.constant(1.0 / len(logits.value))
+    terms, gradient = _cross_entropy_rows(logits, labels)
+    return terms.sum() * reciprocal, gradient * reciprocal
+
+
+def label_cross_entropy(fmt, logits: Estimate, labels, *, smoothing=0.0, ignore=None):
+    """(loss, gradient before it is rounded to operands for the last time), see
+    :func:`golden.layers.label_loss.label_cross_entropy`.
+
+    Rows that do not count add +0 to the loss, but have their places in its sum. The products with
+    the shift of the gradient are rounded one by one, and their sum with the loss once.
+    """
+    rows, classes = logits.value.shape
+    counts = np.ones(rows, bool) if ignore is None else labels != ignore
+    number, used = int(counts.sum()), labels[counts]
+    factor = Estimate.constant(1.0 / number)
+    terms, new = _cross_entropy_rows(logits[counts], used)
+    padded = Estimate(np.zeros(rows), np.zeros(rows))
+    padded.value[counts], padded.error[counts] = terms.value, terms.error
+    value = padded.sum() * factor
+    new = (new * factor).round(fmt) if ignore is None else new.round(fmt) * factor
+    if smoothing:
+        shift = np.full(new.value.shape, -smoothing / (classes * number))
+        shift[np.arange(number), used] += smoothing / number
+        new = new + Estimate.constant(shift)
+        products = logits[counts] * Estimate.constant(shift)
+        exact = value.value + products.value.sum()
+        error = value.error + products.error.sum()
+        value = Estimate(exact, error + 2.0**-24 * (abs(exact) + error))
+    gradient = Estimate(np.zeros((rows, classes)), np.zeros((rows, classes)))
+    gradient.value[counts], gradient.error[counts] = new.value, new.error
+    return value, gradient
+
+
+def _cross_entropy_rows(logits, labels):
+    """(loss of each row, gradient of their sum).
 
     The logarithm is off by at most 6 units of 2**-24 of its value, see
     :func:`golden.layers.loss.logarithm`.
     """
-    count = len(logits.value)
     hot = np.zeros(logits.value.shape, bool)
-    hot[np.arange(count), labels] = True
+    hot[np.arange(len(logits.value)), labels] = True
     shifted = logits - Estimate.exact(logits.value.max(axis=1, keepdims=True))
     powers = shifted.exponential()
     total = _transposed(powers).sum()
     share = powers / Estimate(total.value[:, np.newaxis], total.error[:, np.newaxis])
-    reciprocal = Estimate.constant(1.0 / count)
-    gradient = (share - Estimate.exact(hot)) * reciprocal
+    gradient = share - Estimate.exact(hot)
     value = np.log(total.value)
     error = -np.log1p(-total.error / total.value)
     logarithm = Estimate(value, error + 6 * 2.0**-24 * (value + error))
     picked = Estimate(shifted.value[hot], shifted.error[hot])
-    return (logarithm - picked).sum() * reciprocal, gradient
+    return logarithm - picked, gradient
 
 
 def mean_squared_error(y: Estimate, target: Estimate):

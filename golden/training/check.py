@@ -5,6 +5,8 @@ layer (:mod:`golden.training.bounds`) is that of its own operations. Where sever
 map, their gradients are added: the bounds add up, with one rounding more.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch.nn import functional
@@ -13,10 +15,13 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
 from golden.arithmetic.running_error import Estimate, worst_excess
 from golden.layers.conv2d import pair
+from golden.layers.dropout import dropout_mask
 from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
 from .map_bounds import map_bounds
+from .norm_layers import NORMS
+from .smooth_bounds import SMOOTH_KINDS, smooth_bounds
 
 __all__ = ["complaints", "torch_layer"]
 
@@ -97,20 +102,40 @@ def torch_layer(training, node, before, mode=True):
         options["groups"] = node.shape[0]
     if node.kind in ("convolution", "depthwise"):
         return lambda x: functional.conv2d(x, **parameters, **options), parameters
+    if node.kind == "transposed":
+        size = options.pop("size")
+        used = {key: pair(value) if key != "groups" else value for key, value in options.items()}
+        kernel = parameters["weight"].shape[2:]
+
+        def transposed(x):
+            more = [
+                wanted - ((h - 1) * s - 2 * p + d * (k - 1) + 1)
+                for wanted, h, s, p, d, k in zip(
+                    size, x.shape[2:], used["stride"], used["padding"], used["dilation"], kernel,
+                    strict=True,
+                )
+            ]  # fmt: skip
+            return functional.conv_transpose2d(x, **parameters, output_padding=more, **used)
+
+        return transposed, parameters
     if node.kind == "linear":
         return lambda x: functional.linear(x.flatten(1), **parameters)[..., None, None], parameters
-    if node.kind == "batch_norm":
+    if node.kind in NORMS:
         running = [
             torch.from_numpy(decode(FLOAT32, before["running"][f"{node.name}.running_{key}"]))
             for key in ("mean", "var")
-        ]
+            if f"{node.name}.running_{key}" in before["running"]
+        ] or [None, None]
         module = node.module
+        mode = running[0] is None or (mode and node.kind == "batch_norm")
         return (
             lambda x: functional.batch_norm(
                 x, *running, **parameters, training=mode, momentum=module.momentum, eps=module.eps
             ),
             parameters,
         )
+    if node.kind == "dropout":
+        return partial(_dropout, node, training.sample_seed + before["count"]), parameters
     if node.kind == "clamp":  # its limits are operands
         fmt = training.format
         options = {key: float(decode(fmt, encode(fmt, limit))) for key, limit in options.items()}
@@ -125,6 +150,12 @@ def _max_pool(x, *, kernel, stride, padding, ceil_mode):
     return functional.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil_mode)
 
 
+def _dropout(node, seed, x):
+    images, channels, height, width = x.shape
+    mask = dropout_mask((images, height, width, channels), **node.options, seed=seed)
+    return x * _torch_map(mask / (1.0 - node.options["p"]))
+
+
 def _clamp(x, *, low, high):
     return functional.hardtanh(x, low, high)
 
@@ -137,6 +168,11 @@ _MAPS = {
     # Torch's own have constants in float32.
     "hardsigmoid": lambda x: functional.relu6(x + 3) / 6,
     "hardswish": lambda x: x * functional.relu6(x + 3) / 6,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "silu": functional.silu,
+    "gelu": lambda x, tanh: functional.gelu(x, approximate="tanh" if tanh else "none"),
+    "softplus": functional.softplus,
     "add": lambda a, b, scale=1.0: a + scale * b,
     "multiply": lambda a, b: a * b,
     "affine": lambda x, factor, offset: x * factor + offset,
@@ -171,28 +207,42 @@ def _layer_bounds(training, node, before, done, dy):
         operands = inputs[0], weights, dy, None if bias is None else decode(FLOAT32, bias)
         if node.kind == "depthwise":
             bounds = training_bounds.depthwise(fmt, *operands, **options)
+        elif node.kind == "transposed":
+            bounds = training_bounds.transposed(fmt, *operands, rows=rows, **options)
         else:
             bounds = training_bounds.convolution(fmt, *operands, rows=rows, **options)
         shape = before["weights"][name].shape
         parameters = {"weight": bounds["dw"].error.reshape(shape), "bias": bounds["db"].error}
         return bounds["y"].error, [bounds["dx"].error], parameters
-    if node.kind == "batch_norm":
+    if node.kind in NORMS:
         flat = [
             Estimate(e.value.reshape(len(e.value), -1, e.value.shape[3]), np.float64(0))
             for e in (x, gradient)
         ]
         gamma, beta = (
-            Estimate.bits(FLOAT32, before["weights"][f"{node.name}.{key}"])
-            for key in ("weight", "bias")
+            Estimate.bits(FLOAT32, before["weights"][name])
+            if (name := f"{node.name}.{key}") in before["weights"]
+            else Estimate.exact(value)
+            for key, value in (("weight", 1.0), ("bias", 0.0))
         )
+        fixed = node.kind == "fixed_norm"
         mean, variance = training_bounds.statistics(flat[0])
+        if fixed:
+            mean, variance = (
+                Estimate.bits(FLOAT32, before["running"][f"{node.name}.running_{key}"])
+                for key in ("mean", "var")
+            )
         y, inverse, a = training_bounds.normalize(
             flat[0], mean, variance, gamma, beta, epsilon=node.module.eps
         )
-        dx, scale, shift = training_bounds.normalize_backward(*flat, mean, inverse, a)
+        backward = training_bounds.scale_backward if fixed else training_bounds.normalize_backward
+        dx, scale, shift = backward(*flat, mean, inverse, a)
         shape = x.value.shape
         parameters = {"weight": scale.error, "bias": shift.error}
         return y.error.reshape(shape), [dx.error.reshape(shape)], parameters
+    if node.kind in SMOOTH_KINDS:
+        y, dx = smooth_bounds(fmt, node.kind, x, gradient, **node.options)
+        return y, [dx], {}
     return *map_bounds(node.kind, exact, gradient, node.options), {}
 
 

@@ -6,18 +6,25 @@ y)`` the gradients of the maps that the node reads, and the flags. All are opera
 
 import numpy as np
 
-from golden.layers import elementwise_pool, pointwise
+from golden.layers import elementwise_pool, pointwise, smooth
+from golden.layers.dropout import dropout
 
 __all__ = ["MAP_KINDS", "backward", "forward"]
 
 
-def forward(fmt, node, maps):
-    """(codes, flags) of what a node makes of the stored maps that it reads."""
+def forward(fmt, node, maps, seed=None):
+    """(codes, flags) of what a node makes of the stored maps that it reads; ``seed`` is that of the
+    random numbers of the batch, None in evaluation."""
+    if node.kind == "dropout":
+        return (maps[0], 0) if seed is None else dropout(fmt, *maps, **node.options, seed=seed)
     return _FORWARD[node.kind](fmt, maps, **node.options)
 
 
-def backward(fmt, node, dy, maps, y):
-    """([codes] of the gradients of ``maps``, flags); ``y`` is what the node stored."""
+def backward(fmt, node, dy, maps, y, seed=None):
+    """([codes] of the gradients of ``maps``, flags); ``y`` is what the node stored, ``seed`` as for
+    :func:`forward`."""
+    if node.kind == "dropout":
+        return _alone(dropout(fmt, dy, **node.options, seed=seed))
     return _BACKWARD[node.kind](fmt, dy, maps, y, **node.options)
 
 
@@ -88,7 +95,28 @@ def _alone(result):
     return [codes], flags
 
 
+def _smooth_forward(function):
+    return lambda fmt, maps, **options: function(fmt, *maps, **options)
+
+
+def _smooth_backward(function):
+    """Forward stores the derivative, rounded to operands."""
+
+    def backward(fmt, dy, maps, y, **options):
+        return _alone(smooth.derivative(function, fmt, dy, *maps, **options))
+
+    return backward
+
+
+_SMOOTH = {
+    "sigmoid": smooth.sigmoid,
+    "tanh": smooth.tanh,
+    "silu": smooth.silu,
+    "gelu": smooth.gelu,
+    "softplus": smooth.softplus,
+}
 _FORWARD = {
+    **{kind: _smooth_forward(function) for kind, function in _SMOOTH.items()},
     "flatten": lambda fmt, maps: (maps[0], 0),
     "add": _add,
     "multiply": lambda fmt, maps: pointwise.multiply(fmt, *maps),
@@ -104,6 +132,7 @@ _FORWARD = {
     "concatenate": lambda fmt, maps: (pointwise.concatenate(maps), 0),
 }
 _BACKWARD = {
+    **{kind: _smooth_backward(function) for kind, function in _SMOOTH.items()},
     "flatten": _passed_on,
     "add": _add_backward,
     "multiply": _multiply_backward,
@@ -121,4 +150,4 @@ _BACKWARD = {
     "concatenate": _concatenate_backward,
 }
 #: Kinds of nodes that these functions know.
-MAP_KINDS = tuple(_FORWARD)
+MAP_KINDS = (*_FORWARD, "dropout")

@@ -5,8 +5,6 @@ The executable form of docs/training.md, put together: a network is traced to no
 backward, and the weights updated.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from torch import nn
 
@@ -14,69 +12,17 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import widen
 from golden.arithmetic.formats import FLOAT32, format_by_name
 from golden.layers import elementwise_pool
-from golden.layers.batch_norm import (
-    BatchStatistics,
-    batch_statistics,
-    normalize,
-    normalize_backward,
-    scale_and_shift,
-    update_running,
-)
-from golden.layers.loss import LossResult, cross_entropy, mean_squared_error
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
-from . import map_layers
+from . import map_layers, norm_layers
 from .arguments import require_names
-from .batch_loss import batch_loss
-from .torch_graph import Node, learning, trace
+from .batch_loss import batch_loss, total_loss
+from .loss_function import LossFunction
+from .step_result import ForwardPass, StepResult
+from .torch_graph import Node, learning, outputs_of, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
-
-_LOSSES = {"cross_entropy": cross_entropy, "mean_squared_error": mean_squared_error}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ForwardPass:
-    """What a forward pass leaves, by names of nodes.
-
-    Members
-    -------
-    outputs : (N, H, W, C) operand codes; float32 bits for a last layer that is a product
-    statistics : :class:`golden.layers.batch_norm.BatchStatistics` of batch normalisations in
-        training
-    factors : (inverse, a, b) of every batch normalisation
-    flags : union of :class:`golden.arithmetic.dot_product.Flags` by node
-    """
-
-    outputs: dict[str, np.ndarray] = field(default_factory=dict)
-    statistics: dict[str, BatchStatistics] = field(default_factory=dict)
-    factors: dict[str, tuple] = field(default_factory=dict)
-    flags: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StepResult:
-    """What one step computes.
-
-    Members
-    -------
-    forward : :class:`ForwardPass`
-    loss : :class:`golden.layers.loss.LossResult`
-    gradients : (N, H, W, C) operand codes, gradients of the outputs of all nodes that depend on a
-        trainable parameter
-    parameter_gradients : float32 bits by trainable parameter, in torch's shapes
-    skipped : tiles that the guard left as they were, by parameter
-    flags : union of :class:`golden.arithmetic.dot_product.Flags`, backward by node and update by
-        parameter
-    """
-
-    forward: ForwardPass
-    loss: LossResult
-    gradients: dict[str, np.ndarray]
-    parameter_gradients: dict[str, np.ndarray]
-    skipped: dict[str, int]
-    flags: dict[str, int]
 
 
 class Training:
@@ -89,16 +35,23 @@ class Training:
     ----------
     model : the initial state; see :func:`golden.training.torch_graph.trace`. It is not changed.
     input_shape : (C, H, W) of one image, or (features,)
-    optimizer : :class:`golden.layers.optimizer.SGD` or ``Adam``; may be replaced between steps
+    optimizer : :class:`golden.layers.optimizer.SGD`, ``Adam`` or ``AdamW``; may be replaced between
+        steps by one that keeps the same numbers
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
-        where the output is a map, (N, features) in torch's order where it is a vector
+        where the output is a map, (N, features) in torch's order where it is a vector; or
+        ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``,
+        ``nn.MSELoss()``. A network that returns several maps has a loss for each, in a list, or one
+        for all of them, and its targets are a list; what is minimised is the sum
+    sample_seed : of dropout in the first step; each further one has the next
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
     -------
     nodes : list of :class:`golden.training.torch_graph.Node`
+    outputs : those that the network returns
+    losses : :class:`~golden.training.loss_function.LossFunction` of each of them
     weights : float32 bits by parameter, in torch's names and shapes: the master copy
     operands : operand codes of the weights of products
     slots : the optimizer's numbers by trainable parameter
@@ -121,21 +74,26 @@ class Training:
         rows: int,
         columns: int,
         operand_format: str = "bf16",
-        loss: str = "cross_entropy",
+        loss="cross_entropy",
+        sample_seed: int = 0,
         guard: bool = True,
         guard_tile: int | None = None,
     ):
         self.format = format_by_name(operand_format)
         if not self.format.is_float:
             raise ValueError(f"Training needs a float format, not {operand_format}")
-        if loss not in _LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(_LOSSES)}, not {loss!r}")
-        self.nodes: list[Node] = trace(model, input_shape)
+        self.nodes: list[Node] = self._trace(model, input_shape)
+        self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
-        self.loss, self.guard, self.guard_tile = loss, guard, guard_tile
+        several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
+        self.losses = [LossFunction.of(own) for own in several]
+        if len(self.losses) != len(self.outputs):
+            raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
+        self.guard, self.guard_tile = guard, guard_tile
+        self.sample_seed = sample_seed
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
         self.count = 0
-        self._learning = learning(self.nodes)
+        self._learning = self._what_learns()
         for node in self.nodes:
             if node.module is None:
                 continue
@@ -148,8 +106,14 @@ class Training:
                 name = f"{node.name}.weight"
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
             for name in node.trainable:
-                zeros = np.zeros_like(self.weights[name])
-                self.slots[name] = tuple(zeros.copy() for _ in optimizer.slots)
+                self.slots[name] = optimizer.start(self.weights[name])
+
+    def _trace(self, model, input_shape):
+        return trace(model, input_shape)
+
+    def _what_learns(self):
+        """Names of the nodes that depend on a trainable parameter."""
+        return learning(self.nodes)
 
     @property
     def optimizer(self):
@@ -194,9 +158,14 @@ class Training:
         return encode(self.format, images)
 
     def predict(self, images) -> np.ndarray:
-        """Real outputs in evaluation mode, in torch's shape: (N, features) or (N, C, H, W)."""
-        outputs = self.forward(self.encode_input(images), training=False).outputs
-        return self._torch_shape(decode(FLOAT32, self._wide_output(outputs)))
+        """Real outputs in evaluation mode, in torch's shape: (N, features) or (N, C, H, W); a list
+        where the network returns several."""
+        maps = self.forward(self.encode_input(images), training=False).outputs
+        found = []
+        for node in self.outputs:
+            values = np.moveaxis(decode(FLOAT32, self._wide_output(node, maps)), 3, 1)
+            found.append(values.reshape(len(values), -1) if node.flat else values)
+        return found if len(found) > 1 else found[0]
 
     def forward(self, input_bits, *, training: bool = True) -> ForwardPass:
         """Run operand codes (N, H, W, C) through all nodes; running statistics stay as they are."""
@@ -215,9 +184,10 @@ class Training:
     def step_bits(self, input_bits, targets) -> StepResult:
         """:meth:`step` from operand codes."""
         done = self.forward(input_bits)
-        loss = self._loss(done.outputs, targets)
-        last = self.nodes[-1].name
-        pending = {last: [loss.gradient]}
+        losses = self._losses(done.outputs, targets)
+        pending = {
+            node.name: [loss.gradient] for node, loss in zip(self.outputs, losses, strict=True)
+        }
         maps, parameters, flags = {}, {}, {}
         for node in reversed(self.nodes):
             if node.name not in pending:
@@ -235,7 +205,8 @@ class Training:
         skipped = self._update(done, parameters, flags)
         return StepResult(
             forward=done,
-            loss=loss,
+            loss=total_loss(losses),
+            losses=losses,
             gradients=maps,
             parameter_gradients=parameters,
             skipped=skipped,
@@ -254,7 +225,6 @@ class Training:
                 self.weights[name],
                 self.slots[name],
                 gradient,
-                count=self.count,
                 guard=self.guard,
                 tile=self.guard_tile,
             )
@@ -269,50 +239,44 @@ class Training:
         if node.kind in PRODUCTS:
             bias = self.weights.get(f"{node.name}.bias")
             sums, flags = self._product(node).forward(x, self._kernel(node, x), bias)
-            if node is self.nodes[-1]:
+            if node.output is not None:
                 return sums, flags
             codes, new = elementwise_pool.round_sums(fmt, sums)
             return codes, flags | new
-        if node.kind == "batch_norm":
+        if node.kind in norm_layers.NORMS:
             return self._normalize(node, x, done, training)
-        return (x, 0) if node.kind == "input" else map_layers.forward(fmt, node, values)
+        if node.kind == "input":
+            return x, 0
+        return map_layers.forward(fmt, node, values, self._batch_seed() if training else None)
 
     def _normalize(self, node, x, done, training):
-        name = node.name
-        if training:
-            statistics = batch_statistics(self.format, x)
-            done.statistics[name] = statistics
-            mean, variance, flags = statistics.mean, statistics.variance, statistics.flags
-        else:
-            mean, variance = (self.running[f"{name}.running_{key}"] for key in ("mean", "var"))
-            flags = 0
-        factors, new = scale_and_shift(
-            mean,
-            variance,
-            self.weights[f"{name}.weight"],
-            self.weights[f"{name}.bias"],
-            epsilon=node.module.eps,
+        codes, flags, statistics, done.factors[node.name] = norm_layers.forward(
+            self.format, node, x, self.weights | self.running, training=training
         )
-        done.factors[name] = factors
-        codes, last = normalize(self.format, x, *factors[1:])
-        return codes, flags | new | last
+        if statistics is not None:
+            done.statistics[node.name] = statistics
+        return codes, flags
 
     def _backward_node(self, node, dy, done):
         """Gradients of the inputs, gradients of the parameters, flags."""
         fmt, outputs = self.format, done.outputs
         if node.kind in PRODUCTS:
             return self._backward_product(node, dy, outputs[node.inputs[0]])
-        if node.kind == "batch_norm":
-            inverse, a, _ = done.factors[node.name]
-            mean = done.statistics[node.name].mean
-            x = outputs[node.inputs[0]]
-            result = normalize_backward(fmt, x, dy, mean=mean, inverse=inverse, a=a)
-            new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
-            new = {name: values for name, values in new.items() if name in node.trainable}
-            return [result.input], new, result.flags
+        if node.kind in norm_layers.NORMS:
+            dx, new, flags = norm_layers.backward(
+                fmt, node, dy, outputs[node.inputs[0]], self.running,
+                done.statistics.get(node.name), done.factors[node.name],
+            )  # fmt: skip
+            return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]
-        results, flags = map_layers.backward(fmt, node, dy, maps, outputs[node.name])
+        results, flags = map_layers.backward(
+            fmt, node, dy, maps, outputs[node.name], self._batch_seed()
+        )
         return results, {}, flags
+
+    def _batch_seed(self):
+        """Of the random numbers of this step."""
+        return self.sample_seed + self.count
 
     def _backward_product(self, node, dy, x):
         new, flags = self._parameter_gradients(node, dy, x)
@@ -354,23 +318,23 @@ class Training:
         return weights.reshape(len(weights), -1, *x.shape[1:3]) if linear else weights
 
     def _update_running(self, done, flags):
-        for name, statistics in done.statistics.items():
-            keys = [f"{name}.running_{key}" for key in ("mean", "var")]
-            module = next(node.module for node in self.nodes if node.name == name)
-            new, more = update_running(
-                *(self.running[key] for key in keys), statistics, momentum=module.momentum
-            )
-            self.running.update(zip(keys, new, strict=True))
-            flags[name] = flags.get(name, 0) | more
+        for node in self.nodes:
+            if node.name in done.statistics:
+                new, more = norm_layers.new_running(node, self.running, done.statistics[node.name])
+                self.running |= new
+                flags[node.name] = flags.get(node.name, 0) | more
 
-    def _wide_output(self, outputs):
-        values = outputs[self.nodes[-1].name]
+    def _wide_output(self, node, maps):
+        values = maps[node.name]
         return values if values.dtype == np.uint32 else widen(self.format, values)
 
-    def _torch_shape(self, values):
-        values = np.moveaxis(values, 3, 1)
-        return values.reshape(len(values), -1) if self.nodes[-1].flat else values
-
-    def _loss(self, outputs, targets):
-        wide = self._wide_output(outputs)
-        return batch_loss(self.format, self.loss, wide, targets, flat=self.nodes[-1].flat)
+    def _losses(self, maps, targets):
+        """Of every output."""
+        if len(self.outputs) == 1:
+            targets = [targets]
+        elif not isinstance(targets, list | tuple) or len(targets) != len(self.outputs):
+            raise ValueError(f"Targets must be a list of {len(self.outputs)}, one for each output")
+        return [
+            batch_loss(self.format, loss, self._wide_output(node, maps), own, flat=node.flat)
+            for node, loss, own in zip(self.outputs, self.losses, targets, strict=True)
+        ]

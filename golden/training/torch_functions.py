@@ -16,13 +16,16 @@ from .torch_layers import (
     average_pool,
     clamp,
     dropout,
+    dropout_channels,
     flatten,
+    gelu,
     leaky_relu,
     max_pool,
     needs_map,
     plain,
     refuse,
     relu,
+    softplus,
     upsample,
 )
 
@@ -147,6 +150,8 @@ _CHANGING = {
     operator.imul: operator.mul,
     operator.itruediv: operator.truediv,
     torch.relu_: torch.relu,
+    torch.sigmoid_: torch.sigmoid,
+    torch.tanh_: torch.tanh,
     functional.hardtanh_: functional.hardtanh,
 }
 #: Sums, differences, products and quotients.
@@ -181,6 +186,13 @@ _FUNCTIONS = {
     ),
     functional.hardsigmoid: (plain("hardsigmoid"), ("inplace",), _PLACE),
     functional.hardswish: (plain("hardswish"), ("inplace",), _PLACE),
+    **dict.fromkeys(
+        (functional.sigmoid, torch.sigmoid, "sigmoid"), (plain("sigmoid"), (), {})
+    ),
+    **dict.fromkeys((functional.tanh, torch.tanh, "tanh"), (plain("tanh"), (), {})),
+    functional.silu: (plain("silu"), ("inplace",), _PLACE),
+    functional.gelu: (gelu, ("approximate",), {"approximate": "none"}),
+    functional.softplus: (softplus, ("beta", "threshold"), {"beta": 1, "threshold": 20}),
     functional.interpolate: (
         upsample, ("size", "scale_factor", "mode"),
         {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None,
@@ -205,6 +217,9 @@ _FUNCTIONS = {
     ),
     functional.dropout: (
         dropout, ("p", "training", "inplace"), {**_PLACE, "p": 0.5, "training": True},
+    ),
+    functional.dropout2d: (
+        dropout_channels, ("p", "training", "inplace"), {**_PLACE, "p": 0.5, "training": True},
     ),
     torch.flatten: (flatten, ("start_dim", "end_dim"), {"start_dim": 0, "end_dim": -1}),
     "flatten": (flatten, ("start_dim", "end_dim"), {"start_dim": 0, "end_dim": -1}),

@@ -6,7 +6,7 @@ map; nothing is fused here, since fusing ReLU with what comes before it changes 
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import fx, nn
@@ -14,12 +14,12 @@ from torch import fx, nn
 from .torch_functions import classify
 from .torch_layers import Found, Refused, module_layer, refuse
 
-__all__ = ["Node", "learning", "trace"]
+__all__ = ["Node", "learning", "outputs_of", "trace"]
 
 #: Images of what the layers are tried on, without data, to see the shapes.
 _IMAGES = 11
 #: Kinds whose module has parameters.
-_LEARNING = ("convolution", "depthwise", "linear", "batch_norm")
+_LEARNING = ("convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class Node:
     module : the torch module that holds its parameters, or None
     trainable : those of :attr:`parameters` that required a gradient when the network was traced
     options : arguments of the golden function: stride, padding, dilation, groups, kernel, ...
+    output : place among what the network returns; None where it is not returned
     """
 
     name: str
@@ -46,6 +47,7 @@ class Node:
     module: nn.Module | None = None
     trainable: tuple[str, ...] = ()
     options: Mapping = field(default_factory=dict)
+    output: int | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -56,7 +58,7 @@ class Node:
 
 
 def trace(model: nn.Module, input_shape) -> list[Node]:
-    """Nodes of ``model``, the input first, the output last.
+    """Nodes of ``model``, the input first, the output, or one of several, last.
 
     Parameters
     ----------
@@ -86,22 +88,29 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
     return list(tracing.nodes.values())
 
 
+def outputs_of(nodes) -> list[Node]:
+    """The nodes that a network returns, in its order."""
+    return sorted((node for node in nodes if node.output is not None), key=lambda n: n.output)
+
+
 def learning(nodes) -> frozenset[str]:
     """Names of the nodes whose output depends on a trainable parameter.
 
     Raises
     ------
     ValueError
-        if the last node is not among them.
+        if an output is not among them.
     """
     found = set()
     for node in nodes:
         if node.trainable or found & set(node.inputs):
             found.add(node.name)
-    if nodes[-1].name not in found:
+    for output in outputs_of(nodes):
+        if output.name in found:
+            continue
         names = [name for node in nodes for name in node.parameters]
         raise ValueError(
-            f"The network has nothing to train: its output {nodes[-1].name} must depend on a "
+            f"The network has nothing to train: its output {output.name} must depend on a "
             f"parameter with requires_grad; its parameters are {', '.join(names) or 'none'}"
         )
     return frozenset(found)
@@ -210,6 +219,10 @@ class _Tracing(fx.Interpreter):
             shape = found.sources[0].shape
         elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
             shape = found.sources[0].shape
+        options = found.options
+        if found.kind == "dropout":
+            kinds = [node.kind for node in self.nodes.values()]
+            options = {**options, "stream": kinds.count("dropout")}
         module = self.modules[step.target] if found.kind in _LEARNING else None
         self.nodes[name] = Node(
             name=name,
@@ -219,7 +232,7 @@ class _Tracing(fx.Interpreter):
             flat=flat,
             module=module,
             trainable=() if module is None else _trainable(name, module),
-            options=found.options,
+            options=options,
         )
         self.names[step] = name
         if found.in_place:
@@ -236,13 +249,22 @@ class _Tracing(fx.Interpreter):
         self.memory[step] = memory
 
     def _finish(self, output):
-        if not isinstance(output, fx.Node) or output not in self.names:
-            refuse("output", f"a network has one output, not {output!r}")
-        last = self.names[output]
-        if last != list(self.nodes)[-1] or any(last in node.inputs for node in self.nodes.values()):
-            refuse(last, "the output must be the last layer and nothing else may read it")
-        if self.nodes[last].kind == "input":
-            refuse(last, "the network has no layer")
+        several = isinstance(output, tuple | list)
+        results = list(output) if several else [output]
+        if not results or any(not isinstance(r, fx.Node) or r not in self.names for r in results):
+            refuse("output", f"a network returns one map or a tuple of maps, not {output!r}")
+        places = [self.names[result] for result in results]
+        inner = {name for node in self.nodes.values() for name in node.inputs}
+        for place, name in enumerate(places):
+            if self.nodes[name].kind == "input":
+                only = len(places) == 1
+                refuse(name, "the network has no layer" if only else "an output must be computed, "
+                       "it is the input")  # fmt: skip
+            if places.index(name) < place:
+                refuse(name, "it is returned twice; each output must be a layer of its own")
+            if name in inner or list(self.nodes)[-1] not in places:
+                refuse(name, "the output must be the last layer and nothing else may read it")
+            self.nodes[name] = replace(self.nodes[name], output=place)
 
 
 def _maps(values):

@@ -21,7 +21,9 @@ __all__ = [
     "average_pool",
     "clamp",
     "dropout",
+    "dropout_channels",
     "flatten",
+    "gelu",
     "leaky_relu",
     "max_pool",
     "module_layer",
@@ -29,13 +31,15 @@ __all__ = [
     "plain",
     "refuse",
     "relu",
+    "softplus",
     "upsample",
 ]
 
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
-    "Hardswish, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout in evaluation, Identity, the functions of these without parameters, mean over a map, "
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, "
+    "Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
+    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, "
+    "Identity, the functions of these without parameters, mean over a map, "
     "view, reshape, cat, +, -, *, and / by a number"
 )
 
@@ -94,6 +98,26 @@ def _convolution(name, layer, source):
     return "convolution", {**options, "groups": layer.groups}
 
 
+def _transposed(name, layer, source):
+    needs_map(name, source)
+    if layer.padding_mode != "zeros":
+        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
+    if layer.in_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    names = ("stride", "padding", "dilation", "output_padding", "kernel_size")
+    stride, padding, dilation, more, kernel = (pair(getattr(layer, key)) for key in names)
+    if any(m >= s for m, s in zip(more, stride, strict=True)):
+        refuse(name, f"output_padding must be less than the stride {stride}, not {more}")
+    size = tuple(
+        (h - 1) * s - 2 * p + d * (k - 1) + m + 1
+        for h, s, p, d, k, m in zip(
+            source.shape[1:], stride, padding, dilation, kernel, more, strict=True
+        )
+    )
+    options = {"stride": stride, "padding": padding, "dilation": dilation}
+    return "transposed", {**options, "groups": layer.groups, "size": size}
+
+
 def _linear(name, layer, source):
     features = source.shape[0] * source.shape[1] * source.shape[2]
     if not source.flat:
@@ -109,14 +133,12 @@ def _batch_norm(name, layer, source):
     ):
         given = f"{'vectors of a map' if source.flat else 'a map'} {source.shape}"
         refuse(name, f"BatchNorm2d takes maps, BatchNorm1d vectors of a linear layer: {given}")
-    for key in ("affine", "track_running_stats", "training"):
-        if not getattr(layer, key):
-            refuse(name, f"{key} must be True, not {getattr(layer, key)}")
-    if layer.momentum is None:
+    if layer.momentum is None and layer.track_running_stats:
         refuse(name, "momentum must be a number, not None")
     if layer.num_features != source.shape[0]:
         refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
-    return "batch_norm", {}
+    # Without running statistics those of the batch count in evaluation as well.
+    return "batch_norm" if layer.training or not layer.track_running_stats else "fixed_norm", {}
 
 
 def _windows(layer):
@@ -180,10 +202,15 @@ def flatten(name, layer, source):
     return "flatten", {}
 
 
-def dropout(name, layer, source):
-    if layer.training and layer.p:
-        refuse(name, f"p must be 0 in training, not {layer.p}")
-    return SAME
+def dropout(name, layer, source, whole=False):
+    if not 0 <= layer.p < 1:
+        refuse(name, f"p is from 0 to 1, without 1, not {layer.p}")
+    return ("dropout", {"p": layer.p, "whole": whole}) if layer.training and layer.p else SAME
+
+
+def dropout_channels(name, layer, source):
+    needs_map(name, source)
+    return dropout(name, layer, source, whole=True)
 
 
 def clamp(name, layer, source):
@@ -198,6 +225,18 @@ def leaky_relu(name, layer, source):
     if not 0 <= slope < np.inf:
         refuse(name, f"negative_slope must not be negative, nor infinite: {slope}")
     return "leaky_relu", {"slope": slope}
+
+
+def gelu(name, layer, source):
+    if layer.approximate not in ("none", "tanh"):
+        refuse(name, f"approximate is none or tanh, not {layer.approximate}")
+    return "gelu", {"tanh": layer.approximate == "tanh"}
+
+
+def softplus(name, layer, source):
+    if layer.beta != 1 or layer.threshold < 20:
+        refuse(name, f"beta is 1, threshold at least 20, not {layer.beta} and {layer.threshold}")
+    return "softplus", {}
 
 
 def upsample(name, layer, source):
@@ -227,6 +266,7 @@ def relu(name, layer, source):
 
 _MODULES = {
     nn.Conv2d: _convolution,
+    nn.ConvTranspose2d: _transposed,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
@@ -240,10 +280,15 @@ _MODULES = {
     nn.LeakyReLU: leaky_relu,
     nn.Hardsigmoid: plain("hardsigmoid"),
     nn.Hardswish: plain("hardswish"),
+    nn.Sigmoid: plain("sigmoid"),
+    nn.Tanh: plain("tanh"),
+    nn.SiLU: plain("silu"),
+    nn.GELU: gelu,
+    nn.Softplus: softplus,
     nn.Upsample: upsample,
     nn.UpsamplingNearest2d: upsample,
     nn.Flatten: flatten,
     nn.Dropout: dropout,
-    nn.Dropout2d: dropout,
+    nn.Dropout2d: dropout_channels,
     nn.Identity: lambda *_: SAME,
 }

@@ -35,6 +35,7 @@ class Operation(enum.IntEnum):
     CHAIN = 0
     DIVIDE = 1
     ROOT = 2
+    EXPONENTIAL = 3
 
 
 class Source(enum.IntEnum):
@@ -118,7 +119,7 @@ VECTOR = (
     Field(
         "operation",
         2,
-        "chain, or X / Y, or the square root of X",
+        "chain, or X / Y, or the square root of X, or e to the power of X",
         enum=Operation,
         default=Operation.CHAIN,
     ),
@@ -134,12 +135,21 @@ VECTOR = (
     ),
     Field("term", 2, "u = X, X + Y, X - Y or the immediate", enum=Term, default=Term.X),
     Field("factor", 2, "v = u times this", enum=Factor, default=Factor.ONE),
+    Field("power", 1, "Y or Z as a factor is 2 to the power of its lowest 8 bits", default=0),
     Field("negate_product", 1, "v with its sign turned", default=0),
     Field("carry", 1, "the number C that goes along", enum=Carry, default=Carry.Y),
     Field("add", 1, "w = v + C; otherwise w = v", default=0),
     Field("negate_carry", 1, "w = v - C", default=0),
     Field("condition", 2, "when the result is w", enum=Condition, default=Condition.ALWAYS),
     Field("keep", 1, "otherwise it is C, not +0", default=0),
+    Field(
+        "sample",
+        1,
+        "the result is w only if, too, the element's random number is below y_address; its pixel "
+        "is z_address and its strides, its channel counts from 0, its stream is y_i0_stride; Y and "
+        "Z are numbers",
+        default=0,
+    ),
     Field(
         "reduce", 1, "the sum of w over i0, i1 and i2 is stored, one number per channel", default=0
     ),

@@ -4,8 +4,8 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from hw.config.selection import DEFAULT_PRESET, add_settings
 from rtl_gen.generate import top_name
-from rtl_gen.selection import DEFAULT_PRESET, add_settings
 from synth.asic.liberty import read as liberty
 from synth.asic.liberty.model import Library
 from synth.asic.netlist.fanout_repair import repair_fanout

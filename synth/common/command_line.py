@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cli.atomic_files import write_whole
 from hw.config import ConfigError
-from rtl_gen.selection import select_config
+from hw.config.selection import select_config
 
 from .errors import ToolError
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from hw.array.pe_array import PEArray
+from hw.config.selection import DEFAULT_PRESET, add_settings
 from hw.primitives.shared_module import emit_verilog
 from rtl_gen.generate import top_name
-from rtl_gen.selection import DEFAULT_PRESET, add_settings
 from synth.common.cache import cached_and_dated, text_hash, tool_versions
 from synth.common.command_line import (
     check_json,

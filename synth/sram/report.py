@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rtl_gen.selection import DEFAULT_PRESET, add_settings
+from hw.config.selection import DEFAULT_PRESET, add_settings
 from synth.common.command_line import check_json, selected_config, today, write_json
 from synth.common.memories import memories_of
 from synth.common.reproduce import options_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.atomic_files import write_whole
 from hw.config import PRESETS, VARIANTS
-from rtl_gen.selection import DEFAULT_PRESET
+from hw.config.selection import DEFAULT_PRESET
 from synth.common.cache import tool_versions
 from synth.common.command_line import seed_list
 from synth.common.errors import ToolError

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import compiler
+from emulator.batch_loop import BatchLoop
 from emulator.interpreter import FunctionalError, interpret
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import make_config
@@ -19,7 +20,6 @@ from hw.isa.encoding import (
     encode,
 )
 from verif.programs.faulty_programs import dma, loss, matmul, post, vector, weights
-from verif.system.batch_loop import BatchLoop
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 LOAD = {
@@ -154,9 +154,9 @@ def test_every_missing_wait_of_a_compiled_program_is_noticed():
         (vector(CONFIG, steps=3, o_i0_stride=0), "reads word 0x0 of memory 0"),
         (vector(CONFIG, x_address=4), "memory 0 entry 0x20 byte 0 is read but was never"),
         (vector(CONFIG, o_address=2048), "memory 0 has 2048 words, none at 0x800"),
-        (vector(CONFIG, operation=3), "operation must be one of"),
+        (vector(CONFIG, watch=3), "watch must be one of"),
         (vector(CONFIG, reduce=1, add=1), "A reduction sums products"),
-        (vector(CONFIG, operation=1, watch=1), "Divisions and roots do not watch"),
+        (vector(CONFIG, operation=1, watch=1), "Divisions, roots and exponentials do not watch"),
         (loss(CONFIG, target_address=1, gradient_address=0), "reads and writes word 0x0"),
         (loss(CONFIG, target_address=1, value_address=1), "reads and writes word 0x1"),
         (loss(CONFIG, target_address=1, gradient_address=9), "Labels must be from 0 to 0"),

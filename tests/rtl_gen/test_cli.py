@@ -1,6 +1,6 @@
 """The generator's command line: what it writes, and that it never writes half of it.
 
-Covers: rtl_gen/__main__.py, rtl_gen/generate.py, rtl_gen/output.py, rtl_gen/selection.py,
+Covers: rtl_gen/__main__.py, rtl_gen/generate.py, rtl_gen/output.py, hw/config/selection.py,
 rtl_gen/manifest.py.
 """
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
 from hw.config import PRESETS, VARIANTS
-from rtl_gen.selection import add_settings, select_config
+from hw.config.selection import add_settings, select_config
 from verif.sim import environment
 
 __all__ = ["add_parser", "main"]

@@ -14,7 +14,7 @@ from golden.prediction.config import PredictorConfig
 from golden.prediction.schedule import Phase
 
 from .adagp_run import AdaGPRun
-from .train_blocks import random_batches, random_model
+from .train_blocks import OPTIMIZER, random_batches, random_model
 from .training_result import in_phases
 
 __all__ = [
@@ -72,8 +72,9 @@ NETWORKS = {"ragged": ragged, "residual": Residual, "headless": headless}
 
 
 def predicted_run(
-    network, config, rng, phases, *, images=3, shape=INPUT_SHAPE, rate=0.1, targets=None, **options
-) -> AdaGPRun:
+    network, config, rng, phases, *, images=3, shape=INPUT_SHAPE, rate=0.1, targets=None,
+    optimizer=OPTIMIZER, **options,
+) -> AdaGPRun:  # fmt: skip
     """Batches of random images and labels in phases, a letter each; ``targets`` are real ones.
 
     ``network`` is a name or what makes it, ``rng`` a NumPy generator, ``rate`` the learning rate or
@@ -82,8 +83,9 @@ def predicted_run(
     model = random_model(NETWORKS.get(network, network), rng)
     rates = np.broadcast_to(rate, len(phases)).tolist()
     batches = random_batches(
-        rng, rates, images=images, shape=shape, classes=CLASSES, targets=targets
-    )
+        rng, rates, images=images, shape=shape, classes=CLASSES, targets=targets,
+        optimizer=optimizer,
+    )  # fmt: skip
     return AdaGPRun(model, config, shape, in_phases(batches, map(Phase, phases)), **options)
 
 

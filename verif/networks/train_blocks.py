@@ -1,5 +1,7 @@
 """Blocks of the usual networks, to be trained for a few batches on the RTL."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
@@ -10,10 +12,14 @@ from golden.layers.optimizer import SGD
 from .training_result import Batch
 from .training_run import TrainingRun
 
-__all__ = ["BLOCKS", "INPUT_SHAPE", "block_run", "random_batches", "random_model"]
+__all__ = ["BLOCKS", "INPUT_SHAPE", "OPTIMIZER", "block_run", "random_batches", "random_model"]
 
 #: (C, H, W) of an image, and classes.
 INPUT_SHAPE, CLASSES = (3, 6, 5), 4
+
+
+#: That of random batches, with other learning rates.
+OPTIMIZER = SGD(learning_rate=0.1, momentum=0.9, weight_decay=1e-3)
 
 
 class ResidualBlock(nn.Module):
@@ -103,6 +109,69 @@ class GrowingBlock(nn.Module):
         return self.head(y.mean((2, 3)))
 
 
+class SmoothBlock(nn.Module):
+    """Activations with exponentials: a gated one as in EfficientNet, GELU in both forms; and what
+    is dropped."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.wide = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 6, 1)
+        self.squeeze, self.back = nn.Conv2d(4, 5, 1), nn.Conv2d(6, 5, 1)
+        self.head, self.drop = nn.Linear(5, CLASSES), nn.Dropout2d(0.3)
+
+    def forward(self, x):
+        x = self.drop(functional.silu(self.stem(x)))
+        y = functional.gelu(self.wide(x)).tanh()
+        y = functional.gelu(self.back(y), approximate="tanh") * self.squeeze(x).sigmoid()
+        y = functional.dropout(y, 0.4, self.training)
+        return self.head(functional.softplus(y.mean((2, 3))))
+
+
+class NormBlock(nn.Module):
+    """Normalisation by running statistics, with and without a ReLU, before and behind what learns;
+    and by those of the batch without parameters, or without running ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.first = nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5)
+        self.second, self.third = nn.BatchNorm2d(5), nn.BatchNorm2d(5, affine=False)
+        self.conv, self.fourth = nn.Conv2d(5, 6, 2), nn.BatchNorm2d(6, track_running_stats=False)
+        self.linear, self.fifth = nn.Linear(6, 6), nn.BatchNorm1d(6, affine=False)
+        self.head = nn.Linear(6, CLASSES)
+        for norm in (self.first, self.second, self.fifth):
+            norm.running_mean.copy_(0.3 * torch.randn(norm.num_features))
+            norm.running_var.copy_(0.5 + torch.rand(norm.num_features))
+
+    def train(self, mode=True):
+        super().train(mode)
+        for norm in (self.first, self.second, self.fifth):
+            norm.eval()
+        return self
+
+    def forward(self, x):
+        x = self.third(self.second(torch.relu(self.first(self.stem(x)))))
+        x = self.fourth(self.conv(x)).mean((2, 3))
+        return self.head(self.fifth(self.linear(x)))
+
+
+class TransposedBlock(nn.Module):
+    """Transposed convolutions: strides, groups, dilation, kernels smaller than the stride."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 3, stride=2)
+        self.up = nn.ConvTranspose2d(6, 4, 3, stride=2, padding=1, output_padding=(1, 0), groups=2)
+        self.gate = nn.ConvTranspose2d(6, 4, (2, 1), stride=(2, 3), padding=(0, 0), bias=False)
+        self.norm, self.last = nn.BatchNorm2d(4), nn.ConvTranspose2d(4, 4, 2, dilation=2)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x))
+        y = self.norm(self.up(x))
+        y = self.last(torch.relu(y)).mean((2, 3))
+        return self.head(torch.cat([y, self.gate(x).mean((2, 3))], 1))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
@@ -110,20 +179,26 @@ BLOCKS = {
     "inception": InceptionBlock,
     "dense": DenseBlock,
     "growing": GrowingBlock,
+    "smooth": SmoothBlock,
+    "norms": NormBlock,
+    "transposed": TransposedBlock,
 }
 
 
 def block_run(
-    network, config, rng, *, batches=3, images=5, shape=INPUT_SHAPE, classes=CLASSES, **options
-) -> TrainingRun:
+    network, config, rng, *, batches=3, images=5, shape=INPUT_SHAPE, classes=CLASSES,
+    optimizer=OPTIMIZER, **options,
+) -> TrainingRun:  # fmt: skip
     """Training of a block, by name or what makes it, on random images and labels.
 
     ``rng`` is a NumPy generator; ``options`` go to
     :class:`~verif.networks.training_run.TrainingRun`.
     """
     model = random_model(BLOCKS.get(network, network), rng)
-    rates = [0.1 / (number + 1) for number in range(batches)]
-    stream = random_batches(rng, rates, images=images, shape=shape, classes=classes)
+    rates = [optimizer.learning_rate / (number + 1) for number in range(batches)]
+    stream = random_batches(
+        rng, rates, images=images, shape=shape, classes=classes, optimizer=optimizer
+    )
     return TrainingRun(model, config, shape, stream, **options)
 
 
@@ -134,13 +209,16 @@ def random_model(make, rng):
         return make()
 
 
-def random_batches(rng, rates, *, images, shape, classes, targets=None) -> list[Batch]:
-    """A batch of random images (C, H, W) and labels, or ``targets``, for each learning rate."""
+def random_batches(
+    rng, rates, *, images, shape, classes, targets=None, optimizer=OPTIMIZER
+) -> list[Batch]:
+    """A batch of random images (C, H, W) and labels, or ``targets``, for each learning rate of
+    ``optimizer``."""
     return [
         Batch(
             images=rng.standard_normal((images, *shape[1:], shape[0])).astype(np.float32),
             targets=rng.integers(0, classes, images) if targets is None else targets,
-            optimizer=SGD(learning_rate=rate, momentum=0.9, weight_decay=1e-3),
+            optimizer=replace(optimizer, learning_rate=rate),
         )
         for rate in rates
     ]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden.layers.optimizer import SGD, require_optimizer
+from golden.layers.optimizer import SGD, Adam, require_optimizer
 from golden.prediction.schedule import Phase
 
 __all__ = ["Batch", "Difference", "TrainingResult", "compare_arrays", "in_phases"]
@@ -17,11 +17,11 @@ class Batch:
 
     images: np.ndarray
     targets: np.ndarray
-    optimizer: SGD
+    optimizer: SGD | Adam
     phase: Phase = Phase.BP
 
     def __post_init__(self):
-        require_optimizer(self.optimizer, (SGD,))
+        require_optimizer(self.optimizer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,8 @@ class TrainingResult:
         golden
     losses, correct : of every batch, as the accelerator left them; None where none is computed
     rejected : of every batch, how many gradients and statistics the guard left out
-    cycles : of every batch; counters : of the last one; both empty without the RTL
+    cycles, busy : of every batch, and those of them in which the main array takes a vector;
+        counters : of the last batch; all empty without the RTL
     compared : numbers that were compared
     final : memory after the last batch
     seconds : simulation time
@@ -67,6 +68,7 @@ class TrainingResult:
     correct: list
     rejected: list
     cycles: list
+    busy: list
     counters: dict
     compared: int
     final: bytes

@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from compiler.training.compile import COEFFICIENTS, TrainingProgram, compile_training
+from compiler.training.optimizer import Optimizer
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
+from golden.layers.optimizer import SGD, AdamW
 from golden.training.step import Training
 from verif.system import accelerator
 from verif.system.record import BASE
@@ -29,7 +31,7 @@ class TrainingRun:
     config : AdaGPConfig
     input_shape : (C, H, W)
     batches : list of :class:`~verif.networks.training_result.Batch`, all of the same size
-    loss, guard : see :func:`compiler.training.compile_training`,
+    loss, guard, sample_seed : see :func:`compiler.training.compile_training`,
         :class:`golden.training.step.Training`
     reuse : False keeps all maps and gradients, and compares them as well
     loops : as for compile_training
@@ -52,15 +54,22 @@ class TrainingRun:
         *,
         loss="cross_entropy",
         guard=True,
+        sample_seed=0,
         reuse=True,
         loops=None,
         prepare=None,
         report=None,
     ):
+        self.sample_seed = sample_seed
         self.model = copy.deepcopy(model).train()
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
         self.program: TrainingProgram = self._compile(
-            input_shape, images=len(batches[0].images), loss=loss, reuse=reuse, loops=loops
+            input_shape,
+            images=len(batches[0].images),
+            loss=loss,
+            optimizer=_compiled(batches[0].optimizer),
+            reuse=reuse,
+            loops=loops,
         )
         self.golden = self._training(
             input_shape=input_shape,
@@ -70,6 +79,7 @@ class TrainingRun:
             operand_format=config.operand_format,
             loss=loss,
             guard=guard,
+            sample_seed=sample_seed,
         )
         if prepare:
             prepare(self.golden)
@@ -102,7 +112,7 @@ class TrainingRun:
         optimizer = batch.optimizer
         return {
             "rate": optimizer.learning_rate,
-            "momentum": optimizer.momentum,
+            "momentum": getattr(optimizer, "momentum", 0.0),
             "decay": optimizer.weight_decay,
         }
 
@@ -112,19 +122,25 @@ class TrainingRun:
         weights = start["weights"] | start["running"]
         return {
             "state": {name: bits.view(np.float32) for name, bits in weights.items()},
-            "slots": {"velocity": {n: s[0].view(np.float32) for n, s in start["slots"].items()}},
+            "slots": {
+                role: {name: s[index].view(np.float32) for name, s in start["slots"].items()}
+                for index, role in enumerate(self.golden.optimizer.slots)
+            },
         }
 
     def _expect(self, result):
         """What golden leaves after a batch: name -> array of codes."""
         golden = self.golden
         expected = {f"weights {name}": bits.copy() for name, bits in golden.weights.items()}
-        expected |= {f"velocities {name}": bits[0].copy() for name, bits in golden.slots.items()}
+        for index, role in enumerate(golden.optimizer.slots):
+            expected |= {
+                f"{role} {name}": bits[index].copy() for name, bits in golden.slots.items()
+            }
         expected |= {f"statistics {name}": bits.copy() for name, bits in golden.running.items()}
         expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
         expected["rejected"] = _count(sum(result.skipped.values()))
-        if result.loss is not None:
-            expected["loss"] = np.atleast_1d(np.asarray(result.loss.value, np.uint32))
+        for output, loss in zip(self.program.outputs, result.losses, strict=False):
+            expected |= _loss_arrays(output, loss.value, loss.correct)
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
             gradients = result.gradients | result.parameter_gradients
@@ -140,8 +156,10 @@ class TrainingRun:
                 # A layer that a ReLU is computed with has no map of its own.
                 if tensor == name or tensor not in fused:
                     found[f"map {name}"] = program.tensors[tensor].unpack(memory)
-        if "loss" in program.tensors:
-            found["loss"] = program.tensors["loss"].unpack(memory).ravel()[:1]
+        if program.outputs[0].value in program.tensors:
+            losses = program.losses_of(memory)
+            for output, (value, correct) in zip(program.outputs, losses, strict=True):
+                found |= _loss_arrays(output, value.view(np.uint32), correct)
         if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
@@ -155,10 +173,9 @@ class TrainingRun:
         found = {}
         for name, parameter in program.parameters.items():
             statistic = name in self.golden.running
-            names = {"master": "statistics" if statistic else "weights",
-                     "velocity": "velocities", "operands": "operands"}  # fmt: skip
-            for role, what in names.items():
-                if role in parameter.tensors:
+            for role in parameter.tensors if parameter.constant is None else ():
+                if role not in ("gradient", "mask"):
+                    what = ("statistics" if statistic else "weights") if role == "master" else role
                     found[f"{what} {name}"] = parameter.unpack(role, memory)
         return found
 
@@ -188,13 +205,14 @@ class TrainingRun:
         """The memory window before the first batch."""
         return self.program.memory(**self._starting())
 
-    def registers(self, batch):
-        """Contents of the coefficient registers and the guard."""
+    def registers(self, batch, number=0):
+        """Contents of the coefficient registers, the guard, and the seed of batch ``number``."""
         bits = {
             f"COEFFICIENT{COEFFICIENTS.index(name)}": int(encode(FLOAT32, np.float64(number)))
             for name, number in self._coefficients(batch).items()
         }
-        return bits | {"GUARD": int(self.guard)}
+        seed = (self.sample_seed + number) & 0xFFFFFFFF
+        return bits | {"GUARD": int(self.guard), "SAMPLE_SEED": seed}
 
     def _changes(self, batch):
         images = self.golden.encode_input(batch.images)
@@ -206,7 +224,7 @@ class TrainingRun:
         for number, batch in enumerate(self.batches):
             for offset, data in self._changes(batch):
                 memory[offset : offset + len(data)] = data
-            registers = self.registers(batch)
+            registers = self.registers(batch, number)
             coefficients = [registers.get(f"COEFFICIENT{index}", 0) for index in range(8)]
             result = interpret(
                 self.config,
@@ -214,6 +232,7 @@ class TrainingRun:
                 memory,
                 seed=seed + number,
                 coefficients=coefficients,
+                sample_seed=registers["SAMPLE_SEED"],
                 guard=self.guard,
                 program=self.program_of(batch).program,
             )
@@ -226,6 +245,7 @@ class TrainingRun:
         """The same with batches [first, last) only; begins with the memory it is given."""
         run = copy.copy(self)
         run.batches, run.expected = self.batches[first:last], self.expected[first:last]
+        run.sample_seed = self.sample_seed + first
         return run
 
     def simulate(self, **options) -> TrainingResult:
@@ -241,11 +261,12 @@ class TrainingRun:
         memories = [outcome.memory for outcome in outcomes]
         return self._result(memories, rejected, outcomes, seconds)
 
-    def outcomes(self, *, seed=1, directory=None, memory=None, **options) -> list:
+    def outcomes(self, *, seed=1, directory=None, memory=None, memory_bytes=0, **options) -> list:
         """All batches on the RTL, without a reset in between: ``Outcome`` s.
 
         ``options`` go to :func:`verif.system.accelerator.run`. It begins with ``memory``, by
-        default :meth:`memory`."""
+        default :meth:`memory`. The simulated memory has at least ``memory_bytes``, so that several
+        networks may share a build."""
         image, runs = bytes(self.memory() if memory is None else memory), []
         for number, batch in enumerate(self.batches):
             program = self.program_of(batch)
@@ -255,10 +276,11 @@ class TrainingRun:
                     program_size=len(program.commands),
                     program=program.program,
                     changes=tuple(self._changes(batch)),
-                    registers=self.registers(batch),
+                    registers=self.registers(batch, number),
                 )
             )
-        simulator = accelerator.build(self.config, memory_bytes=BASE + len(image))
+        size = max(memory_bytes, BASE + len(image))
+        simulator = accelerator.build(self.config, memory_bytes=size)
         with tempfile.TemporaryDirectory() as place:
             outcomes, _ = accelerator.run(
                 simulator, runs, seed=seed, directory=directory or Path(place), **options
@@ -279,7 +301,7 @@ class TrainingRun:
             differences += found
             compared += count
             program = self.program_of(self.batches[number])
-            known = "loss" in program.tensors
+            known = program.outputs[0].value in program.tensors
             losses.append(program.loss_of(memory) if known else (None, None))
         losses, correct = zip(*losses, strict=True)
         return TrainingResult(
@@ -288,6 +310,7 @@ class TrainingRun:
             correct=list(correct),
             rejected=rejected,
             cycles=[outcome.record.cycles for outcome in outcomes],
+            busy=[outcome.record.counters["CORE0_VECTORS"] for outcome in outcomes],
             counters=outcomes[-1].record.counters if outcomes else {},
             compared=compared,
             final=dumps[-1],
@@ -311,12 +334,7 @@ class TrainingRun:
         """Losses of torch in float32 on the same batches, and its accuracy on ``images`` then."""
         model, losses = copy.deepcopy(self.model).train(), []
         first = self.batches[0].optimizer
-        optimizer = torch.optim.SGD(
-            model.parameters(),
-            lr=first.learning_rate,
-            momentum=first.momentum,
-            weight_decay=first.weight_decay,
-        )
+        optimizer = _of_torch(first, model.parameters())
         for batch in self.batches:
             optimizer.param_groups[0]["lr"] = batch.optimizer.learning_rate
             loss = torch.nn.functional.cross_entropy(
@@ -329,6 +347,30 @@ class TrainingRun:
         with torch.no_grad():
             outputs = model.eval()(_to_torch(images))
         return losses, float((outputs.argmax(1).numpy() == labels).mean())
+
+
+def _loss_arrays(output, value, correct):
+    """Of an output: the value of its loss, float32 bits, and its correct answers; by name."""
+    bits = np.atleast_1d(np.asarray(value, np.uint32))
+    return {output.value: bits, output.value.replace("loss", "correct"): _count(correct)}
+
+
+def _compiled(optimizer) -> Optimizer:
+    """What a program is compiled for, of golden's optimizer."""
+    if isinstance(optimizer, SGD):
+        return Optimizer(kind="nesterov" if optimizer.nesterov else "sgd")
+    kind = "adamw" if isinstance(optimizer, AdamW) else "adam"
+    return Optimizer(kind=kind, betas=tuple(optimizer.betas), epsilon=optimizer.epsilon)
+
+
+def _of_torch(optimizer, parameters):
+    """Torch's own, of golden's optimizer."""
+    options = {"lr": optimizer.learning_rate, "weight_decay": optimizer.weight_decay}
+    if isinstance(optimizer, SGD):
+        options |= {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
+        return torch.optim.SGD(parameters, **options)
+    kind = torch.optim.AdamW if isinstance(optimizer, AdamW) else torch.optim.Adam
+    return kind(parameters, betas=optimizer.betas, eps=optimizer.epsilon, **options)
 
 
 def _count(number):

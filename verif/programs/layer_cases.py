@@ -9,8 +9,9 @@ from compiler.kernels.convolution import depthwise as compiled
 from compiler.kernels.convolution.conv_geometry import Convolution
 from compiler.kernels.maps import elementwise, pooling
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
-from compiler.kernels.updates.sgd import update
-from compiler.tensors.parameters import StoredParameter
+from compiler.kernels.updates.update import update
+from compiler.tensors.parameters import CORRECTIONS, StoredParameter, lanes
+from compiler.training.optimizer import Optimizer
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import constant
 from golden.arithmetic.formats import FLOAT32
@@ -218,23 +219,41 @@ def depthwise(rng, config, shape):
     return case
 
 
-def descent(rng, config, shape, *, bad=None):
-    """Two steps of SGD with momentum and weight decay, coefficients in registers.
+#: What updates are tried with; coefficients that are the program's own are not the usual ones.
+OPTIMIZERS = {
+    "sgd": golden_optimizer.SGD(learning_rate=0.05, momentum=0.9, weight_decay=1e-3),
+    "nesterov": golden_optimizer.SGD(
+        learning_rate=0.05, momentum=0.8, weight_decay=1e-3, nesterov=True
+    ),
+    "adam": golden_optimizer.Adam(betas=(0.8, 0.95), epsilon=1e-3, weight_decay=1e-3),
+    "adamw": golden_optimizer.AdamW(betas=(0.8, 0.95), weight_decay=0.1),
+}
+
+
+def _rule(kind, optimizer, case):
+    """The optimizer as commands, its coefficients in registers."""
+    names = ("weight_decay", "momentum", "learning_rate")
+    registers = [Coefficient(index=2 * number + 1) for number in range(3)]
+    case.coefficients[1:6:2] = [constant(getattr(optimizer, name, 0.0)) for name in names]
+    options = dict(zip(("decay", "momentum", "rate"), registers, strict=True))
+    betas = {"betas": optimizer.betas, "epsilon": optimizer.epsilon} if "adam" in kind else {}
+    return Optimizer(kind=kind, **betas).rule(**options)
+
+
+def descent(rng, config, shape, *, bad=None, kind="sgd"):
+    """Two steps of an optimizer with weight decay, coefficients in registers.
 
     ``bad`` is None, or "gradient" for an infinity or NaN in the weights' gradient, or "sum" for a
-    finite gradient with which g + decay * w overflows. Weights and velocities hold special numbers.
+    finite gradient with which g + decay * w overflows. Weights and slots hold special numbers.
     A grouped parameter has NaN between its groups, which do not count.
     """
     case = LayerProgram(config=config)
-    optimizer = golden_optimizer.SGD(learning_rate=0.05, momentum=0.9, weight_decay=1e-3)
-    names = ("weight_decay", "momentum", "learning_rate")
-    registers = [Coefficient(index=2 * number + 1) for number in range(3)]
-    case.coefficients[1:6:2] = [constant(getattr(optimizer, name)) for name in names]
-    options = dict(zip(("decay", "momentum", "rate"), registers, strict=True))
+    optimizer = OPTIMIZERS[kind]
+    rule = _rule(kind, optimizer, case)
     grouped = (2, 1, 2 * shape[3], 4 * shape[3])
     shapes = {"weight": shape, "bias": (1, 1, 1, shape[3]), "grouped": grouped}
     for name, size in shapes.items():
-        numbers = [random_numbers(rng, size, special=0.1) for _ in range(2)]
+        numbers = [random_numbers(rng, size, special=0.1) for _ in ("master", *rule.slots)]
         gradient = random_numbers(rng, size)
         place = tuple(int(rng.integers(part)) for part in size)
         groups, mask = 1, None
@@ -251,9 +270,14 @@ def descent(rng, config, shape, *, bad=None):
         tensors = {
             role: case.parameter(f"{name}.{role}", size, part)
             for role, part in zip(
-                ("master", "velocity", "gradient"), (*numbers, gradient), strict=True
+                ("master", *rule.slots, "gradient"), (*numbers, gradient), strict=True
             )
         }
+        if rule.corrections:
+            numbers.append(encode(FLOAT32, rng.uniform(0.1, 1.0, 2)))
+            kept = (1, 1, 2, lanes(config))
+            codes = np.broadcast_to(numbers[-1][:, np.newaxis], kept)
+            tensors[CORRECTIONS] = case.parameter(f"{name}.corrections", kept, codes)
         old = encode(case.format, decode(FLOAT32, numbers[0]))
         if name != "bias":
             tensors["operands"] = case.parameter(f"{name}.operands", size, old, operands=True)
@@ -271,15 +295,18 @@ def descent(rng, config, shape, *, bad=None):
                 double = case.parameter(f"{name}.double{count}", size, operands=True)
                 case.layer(elementwise.add, tensors["operands"], tensors["operands"], double)
                 case.expect(double, *elementwise_pool.residual_add(case.format, old, old))
-            case.layer(update, parameter, **options)
+            case.layer(update, parameter, rule)
             result = golden_optimizer.update(
-                optimizer, case.format, numbers[0], (numbers[1],), gradient, guard=True
+                optimizer, case.format, numbers[0], numbers[1:], gradient, guard=True
             )
             numbers, old = [result.weights, *result.slots], result.operands
             case.rejected += result.skipped
             case.flags |= result.flags
         case.expect(tensors["master"], numbers[0])
-        case.expect(tensors["velocity"], numbers[1])
+        for role, part in zip(rule.slots, numbers[1:], strict=False):
+            case.expect(tensors[role], part)
+        if rule.corrections:
+            case.expect(tensors[CORRECTIONS], np.broadcast_to(numbers[-1][:, np.newaxis], kept))
         if name != "bias":
             case.expect(tensors["operands"], old)
     return case
@@ -296,4 +323,7 @@ CASES = {
     "descent": descent,
     "guarded descent": partial(descent, bad="gradient"),
     "overflowing descent": partial(descent, bad="sum"),
+    "descent by Nesterov": partial(descent, kind="nesterov"),
+    "guarded descent by Adam": partial(descent, bad="gradient", kind="adam"),
+    "descent by AdamW": partial(descent, kind="adamw"),
 }

@@ -1,10 +1,11 @@
 """Weight and bias gradient of a convolution."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
-from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.core_builder import CoreProgram, Job
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
 from compiler.tensors.intervals import Channels, Interval
@@ -12,7 +13,7 @@ from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import Init
 
 from .conv_geometry import Convolution
-from .conv_weight_gradient_ranges import Range
+from .conv_weight_gradient_ranges import Output, Range
 from .conv_weight_gradient_tiling import Piece, WeightGradientPlan
 from .gathered_pixels import Gathered
 
@@ -59,20 +60,6 @@ class _Sums:
 
 
 @dataclass(frozen=True)
-class _Output:
-    """Results that are stored together: of channels (begin, end), None: the biases, a row for each
-    column tile. ``last`` is the last column tile among them."""
-
-    channels: Channels
-    last: int
-    need: Need
-
-    def is_in(self, ends: Iterable[_Sums]) -> bool:
-        """Whether the last of them is among ``ends``."""
-        return self.last in {sums.tile for sums in ends}
-
-
-@dataclass(frozen=True)
 class _Map:
     """Where MATMUL and WEIGHTS find a map: lines [begin, end) of images from ``first`` on, pixels
     of ``words`` words whose first channel is ``channel``."""
@@ -93,7 +80,7 @@ class _Map:
 
 
 #: What has been computed, and where it lies.
-_Result = tuple[_Output, Block]
+_Result = tuple[Output, Block]
 
 
 class _WeightGradient:
@@ -114,27 +101,15 @@ class _WeightGradient:
 
     def write(self) -> None:
         write = self._whole_jobs if self.plan.whole else self._piece_jobs
-        jobs = [job for part in self.plan.ranges for job in write(part, self.plan.pieces)]
-        self.program.run(jobs)
+        with self.plan.held_outputs(self.plan.ranges) if self.plan.tight else nullcontext():
+            jobs = [job for part in self.plan.ranges for job in write(part, self.plan.pieces)]
+            self.program.run(jobs)
         self.program.scratch.forget(self.plan.owner)
         if not self.known:
             # Boxes of a flat map are not seen to be parts of the map.
             self.program.scratch.forget(self.layer.x.name, self.dy.name)
 
     # Jobs ------------------------------------------------------------------------------------
-
-    def _outputs(self, part: Range) -> list[_Output]:
-        """[:class:`_Output`] of a range."""
-        rows, result = self.plan.out_rows(part), []
-        for channels in self.plan.channels(part):
-            assert self.dw is not None
-            last = -(-min(channels[1], self.tiles.channels) // self.tiles.width) - 1
-            words = self.program.words(self.dw, channels)
-            result.append(_Output(channels, last, Need(object(), rows * words)))
-        if self.plan.has_bias(part):
-            need = Need(object(), self.plan.bias_words(part))
-            result.append(_Output(None, part.tiles[1] - 1, need))
-        return result
 
     def _steps(
         self, part: Range, tiles: range, pieces: Sequence[Piece]
@@ -154,7 +129,7 @@ class _WeightGradient:
 
     def _piece_jobs(self, part: Range, pieces: Sequence[Piece]) -> list[Job]:
         """A job for each piece and column tile; the tiles of a batch share what they read."""
-        outputs, jobs = self._outputs(part), []
+        outputs, jobs = self.plan.outputs(part), []
         for batch in self.plan.batches(part):
             channels = self.plan.dy_channels(batch)
             for piece, sums, begins, ends in self._steps(part, batch, pieces):
@@ -170,7 +145,7 @@ class _WeightGradient:
                       for output in outputs),
                 )  # fmt: skip
                 jobs.append(Job(needs, run, like=like, at=at))
-                outputs = [output for output in outputs if not output.is_in(ends)]
+                outputs = [output for output in outputs if not _is_in(output, ends)]
         return jobs
 
     def _piece(
@@ -180,7 +155,7 @@ class _WeightGradient:
         sums: _Sums,
         begins: bool,
         ends: Iterable[_Sums],
-        outputs: Sequence[_Output],
+        outputs: Sequence[Output],
         *blocks: Block,
     ) -> None:
         *results, x, dy = blocks
@@ -200,11 +175,11 @@ class _WeightGradient:
             self._product(sums, images, rows, begins, *maps)
         results = list(zip(outputs, results, strict=True))
         self._post(ends, results)
-        self._store(sums.part, [pair for pair in results if pair[0].is_in(ends)])
+        self._store(sums.part, [pair for pair in results if _is_in(pair[0], ends)])
 
     def _whole_jobs(self, part: Range, pieces: Sequence[Piece]) -> list[Job]:
         """One job: what is not in the memory comes piece by piece."""
-        outputs = self._outputs(part)
+        outputs = self.plan.outputs(part)
         absent: list[Tensor] = []
 
         def note(tensor: Tensor) -> Callable[[Block], None]:
@@ -221,7 +196,7 @@ class _WeightGradient:
         self,
         part: Range,
         pieces: Sequence[Piece],
-        outputs: Sequence[_Output],
+        outputs: Sequence[Output],
         absent: Sequence[Tensor],
         *blocks: Block,
     ) -> None:
@@ -248,8 +223,8 @@ class _WeightGradient:
                 # Many stores would keep the product behind them out of its queue.
                 self._store(part, stored)
                 self._post(ends, results)
-                stored = [pair for pair in results if pair[0].is_in(ends)]
-                results = [pair for pair in results if not pair[0].is_in(ends)]
+                stored = [pair for pair in results if _is_in(pair[0], ends)]
+                results = [pair for pair in results if not _is_in(pair[0], ends)]
             batch, pieces = range(batch.stop, min(batch.stop + 1, part.tiles[1])), everything
         self._store(part, stored)
 
@@ -394,3 +369,8 @@ class _WeightGradient:
                 box = *part.taps, self.plan.inputs(part), output.channels
                 self.program.store(self.dw, box, block)
         self.program.scratch.drop(block for _, block in results)
+
+
+def _is_in(output: Output, ends: Iterable[_Sums]) -> bool:
+    """Whether the last column tile of ``output`` is among ``ends``."""
+    return output.last in {sums.tile for sums in ends}

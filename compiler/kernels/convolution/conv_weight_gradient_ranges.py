@@ -1,16 +1,19 @@
 """Parts of a weight gradient: which entries the accumulators hold together."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
-from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.core_builder import CoreProgram, Need
+from compiler.codegen.scratchpad import Block
 from compiler.errors import CompileError
-from compiler.tensors.intervals import Interval, even_parts
+from compiler.tensors.intervals import Channels, Interval, even_parts
 from compiler.tensors.tensor import Tensor
 
 from .conv_geometry import Convolution
 
-__all__ = ["Range", "WeightGradientRanges"]
+__all__ = ["Output", "Range", "WeightGradientRanges"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,16 @@ class Range:
         return (bottom - top) * (right - left)
 
 
+@dataclass(frozen=True)
+class Output:
+    """Results that are stored together: of channels (begin, end), None: the biases, a row for each
+    column tile. ``last`` is the last column tile among them."""
+
+    channels: Channels
+    last: int
+    need: Need
+
+
 class WeightGradientRanges:
     """Cuts the entries of a weight gradient, and knows how much room they take.
 
@@ -49,6 +62,7 @@ class WeightGradientRanges:
         self.layer = layer
         self.tiles = layer.output_tiles(self.core)
         self._blocks = -(-layer.inputs // self.core.rows)
+        self._held: Block | None = None  # room for results
 
     def tile_groups(self, most: int) -> list[Interval]:
         """Column tiles, at most so many where results of a part of them are whole words."""
@@ -115,6 +129,37 @@ class WeightGradientRanges:
         """Accumulators of a column tile."""
         blocks = part.blocks[1] - part.blocks[0]
         return blocks * part.tap_count * self.core.rows + self.has_bias(part)
+
+    def outputs(self, part: Range) -> list[Output]:
+        """All results of a range."""
+        rows, first, result = self.out_rows(part), 0, []
+
+        def room(words: int) -> Need:
+            nonlocal first
+            place, held = None, self._held
+            if held is not None:
+                place = Block(held.memory, held.address + first, words, fixed=True)
+                first += words
+            return Need(object(), words, place=place)
+
+        for channels in self.channels(part):
+            assert self.dw is not None
+            last = -(-min(channels[1], self.tiles.channels) // self.tiles.width) - 1
+            need = room(rows * self.program.words(self.dw, channels))
+            result.append(Output(channels, last, need))
+        if self.has_bias(part):
+            result.append(Output(None, part.tiles[1] - 1, room(self.bias_words(part))))
+        return result
+
+    @contextmanager
+    def held_outputs(self, ranges: Iterable[Range]) -> Iterator[None]:
+        """A context in which the results of ``ranges`` are in turn the first words of the memory,
+        so that what is left is in one piece."""
+        scratch = self.program.scratch
+        self._held = scratch.hold(max(map(self.out_size, ranges)))
+        yield
+        scratch.let_go(self._held)
+        self._held = None
 
     def out_size(self, part: Range) -> int:
         bias = self.bias_words(part) if self.has_bias(part) else 0

@@ -49,6 +49,7 @@ class WeightGradientPlan(WeightGradientRanges):
     ranges : list of :class:`Range`
     pieces : list of :data:`Piece`, all but the last whole K tiles
     whole : whether both maps stay in the memory
+    tight : whether pieces have room once only, so that nothing may lie between them
     owner : first part of the keys of gathered pixels
 
     Raises
@@ -70,6 +71,7 @@ class WeightGradientPlan(WeightGradientRanges):
         super().__init__(program, flat, dw, db)
         self.owner = object()
         self._narrow = False  # as little of dY as possible
+        self.tight = False
         self._most_dy: dict[tuple[Interval, int, bool], int] = {}
         self.ranges, self.pieces, self.whole = self._plan()
 
@@ -135,6 +137,9 @@ class WeightGradientPlan(WeightGradientRanges):
         # Small pieces are soon there, and leave room to load ahead.
         wide = [(share, False) for share in (16, 8, 4, 2)]
         for share, self._narrow in (*wide, (2, True), (1, True)):
+            if share == 1:
+                # Rows of the kernel in the middle may read more lines than the first and the last.
+                parts = _unlike(ranges)
             for images, lines in cuts:
                 if self._largest(ends(images, lines), parts) * share <= room:
                     pieces: list[Piece] = [
@@ -142,6 +147,7 @@ class WeightGradientPlan(WeightGradientRanges):
                         for n in range(0, layer.images, images)
                         for h in range(0, height, lines)
                     ]
+                    self.tight = share == 1
                     return self._short_first(pieces), False
         return None
 
@@ -159,6 +165,7 @@ class WeightGradientPlan(WeightGradientRanges):
                     if self._largest(pieces, parts) * share > room:
                         break
                 else:
+                    self.tight = share == 1
                     return self._short_first(pieces), False
         return None
 
@@ -188,6 +195,7 @@ class WeightGradientPlan(WeightGradientRanges):
             for count in (16, 8, 4, 2, 1):
                 size = count * self.core.rows
                 if self._largest([self._gathered(0, min(size, total), 1)], parts) * share <= room:
+                    self.tight = share == 1
                     return [
                         self._gathered(begin, min(begin + size, total), 1)
                         for begin in range(0, total, size)

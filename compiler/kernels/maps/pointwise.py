@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate, pairwise
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
@@ -21,10 +22,17 @@ def pointwise(
     *,
     total: bool = False,
     numbers: Sequence[float] = (),
+    vectors: Sequence[Tensor] = (),
+    also: Sequence[Tensor] = (),
+    more: int = 0,
+    placed: int | None = None,
 ) -> None:
-    """``part(output, total, *inputs, *numbers)`` on views of a part after the other; ``total`` is a
-    float32 map of the part if it is wanted, else None; each of ``numbers`` is a
-    float32 vector that goes with all pixels.
+    """``part(output, total, *also, *more, *inputs, *numbers, *vectors)`` on views of a part after
+    the other;
+    ``total`` is a float32 map of the part if it is wanted, else None, and ``more`` counts further
+    ones; ``also`` are other results; each of ``numbers`` is a float32 vector that goes with all
+    pixels, and so is each of ``vectors``, (1, 1, 1, C). If it depends on the ``box`` that the part
+    is, it gets this as well, and a part has at most ``placed`` pixels.
 
     Raises
     ------
@@ -32,8 +40,8 @@ def pointwise(
         if a pixel of all maps does not fit into the buffer.
     """
     words, chunks = program.words(output), program.core.chunks_per_wide
-    size = words * (len(inputs) + 1 + (chunks if total else 0))
-    room = program.scratch.words - words * chunks * len(numbers)
+    size = words * (1 + len(also) + chunks * (more + total)) + sum(map(program.words, inputs))
+    room = program.scratch.words - words * chunks * len(numbers) - sum(map(program.words, vectors))
     most = min(room // size, MOST_WORDS // (words * chunks))
     if not most:
         raise CompileError(
@@ -41,33 +49,41 @@ def pointwise(
             f"into the buffer ({program.scratch.words} words)"
         )
 
-    vectors = [_number(program, output, number) for number in numbers]
     one = (0, 1), (0, 1), (0, 1)
+    with_all = [_number(program, output, number) for number in numbers]
+    with_all += [program.need(vector, *one) for vector in vectors]
 
-    def work(box: PixelBox, out: Block, *blocks: Block) -> None:
-        blocks, there = blocks[len(vectors) :], blocks[: len(vectors)]
-        temporary = [out]
-        sums = None
-        if total:
-            sums = program.view(blocks[-1], output, *box, wide=True)
-            temporary.append(blocks[-1])
-        views = [program.view(b, t, *box) for b, t in zip(blocks, inputs, strict=False)]
-        views += [program.view(block, output, *one, wide=True) for block in there]
-        part(program.view(out, output, *box), sums, *views)
-        program.store(output, (*box, (0, output.pitch)), out)
-        program.scratch.drop(temporary)
+    results = [output, *also]
+
+    def work(box: PixelBox, *blocks: Block) -> None:
+        ends = [*accumulate((len(results), len(with_all), len(inputs)))]
+        out, there, read = (blocks[a:b] for a, b in pairwise([0, *ends]))
+        wide = [program.view(block, output, *box, wide=True) for block in blocks[ends[-1] :]]
+        views = [program.view(b, t, *box) for b, t in zip(read, inputs, strict=True)]
+        views += [program.view(block, output, *one, wide=True) for block in there[: len(numbers)]]
+        channels = zip(there[len(numbers) :], vectors, strict=True)
+        views += [program.view(block, vector, *one) for block, vector in channels]
+        first, *others = (program.view(b, t, *box) for b, t in zip(out, results, strict=True))
+        sums = wide.pop(0) if total else None
+        part(first, sums, *others, *wide, *views, **({} if placed is None else {"box": box}))
+        for block, tensor in zip(out, results, strict=True):
+            program.store(tensor, (*box, (0, tensor.pitch)), block)
+        program.scratch.drop([*out, *blocks[ends[-1] :]])
 
     jobs = []
-    # Several pieces even of a small map, so that transfers hide behind the work. Three would fit:
-    # so the next one's blocks have room whatever lies between them.
+    # Several pieces even of a small map, so that transfers hide behind the work; where the work is
+    # long, its commands should be, too. Three would fit: so the next one's blocks have room
+    # whatever lies between them.
     pixels = output.shape[0] * output.shape[1] * output.shape[2]
-    for box in boxes(output.shape, max(1, min(most // 3, -(-pixels // PIECES)))):
-        needs = [program.result(output, *box), *vectors]
+    pieces = 2 if more else PIECES
+    size = max(1, min(most // 3, -(-pixels // pieces), placed or pixels))
+    for box in boxes(output.shape, size):
+        needs = [*(program.result(tensor, *box) for tensor in results), *with_all]
         needs += [program.need(part, *box) for part in inputs]
-        if total:
-            needs.append(program.result(output, *box, wide=True))
+        needs += [program.result(output, *box, wide=True) for _ in range(more + total)]
         run = partial(work, box)
-        jobs.append(Job(tuple(needs), run, like=like_box(box), at=begin_of(box)))
+        like = like_box(box) if placed is None else None
+        jobs.append(Job(tuple(needs), run, like=like, at=begin_of(box)))
     program.run(jobs)
 
 

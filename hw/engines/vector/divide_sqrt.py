@@ -1,6 +1,6 @@
-"""Divisions and square roots of the vector engine, lane by lane."""
+"""Divisions, square roots and exponentials of the vector engine, lane by lane."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,9 +10,10 @@ __all__ = ["VectorSpecial"]
 
 
 class VectorSpecial(wiring.Component):
-    """``x / y`` or the square root of ``x`` for every active lane of a group, one after the other.
+    """``x / y``, the square root of ``x`` or its exponential, lane after lane of a group.
 
-    31 cycles per active lane and one for each of the others. Idle after reset.
+    30 cycles per active lane, 67 for an exponential, and one for each of the others; a further one
+    from group to group. Idle after reset.
 
     Parameters
     ----------
@@ -21,7 +22,8 @@ class VectorSpecial(wiring.Component):
     Members
     -------
     start : In(1) -- not while ``busy``; the operands stand from now on to ``done``
-    root : In(1), x, y : In(32 * lanes), active : In(lanes)
+    operation : In(SpecialOperation) -- of all lanes; stands like the operands
+    x, y : In(32 * lanes), active : In(lanes)
     busy : Out(1) -- from the cycle after ``start`` to ``done``
     load : Out(lanes), o : Out(32) -- a lane's result; +0 if it is not active
     done : Out(1) -- the last lane's result is being loaded
@@ -33,7 +35,7 @@ class VectorSpecial(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
-                "root": In(1),
+                "operation": In(SpecialOperation),
                 "x": In(32 * lanes),
                 "y": In(32 * lanes),
                 "active": In(lanes),
@@ -53,9 +55,7 @@ class VectorSpecial(wiring.Component):
         finished = Signal()
         present = Signal(self._lanes, reset_less=True)
         request = unit.i.payload
-        m.d.comb += request.operation.eq(
-            Mux(self.root, SpecialOperation.SQUARE_ROOT, SpecialOperation.DIVIDE)
-        )
+        m.d.comb += request.operation.eq(self.operation)
         with m.Switch(lane):
             for index in range(self._lanes):
                 with m.Case(index):

@@ -23,6 +23,8 @@ _NEXT = 1 + FloatAdder.LATENCY
 class VectorLane(wiring.Component):
     """``v = (x | x + y | x - y | immediate) * factor``, ``w = v | v + carry``, and w or carry.
 
+    With ``power`` a factor y or z stands for 2 to the power of its lowest 8 bits.
+
     One element per cycle through a pipeline that never stops. Steps that are left out add -0 or
     multiply by 1, which changes no number and raises no flag. Operands have to be float32 numbers
     without subnormals, with the canonical NaN only. Reset makes nothing valid.
@@ -50,8 +52,8 @@ class VectorLane(wiring.Component):
     Members
     -------
     x, y, z : In(32), active : In(1) -- an element; lanes that are not active give 0 and no flags
-    valid : In(1)
-    term, factor, carry, condition, negate_product, negate_carry, add, keep, wide,
+    valid : In(1), sampled : In(1) -- the condition counts only if it is
+    term, factor, power, carry, condition, negate_product, negate_carry, add, keep, wide,
         immediate : In -- fields of the command, constant while in use
     reduce : In(1) -- add to partial sums
     half, address : In -- :attr:`PARTIAL` cycles after the operands: the place of the partial sum
@@ -77,7 +79,9 @@ class VectorLane(wiring.Component):
         self._format = fmt
         self._partials = partials
         address = range(max(partials, 2))
-        ones = "active valid negate_product negate_carry add keep wide reduce half tree "
+        ones = (
+            "active valid sampled power negate_product negate_carry add keep wide reduce half tree "
+        )
         ones += "tree_active even_fresh odd_fresh slow direct_load stored"
         numbers = ("x", "y", "z", "immediate", "direct")
         super().__init__(
@@ -107,12 +111,17 @@ class VectorLane(wiring.Component):
 
         # What goes along: the factor to the multiplier, the carry to the second adder and on.
         m.submodules.factors = factors = DelayLine(32, self.PARTIAL - multiplier.LATENCY)
+        factor = Signal(32)
         with m.Switch(self.factor):
             for code, source in ((Factor.Y, y), (Factor.Z, z)):
                 with m.Case(code):
-                    m.d.comb += factors.i.eq(source)
+                    m.d.comb += factor.eq(source)
             with m.Default():
-                m.d.comb += factors.i.eq(_ONE)
+                m.d.comb += factor.eq(_ONE)
+        # Of 1.0 the lowest bits are 0: it is its own power.
+        exponent = (factor[:8] + FLOAT32.bias)[:8]
+        power = Cat(Const(0, FLOAT32.mantissa_bits), exponent)
+        m.d.comb += factors.i.eq(Mux(self.power, power, factor))
         m.submodules.carries = carries = DelayLine(32, self.PARTIAL)
         m.submodules.others = others = DelayLine(32, _NEXT)
         m.d.comb += [
@@ -143,7 +152,7 @@ class VectorLane(wiring.Component):
             multiplier.a.eq(first.o),
             multiplier.b.eq(Mux(self.factor == Factor.U, first.o, factors.o)),
         ]
-        live = delay(m, present & taken, _NEXT, name="live_u", reset=True)
+        live = delay(m, present & taken & self.sampled, _NEXT, name="live_u", reset=True)
         flags = first.flags & live.replicate(4)
         live = delay(m, live, multiplier.LATENCY, name="live_v", reset=True)
         flags |= multiplier.flags & live.replicate(4)

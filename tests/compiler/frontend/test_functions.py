@@ -47,6 +47,11 @@ def test_the_arguments_of_functions():
         (nn.LeakyReLU(0.2), lambda x: functional.leaky_relu(x, 0.2)),
         (nn.Hardswish(), functional.hardswish),
         (nn.Hardsigmoid(), functional.hardsigmoid),
+        (nn.Sigmoid(), lambda x: x.sigmoid_()),
+        (nn.Tanh(), torch.tanh),
+        (nn.SiLU(), functional.silu),
+        (nn.GELU("tanh"), lambda x: functional.gelu(x, approximate="tanh")),
+        (nn.Softplus(), functional.softplus),
         (nn.Upsample((8, 6)), lambda x: functional.interpolate(x, scale_factor=(2, 1))),
         (nn.UpsamplingNearest2d(scale_factor=3), lambda x: functional.interpolate(x, (12, 18))),
     ]

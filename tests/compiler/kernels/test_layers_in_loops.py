@@ -1,7 +1,7 @@
 """Layers whose jobs come again, in loops: golden's numbers, whatever runs first.
 
 Covers: compiler/kernels/convolution/conv_forward.py,
-compiler/kernels/convolution/conv_input_gradient.py, compiler/kernels/updates/sgd.py,
+compiler/kernels/convolution/conv_input_gradient.py, compiler/kernels/updates/update.py,
 compiler/kernels/maps/elementwise.py, compiler/kernels/tiling/row_tiling.py,
 compiler/kernels/convolution/reorganize.py, compiler/kernels/normalization/batch_norm_pass.py.
 """

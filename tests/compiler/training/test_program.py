@@ -71,7 +71,7 @@ def test_separate_steps_are_programs():
         ({"images": 0}, "a batch must have at least 1 image, not 0"),
         ({"images": 2.5}, "images: a batch must have at least 1 image, not 2.5"),
         ({"images": "2"}, "images: a batch must have at least 1 image, not '2'"),
-        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, not 'hinge'"),
+        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, binary"),
     ],
 )
 def test_messages(options, message):
@@ -158,7 +158,7 @@ def test_command_line(capsys, tmp_path):
         (["--model", "compiler"], "--model must be MODULE:NAME, not 'compiler'"),
         (["--model", "no_such_module:X"], "--model no_such_module:X: No module named"),
         (["--model", "compiler.frontend.example:Nothing"], "has no attribute 'Nothing'"),
-        (["--input", "1,x"], "--input must be C,H,W, not '1,x'"),
+        (["--input", "1,x"], "--input must be channels, height and width as in 3x32x32, not '1,x'"),
         (["--input", "3,8,8"], "takes 1 channels but gets 3"),
         (["--loss", "hinge"], "loss must be one of"),
     ],

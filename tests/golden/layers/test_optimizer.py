@@ -8,7 +8,7 @@ from golden.arithmetic.dot_product import Flags, decode, encode
 from golden.arithmetic.float32 import add_f32, mul_f32
 from golden.arithmetic.formats import BF16, FLOAT32, FP16
 from golden.arithmetic.running_error import Estimate, worst_excess
-from golden.layers.optimizer import SGD, Adam, update
+from golden.layers.optimizer import SGD, Adam, AdamW, update
 
 STEPS = 4
 SHAPE = (5, 3, 2)
@@ -16,8 +16,10 @@ CASES = {
     "plain": SGD(learning_rate=0.1),
     "momentum": SGD(learning_rate=0.05, momentum=0.9),
     "momentum and weight decay": SGD(learning_rate=0.3, momentum=0.9, weight_decay=5e-4),
+    "nesterov": SGD(learning_rate=0.1, momentum=0.8, weight_decay=1e-3, nesterov=True),
     "adam": Adam(learning_rate=0.01),
     "adam with weight decay": Adam(betas=(0.8, 0.99), weight_decay=0.01, epsilon=1e-5),
+    "adamw": AdamW(learning_rate=0.02, weight_decay=0.1),
 }
 
 
@@ -34,8 +36,10 @@ def torch_optimizer(optimizer, weights):
             lr=optimizer.learning_rate,
             momentum=optimizer.momentum,
             weight_decay=optimizer.weight_decay,
+            nesterov=optimizer.nesterov,
         )
-    return torch.optim.Adam(
+    decoupled = isinstance(optimizer, AdamW)
+    return (torch.optim.AdamW if decoupled else torch.optim.Adam)(
         [weights],
         lr=optimizer.learning_rate,
         betas=optimizer.betas,
@@ -44,38 +48,53 @@ def torch_optimizer(optimizer, weights):
     )
 
 
-def estimated_step(optimizer, weights, slots, gradient, count):
+def estimated_step(optimizer, weights, slots, gradient):
     """The operations of the update on estimates."""
     constant = Estimate.constant
-    gradient = gradient + constant(optimizer.weight_decay) * weights
+    rate, decay = constant(optimizer.learning_rate), constant(optimizer.weight_decay)
+    if isinstance(optimizer, AdamW):
+        weights = weights - weights * (rate * decay)
+    else:
+        gradient = gradient + decay * weights
     if isinstance(optimizer, SGD):
-        velocity = constant(optimizer.momentum) * slots[0] + gradient
-        return weights - constant(optimizer.learning_rate) * velocity, (velocity,)
-    (b1, b2), square = optimizer.betas, gradient * gradient
-    first = constant(b1) * slots[0] + constant(1 - b1) * gradient
-    second = constant(b2) * slots[1] + constant(1 - b2) * square
-    root = (second * constant(1 / (1 - b2**count))).root() + constant(optimizer.epsilon)
-    unbiased = first * constant(1 / (1 - b1**count))
-    return weights - constant(optimizer.learning_rate) * unbiased / root, (first, second)
+        momentum = constant(optimizer.momentum)
+        velocity = momentum * slots[0] + gradient
+        change = momentum * velocity + gradient if optimizer.nesterov else velocity
+        return weights - rate * change, (velocity,)
+    q1, q2 = (
+        old * constant(beta) + constant(1 - beta)
+        for old, beta in zip(slots[2:], optimizer.betas, strict=True)
+    )
+    root = q2.root()
+    factor, epsilon = (root * rate) / q1, root * constant(optimizer.epsilon)
+    first, second = (
+        old + (new - old) * constant(1 - beta)
+        for old, new, beta in zip(
+            slots, (gradient, gradient * gradient), optimizer.betas, strict=False
+        )
+    )
+    share = first / (second.root() + epsilon)
+    return weights - share * factor, (first, second, q1, q2)
 
 
 def worst_ratio(optimizer, rng, mutate=lambda gradient, weights: gradient):
     """Largest error over bound in a few updates, from the same gradients as torch."""
     bits = random_bits(rng)
-    slots = [np.zeros(SHAPE, np.uint32) for _ in optimizer.slots]
+    slots = optimizer.start(bits)
     estimate = Estimate.bits(FLOAT32, bits)
-    estimates = tuple(Estimate.exact(np.zeros(SHAPE)) for _ in slots)
+    # The corrections are two numbers.
+    estimates = (Estimate.exact(np.zeros(SHAPE)),) * 2 + (Estimate.exact(0.0),) * 2
     weights = torch.from_numpy(decode(FLOAT32, bits)).requires_grad_()
     reference = torch_optimizer(optimizer, weights)
     worst = 0.0
-    for count in range(1, STEPS + 1):
+    for _ in range(STEPS):
         gradient = random_bits(rng)
         weights.grad = torch.from_numpy(decode(FLOAT32, gradient))
         reference.step()
-        result = update(optimizer, BF16, bits, slots, mutate(gradient, bits), count=count)
+        result = update(optimizer, BF16, bits, slots, mutate(gradient, bits))
         bits, slots = result.weights, result.slots
         estimate, estimates = estimated_step(
-            optimizer, estimate, estimates, Estimate.bits(FLOAT32, gradient), count
+            optimizer, estimate, estimates, Estimate.bits(FLOAT32, gradient)
         )
         assert np.isfinite(estimate.error).all()
         ratio, _ = worst_excess(decode(FLOAT32, bits), weights.detach().numpy(), estimate.error)
@@ -128,19 +147,21 @@ def test_guard(name, bad, rng):
     """A tile of two entries with one bad number stays; the others are as without it."""
     optimizer = CASES[name]
     weights, gradient = random_bits(rng), random_bits(rng)
-    slots = [encode(FLOAT32, rng.random(SHAPE)) for _ in optimizer.slots]
+    slots = [encode(FLOAT32, rng.random(slot.shape)) for slot in optimizer.start(weights)]
     clean = update(optimizer, BF16, weights, slots, gradient)
     gradient[2, 1, 1] = bad
     result = update(optimizer, BF16, weights, slots, gradient, tile=2)
     assert result.skipped == 1 and not result.flags & Flags.INVALID
     pairs = [(result.weights, weights, clean.weights)]
-    pairs += zip(result.slots, slots, clean.slots, strict=True)
+    pairs += zip(result.slots[:2], slots[:2], clean.slots[:2], strict=True)
     for new, old, other in pairs:
         assert (new[2:4] == old[2:4]).all()
         assert (new[:2] == other[:2]).all() and (new[4:] == other[4:]).all()
     assert (result.operands[2:4] == encode(BF16, decode(FLOAT32, weights[2:4]))).all()
+    assert all((a == b).all() for a, b in zip(result.slots[2:], clean.slots[2:], strict=True))
     whole = update(optimizer, BF16, weights, slots, gradient)
     assert whole.skipped == 1 and (whole.weights == weights).all()
+    assert all((a == b).all() for a, b in zip(whole.slots, slots, strict=True))
     through = update(optimizer, BF16, weights, slots, gradient, guard=False, tile=2)
     assert through.skipped == 0
     assert not np.isfinite(decode(FLOAT32, through.weights[2, 1, 1]))
@@ -151,20 +172,23 @@ def test_guard(name, bad, rng):
 @pytest.mark.parametrize("name", CASES)
 def test_zeros_stay(name, rng):
     """Entries of dense weights between groups: +0 with a gradient of +0, update after update."""
-    weights, slots = random_bits(rng), [np.zeros(SHAPE, np.uint32) for _ in CASES[name].slots]
+    weights = random_bits(rng)
+    slots = CASES[name].start(weights)
     weights[1] = 0
-    for count in range(1, STEPS + 1):
+    for _ in range(STEPS):
         gradient = random_bits(rng)
         gradient[1] = 0
-        result = update(CASES[name], BF16, weights, slots, gradient, count=count)
+        result = update(CASES[name], BF16, weights, slots, gradient)
         weights, slots = result.weights, result.slots
-        assert not any(values[1].any() for values in (weights, *slots, result.operands))
+        assert not any(values[1].any() for values in (weights, *slots[:2], result.operands))
         assert weights[0].all()
 
 
 def test_messages(rng):
     weights = random_bits(rng)
-    with pytest.raises(ValueError, match="must have one shape"):
+    with pytest.raises(ValueError, match=r"a gradient of one shape and slots \[\(5, 3, 2\)\], not"):
         update(CASES["plain"], BF16, weights, [weights], weights[:1])
-    with pytest.raises(ValueError, match="Slots must be first moment, second moment, not 1"):
+    with pytest.raises(
+        ValueError, match="Slots must be first_moment, second_moment, corrections, not 1"
+    ):
         update(CASES["adam"], BF16, weights, [weights], weights)

@@ -4,7 +4,8 @@ A step is checked layer by layer by :mod:`golden.training.check`; the bounds are
 :mod:`golden.training.bounds`.
 
 Covers: golden/training/batch_loss.py, golden/training/arguments.py, golden/training/check.py,
-golden/training/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py.
+golden/training/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py,
+golden/training/norm_layers.py, golden/training/step_result.py.
 """
 
 import numpy as np
@@ -21,7 +22,7 @@ from golden.layers.elementwise_pool import round_sums
 from golden.layers.optimizer import SGD, Adam
 from golden.training.check import complaints, torch_layer
 from golden.training.step import Training, trace
-from tests.golden.training.map_networks import Bent, Branches
+from tests.golden.training.map_networks import Bent, Branches, Norms, Smooth, Transposed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -87,6 +88,9 @@ NETWORKS = {
         "mean_squared_error",
     ),
     "bent": lambda: (Bent(), (2, 3, 4), 2, 4, 6, "mean_squared_error"),
+    "transposed": lambda: (Transposed(), (2, 3, 4), 3, 4, 6, "mean_squared_error"),
+    "norms": lambda: (Norms(), (2, 4, 3), 3, 4, 6, "mean_squared_error"),
+    "smooth": lambda: (Smooth(), (2, 3, 4), 3, 4, 6, "cross_entropy"),
     "branches": lambda: (Branches(), (2, 7, 5), 2, 4, 6, "cross_entropy"),
     "vectors": lambda: (
         nn.Sequential(nn.Linear(7, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)),
@@ -318,14 +322,14 @@ def test_trace():
         (nn.Sequential(nn.Conv2d(2, 3, 3)), (3, 4, 4), "takes 2 channels but gets 3"),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.Linear(3, 1)), (2, 3, 3), "Layer 1 .* Flatten"),
         (
-            nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()),
+            nn.Sequential(nn.Linear(4, 3), nn.Softsign()),
             (4,),
-            "Layer 1 .* Sigmoid is unknown; supported are Conv2d",
+            "Layer 1 .* Softsign is unknown; supported are Conv2d",
         ),
         (
-            nn.Sequential(nn.BatchNorm2d(2, affine=False)),
+            nn.Sequential(nn.BatchNorm2d(2, momentum=None)),
             (2, 3, 3),
-            r"Layer 0 \(BatchNorm2d\) .* affine must be True, not False",
+            r"Layer 0 \(BatchNorm2d\) .* momentum must be a number, not None",
         ),
         (
             nn.Sequential(nn.AvgPool2d(2, padding=2)),
@@ -350,9 +354,7 @@ def test_messages(model, shape, message):
 def test_optimizers_are_goldens(seed):
     """Torch's own are refused, where training begins and later."""
     torch_sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
-    message = (
-        r"optimizer must be golden\S*.SGD\(...\) or golden\S*.Adam\(...\), not torch.optim\S*.SGD"
-    )
+    message = r"optimizer must be golden\S*.SGD\(...\) or .*.AdamW\(...\), not torch.optim\S*.SGD"
     with pytest.raises(ValueError, match=message):
         make("vectors", seed, optimizer=torch_sgd)
     training, _, _ = make("vectors", seed)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from torch import nn
 
+from emulator.batch_loop import BatchLoop
 from golden.arithmetic.dot_product import decode
 from golden.arithmetic.formats import FLOAT32
+from golden.layers.optimizer import Adam
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import make_config
 from verif.networks.adagp_blocks import CASES, CLASSES, experienced, predicted_run
-from verif.system.batch_loop import BatchLoop
 
 
 def check(result):
@@ -100,6 +101,21 @@ def test_a_last_convolution(groups, rng, seed):
     assert list(result.gates[0]) == ["0", "2"]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("variant", ["low", "max"])
+def test_adam(variant, rng, seed):
+    """Moments and corrections of what is predicted go on in Phase GP, those of the rest do not."""
+    optimizer = Adam(learning_rate=0.01, betas=(0.8, 0.99), epsilon=1e-6)
+    config = make_config(variant=variant, preset="tiny")
+    run = predicted_run(
+        "ragged", config, rng, "BG", rate=0.01, optimizer=optimizer, prepare=experienced(rng)
+    )
+    check(run.interpret(seed))
+    first, second = (run.expected[number] for number in (0, 1))
+    assert (first["corrections 0.weight"] != second["corrections 0.weight"]).all()
+    assert (first["corrections 0.bias"] == second["corrections 0.bias"]).all()
+
+
 #: Both phases in even and odd batches: W W, G G B, G.
 LOOP = BatchLoop(
     schedule=ScheduleConfig(warm_up=1, ladder=(Stage(gp=2, bp=1, epochs=None),)),
@@ -109,10 +125,10 @@ LOOP = BatchLoop(
 )
 
 
-def looped_run(loop, config, rng):
+def looped_run(loop, config, rng, **options):
     letters = "".join(phase.value for phase in loop.phases())
     return predicted_run(
-        small, config, rng, letters, images=2, shape=(2, 8, 8), prepare=experienced(rng)
+        small, config, rng, letters, images=2, shape=(2, 8, 8), prepare=experienced(rng), **options
     )
 
 
@@ -123,6 +139,16 @@ def test_one_run_of_many_batches(rng, seed):
     check(run.interpret_loop(loop, seed))
     with pytest.raises(ValueError, match="the schedule has"):
         run.interpret_loop(LOOP, seed)
+
+
+@pytest.mark.long
+def test_a_run_whose_labels_are_smooth_or_do_not_count(rng, seed):
+    """What goes with the labels has two places as well."""
+    loop = dataclasses.replace(LOOP, batches=4)
+    loss = nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=2)
+    config = make_config(variant="low", preset="tiny")
+    run = looped_run(loop, config, rng, loss=loss, targets=np.array([0, 2]))
+    check(run.interpret_loop(loop, seed))
 
 
 def looped_rates(config, rng, **last):
@@ -187,7 +213,7 @@ def test_a_predictor_of_nan_does_no_harm(rng, seed):
         np.testing.assert_array_equal(held, first, err_msg=name)
         assert np.any(last != held)
     for name, values in run.actual(result.final).items():
-        if name.startswith(("weights", "velocities", "statistics", "loss")):
+        if name.startswith(("weights", "velocity", "statistics", "loss")):
             assert np.isfinite(_floats(values)).all(), name
 
 
@@ -198,7 +224,7 @@ def test_a_predictor_of_noise_does_no_harm(rng, seed):
     result = run.interpret(seed)
     check(result)
     for name, values in run.actual(result.final).items():
-        if name.startswith(("weights", "velocities")):
+        if name.startswith(("weights", "velocity")):
             assert np.isfinite(_floats(values)).all(), name
             assert np.abs(_floats(values)).max() < 10, name
 
@@ -225,10 +251,12 @@ def test_the_comparison_can_fail(rng, seed):
 
 
 def small():
-    """Two convolutions and a linear layer, for images of 8 x 8."""
+    """Two convolutions and a linear layer, for images of 8 x 8; what it drops depends on the
+    number of the batch."""
     return nn.Sequential(
         nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.ReLU(),
-        nn.Conv2d(5, 6, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(54, CLASSES),
+        nn.Conv2d(5, 6, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3),
+        nn.Linear(54, CLASSES),
     )  # fmt: skip
 
 

@@ -202,6 +202,16 @@ CUTS = {
         {"rows": 5, "columns": 3, "buffer_bank_depth": 16},
         ((2, 4, 30, 4), 5, (2, 3), (2, 2), (1, 1), (1, 2)), (1, 2, 3),
     ),
+    "lines, tight": (
+        {"buffer_bank_depth": 32}, ((2, 5, 11, 5), 5, (3, 3), (1, 1), (1, 1), (1, 1)), (11, 1, 3)
+    ),
+    "lines, tight, several tiles": (
+        {"rows": 5, "columns": 3, "buffer_bank_depth": 64},
+        ((2, 6, 8, 5), 14, (3, 3), (1, 1), (1, 1), (1, 1)), (8, 5, 3),
+    ),
+    "lines, tight, kernel rows apart": (
+        {"buffer_bank_depth": 64}, ((2, 4, 17, 8), 20, (3, 3), (1, 1), (1, 1), (1, 1)), (None, 2, 3)
+    ),
     "many outputs": (
         {"buffer_bank_depth": 16}, ((2, 3, 3, 4), 70, (1, 1), (1, 1), (0, 0), (1, 1)), (None, 4, 1)
     ),

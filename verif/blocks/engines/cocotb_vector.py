@@ -17,6 +17,8 @@ from verif.stimulus.vector import NUMBERS, OPERANDS, random_command
 from .engine_bench import configuration
 from .vector_bench import start
 
+#: Cycles of each channel in an operation that takes the lanes in turn; a group takes one more.
+SLOW_CYCLES = {Operation.DIVIDE: 30, Operation.ROOT: 30, Operation.EXPONENTIAL: 67}
 #: Cycles of a chain beyond its groups, and of a sum for every ``cb`` beyond its own.
 CHAIN_CYCLES, SUM_CYCLES = 45, 52
 
@@ -33,6 +35,7 @@ async def random_commands(_):
         )
         bench.machine.guard = rng.random() < 0.5
         bench.dut.guard.value = int(bench.machine.guard)
+        bench.dut.sample_seed.value = bench.machine.sample_seed = rng.getrandbits(32)
         await bench.execute(random_command(rng, bench.machine))
         assert len(bench.done) == number + 1, "more than one done"
 
@@ -111,6 +114,61 @@ async def throughput(_):
     cocotb.log.info(f"float32 to float32: {cycles} cycles, {100 * groups} groups")
     assert cycles <= 100 * groups * slow + CHAIN_CYCLES + chunks, f"{cycles} cycles"
     assert bench.stalls == 0, "stall event without a stall"
+
+
+@cocotb.test()
+async def slow_operations(_):
+    """Divisions, roots and exponentials: so many cycles per channel, one for every lane without
+    one and for every group."""
+    config, core = configuration()
+    rng = random.Random(cocotb.RANDOM_SEED)
+    bench = await start(config, core, rng)
+    for operation, each in SLOW_CYCLES.items():
+        values = map_command(core, bench.machine, pixels=2, blocks=1, operation=operation)
+        values |= {"y_source": Source.NARROW, "y_i0_stride": 1, "o_i0_stride": 1}
+        cycles = {}
+        for channels in (core.rows - 1, core.rows):
+            for pixels in (2, 3):
+                values |= {"i0_count": pixels, "channels": channels}
+                cycles[channels, pixels] = await bench.execute(values)
+            word = cycles[channels, 3] - cycles[channels, 2]
+            expected = channels * each + core.rows - channels + core.groups_per_word
+            assert word == expected, f"{operation.name}: {word} cycles, expected {expected}"
+
+
+@cocotb.test()
+async def sampling(_):
+    """A group takes 8 cycles; half of the elements are kept, others with another seed or stream,
+    and the same ones again, whatever the command that walks over the same pixels."""
+    config, core = configuration()
+    rng = random.Random(cocotb.RANDOM_SEED)
+    bench = await start(config, core, rng)
+    pixels, blocks = 24, 2
+    values = map_command(core, bench.machine, pixels=pixels, blocks=blocks, sample=1)
+    values |= {"x_source": Source.IMMEDIATE, "immediate": 0x3F800000, "o_i0_stride": blocks}
+    values |= {"y_address": 1 << 23, "z_address": 0x00FFF0, "z_i0_stride": 1}
+    first = OPERANDS + NUMBERS
+    kept = {}
+    for seed, number in ((5, 1), (6, 1), (5, 2), (5, 1)):
+        bench.dut.sample_seed.value = bench.machine.sample_seed = seed
+        cycles = await bench.execute(values | {"y_i0_stride": number})
+        groups = pixels * blocks * core.groups_per_word
+        assert 8 * groups <= cycles <= 8 * groups + CHAIN_CYCLES, (
+            f"{cycles} cycles, {groups} groups"
+        )
+        found = bench.memory[first : first + pixels * blocks] != 0
+        assert 0.3 < found.mean() < 0.7, f"{found.mean()} are kept"
+        if (seed, number) in kept:
+            np.testing.assert_array_equal(found, kept[seed, number])
+        elif kept:
+            assert 0.3 < (found != next(iter(kept.values()))).mean() < 0.7, "not independent"
+        kept[seed, number] = found
+    # The same pixels one by one, the last ones first.
+    for pixel in reversed(range(pixels)):
+        part = {"i0_count": 1, "y_i0_stride": 1, "z_address": 0x00FFF0 + pixel}
+        await bench.execute(values | part | {"o_address": first + pixel * blocks})
+    found = bench.memory[first : first + pixels * blocks] != 0
+    np.testing.assert_array_equal(found, kept[5, 1])
 
 
 @cocotb.test()
@@ -200,10 +258,16 @@ async def errors(_):
     rng = random.Random(cocotb.RANDOM_SEED)
     bench = await start(config, core, rng)
     cases = [{f"{loop}_count": 0} for loop in VECTOR_LOOPS]
-    cases += [{"operation": 3}, {"watch": 3}]
+    cases += [{"watch": 3}]
     cases += [{"reduce": 1, "add": 1}, {"reduce": 1, "condition": Condition.EQUAL}]
-    cases += [{"reduce": 1, "operation": Operation.ROOT}]
-    cases += [{"watch": Watch.FIRST, "operation": Operation.DIVIDE}]
+    for operation in set(Operation) - {Operation.CHAIN}:
+        cases += [{"reduce": 1, "operation": operation}]
+        cases += [
+            {"watch": Watch.FIRST, "operation": operation},
+            {"sample": 1, "operation": operation},
+        ]
+    cases += [{"sample": 1, "reduce": 1}]
+    cases += [{"sample": 1, f"{name}_source": Source.NARROW} for name in "yz"]
     for fields in cases:
         reads, writes = sum(bench.reads.values()), len(bench.writes)
         bench.dut.command__payload.value = bench.pack(with_defaults(Opcode.VECTOR, fields))

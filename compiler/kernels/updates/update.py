@@ -7,7 +7,7 @@ from math import prod
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
-from compiler.codegen.view import Coefficient, View
+from compiler.codegen.view import View
 from compiler.errors import CompileError
 from compiler.kernels.tiling.in_place import ChangedBoxes
 from compiler.kernels.tiling.splitting import (
@@ -19,10 +19,11 @@ from compiler.kernels.tiling.splitting import (
     like_box,
 )
 from compiler.tensors.intervals import ChannelBox, Channels, PixelBox
-from compiler.tensors.parameters import StoredParameter
+from compiler.tensors.parameters import CORRECTIONS, StoredParameter
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Watch
 
+from .rules import Rule
 from .scalars import Scalars, repeat
 
 __all__ = ["update"]
@@ -31,22 +32,20 @@ __all__ = ["update"]
 def update(
     program: CoreProgram,
     parameter: StoredParameter,
+    rule: Rule,
     *,
-    decay: Coefficient | float,
-    momentum: Coefficient | float,
-    rate: Coefficient | float,
     factor: tuple[Tensor, int] | None = None,
 ) -> None:
-    """Stochastic gradient descent with momentum and weight decay, in place, and the operand copy.
+    """Change a parameter and the optimizer's numbers in place, and the operand copy.
 
     With the guard on, an infinity or NaN anywhere in the gradient leaves all of the parameter as it
     was. Between the groups of a grouped convolution the gradient counts as +0.
 
     Parameters
     ----------
-    parameter : :class:`~compiler.tensors.parameters.StoredParameter` with ``master``, ``velocity``
-        and ``gradient``, of any one shape, perhaps ``operands`` and ``mask``
-    decay, momentum, rate : :class:`~compiler.codegen.view.Coefficient` or numbers
+    parameter : :class:`~compiler.tensors.parameters.StoredParameter` with ``master``, ``gradient``
+        and the slots of ``rule``, of any one shape, perhaps ``operands`` and ``mask``
+    rule : the optimizer
     factor : (tensor, row) of a number, see :mod:`compiler.kernels.updates.scalars`, that the
         gradient is multiplied by first; None for none
 
@@ -55,7 +54,7 @@ def update(
     CompileError
         if a word of each of its tensors does not fit into the buffer.
     """
-    _Update(program, parameter.tensors, decay, momentum, rate, factor).write()
+    _Update(program, parameter.tensors, rule, factor).write()
 
 
 class _Update:
@@ -63,21 +62,19 @@ class _Update:
         self,
         program: CoreProgram,
         tensors: Mapping[str, Tensor],
-        decay: Coefficient | float,
-        momentum: Coefficient | float,
-        rate: Coefficient | float,
+        rule: Rule,
         factor: tuple[Tensor, int] | None,
     ) -> None:
         if "mask" not in tensors:
             # Pieces of any number of rows, as long as no row has a mask of its own.
-            tensors = {role: _as_rows(tensor) for role, tensor in tensors.items()}
+            tensors = {role: tensor if role == CORRECTIONS else _as_rows(tensor)
+                       for role, tensor in tensors.items()}  # fmt: skip
         self.program, self.tensors = program, tensors
-        self.decay, self.momentum, self.rate = decay, momentum, rate
-        self.factor = factor
-        self.master, self.velocity, self.gradient = (
-            tensors[role] for role in ("master", "velocity", "gradient")
-        )
+        self.rule, self.factor = rule, factor
+        self.master, self.gradient = tensors["master"], tensors["gradient"]
+        self.changing = [self.master, *(tensors[role] for role in rule.slots)]
         self.operands, self.mask = tensors.get("operands"), tensors.get("mask")
+        self.corrections = tensors[CORRECTIONS] if rule.corrections else None
         self.changed = ChangedBoxes(program)
 
     def write(self) -> None:
@@ -90,10 +87,16 @@ class _Update:
             run = partial(self._watch, box, number == 0)
             like = "watch", number == 0, *like_box(box[:3]), box[3]
             jobs.append(Job(needs, run, like=like, at=begin_of(box[:3])))
+        if self.corrections is not None:
+            # The numbers of the step would be loaded before this, if it were all one list.
+            program.run([*jobs, self._correct_job(self.corrections)])
+            # A vector of them belongs to some channels.
+            jobs, pieces = [], sorted(pieces, key=lambda box: box[3] or ())
         # What was loaded last is still there.
         jobs += [self._step_job(box) for box in reversed(pieces)]
         program.run(jobs)
         self.changed.drop()
+        program.scratch.forget(self._numbers_of)
         if self.mask is None:
             # Boxes of rows are not seen to be parts of a tensor of another shape.
             program.scratch.forget(*(tensor.name for tensor in self.tensors.values()))
@@ -108,17 +111,18 @@ class _Update:
 
     def _cut(self) -> tuple[list[Channels], int]:
         """Parts of the channels, all of them if a row fits, and rows that fit."""
-        program, tensors = self.program, [self.master, self.velocity, self.gradient]
+        program, tensors = self.program, [*self.changing, self.gradient]
         extra = [part for part in (self.operands, self.mask) if part]
         for step in channel_steps(program, self.master):
             parts = channel_parts(program, [*tensors, *extra], step)
             row = max(program.words(self.master, part) for part in parts)
-            # Three float32 rows, and with operands also a copy and a mask.
-            words = 3 * row
+            # Float32 rows, and with operands also a copy and a mask.
+            words = len(tensors) * row
             words += sum(max(program.words(t, part) for part in parts) for t in extra)
             # Behind the gradient: what the watching command writes, and a factor.
             fixed = row * (2 if self.factor else 1)
             fixed += sum(need.words for need in self._factor_needs(parts[0])[:1])
+            fixed += sum(need.words for need in self._number_needs(parts[0]))
             most = min((program.scratch.words - fixed) // words, MOST_WORDS // row)
             if most >= 1:
                 return parts, most
@@ -126,6 +130,55 @@ class _Update:
             f"parameter {self.master.name}: a word of its numbers takes {words} words, which do "
             f"not fit into the buffer ({program.scratch.words} words)"
         )
+
+    def _correct_job(self, tensor: Tensor) -> Job:
+        """What the optimizer keeps for the whole parameter."""
+        program = self.program
+
+        def run(block: Block) -> None:
+            kept = Scalars.stored(program, block, tensor)
+            self.rule.correct(program.vector, [kept[row] for row in range(tensor.shape[2])])
+            program.store(tensor, (*tensor.pixels, (0, tensor.pitch)), block)
+
+        return Job((program.need(tensor, *tensor.pixels),), run)
+
+    @property
+    def _numbers_of(self) -> str:
+        """Owner of the blocks with the step's numbers."""
+        return f"{self.master.name}: numbers of the step"
+
+    def _number_needs(self, channels: Channels) -> list[Need]:
+        """Need of the step's numbers: what the optimizer keeps for the whole parameter, the numbers
+        and vectors of them."""
+        if self.corrections is None:
+            return []
+        kept, program, count = self.corrections, self.program, self.rule.numbers
+        first = kept.shape[2] * program.words(kept)
+        single = first + Scalars.words(program, count)
+
+        def load(block: Block) -> None:
+            program.load(kept, (*kept.pixels, (0, kept.pitch)), block)
+            corrections = Scalars.stored(program, block, kept)
+            numbers = Scalars(program, block, count, first=first)
+            # The guard may leave them so.
+            program.vector.fill(numbers.all, 0.0)
+            self.rule.prepare(
+                program.vector,
+                [corrections[row] for row in range(kept.shape[2])],
+                [numbers[number] for number in range(count)],
+            )
+            for number, vector in enumerate(self._numbers(channels, block)):
+                repeat(program, vector, numbers[number])
+
+        words = single + count * program.words(self.master, channels)
+        return [Need((self._numbers_of, channels), words, load)]
+
+    def _numbers(self, channels: Channels, block: Block) -> list[View]:
+        """Vectors of the step's numbers, the last words of their block."""
+        program, count = self.program, self.rule.numbers
+        like = program.view(block, self.master, (0, 1), (0, 1), (0, count), channels)
+        like = replace(like, first=block.words - like.size)
+        return [like.pixel(0, 0, number) for number in range(count)]
 
     def _factor_needs(self, channels: Channels) -> list[Need]:
         """Needs of the number that the gradient is multiplied by, and of a vector of it."""
@@ -179,27 +232,30 @@ class _Update:
 
     def _step_job(self, box: ChannelBox) -> Job:
         program = self.program
-        needs = [program.need(part, *box) for part in (self.master, self.velocity)]
+        needs = [program.need(part, *box) for part in self.changing]
+        needs += self._number_needs(box[3])
         if self.operands is not None:
             needs.append(program.result(self.operands, *box))
         run = partial(self._step, box)
         like = "step", *like_box(box[:3]), box[3]
         return Job((*needs, *self._gradient(box)), run, like=like, at=begin_of(box[:3]))
 
-    def _step(self, box: ChannelBox, master: Block, velocity: Block, *blocks: Block) -> None:
+    def _step(self, box: ChannelBox, *blocks: Block) -> None:
         program, vector = self.program, self.program.vector
+        changing, blocks = blocks[: len(self.changing)], blocks[len(self.changing) :]
+        numbers: list[View] = []
+        if self.corrections is not None:
+            numbers, blocks = self._numbers(box[3], blocks[0]), blocks[1:]
         gradient = blocks if self.operands is None else blocks[1:]
         g = self._gradient_view(box, *gradient)
-        w, v = (
+        w, *slots = (
             program.view(block, tensor, *box)
-            for block, tensor in ((master, self.master), (velocity, self.velocity))
+            for block, tensor in zip(changing, self.changing, strict=True)
         )
         # In place, so that the gradient is not what it was.
         program.scratch.drop([gradient[0]])
-        vector.scale_add(g, w, self.decay, g, guarded=1)
-        vector.scale_add(v, v, self.momentum, g, guarded=1)
-        vector.scale_add(w, v, self.rate, w, negate_product=1, guarded=1)
-        for block, tensor in ((master, self.master), (velocity, self.velocity)):
+        self.rule.step(vector, w, slots, g, numbers)
+        for block, tensor in zip(changing, self.changing, strict=True):
             program.store(tensor, (*box[:3], box[3] or (0, tensor.pitch)), block)
         if self.operands is not None:
             out = blocks[0]

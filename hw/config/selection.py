@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hw.config import PRESETS, AdaGPConfig, ConfigError
+from .accelerator import PRESETS, AdaGPConfig, ConfigError
 
 __all__ = ["DEFAULT_PRESET", "add_settings", "select_config"]
 
@@ -111,7 +111,7 @@ def select_config(
     return config
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
+def add_settings(parser: argparse._ActionsContainer) -> None:
     """Give ``parser`` the option ``--set``: ``settings``, for :func:`select_config`."""
     parser.add_argument(
         "--set",

@@ -1,0 +1,105 @@
+"""``python -m compiler --network``: compile a network by its name and sum it up."""
+
+import argparse
+import json
+import resource
+import sys
+import time
+from dataclasses import asdict
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from cli.atomic_files import write_whole
+from cli.progress import progress_bar
+from compiler.adagp.program import AdaGPProgram
+from compiler.stages import Stages, stage
+from compiler.training.program import TrainingProgram
+from hw.config import AdaGPConfig
+from hw.config.selection import select_config
+
+from .layer_table import layer_table, print_totals
+from .registry import network, read_shape
+from .summary import summarize
+
+__all__ = ["compile_network"]
+
+
+def compile_network(options: argparse.Namespace) -> None:
+    """Compile ``options.network``; print layers and totals, write what was asked for.
+
+    Raises
+    ------
+    CompileError, ConfigError
+        with what is wrong.
+    """
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
+    config = select_config(
+        variant=options.variant, preset=options.preset, settings=options.settings
+    )
+    with progress_bar(Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+
+        def begin(kind: str, what: str) -> None:
+            bar.update(task, advance=1, description=f"{what} {kind}".strip())
+
+        with Stages(begin) as stages:
+            start = time.perf_counter()
+            program = _compiled(options, config)
+            seconds = time.perf_counter() - start
+            with stage("estimate"):
+                layers, programs = summarize(program)
+            total = time.perf_counter() - start
+    stream_bytes = sum(len(part.commands) for part in _streams(program))
+    console.print(layer_table(layers, programs))
+    print_totals(
+        console, programs, stream_bytes=stream_bytes, memory_bytes=program.memory_size,
+        seconds=seconds, images=options.batch,
+    )  # fmt: skip
+    if options.profile:
+        console.print(_profile(stages, total))
+    if options.output:
+        program.save(options.output)
+        console.print(f"wrote {options.output}", markup=False, soft_wrap=True)
+    if options.json:
+        result = {
+            "programs": {name: asdict(found) for name, found in programs.items()},
+            "stream_bytes": stream_bytes,
+            "memory_bytes": program.memory_size,
+            "seconds": round(seconds, 1),
+            "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "configuration": config.hash,
+            "stages": {kind: round(spent, 2) for kind, spent in stages.seconds.items()},
+            "layers": [asdict(layer) for layer in layers],
+        }
+        write_whole(options.json, json.dumps(result, indent=1) + "\n")
+
+
+def _compiled(options: argparse.Namespace, config: AdaGPConfig) -> TrainingProgram | AdaGPProgram:
+    from compiler.adagp.compile import compile_adagp
+    from compiler.training.compile import compile_training
+
+    shape = read_shape(options.input or "3x32x32")
+    model = network(options.network, shape, classes=options.classes, width=options.width)
+    compile_one = compile_adagp if options.method == "adagp" else compile_training
+    return compile_one(model, config, shape, images=options.batch, loss=options.loss)
+
+
+def _streams(program: TrainingProgram | AdaGPProgram) -> list[TrainingProgram]:
+    """All that lie in DRAM."""
+    if isinstance(program, AdaGPProgram):
+        return [*program.parts.values(), program.loop]
+    return [program]
+
+
+def _profile(stages: Stages, total: float) -> Table:
+    """Seconds by stage, the longest first, and what is left of ``total``."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("stage", "seconds", "share"):
+        table.add_column(heading, justify="left" if heading == "stage" else "right")
+    rest = total - sum(stages.seconds.values())
+    by_time = sorted(stages.seconds.items(), key=lambda item: -item[1])
+    for kind, spent in [*by_time, ("what is left", rest)]:
+        table.add_row(kind, f"{spent:.2f}", f"{spent / total:.1%}")
+    return table

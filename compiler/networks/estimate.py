@@ -1,0 +1,116 @@
+"""How long the steps of a program take, by the compiler's estimate, with loops in steady state."""
+
+from collections.abc import Iterator, Sequence
+
+from compiler.codegen.cost import Command, Fields, Timeline
+from compiler.codegen.program import decode_commands
+from hw.config import AdaGPConfig
+from hw.isa.encoding import COMMAND_BYTES, Opcode
+
+__all__ = ["command_ends", "executed_count"]
+
+#: Iterations of a loop that are timed one by one; the last of them stand for all others.
+_TIMED, _STEADY = 5, 2
+
+_Encoded = Sequence[tuple[Opcode, Fields]]
+
+
+class _Clock(Timeline):
+    """A timeline that can let time pass in which the same happens again."""
+
+    def skip(self, cycles: int) -> None:
+        """All that is under way is so much later."""
+        self.end += cycles
+        for times in (self._dispatch, self._free):
+            for key in times:
+                times[key] += cycles  # type: ignore[index]
+        depth = self.config.command_queue_depth + 1
+        for starts in self._starts.values():
+            starts[:] = [start + cycles for start in starts[-depth:]]
+        for semaphore, tokens in self._tokens.items():
+            for index in range(self._taken.get(semaphore, 0), len(tokens)):
+                tokens[index] += cycles
+        self._weights = {
+            core: (start + cycles, pace, given)
+            for core, (start, pace, given) in self._weights.items()
+        }
+
+
+class _Walk:
+    def __init__(self, commands: _Encoded, offset: int, config: AdaGPConfig) -> None:
+        self.commands = [
+            Command(
+                opcode,
+                fields["core"],
+                fields["wait"],
+                fields["signal"],
+                {name: value for name, value in fields.items() if name not in _HEADER},
+            )
+            for opcode, fields in commands
+        ]
+        self.clock = _Clock(config)
+        self.ends = [0] * len(commands)
+        # Where a loop begins, its REPEATs; the one that goes furthest is the outermost.
+        self.loops: dict[int, list[int]] = {}
+        for place, (opcode, fields) in enumerate(commands):
+            if opcode is Opcode.REPEAT:
+                first = (fields["first"] - offset) // COMMAND_BYTES
+                self.loops.setdefault(first, []).append(place)
+
+    def run(self, first: int, last: int) -> None:
+        """Commands [first, last), once."""
+        place = first
+        while place < last:
+            around = [end for end in self.loops.get(place, ()) if end < last]
+            if around:
+                self._loop(place, max(around))
+                place = max(around) + 1
+                continue
+            command = self.commands[place]
+            if command.opcode not in (Opcode.REPEAT, Opcode.BATCH, Opcode.HALT):
+                self.clock.push(command)
+            self.ends[place] = self.clock.end
+            place += 1
+
+    def _loop(self, first: int, repeat: int) -> None:
+        count = self.commands[repeat].fields["count"]
+        ends = []
+        for _ in range(min(count, _TIMED)):
+            self.run(first, repeat)
+            ends.append(self.clock.end)
+        if count > _TIMED:
+            pace = (ends[-1] - ends[-1 - _STEADY]) / _STEADY
+            self.clock.skip(round(pace * (count - _TIMED)))
+        for place in range(first, repeat + 1):
+            self.ends[place] = self.clock.end
+
+
+_HEADER = ("core", "wait", "signal")
+
+
+def command_ends(commands: bytes, offset: int, config: AdaGPConfig) -> list[int]:
+    """For every command of a program that lies at ``offset``, the cycle at which it and all before
+    it have finished; those of a loop when all iterations have.
+
+    The first iterations of a loop are timed by :class:`~compiler.codegen.cost.Timeline`; each of
+    the others is taken to last as long as the last of these.
+    """
+    walk = _Walk(decode_commands(commands), offset, config)
+    walk.run(0, len(walk.commands))
+    return walk.ends
+
+
+def executed_count(commands: bytes, offset: int) -> int:
+    """Commands that a program executes, those in loops as often as they are; without REPEAT."""
+    decoded = decode_commands(commands)
+    times = [1] * len(decoded)
+    for place, fields in _repeats(decoded):
+        for number in range((fields["first"] - offset) // COMMAND_BYTES, place):
+            times[number] *= fields["count"]
+    return sum(n for n, (opcode, _) in zip(times, decoded) if opcode is not Opcode.REPEAT)
+
+
+def _repeats(decoded: _Encoded) -> Iterator[tuple[int, Fields]]:
+    for place, (opcode, fields) in enumerate(decoded):
+        if opcode is Opcode.REPEAT:
+            yield place, fields

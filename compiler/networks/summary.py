@@ -1,0 +1,119 @@
+"""What became of a network: commands, bytes, estimated cycles, layer by layer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from compiler.adagp.program import AdaGPProgram
+from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
+from hw.isa.encoding import COMMAND_BYTES
+
+from .estimate import command_ends, executed_count
+
+__all__ = ["PHASES", "LayerSummary", "ProgramSummary", "phase_of", "summarize"]
+
+#: Phases of a batch, in order.
+PHASES = ("forward", "loss", "backward", "update", "predictor")
+_BACKWARD = ("input gradient", "weight gradient", "backward")
+#: Kinds of layers whose work are products with weights.
+_PRODUCTS = ("convolution", "depthwise", "linear")
+
+
+def phase_of(step: StepInfo) -> str:
+    """That of :data:`PHASES` to which a step belongs; updates with a prediction are updates."""
+    if step.direction in _BACKWARD:
+        return "backward"
+    if step.direction.endswith("update"):
+        return "update"
+    return step.direction if step.direction in PHASES else "predictor"
+
+
+@dataclass(kw_only=True)
+class LayerSummary:
+    """A layer, or the loss of an output.
+
+    Members
+    -------
+    name, kind, shape : as in :class:`~compiler.training.program.LayerInfo`
+    macs : multiply-accumulates forward, of the whole batch
+    commands : in DRAM, by program
+    vectors : that enter a PE array, by program
+    cycles : program -> phase -> estimated cycles by which the layer's steps put off the end of what
+        has come before; empty where the steps of two threads overlap
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, int, int]
+    macs: int = 0
+    commands: dict[str, int] = field(default_factory=dict)
+    vectors: dict[str, int] = field(default_factory=dict)
+    cycles: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramSummary:
+    """A batch.
+
+    Members
+    -------
+    commands, executed : in DRAM; with those in loops as often as they are executed
+    cycles : from start to interrupt, estimated
+    """
+
+    commands: int
+    executed: int
+    cycles: int
+
+
+def summarize(
+    program: TrainingProgram | AdaGPProgram,
+) -> tuple[list[LayerSummary], dict[str, ProgramSummary]]:
+    """The layers of a program, and its batches by name: "bp" and, with predictions, "gp"."""
+    batches = program.parts if isinstance(program, AdaGPProgram) else {"bp": program}
+    first = batches["bp"]
+    layers = {layer.name: _layer(first, layer) for layer in first.layers}
+    for output in first.outputs:
+        shape, kind = layers[output.layer].shape, output.loss.kind
+        layers[output.value] = LayerSummary(name=output.value, kind=kind, shape=shape)
+    programs = {name: _batch(name, batch, layers) for name, batch in batches.items()}
+    return [layer for layer in layers.values() if layer.commands], programs
+
+
+def _layer(program: TrainingProgram, layer: LayerInfo) -> LayerSummary:
+    macs = 0
+    if layer.kind in _PRODUCTS:
+        weights = program.parameters[f"{layer.name}.weight"].torch_shape
+        macs = program.images * prod(layer.shape) * prod(weights[1:])
+    return LayerSummary(name=layer.name, kind=layer.kind, shape=layer.shape, macs=macs)
+
+
+def _batch(
+    name: str, program: TrainingProgram, layers: Mapping[str, LayerSummary]
+) -> ProgramSummary:
+    ends = command_ends(program.commands, program.program, program.config)
+    in_order = all(not step.background and not step.predictor for step in program.steps)
+    in_order |= not program.config.has_predictor_memory
+    before = 0
+    for step in program.steps:
+        layer = layers[_layer_of(step, layers)]
+        layer.commands[name] = layer.commands.get(name, 0) + step.last - step.first
+        layer.vectors[name] = layer.vectors.get(name, 0) + step.vectors
+        if in_order and step.last > step.first:
+            end = max(before, ends[step.last - 1])
+            phases = layer.cycles.setdefault(name, {})
+            phases[phase_of(step)] = phases.get(phase_of(step), 0) + end - before
+            before = end
+    return ProgramSummary(
+        commands=len(program.commands) // COMMAND_BYTES,
+        executed=executed_count(program.commands, program.program),
+        cycles=ends[-1],
+    )
+
+
+def _layer_of(step: StepInfo, layers: Mapping[str, LayerSummary]) -> str:
+    """Updates of backpropagation are of parameters, named after their layer."""
+    name = step.layer
+    while name not in layers:
+        name = name.rpartition(".")[0]
+    return name

@@ -1,0 +1,55 @@
+"""What a training step computes, by names."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from golden.layers.batch_norm import BatchStatistics
+from golden.layers.loss import LossResult
+
+__all__ = ["ForwardPass", "StepResult"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ForwardPass:
+    """What a forward pass leaves, by names of nodes.
+
+    Members
+    -------
+    outputs : (N, H, W, C) operand codes; float32 bits for a last layer that is a product
+    statistics : :class:`golden.layers.batch_norm.BatchStatistics` of batch normalisations in
+        training
+    factors : (inverse, a, b) of every batch normalisation
+    flags : union of :class:`golden.arithmetic.dot_product.Flags` by node
+    """
+
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    statistics: dict[str, BatchStatistics] = field(default_factory=dict)
+    factors: dict[str, tuple] = field(default_factory=dict)
+    flags: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepResult:
+    """What one step computes.
+
+    Members
+    -------
+    forward : :class:`ForwardPass`
+    loss : :class:`golden.layers.loss.LossResult`; of several outputs that of the sum
+    losses : of every output, in the order in which the network returns them
+    gradients : (N, H, W, C) operand codes, gradients of the outputs of all nodes that depend on a
+        trainable parameter
+    parameter_gradients : float32 bits by trainable parameter, in torch's shapes
+    skipped : tiles that the guard left as they were, by parameter
+    flags : union of :class:`golden.arithmetic.dot_product.Flags`, backward by node and update by
+        parameter
+    """
+
+    forward: ForwardPass
+    loss: LossResult
+    losses: list[LossResult]
+    gradients: dict[str, np.ndarray]
+    parameter_gradients: dict[str, np.ndarray]
+    skipped: dict[str, int]
+    flags: dict[str, int]

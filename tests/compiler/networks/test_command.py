@@ -1,0 +1,128 @@
+"""``python -m compiler --network``: what is printed and written is what the program is.
+
+Covers: compiler/networks/command.py, compiler/networks/layer_table.py,
+compiler/networks/registry.py, compiler/networks/summary.py, compiler/stages.py,
+compiler/__main__.py.
+"""
+
+import json
+import re
+
+import pytest
+from torch import nn
+
+from compiler import AdaGPProgram, TrainingProgram
+from compiler.__main__ import main
+from compiler.adagp.compile import compile_adagp
+from compiler.codegen.cost import Command, estimate
+from compiler.networks.registry import network, network_names
+from compiler.networks.summary import summarize
+from compiler.stages import Stages, stage
+from hw.config import make_config
+from hw.isa.encoding import COMMAND_BYTES
+
+#: A network that compiles in two seconds.
+SMALL = ["--network", "vgg11", "--width", "0.0625", "--input", "3x8x8", "--batch", "2",
+         "--preset", "tiny"]  # fmt: skip
+
+
+def command_list(program):
+    """Commands as the estimate takes them."""
+    header = ("core", "wait", "signal")
+    return [
+        Command(opcode, *(fields[name] for name in header),
+                {name: value for name, value in fields.items() if name not in header})
+        for opcode, fields in program.command_list
+    ]  # fmt: skip
+
+
+def test_a_network(tmp_path, capsys):
+    result, saved = tmp_path / "vgg.json", tmp_path / "vgg.bin"
+    arguments = [*SMALL, "--set", "columns=5", "--profile", "--json", str(result), "-o", str(saved)]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    program, found = TrainingProgram.load(saved), json.loads(result.read_text())
+    assert program.config.columns == 5 and found["configuration"] == program.config.hash
+    count = len(program.commands) // COMMAND_BYTES
+    batch = found["programs"]["bp"]
+    assert batch["commands"] == batch["executed"] == count
+    assert sum(layer["commands"]["bp"] for layer in found["layers"]) == count - 1  # HALT
+    assert f"bp: {count:,} commands" in printed
+    # The network has no loops: the estimate is that of all commands, shared out among the layers.
+    assert batch["cycles"] == estimate(command_list(program), program.config)
+    shares = [sum(layer["cycles"]["bp"].values()) for layer in found["layers"]]
+    assert sum(shares) == batch["cycles"]
+    layers = {layer["name"]: layer for layer in found["layers"]}
+    assert layers["0"]["macs"] == 2 * 8 * 8 * 4 * 3 * 9
+    assert layers["29"]["macs"] == 2 * 32 * 10
+    assert set(layers["29"]["cycles"]["bp"]) == {"forward", "backward", "update"}
+    assert found["memory_bytes"] == program.memory_size
+    stages = found["stages"]
+    assert {"trace", "memory plan", "forward", "semaphores", "encode", "estimate"} <= set(stages)
+    assert all(name in printed for name in stages)
+
+
+@pytest.mark.parametrize("variant", ["low", "max"])
+def test_predicted_layers(variant):
+    """A row has its layer's steps of both batches, and their cycles where they come in order."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 5), nn.ReLU(), nn.Linear(5, 4)
+    )
+    config = make_config(preset="tiny", variant=variant)
+    program = compile_adagp(model, config, (3, 4, 4), images=2)
+    assert isinstance(program, AdaGPProgram)
+    layers, programs = summarize(program)
+    # A ReLU is a part of the product before it, but has a mask of its own backward.
+    assert [layer.name for layer in layers] == ["0", "1", "3", "4", "5", "loss"]
+    for name, part in program.parts.items():
+        assert programs[name].commands == len(part.command_list)
+        assert sum(layer.commands.get(name, 0) for layer in layers) == programs[name].commands - 1
+        assert programs[name].cycles == estimate(command_list(part), config)
+        timed = [layer.cycles.get(name, {}) for layer in layers]
+        total = sum(sum(phases.values()) for phases in timed)
+        assert total == (0 if variant == "max" else programs[name].cycles)
+    vectors = sum(step.vectors for step in program.parts["gp"].steps)
+    assert sum(layer.vectors.get("gp", 0) for layer in layers) == vectors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--network", "vgg"], "network must be one of vgg11, vgg13, .*, not 'vgg'"),
+        (["--input", "3x32"], "--input must be channels, height and width .*, not '3x32'"),
+        (["--input", "3x0x8"], "--input must be channels, height and width .*, not '3x0x8'"),
+        (["--input", "3x4x4"], "network vgg11: images must have at least 8 x 8 .*, not 4 x 4"),
+        (["--batch", "0"], "images: a batch must have at least 1 image, not 0"),
+        (["--width", "0"], "width must be above 0 and at most 16, not 0.0"),
+        (["--classes", "0"], "classes must be at least 1, not 0"),
+        (["--loss", "x"], "loss must be one of .*, not 'x'"),
+        (["--set", "rows=0"], "rows must be an integer from 1 to 256, not 0"),
+        (["--set", "training=false"], "this configuration has no engines for training.*"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(arguments, message, capsys):
+    assert main([*SMALL, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert re.fullmatch(f"error: {message}\n", captured.err), captured.err
+
+
+def test_all_networks_have_shapes_and_no_memory():
+    assert len(network_names()) >= 13
+    for name in network_names():
+        model = network(name, (3, 32, 32), width=0.25)
+        assert all(parameter.is_meta for parameter in model.parameters()), name
+        assert list(model.parameters())[-1].shape == (10,), name
+
+
+def test_stages():
+    """Seconds of a stage are without those of the stages inside it."""
+    begun = []
+    with Stages(lambda *names: begun.append(names)) as stages, stage("outer", "a"):
+        with stage("inner", "b"):
+            sum(range(200_000))
+    with stage("nobody watches"):
+        pass
+    assert begun == [("outer", "a"), ("inner", "b")]
+    assert set(stages.seconds) == {"outer", "inner"}
+    assert 0 <= stages.seconds["outer"] < stages.seconds["inner"]

@@ -1,0 +1,58 @@
+"""Optimizers by name, as torch's, and what is refused."""
+
+import pytest
+import torch
+from torch import nn
+
+from compiler.errors import CompileError
+from compiler.training.compile import compile_training
+from compiler.training.optimizer import Optimizer, optimizer_of
+from hw.config import make_config
+
+WEIGHTS = [torch.zeros(2)]
+
+
+def test_names_and_optimizers_of_torch():
+    assert optimizer_of("nesterov") == Optimizer(kind="nesterov")
+    assert optimizer_of(Optimizer(kind="adamw")) == Optimizer(kind="adamw")
+    assert optimizer_of(torch.optim.SGD(WEIGHTS, lr=0.1)) == Optimizer()
+    fast = torch.optim.SGD(WEIGHTS, lr=0.1, momentum=0.9, nesterov=True)
+    assert optimizer_of(fast) == Optimizer(kind="nesterov")
+    adam = torch.optim.Adam(WEIGHTS, betas=(0.8, 0.99), eps=1e-5)
+    assert optimizer_of(adam) == Optimizer(kind="adam", betas=(0.8, 0.99), epsilon=1e-5)
+    assert optimizer_of(torch.optim.AdamW(WEIGHTS)) == Optimizer(kind="adamw")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("rmsprop", "optimizer must be one of sgd, nesterov, adam, adamw, .* not 'rmsprop'"),
+        (torch.optim.RMSprop(WEIGHTS), "or a torch.optim.SGD, Adam or AdamW, not RMSprop"),
+        (torch.optim.Adam(WEIGHTS, amsgrad=True), "optimizer adam: amsgrad must be off, not True"),
+        (torch.optim.SGD(WEIGHTS, lr=1, momentum=0.9, dampening=0.5), "sgd: dampening must be off"),
+        (
+            torch.optim.SGD([{"params": WEIGHTS}, {"params": [torch.zeros(1)], "lr": 2}], lr=1),
+            "all groups of parameters must have one setting",
+        ),
+        (torch.optim.Adam(WEIGHTS, eps=0), r"epsilon must be from 2\*\*-60 to 2\*\*60, not 0"),
+    ],
+)
+def test_messages(given, message):
+    with pytest.raises(CompileError, match=message):
+        optimizer_of(given)
+
+
+def test_betas_must_be_below_one():
+    with pytest.raises(CompileError, match=r"betas must be .*, not \(1.0, 0.5\)"):
+        Optimizer(kind="adam", betas=(1.0, 0.5))
+
+
+def test_what_a_program_keeps():
+    config = make_config(variant="baseline", preset="tiny")
+    model = nn.Sequential(nn.Linear(3, 5))
+    program = compile_training(model, config, (3,), images=2, optimizer="adam")
+    memory = program.memory(model.state_dict(), {"corrections": {"0.bias": [0.25, 0.5]}})
+    assert program.state(memory, "corrections")["0.bias"].tolist() == [0.25, 0.5]
+    assert not program.state(memory, "first_moment")["0.weight"].any()
+    with pytest.raises(ValueError, match=r"0.bias.corrections has shape \(2,\), not \(5,\)"):
+        program.memory(model.state_dict(), {"corrections": {"0.bias": [0.0] * 5}})
