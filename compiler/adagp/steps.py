@@ -14,7 +14,6 @@ from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.convolution.reorganize import Reorganizer, reorganize
 from compiler.kernels.maps.pooling import max_pool
-from compiler.kernels.updates.loss import loss_commands
 from compiler.kernels.updates.rules import MomentumRule
 from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import StoredParameter
@@ -164,7 +163,7 @@ class PredictionSteps(TrainingSteps):
             cells = self.predictor.layers[layer].cells
             writes = [*writes, cells.name]
             options |= {"named": {"cells": cells.name}}
-        if function in (forward, loss_commands) and self._beside:
+        if (function is forward or direction == "loss") and self._beside:
             updates = [self._update(own) for own in self._beside]
             self._beside = []
 

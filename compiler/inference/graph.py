@@ -49,7 +49,7 @@ class GraphSteps(TrainingSteps):
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, the input, the outputs."""
         found = {next(iter(self.maps.values()))}
-        found |= {self.maps[output.layer] for output in self.outputs}
+        found |= {self.owner(self.maps[output.layer]) for output in self.outputs}
         for parameter in self.parameters.values():
             found |= {tensor.name for tensor in parameter.tensors.values()}
         return found

@@ -58,8 +58,9 @@ def compile_training(
     input_shape : (C, H, W) of one image, or (features,)
     images : in a batch
     loss : "cross_entropy" of vectors, or "mean_squared_error"; or ``nn.CrossEntropyLoss(...)`` with
-        label smoothing and ``ignore_index``, or ``nn.MSELoss()``. Where the model returns several
-        maps a list with one for each, whose sum is minimised; or one for all of them
+        label smoothing and ``ignore_index``, ``nn.MSELoss()`` or ``nn.BCEWithLogitsLoss()``. Where
+        the model returns several maps a list with one for each, whose sum is minimised; or one for
+        all of them
     optimizer : "sgd" with momentum and weight decay, "nesterov", "adam" or "adamw", or an optimizer
         of torch; rate, momentum and decay are in the registers whatever it says
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
@@ -106,6 +107,7 @@ def compile_training(
         parameters={
             name: parameter.placed(plan.offsets) for name, parameter in graph.parameters.items()
         },
+        constants=graph.constants,
         plan=plan,
         program=plan.size,
         memory_size=round_up(plan.size + len(code), 4096),

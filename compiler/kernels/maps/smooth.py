@@ -14,7 +14,17 @@ from hw.isa.vector import Carry, Condition, Factor, Term
 
 from .pointwise import pointwise
 
-__all__ = ["gelu", "logistic", "logistic_loss", "sigmoid", "silu", "softplus", "tanh"]
+__all__ = [
+    "exponential",
+    "gelu",
+    "logistic",
+    "logistic_loss",
+    "reciprocal",
+    "sigmoid",
+    "silu",
+    "softplus",
+    "tanh",
+]
 
 _LOG2_E = 1.4426950408889634
 #: Added to a number: the nearest integer, less 7, in its lowest bits.
@@ -131,7 +141,7 @@ def softplus(program: CoreProgram, x: Tensor, y: Tensor, slope: Tensor | None = 
     def work(out: View, slopes: View | None, maps: Sequence[View], values: View) -> None:
         logistic_loss(program.vector, out, maps, values)
         if slopes is not None:
-            _reciprocal(program.vector, slopes, maps, values)
+            reciprocal(program.vector, slopes, maps, values)
 
     _smooth(program, x, y, slope, work)
 
@@ -142,14 +152,14 @@ def logistic(
 ) -> View:  # fmt: skip
     """``out``: 1 / (1 + 2**-(x * factor)), with three float32 maps, of which ``out`` may be the
     last and ``x`` the first; ``sign`` has the sign of ``x``."""
-    _exponential(vector, maps, x, factor)
-    return _reciprocal(vector, out, maps, x if sign is None else sign)
+    exponential(vector, maps, x, factor)
+    return reciprocal(vector, out, maps, x if sign is None else sign)
 
 
 def logistic_loss(vector: VectorCommands, out: View, maps: Sequence[View], x: View) -> View:
     """``out``: ln(1 + e**-|x|) and the larger of ``x`` and 0, with three float32 maps; the first
-    keeps what :func:`logistic` needs."""
-    w = _exponential(vector, maps, x, _LOG2_E)
+    keeps what :func:`reciprocal` needs."""
+    w = exponential(vector, maps, x, _LOG2_E)
     logarithm = _steps(vector, maps[2], w, _LOGARITHM)
     larger = vector.positive(maps[1], x)
     return vector.scale_add(out, logarithm, _LOG_LEAD, larger)
@@ -181,13 +191,16 @@ def _reduced(vector: VectorCommands, maps: Sequence[View], x: View, factor: floa
     _steps(vector, h, y, _POWER)
 
 
-def _exponential(vector: VectorCommands, maps: Sequence[View], x: View, factor: float) -> View:
-    """The first map: 2 to the power of minus ``|x * factor|``, scaled."""
+def exponential(
+    vector: VectorCommands, maps: Sequence[View], x: View, factor: float = _LOG2_E
+) -> View:
+    """The first map: 2 to the power of minus ``|x * factor|``, by default of ``e**-|x|``, scaled;
+    with three float32 maps, of which ``x`` may be the first."""
     _reduced(vector, maps, x, factor)
     return _product(vector, maps[0], maps[2], _ONE_SCALED, maps[1], power=1)
 
 
-def _reciprocal(vector: VectorCommands, out: View, maps: Sequence[View], sign: View) -> View:
+def reciprocal(vector: VectorCommands, out: View, maps: Sequence[View], sign: View) -> View:
     """1 / (1 + z), times z where ``sign`` is not positive; of z, scaled, in the first map."""
     w, m, h = maps[:3]
     vector.scale(m, w, _LEAD / _SCALE)

@@ -148,7 +148,7 @@ def test_a_layer_without_influence_is_not_predicted():
     ("options", "message"),
     [
         ({"images": 0}, "a batch must have at least 1 image, not 0"),
-        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, nn.Cross"),
+        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, binary"),
         ({"predict": ["5"]}, "layer 5 cannot be predicted; layers that can are 0, 3, 6"),
         ({"predict": ["8"]}, "layer 8 cannot be predicted; layers that can are 0, 3, 6"),
         ({"predict": []}, "the network has no layer whose gradient could be predicted"),

@@ -26,6 +26,7 @@ KEPT = {
     "growing": [],
     "smooth": [],
     "norms": ["second", "third", "fourth"],
+    "transposed": ["norm"],
 }
 ARRAYS = [{}, {"rows": 5, "columns": 3}]
 
