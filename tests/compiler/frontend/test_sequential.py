@@ -88,7 +88,7 @@ def test_other_errors():
         stages_of(model, (3, 8, 8), CONFIG)
     with pytest.raises(compiler.CompileError, match="its input is a sequence; it takes maps"):
         compiler.compile(model, CONFIG, (3, 8, 8))
-    with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\) .* not 3"):
+    with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\).* not 3"):
         compiler.compile(model, CONFIG, 3)
     with pytest.raises(compiler.CompileError, match="config must be an AdaGPConfig, .*, not None"):
         compiler.compile(model, None, (2, 3, 8, 8))
