@@ -125,15 +125,17 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--input",
         metavar="CxHxW",
-        help="shape of an image (default: 3x32x32; with --table that of the publication, too; "
-        "with --plan the model's INPUT_SHAPE)",
+        help="shape of an image (default: 3x32x32, or what the network has; with --table that "
+        "of the publication, too; with --plan the model's INPUT_SHAPE)",
     )
     group.add_argument(
         "--batch", "--images", type=int, metavar="IMAGES",
         help="images in a batch (default: 16; with --table 128 of 3x32x32, 32 of others)",
     )  # fmt: skip
     group.add_argument(
-        "--loss", default="cross_entropy", help="or mean_squared_error, binary_cross_entropy"
+        "--loss",
+        help="cross_entropy, mean_squared_error or binary_cross_entropy (default: the network's; "
+        "with --plan cross_entropy)",
     )
     group.add_argument("--optimizer", default="sgd", help="or nesterov, adam, adamw (default: sgd)")
     group.add_argument(
@@ -151,7 +153,9 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
         "--table bp for baseline, adagp for the others)",
     )  # fmt: skip
     group.add_argument(
-        "--classes", type=int, help="of the logits (default: 10, from 96x96 pixels on 1000)"
+        "--classes",
+        type=int,
+        help="default: 10, from 96x96 pixels on 1000; 20 of a detector",
     )
     group.add_argument(
         "--width", type=float, default=1.0, metavar="FACTOR",
@@ -237,7 +241,12 @@ def _training(options: argparse.Namespace) -> None:
         variant=options.variant, preset=options.preset or "tiny", settings=options.settings
     )
     program = compile_training(
-        model, config, shape, images=options.batch, loss=options.loss, optimizer=options.optimizer
+        model,
+        config,
+        shape,
+        images=options.batch,
+        loss=options.loss or "cross_entropy",
+        optimizer=options.optimizer,
     )
     print_steps(program)
     print_plan(program.plan)

@@ -50,7 +50,7 @@ def compile_adagp(
     Parameters
     ----------
     model, config, input_shape, images, loss, optimizer, reuse, loops : see
-        :func:`compiler.training.compile_training`; programs for two memories have no loops
+        :func:`compiler.training.compile_training`
     shape : of the predictor
     predict : names of the layers to predict, None for all that can be
 
@@ -86,9 +86,7 @@ class _Compiler:
         loops: bool | None,
     ) -> None:
         self.config, self.graphs = config, graphs
-        # With a memory for the predictor there are threads, whose commands are put in order one by
-        # one.
-        self.loops = False if config.has_predictor_memory else loops
+        self.loops = loops
         self.common: dict[str, Any] = {
             "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
             "images": images, "outputs": graphs[PARTS[0]].outputs,

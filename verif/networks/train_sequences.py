@@ -1,10 +1,13 @@
 """Networks of sequences, to be trained for a few batches."""
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
+from algorithms.networks.transformer import Transformer
 from golden.layers.optimizer import SGD
 
 from .train_blocks import random_model
@@ -98,15 +101,25 @@ class TwoSentences(nn.Module):
         return self.head(query + seen)
 
 
+def _transformer(layers):
+    """The paper's Transformer, narrow."""
+    return Transformer(TOKENS, CLASSES, length=LENGTH, width=8, heads=2, hidden=12, layers=layers)
+
+
 NETWORKS = {
     "token mlp": TokenMLP,
     "mean of tokens": MeanOfTokens,
     "normalized mlp": NormalizedMLP,
     "attention": CausalAttention,
     "two sentences": TwoSentences,
+    "transformer": partial(_transformer, 1),
+    "paper's transformer": partial(_transformer, 3),
 }
 #: Inputs that are tokens: their shapes.
-_SENTENCES = {"two sentences": [(LENGTH,), (LENGTH - 2,)]}
+_SENTENCES = {
+    name: [(LENGTH,), (LENGTH - 2,)]
+    for name in ("two sentences", "transformer", "paper's transformer")
+}
 
 
 def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> TrainingRun:
@@ -122,7 +135,7 @@ def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> Tra
     def inputs():
         if shapes is None:
             return rng.standard_normal((images, LENGTH, WIDTH)).astype(np.float32)
-        return [rng.integers(0, TOKENS, (images, *shape)) for shape in shapes]
+        return [rng.integers(0, CLASSES, (images, *shape)) for shape in shapes]
 
     first = inputs()
     given = first if isinstance(first, list) else [first]
