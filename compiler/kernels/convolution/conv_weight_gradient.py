@@ -145,7 +145,7 @@ class _WeightGradient:
                       for output in outputs),
                 )  # fmt: skip
                 jobs.append(Job(needs, run, like=like, at=at))
-                outputs = [output for output in outputs if not output.is_in(ends)]
+                outputs = [output for output in outputs if not _is_in(output, ends)]
         return jobs
 
     def _piece(
