@@ -169,7 +169,7 @@ def test_a_deliberate_difference_is_found(network, data):
     session = trained._sessions[5]
     tensor = session.program.parameters["5.weight"].tensors["master"]
     value = trained.accelerator.get(session.window, tensor.offset, 4)
-    trained.accelerator.put(session.window, tensor.offset, bytes([value[0] ^ 1, *value[1:]]))
+    trained.accelerator.put(session.window, tensor.offset, bytes([value[0] ^ 0x40, *value[1:]]))
     with pytest.raises(DifferenceFound, match=r"batch 1: weights 5.weight\[0, 0\] is 0x") as found:
         trained.step(images, labels)
     assert found.value.differences[0].expected != found.value.differences[0].actual
