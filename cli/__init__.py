@@ -1,1 +1,1 @@
-"""What all command lines share: Ctrl-C, and files that appear whole or not at all."""
+"""What all command lines share: Ctrl-C, files that appear whole or not at all, where to build."""

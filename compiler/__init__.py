@@ -62,8 +62,10 @@ def compile(
 
     Parameters
     ----------
-    model : torch.nn.Sequential
-        of Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d and Flatten, may be nested
+    model : torch.nn.Module
+        a Sequential of Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d and Flatten, may be nested; or,
+        for float formats with the engines for training, any network that can be trained, in
+        evaluation mode
     config : AdaGPConfig
     input_shape : tuple
         (N, C, H, W), or (N, F) for a network that begins with a linear layer

@@ -31,6 +31,9 @@ _CLASSES: dict[str, type[CompiledProgram] | type[TrainingProgram] | type[AdaGPPr
     "adagp": AdaGPProgram,
 }
 
+#: Of options whose default is another one with --table.
+_DEFAULTS = {"batch": 16, "variant": "baseline", "method": "bp"}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
@@ -48,6 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--network",
         metavar="NAME",
         help="compile this network; print its layers, commands, bytes and estimated cycles",
+    )
+    action.add_argument(
+        "--table",
+        metavar="FILE",
+        help="compile all networks of the paper, each in a process of its own, and keep what "
+        "became of them in FILE, a line each; what is there already is not compiled again",
     )
     action.add_argument(
         "--show",
@@ -76,6 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     plan.add_argument("--plot", metavar="FILE.png", help="draw the memory plan, too")
     options = parser.parse_args(arguments)
+    if options.table is None:
+        for name, value in _DEFAULTS.items():
+            if getattr(options, name) is None:
+                setattr(options, name, value)
     try:
         if options.show is not None:
             _show(options.show)
@@ -85,6 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from compiler.networks.command import compile_network
 
             compile_network(options)
+        elif options.table is not None:
+            from compiler.networks.results_table import fill_table
+
+            fill_table(options)
         elif options.plan:
             _plan(options.plan)
         else:
@@ -104,15 +121,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _add_compilation(parser: argparse.ArgumentParser) -> None:
     """Options of all that compiles."""
-    group = parser.add_argument_group("what is compiled (--network, or --plan without FILE)")
+    group = parser.add_argument_group("what is compiled (--network, --table, --plan without FILE)")
     group.add_argument(
         "--input",
         metavar="CxHxW",
-        help="shape of an image (default: 3x32x32; with --plan the model's INPUT_SHAPE)",
+        help="shape of an image (default: 3x32x32; with --table that of the publication, too; "
+        "with --plan the model's INPUT_SHAPE)",
     )
-    group.add_argument("--batch", "--images", type=int, default=16, help="images (%(default)s)")
-    group.add_argument("--loss", default="cross_entropy", help="or mean_squared_error")
-    group.add_argument("--variant", choices=tuple(VARIANTS), default="baseline")
+    group.add_argument(
+        "--batch", "--images", type=int, metavar="IMAGES",
+        help="images in a batch (default: 16; with --table 128 of 3x32x32, 32 of others)",
+    )  # fmt: skip
+    group.add_argument(
+        "--loss", default="cross_entropy", help="or mean_squared_error, binary_cross_entropy"
+    )
+    group.add_argument(
+        "--variant", choices=tuple(VARIANTS), help="default: baseline; with --table all"
+    )
     group.add_argument("--preset", choices=tuple(PRESETS), help="default: paper; with --plan tiny")
     add_settings(group)
 
@@ -120,8 +145,9 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
 def _add_network(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("networks (--network)")
     group.add_argument(
-        "--method", choices=("bp", "adagp"), default="bp",
-        help="backpropagation, or training with predicted gradients as well (default: bp)",
+        "--method", choices=("bp", "adagp"),
+        help="backpropagation, or training with predicted gradients as well (default: bp; with "
+        "--table bp for baseline, adagp for the others)",
     )  # fmt: skip
     group.add_argument(
         "--classes", type=int, help="of the logits (default: 10, from 96x96 pixels on 1000)"
@@ -133,6 +159,14 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-o", "--output", metavar="FILE", help="save the program")
     group.add_argument("--json", metavar="FILE", help="write what is printed, and more, as JSON")
     group.add_argument("--profile", action="store_true", help="say where the time went")
+    table = parser.add_argument_group("all networks (--table)")
+    table.add_argument("--only", metavar="NAME,...", help="these networks alone")
+    table.add_argument("--again", action="store_true", help="try again what was not compiled")
+    table.add_argument(
+        "--limit", type=float, default=3600.0, metavar="SECONDS",
+        help="that a network may take (default: %(default)g)",
+    )  # fmt: skip
+    table.add_argument("--document", metavar="FILE.md", help="write all that is there as a page")
 
 
 def _load(path: str) -> CompiledProgram | TrainingProgram | AdaGPProgram:

@@ -95,6 +95,7 @@ def interpret(
     seed=0,
     unwritten=(),
     coefficients=(0,) * 8,
+    sample_seed=0,
     guard=False,
     program=0,
     loop=None,
@@ -115,11 +116,13 @@ def interpret(
         parts of ``memory`` that must be written before they are read
     coefficients : sequence of 8 numbers of 32 bits
         registers COEFFICIENT0 to 7, float32
+    sample_seed : int
+        register SAMPLE_SEED
     guard : bool
         register GUARD
     program : int
         offset of the commands in the memory window, from which BATCH and REPEAT count
-    loop : :class:`~verif.system.batch_loop.BatchLoop` or None
+    loop : :class:`~emulator.batch_loop.BatchLoop` or None
         registers for BATCH
     boundary : callable or None
         ``boundary(done, memory)`` is called between batches, ``done`` of which are done, first
@@ -137,7 +140,10 @@ def interpret(
         a loop, with ``first`` behind another BATCH or inside a REPEAT's loop, or one of the two to
         a place outside the program.
     """
-    machine = Machine(config, memory, unwritten, coefficients=coefficients, guard=guard)
+    machine = Machine(
+        config, memory, unwritten,
+        coefficients=coefficients, sample_seed=sample_seed, guard=guard,
+    )  # fmt: skip
     between = boundary and (lambda done: boundary(done, memory))
     return _Interpreter(machine, commands, seed, program, loop, between).run()
 
@@ -145,19 +151,22 @@ def interpret(
 class _Interpreter:
     def __init__(self, machine, commands, seed, program, loop, boundary):
         self.config = config = machine.config
+        self.rows = [core.rows for core in config.cores]
         self.commands = commands
+        self.decoded = {}
         self.program, self.loop, self.boundary = program, loop, boundary
         self.machine = machine
         self.watch = _Watch(self.machine)
         self.random = np.random.default_rng(seed)
         self.preference = {}
+        self.sample_seed = machine.sample_seed
         self.semaphores = [0] * config.semaphore_count
         self.queues: dict[tuple[int, Opcode], list] = {
             (core.index, opcode): [] for core in config.cores for opcode in queue_opcodes(core)
         }
         self.running = {}
         #: For each core the tiles that have been brought and not taken, and how many may be.
-        self.tiles = [0] * len(config.cores)
+        self.tiles = [0] * len(self.rows)
         self.tile_limit = 1 + int(self.random.integers(2))
         self.position = 0
         self.executed = 0
@@ -240,6 +249,11 @@ class _Interpreter:
         return not running.tiles
 
     def _next(self):
+        if self.position not in self.decoded:
+            self.decoded[self.position] = self._decode()
+        return self.decoded[self.position]
+
+    def _decode(self):
         start = self.position * COMMAND_BYTES
         raw = self.commands[start : start + COMMAND_BYTES]
         try:
@@ -264,7 +278,7 @@ class _Interpreter:
             self.halted = True
         else:
             if opcode in (Opcode.LOAD, Opcode.STORE):
-                fields |= {"dram_address": self.counters.address(fields)}
+                fields = {**fields, "dram_address": self.counters.address(fields)}
             self.queues[key].append((self.position, opcode, fields))
         self.position += 1
         self.executed += 1
@@ -310,6 +324,7 @@ class _Interpreter:
         if not fields["first"]:
             self.phases.append(phases[len(self.phases)])
         done = len(self.phases)
+        self.machine.sample_seed = (self.sample_seed + done) & 0xFFFFFFFF
         if self.boundary:
             self.boundary(done)
         self.executed += 1
@@ -333,8 +348,7 @@ class _Interpreter:
             raise FunctionalError(f"command {index} ({opcode.name}): {race}; running: {others}")
         self.running[key] = running = _Running(index, opcode, fields, access)
         if opcode in (Opcode.WEIGHTS, Opcode.MATMUL):
-            rows = self.config.cores[fields["core"]].rows
-            running.tiles = tile_count(opcode, fields, rows)
+            running.tiles = tile_count(opcode, fields, self.rows[fields["core"]])
         if opcode is Opcode.WEIGHTS:
             # Nothing that it reads may change until it ends.
             self._execute(running)

@@ -3,10 +3,12 @@
 Built on :mod:`golden.arithmetic.dot_product` and :mod:`golden.commands`, one file for each kind of
 command: :mod:`~emulator.transfers`, :mod:`~emulator.matmul`, :mod:`~emulator.post`,
 :mod:`~emulator.vector`, :mod:`~emulator.loss`. Memories know which bytes have been written; reading
-others is an error, as is any address out of range.
+others is an error, as is any address out of range. Most commands are executed by compiled kernels
+(:mod:`~emulator.compiled`), which compute the same.
 """
 
 from collections import deque
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,10 +48,25 @@ class Machine:
         the DRAM window; changed in place
     unwritten : iterable of (offset, size)
         bytes of it that must not be read before they are written
-    coefficients, guard : registers for VECTOR
+    coefficients, sample_seed, guard : registers for VECTOR
+    kernels : use compiled kernels, not golden's functions; results and errors are the same
+
+    Members
+    -------
+    sample_seed : that of the batch
     """
 
-    def __init__(self, config, memory, unwritten=(), *, coefficients=(0,) * 8, guard=False):
+    def __init__(
+        self,
+        config,
+        memory,
+        unwritten=(),
+        *,
+        coefficients=(0,) * 8,
+        sample_seed=0,
+        guard=False,
+        kernels=True,
+    ):
         self.config = config
         self.format = format_by_name(config.operand_format)
         self.dtype = np.dtype(f"<u{self.format.width // 8}")
@@ -58,12 +75,23 @@ class Machine:
         self.memories = {"dram": Memory("DRAM", len(memory), 1, data)}
         for offset, size in unwritten:
             self.memories["dram"].written[offset : offset + size] = False
-        for number, depth in config.memory_depth.items():
-            core = config.memory_core[number]
-            name = f"memory {number}"
+        sizes = {
+            number: depth * config.memory_core[number].word_bytes
+            for number, depth in config.memory_depth.items()
+        }
+        #: All on-chip memories, one behind the other; where each begins; what is written there.
+        self.data = np.zeros(sum(sizes.values()), np.uint8)
+        self.written = np.zeros(len(self.data), bool)
+        self.first: dict[int, int] = {}
+        start = 0
+        for number, size in sizes.items():
+            name, end = f"memory {number}", start + size
             # Bytes are the unit: a group of lanes is written by itself.
-            self.memories[name] = Memory(name, depth * core.word_bytes, 1)
+            self.memories[name] = Memory(name, size, 1, self.data[start:end])
+            self.memories[name].written = self.written[start:end].reshape(size, 1)
+            self.first[number], start = start, end
         self.coefficients, self.guard = coefficients, guard
+        self.sample_seed = sample_seed
         #: What each core executes: (index, opcode) -> an object with ``access`` and ``execute``.
         self.commands: dict[tuple[int, Opcode], Any] = {
             (core.index, opcode): _COMMANDS[opcode](self, core)
@@ -77,13 +105,32 @@ class Machine:
                 name = f"core {core.index} accumulator bank {bank}"
                 self.memories[name] = Memory(name, core.accumulator_depth, 4 * core.columns)
 
+        self._kernels = kernels
+
+    @cached_property
+    def _compiled(self) -> dict[int, Any]:
+        """By core: its :class:`~emulator.compiled.CompiledCommands`."""
+        # Imports numba: only where commands are executed.
+        from .compiled import CompiledCommands
+
+        return {
+            core.index: CompiledCommands(
+                self,
+                core,
+                self.commands[core.index, Opcode.VECTOR].noted if core.has_vector else None,
+            )
+            for core in self.config.cores
+        }
+
     def access(self, opcode, fields):
         """What the command reads and writes; raises :class:`FunctionalError`."""
         return self.commands[fields["core"], opcode].access(fields)
 
     def execute(self, opcode, fields):
         """Do what the command does; raises :class:`FunctionalError`."""
-        self.commands[fields["core"], opcode].execute(fields)
+        core = fields["core"]
+        if not self._kernels or not self._compiled[core].execute(opcode, fields):
+            self.commands[core, opcode].execute(fields)
 
     @property
     def rejected(self):
@@ -101,10 +148,10 @@ class Machine:
     def words(self, core, address):
         """(memory name, byte indices (..., word_bytes)) of buffer words at ``address``."""
         address = np.asarray(address, np.int64) % _ADDRESSES
-        numbers = np.unique(address >> (BUFFER_ADDRESS_WIDTH - 1))
-        if len(numbers) != 1:
+        numbers = address >> (BUFFER_ADDRESS_WIDTH - 1)
+        if not numbers.size or numbers.min() != numbers.max():
             raise FunctionalError("one access reaches both memories")
-        number = int(numbers[0])
+        number = int(numbers.flat[0])
         if number not in core.memories:
             raise FunctionalError(
                 f"core {core.index} does not reach memory {number} (address "

@@ -33,6 +33,11 @@ class VectorCommands:
         )
 
     @property
+    def noted(self):
+        """Golden's machine: what is left from one command to the next."""
+        return self._golden
+
+    @property
     def rejected(self):
         """Tiles that the guard rejected."""
         return self._golden.rejected
@@ -78,6 +83,7 @@ class VectorCommands:
             data = memories[f"memory {number}"].data.reshape(-1, self._core.word_bytes)
             parts.append(data)
             words += len(data)
+        golden.sample_seed = self._machine.sample_seed
         golden.memory = np.concatenate(parts).view(self._machine.dtype)
         local = dict(fields)
         for stream in VECTOR_STREAMS:

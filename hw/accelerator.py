@@ -207,7 +207,11 @@ class Accelerator(wiring.Component):
             getattr(registers, f"core{index}_flags").eq(core.flags),
         ]
         if core_config.has_vector:
+            # Batches are counted while no command is executed.
+            sample_seed = Signal(32, name=f"sample_seed{index}", reset_less=True)
+            m.d.sync += sample_seed.eq(registers.sample_seed + registers.batches_done)
             m.d.comb += [
+                core.sample_seed.eq(sample_seed),
                 core.guard.eq(registers.guard),
                 *(
                     core.coefficients[number].eq(getattr(registers, f"coefficient{number}"))

@@ -25,6 +25,7 @@ PACKAGES = (
     "paper",
     "cli",
     "examples",
+    "runtime",
 )
 
 # Third-party packages a package is restricted to; the others may use any.

@@ -44,6 +44,7 @@ def _parser():
         help="run cases of the regression",
         description="Run cases of the regression; every program runs twice without a reset in "
         "between, and everything it stores is compared.",
+        epilog="Example: python -m verif run networks --network resnet50 --method bp --emulator",
     )
     run.add_argument("cases", nargs="*", metavar="CASE", help="names from --list, or all")
     run.add_argument("--list", action="store_true", help="list the cases and end")
@@ -51,8 +52,8 @@ def _parser():
         "--variant",
         default="all",
         choices=(*VARIANTS, "all"),
-        help="of digits, train-digits and train-adagp (default: all; train-digits: baseline and "
-        "max; train-adagp: all but baseline)",
+        help="of digits, train-digits, train-adagp and networks (default: all; train-digits: "
+        "baseline and max; train-adagp: all but baseline; networks: max)",
     )
     run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
@@ -65,6 +66,23 @@ def _parser():
     run.add_argument(
         "--batch-size", type=int, default=16, help="images in each of them (default: 16)"
     )
+    run.add_argument(
+        "--network", action="append", metavar="NAME",
+        help="of networks; may be repeated (default: all of them; --quick: three)",
+    )  # fmt: skip
+    run.add_argument(
+        "--method", choices=("bp", "adagp"), help="of networks (default: one after the other)"
+    )
+    run.add_argument(
+        "--emulator", action="store_true",
+        help="of networks: the functional model in place of the RTL",
+    )  # fmt: skip
+    run.add_argument(
+        "--width", type=float,
+        help="of networks: multiplies the numbers of channels, on images of 32 x 32; 1 for those "
+        "of the publication (default: a sixteenth, on 8 x 8 where that is the same graph)",
+    )  # fmt: skip
+    run.add_argument("--json", metavar="FILE", help="what networks prints, to this file as well")
     run.add_argument("--format", choices=tuple(FORMATS), help="operand format")
     add_settings(run)
     run.add_argument("--quick", action="store_true", help="fewer and smaller runs of each case")
@@ -80,10 +98,11 @@ def _parser():
     bench.add_argument(
         "--case",
         default="all",
-        choices=("conv", "matmul", "all", "layers"),
-        help="layers: every layer of a training step in each direction (default: conv and matmul)",
+        choices=("conv", "matmul", "all", "layers", "emulator"),
+        help="layers: every layer of a training step in each direction; emulator: images per "
+        "second of the emulator and golden (default: conv and matmul)",
     )
-    bench.add_argument("--images", type=int, default=8, help="of layers (default: 8)")
+    bench.add_argument("--images", type=int, default=8, help="of layers and emulator (default: 8)")
     bench.add_argument("--variant", default="baseline", choices=tuple(VARIANTS))
     bench.add_argument("--preset", default="paper", help="default: paper")
     bench.add_argument("--format", choices=tuple(FORMATS), help="operand format")
@@ -164,10 +183,17 @@ def _settings(options):
 
 
 def _run(options, settings, console):
+    from verif.networks.reduced_networks import (
+        METHODS,
+        REDUCED,
+        print_network,
+        print_networks,
+        write_networks,
+    )
     from verif.networks.train_adagp import print_adagp
     from verif.networks.train_digits import print_training
 
-    from .regression import CASES, AdaGPStep, Options, TrainingStep
+    from .regression import CASES, AdaGPStep, NetworkStep, Options, TrainingStep
 
     if options.list:
         for name, case in CASES.items():
@@ -178,6 +204,15 @@ def _run(options, settings, console):
     if unknown or not names:
         what = f"unknown case {', '.join(unknown)}" if unknown else "no case named"
         raise ValueError(f"{what}; cases are {', '.join(CASES)}, all")
+    networks = tuple(dict.fromkeys(options.network or REDUCED))
+    if wrong := [name for name in networks if name not in REDUCED]:
+        raise ValueError(f"unknown network {', '.join(wrong)}; networks are {', '.join(REDUCED)}")
+    own = [f"--{name}" for name in ("network", "method", "width", "emulator", "json")
+           if getattr(options, name)]  # fmt: skip
+    if options.width is not None and not 0 < options.width <= 4:
+        raise ValueError(f"--width must be above 0 and at most 4, not {options.width:g}")
+    if own and "networks" not in names:
+        raise ValueError(f"{own[0]} is of the case networks, which is not named")
     case_options = Options(
         variants=tuple(VARIANTS) if options.variant == "all" else (options.variant,),
         preset=options.preset,
@@ -186,6 +221,10 @@ def _run(options, settings, console):
         images=options.images,
         batches=options.batches,
         batch_size=options.batch_size,
+        networks=networks,
+        width=options.width,
+        methods=(options.method,) if options.method else tuple(METHODS),
+        emulator=options.emulator,
         quick=options.quick,
         stalls=options.stalls,
         waves=options.waves,
@@ -208,12 +247,18 @@ def _run(options, settings, console):
             steps.append(step)
             if isinstance(step, AdaGPStep):
                 print_adagp(console, step.name, step.training)
+            elif isinstance(step, NetworkStep):
+                print_network(console, step)
             elif isinstance(step, TrainingStep):
                 print_training(console, step)
             else:
                 report.print_step(console, step)
             if not step.passed:
                 failures.append(step.name)
+    if trained := [step for step in steps if isinstance(step, NetworkStep)]:
+        print_networks(console, trained)
+        if options.json:
+            write_networks(options.json, trained)
     if names == ["digits"] and steps:
         report.print_digits(console, steps)
     verdict = f"[red]{len(failures)} failed[/]" if failures else "[green]all passed[/]"

@@ -1,7 +1,7 @@
 """The cases of the regression, by name."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,13 +13,14 @@ from verif.networks.adagp_blocks import CASES as PREDICTED_CASES
 from verif.networks.digits import run_digits
 from verif.networks.execute import Execution, execute
 from verif.networks.random_networks import random_network, special_images, with_specials
+from verif.networks.reduced_networks import METHODS, REDUCED, NetworkStep, run_network
 from verif.networks.train_adagp import EPOCHS, AdaGPTraining, train_adagp
 from verif.networks.train_blocks import BLOCKS, block_run
 from verif.networks.train_digits import DigitsTraining, train_digits
 from verif.networks.training_result import TrainingResult
 from verif.networks.workload import Workload, prepare
 
-__all__ = ["CASES", "Case", "Options", "Step", "TrainingStep"]
+__all__ = ["CASES", "Case", "NetworkStep", "Options", "Step", "TrainingStep"]
 
 #: Sizes at which nothing divides anything, with memories that the networks do not fit into.
 RAGGED = {
@@ -36,9 +37,15 @@ RAGGED = {
 }
 
 
+#: Networks of --quick.
+QUICK = ("vgg11", "mobilenet-v2", "inception-v3")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line asks for; ``settings`` are fields of the configuration."""
+    """What the command line asks for; ``settings`` are fields of the configuration. Of the case
+    networks: ``networks`` and ``methods`` by name, ``width`` as in ``run_network``, ``emulator``
+    the functional model in place of the RTL."""
 
     variants: tuple = tuple(VARIANTS)
     preset: str = "tiny"
@@ -48,6 +55,10 @@ class Options:
     images: int = 200
     batches: int | None = None
     batch_size: int = 16
+    networks: tuple = tuple(REDUCED)
+    methods: tuple = tuple(METHODS)
+    width: float | None = None
+    emulator: bool = False
     quick: bool = False
     stalls: bool = False
     waves: bool = False
@@ -117,18 +128,27 @@ class Case:
     run: Callable[[Options], Iterator[Step]]
 
 
-def _digits(options):
+def _digits(options, *, residual=False):
     images = min(options.images, 16) if options.quick else options.images
     for variant in options.variants:
         config = options.config(variant)
-        result = run_digits(config, images=images, report=options.report, **options.execution)
+        result = run_digits(
+            config, images=images, report=options.report, residual=residual, **options.execution
+        )
         yield Step(
-            name=f"digits {variant}",
+            name=f"{'digits-residual' if residual else 'digits'} {variant}",
             execution=result.execution,
             notes=f"{images} images, accuracy: RTL {result.rtl_accuracy:.2%}, "
             f"golden {result.golden_accuracy:.2%}, torch float32 {result.torch_accuracy:.2%} "
             "(trained here in float32: all three vary a little with the processor)",
         )
+
+
+def _digits_residual(options):
+    # All variants run it on the main core.
+    variants = options.variants if options.variants != tuple(VARIANTS) else ("baseline",)
+    images = min(options.images, 50)
+    yield from _digits(replace(options, variants=variants, images=images), residual=True)
 
 
 def _batches(options, default, *, quick):
@@ -195,6 +215,24 @@ def _adagp_blocks(options):
             result=result,
             notes=f"tiles refused {', '.join(map(str, result.rejected))}; gates at the end {gates}",
         )
+
+
+def _networks(options):
+    """Ends with the first network that differs."""
+    everything = options.networks == tuple(REDUCED)
+    names = QUICK if options.quick and everything else options.networks
+    for variant in ("max",) if options.variants == tuple(VARIANTS) else options.variants:
+        config = options.config(variant)
+        for name in names:
+            for method in options.methods:
+                step = run_network(
+                    name, method, config, preset=options.preset, seed=options.seed,
+                    width=options.width, emulator=options.emulator, report=options.report,
+                    **options.memory,
+                )  # fmt: skip
+                yield step
+                if not step.passed:
+                    return
 
 
 def _images(shape, seed):
@@ -309,6 +347,10 @@ def _describe(model, shape):
 
 CASES = {
     "digits": Case(description="a trained CNN reads handwritten digits", run=_digits),
+    "digits-residual": Case(
+        description="a residual network with batch normalisation and depthwise layers reads them",
+        run=_digits_residual,
+    ),
     "train-digits": Case(
         description="a CNN with batch normalisation learns to read digits", run=_train_digits
     ),
@@ -322,6 +364,11 @@ CASES = {
     "adagp-blocks": Case(
         description="ragged networks and bad predictors: 4 batches, every tensor between",
         run=_adagp_blocks,
+    ),
+    "networks": Case(
+        description="every network of the paper, with few channels, learns for two batches of "
+        "backpropagation and two of ADA-GP",
+        run=_networks,
     ),
     "ragged": Case(description="random networks on sizes that divide by nothing", run=_ragged),
     "large": Case(description="layers larger than every on-chip memory", run=_large),

@@ -3,7 +3,19 @@
 import torch
 from torch import nn
 
-__all__ = ["Concatenation", "Residual", "basic_block", "bottleneck_block", "convolution"]
+__all__ = [
+    "Concatenation",
+    "Residual",
+    "basic_block",
+    "bottleneck_block",
+    "convolution",
+    "scaled",
+]
+
+
+def scaled(channels: int, width: float) -> int:
+    """A number of channels times ``width``, as a multiple of 4 unless ``width`` is 1."""
+    return channels if width == 1 else max(4, 4 * round(channels * width / 4))
 
 
 def convolution(

@@ -21,11 +21,13 @@ __all__ = [
     "DigitsCNN",
     "INPUT_SHAPE",
     "NormalizedDigitsCNN",
+    "ResidualDigitsCNN",
     "TEST_IMAGES",
     "accuracy",
     "load",
     "to_torch",
     "trained_model",
+    "trained_residual",
 ]
 
 #: Channels, height and width of one image.
@@ -118,6 +120,42 @@ class NormalizedDigitsCNN(nn.Sequential):
         )
 
 
+class _Residual(nn.Module):
+    """Two convolutions with batch normalisation, and what is added to them."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.first = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(outputs)
+        self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            point = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+            self.shortcut = nn.Sequential(point, nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.second_norm(self.second(torch.relu(self.first_norm(self.first(x)))))
+        return torch.relu(y + self.shortcut(x))
+
+
+class ResidualDigitsCNN(nn.Module):
+    """Two residual blocks with batch normalisation, a depthwise convolution between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.stem_norm = nn.Conv2d(1, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6)
+        self.block = _Residual(6, 6, 1)
+        self.depthwise = nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False)
+        self.norm, self.down = nn.BatchNorm2d(6), _Residual(6, 14, 2)
+        self.head = nn.Linear(14, CLASSES)
+
+    def forward(self, x):
+        x = self.block(torch.relu(self.stem_norm(self.stem(x))))
+        x = self.down(torch.relu(self.norm(self.depthwise(x))))
+        return self.head(x.mean((2, 3)))
+
+
 def trained_model(seed=1, *, epochs=Recipe.epochs, path=None, fresh=False, report=None):
     """Return :class:`DigitsCNN` trained with ``seed``, in evaluation mode, on the CPU.
 
@@ -130,16 +168,25 @@ def trained_model(seed=1, *, epochs=Recipe.epochs, path=None, fresh=False, repor
     epochs : passes over the training images
     path, fresh, report : see :func:`algorithms.common.float_training.cached_training`
     """
+    return _trained("digits", DigitsCNN, seed, epochs, path=path, fresh=fresh, report=report)
+
+
+def trained_residual(seed=1, *, epochs=Recipe.epochs, path=None, fresh=False, report=None):
+    """The same of :class:`ResidualDigitsCNN`."""
+    return _trained(
+        "digits-residual", ResidualDigitsCNN, seed, epochs, path=path, fresh=fresh, report=report
+    )
+
+
+def _trained(name, network, seed, epochs, **options):
     digits = load(seed)
     return cached_training(
-        "digits",
-        DigitsCNN,
+        name,
+        network,
         to_torch(digits.train_images),
         torch.from_numpy(digits.train_labels),
         recipe=Recipe(seed=seed, epochs=epochs),
-        path=path,
-        fresh=fresh,
-        report=report,
+        **options,
     )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from torch import nn
 
-from .blocks import Concatenation, Residual, basic_block, bottleneck_block, convolution
+from .blocks import Concatenation, Residual, basic_block, bottleneck_block, convolution, scaled
 
 __all__ = ["LARGE", "LEAST", "NETWORKS", "imagenet_shape"]
 
@@ -44,11 +44,6 @@ def _halving_stem(channels, outputs, large):
     return convolution(channels, outputs)
 
 
-def _scaled(channels, width):
-    """A number of channels times ``width``, as a multiple of 4 unless it is 1."""
-    return channels if width == 1 else max(4, 4 * round(channels * width / 4))
-
-
 def _vgg(counts, input_shape, classes, *, width=1.0):
     """Simonyan and Zisserman 2014: ``counts`` convolutions in front of each max pooling.
 
@@ -57,7 +52,7 @@ def _vgg(counts, input_shape, classes, *, width=1.0):
     large, side = _is_large(input_shape), min(input_shape[1:])
     layers, inputs = [], input_shape[0]
     for count, outputs in zip(counts, (64, 128, 256, 512, 512)):
-        outputs = _scaled(outputs, width)
+        outputs = scaled(outputs, width)
         for _ in range(count):
             layers += convolution(inputs, outputs)
             inputs = outputs
@@ -66,7 +61,7 @@ def _vgg(counts, input_shape, classes, *, width=1.0):
         side //= 2
     if not large:
         return nn.Sequential(*layers, *_classifier(inputs, classes))
-    hidden = _scaled(4096, width)
+    hidden = scaled(4096, width)
     return nn.Sequential(
         *layers,
         nn.AdaptiveAvgPool2d(7),
@@ -83,10 +78,10 @@ def _vgg(counts, input_shape, classes, *, width=1.0):
 
 def _resnet(block, expansion, counts, input_shape, classes, *, width=1.0):
     """He et al. 2015; the stride of a bottleneck is that of its 3×3 convolution."""
-    inputs = _scaled(64, width)
+    inputs = scaled(64, width)
     layers = _halving_stem(input_shape[0], inputs, _is_large(input_shape))
     for stage, count in enumerate(counts):
-        outputs = _scaled(64 << stage, width) * expansion
+        outputs = scaled(64 << stage, width) * expansion
         for number in range(count):
             layers.append(block(inputs, outputs, stride=2 if stage and not number else 1))
             inputs = outputs
@@ -95,7 +90,7 @@ def _resnet(block, expansion, counts, input_shape, classes, *, width=1.0):
 
 def _densenet(growth, counts, input_shape, classes, *, width=1.0):
     """Huang et al. 2016: each layer's ``growth`` maps join its input; transitions halve both."""
-    growth = _scaled(growth, width)
+    growth = scaled(growth, width)
     features = 2 * growth
     layers = _halving_stem(input_shape[0], features, _is_large(input_shape))
     for stage, count in enumerate(counts):
@@ -128,10 +123,10 @@ def _mobilenet_v2(input_shape, classes, *, width=1.0):
     """Sandler et al. 2018. Small: the stem and the first block with stride 2 have stride 1."""
     large = _is_large(input_shape)
     plain = {"activation": nn.ReLU6}
-    inputs, features = _scaled(32, width), _scaled(1280, width)
+    inputs, features = scaled(32, width), scaled(1280, width)
     layers = convolution(input_shape[0], inputs, stride=2 if large else 1, **plain)
     for number, (expansion, outputs, count, first) in enumerate(_INVERTED):
-        outputs = _scaled(outputs, width)
+        outputs = scaled(outputs, width)
         for place in range(count):
             stride = first if place == 0 and (large or number != 1) else 1
             wide = inputs * expansion
@@ -166,7 +161,7 @@ def _chain(inputs, steps, width):
             inputs = sum(outputs for _, outputs in chains)
         else:
             outputs, kernel, *stride = step
-            outputs = _scaled(outputs, width)
+            outputs = scaled(outputs, width)
             options = {"stride": stride[0], "padding": 0} if stride else {}
             layers += convolution(inputs, outputs, kernel, **options)
             inputs = outputs

@@ -1,4 +1,4 @@
-"""Running statistics of a predicted layer, and what is made of them."""
+"""Running statistics of a predicted layer's gradient, and what is made of them."""
 
 from functools import partial
 from typing import Any
@@ -8,100 +8,19 @@ from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
 from compiler.kernels.tiling.splitting import MOST_WORDS, channel_parts, channel_steps
-from compiler.kernels.updates.scalars import Scalars, channel_sum, repeat, running
+from compiler.kernels.updates.scalars import Scalars, channel_sum, running, sink
 from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts
-from compiler.tensors.parameters import lanes
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Condition, Factor, Term
 
-from .tensors import GRADIENT_STATISTICS, INPUT_STATISTICS, LayerTensors
+from .tensors import GRADIENT_STATISTICS, LayerTensors
 
-__all__ = ["BLOCK", "gradient_statistics", "standardize"]
+__all__ = ["BLOCK", "gradient_statistics"]
 
 #: Rows of a layer's weights that are added up by themselves.
 BLOCK = 32
-#: Added to a variance, to a mean square.
-VARIANCE_EPSILON, SQUARE_EPSILON = 1e-8, 2.0**-100
-
-
-def standardize(
-    program: CoreProgram, layer: LayerTensors, ones: Tensor, *, factor: float | None = None
-) -> None:
-    """Commands that write ``layer.inputs`` from ``layer.cells``; with a ``factor``, the weight of
-    the past, statistics take the batch in first.
-
-    ``ones`` is a tensor of a word of operands 1.
-    """
-    chunks, vector = program.core.chunks_per_wide, program.vector
-    cells, inputs, outputs = layer.cells, layer.inputs, layer.outputs
-    size = cells.shape[1]
-    words = program.words(inputs)
-    whole = cells.pixels
-    count = len(INPUT_STATISTICS)
-    state_box = ((0, 1), (0, 1), (0, count))
-    out_box = ((0, 1), (0, size * size), (0, 1))
-
-    def run(
-        state_block: Block, cells_block: Block, ones_block: Block, out: Block, room: Block
-    ) -> None:
-        state = Scalars.stored(program, state_block, layer.input_statistics)
-        values = program.view(cells_block, cells, *whole)
-        mean, inverse, total, new, sink = _split(program, room, words, outputs, 3)
-        if factor is not None:
-            share = 1.0 / (size * size * outputs)
-            vector.fill(new[0], 1.0)
-            vector.sum(total, values)
-            channel_sum(program, new[1], total, ones_block)
-            vector.scale(new[1], new[1], share)
-            repeat(program, mean, new[1])
-            vector.sum(total, values, y=mean, term=Term.SUBTRACT, factor=Factor.U)
-            channel_sum(program, new[2], total, ones_block)
-            vector.scale(new[2], new[2], share)
-            running(program, state[0:3], new.all, factor, sink)
-            weight, mean_sum, variance_sum, mean_row, inverse_row = (state[n] for n in range(count))
-            vector.divide(mean_row, mean_sum, weight, guarded=1)
-            vector.divide(new[0], variance_sum, weight)
-            vector.add(new[0], new[0], VARIANCE_EPSILON)
-            vector.root(new[0], new[0])
-            vector.divide(inverse_row, 1.0, new[0], guarded=1)
-            program.store(layer.input_statistics, (*state_box, (0, layer.input_statistics.pitch)),
-                          state_block)  # fmt: skip
-        repeat(program, mean, state[3])
-        repeat(program, inverse, state[4])
-        result = View.dense(out, (1, size, size, outputs), words)
-        vector.emit(result, values, mean, inverse, term=Term.SUBTRACT, factor=Factor.Z)
-        program.store(inputs, (*out_box, (0, inputs.pitch)), out)
-        program.scratch.drop([out, room])
-
-    needs = (
-        program.need(layer.input_statistics, *state_box),
-        program.need(cells, *whole),
-        program.need(ones, (0, 1), (0, 1), (0, 1)),
-        program.result(inputs, *out_box),
-        Need(object(), words * (2 * chunks + 1) + Scalars.words(program, 4)),
-    )
-    program.run([Job(needs, run)])
-
-
-def _split(
-    program: CoreProgram, room: Block, words: int, outputs: int, count: int
-) -> tuple[View, View, View, Scalars, View]:
-    """A block as two float32 vectors, one of operands, ``count`` numbers, and one of no use."""
-    chunks = program.core.chunks_per_wide
-    shape, wide = (1, 1, 1, outputs), words * chunks
-    first, second = (
-        View.dense(room, shape, words, chunks=chunks, first=place) for place in (0, wide)
-    )
-    total = View.dense(room, shape, -(-outputs // program.core.rows), first=2 * wide)
-    numbers = Scalars(program, room, count, first=2 * wide + words)
-    sink = _sink(program, room, 2 * wide + words + Scalars.words(program, count))
-    return first, second, total, numbers, sink
-
-
-def _sink(program: CoreProgram, room: Block, first: int) -> View:
-    """What a command writes that only watches numbers."""
-    size = lanes(program.config)
-    return View.dense(room, (1, 1, 1, size), -(-size // program.core.rows), first=first)
+#: Added to a mean square.
+SQUARE_EPSILON = 2.0**-100
 
 
 def gradient_statistics(
@@ -231,7 +150,7 @@ class _GradientStatistics:
         program, vector, layer = self.program, self.vector, self.layer
         state = Scalars.stored(program, state_block, layer.gradient_statistics)
         new = Scalars(program, room, 4)
-        sink = _sink(program, room, Scalars.words(program, 4))
+        nothing = sink(program, room, Scalars.words(program, 4))
         for what in range(3):
             words = -(-layer.outputs // program.core.rows)
             total = View.dense(totals, (1, 1, 1, layer.outputs), words,
@@ -239,7 +158,7 @@ class _GradientStatistics:
             channel_sum(program, new[1 + what], total, ones)
         vector.fill(new[0], 1.0)
         vector.scale(new[1:4], new[1:4], 1.0 / (layer.rows * layer.outputs))
-        running(program, state[0:4], new.all, self.factor, sink)
+        running(program, state[0:4], new.all, self.factor, nothing)
         weight, square, product, power, scale, inverse, gate, factor = (
             state[n] for n in range(len(GRADIENT_STATISTICS))
         )

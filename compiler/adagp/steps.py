@@ -9,12 +9,11 @@ from typing import Any
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer, outputs
+from compiler.frontend.torch_graph import Layer, backward_order, outputs
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.convolution.reorganize import Reorganizer, reorganize
 from compiler.kernels.maps.pooling import max_pool
-from compiler.kernels.updates.loss import loss_commands
 from compiler.kernels.updates.rules import MomentumRule
 from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import StoredParameter
@@ -25,7 +24,8 @@ from compiler.training.steps import TrainingSteps
 from hw.config import AdaGPConfig, CoreConfig
 
 from .predictor import error, learn, predict
-from .statistics import gradient_statistics, standardize
+from .standardize import standardize
+from .statistics import gradient_statistics
 from .tensors import GRADIENT_STATISTICS, LayerTensors, PredictorShape, PredictorTensors
 
 __all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
@@ -46,8 +46,8 @@ def predicted_layers(
 ) -> tuple[list[str], str | None]:
     """(names of the predicted layers in order, name of the head or None).
 
-    The head is a linear layer that is the only output and of which a parameter learns: its gradient
-    is exact and cheap. Grouped convolutions and frozen weights are not predicted.
+    The head is the only output, if it is linear and a parameter of it learns: its gradient is exact
+    and cheap. Grouped, frozen and unused layers (no output depends on them) are not predicted.
 
     Raises
     ------
@@ -56,10 +56,12 @@ def predicted_layers(
     """
     last, *others = outputs(layers)
     head = last.name if not others and last.kind == "linear" and last.trainable else None
+    contributing = set(backward_order(layers))
     able = [
         layer.name
         for layer in layers
         if layer.kind in PREDICTABLE
+        and layer.name in contributing
         and layer.name != head
         and f"{layer.name}.weight" in layer.trainable
         and (layer.kind != "convolution" or layer.options["groups"] == 1)
@@ -162,7 +164,7 @@ class PredictionSteps(TrainingSteps):
             cells = self.predictor.layers[layer].cells
             writes = [*writes, cells.name]
             options |= {"named": {"cells": cells.name}}
-        if function in (forward, loss_commands) and self._beside:
+        if (function is forward or direction == "loss") and self._beside:
             updates = [self._update(own) for own in self._beside]
             self._beside = []
 
@@ -278,16 +280,14 @@ class PredictionSteps(TrainingSteps):
         found, room = [], product / 2
         while self._late and self._late[0][0] <= cycles:
             own = self._late[0][1]
-            room -= self._update_cycles(self.core, own)
-            if room < 0:
+            if (room := room - self._update_cycles(self.core, own)) < 0:
                 break
             found.append(self._late.pop(0)[1])
         return found
 
     def _update_cycles(self, core: CoreConfig, own: LayerTensors) -> int:
         """About how long ``core`` takes for an update."""
-        words = own.rows * -(-own.outputs // core.rows)
-        return _UPDATE_PASSES * words * core.groups_per_word
+        return _UPDATE_PASSES * own.rows * -(-own.outputs // core.rows) * core.groups_per_word
 
     def _array_cycles(self, layer: Layer) -> int:
         """Vectors that enter the main array for a product forward."""

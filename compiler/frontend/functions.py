@@ -307,6 +307,9 @@ FUNCTIONS: dict[Any, tuple[Callable[[str, Any, Any], LayerKind], dict[str, Any]]
     functional.dropout: (
         CHECKS[nn.Dropout], {"p": 0.5, "training": True, "inplace": False},
     ),
+    functional.dropout2d: (
+        CHECKS[nn.Dropout2d], {"p": 0.5, "training": True, "inplace": False},
+    ),
     **dict.fromkeys(
         (torch.flatten, "flatten"), (CHECKS[nn.Flatten], {"start_dim": 0, "end_dim": -1})
     ),

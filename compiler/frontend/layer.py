@@ -10,7 +10,8 @@ __all__ = ["LEARNING", "Layer"]
 
 #: Kinds with parameters.
 LEARNING = (
-    "convolution", "depthwise", "linear", "batch_norm", "fixed_norm", "layer_norm", "embedding",
+    "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm",
+    "layer_norm", "embedding",
 )  # fmt: skip
 
 

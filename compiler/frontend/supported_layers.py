@@ -45,11 +45,11 @@ class Source(Protocol):
 
 #: For messages.
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, LeakyReLU, "
-    "Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
-    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout in evaluation, Identity, "
-    "the functions of these without parameters, mean over a map, view, reshape, cat, +, -, *, "
-    "and / by a number"
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, Embedding, ReLU, ReLU6, "
+    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, "
+    "AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, "
+    "Identity, the functions of these without parameters, scaled_dot_product_attention, mean over "
+    "a map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -75,6 +75,21 @@ def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
     if layer.groups == layer.in_channels == layer.out_channels != 1:
         return "depthwise", options
     return "convolution", options | {"groups": layer.groups}
+
+
+def _transposed(name: str, layer: nn.ConvTranspose2d, source: Source) -> LayerKind:
+    require_map(name, source)
+    if layer.padding_mode != "zeros":
+        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
+    if layer.in_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    options: dict[str, Any] = {
+        key: _pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")
+    }
+    more = _pair(layer.output_padding)
+    if more[0] >= options["stride"][0] or more[1] >= options["stride"][1]:
+        refuse(name, f"output_padding must be less than the stride {options['stride']}, not {more}")
+    return "transposed", options | {"groups": layer.groups}
 
 
 def _linear(name: str, layer: nn.Linear, source: Source) -> LayerKind:
@@ -199,9 +214,20 @@ def _flatten(name: str, layer: Any, source: Source) -> LayerKind:
 
 
 def _dropout(name: str, layer: Any, source: Source) -> LayerKind:
-    if layer.training and layer.p:
-        refuse(name, f"p must be 0 in training, not {layer.p}; in evaluation mode it does nothing")
-    return IDENTITY
+    return _dropped(name, layer, whole=False)
+
+
+def _dropout_channels(name: str, layer: Any, source: Source) -> LayerKind:
+    require_map(name, source)
+    return _dropped(name, layer, whole=True)
+
+
+def _dropped(name: str, layer: Any, *, whole: bool) -> LayerKind:
+    if not 0 <= layer.p < 1:
+        refuse(name, f"p must be at least 0 and below 1, not {layer.p}")
+    if not layer.training or not layer.p:
+        return IDENTITY
+    return "dropout", {"p": float(layer.p), "whole": whole}
 
 
 def _clamp(name: str, layer: Any, source: Source) -> LayerKind:
@@ -270,6 +296,7 @@ def _pair(value: int | Sequence[int]) -> Pair:
 #: the layer it reads that returns kind and options.
 CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.Conv2d: _convolution,
+    nn.ConvTranspose2d: _transposed,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
@@ -294,7 +321,7 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.UpsamplingNearest2d: _upsample,
     nn.Flatten: _flatten,
     nn.Dropout: _dropout,
-    nn.Dropout2d: _dropout,
+    nn.Dropout2d: _dropout_channels,
     nn.Identity: lambda *_: IDENTITY,
 }
 

@@ -23,6 +23,7 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
 from .autotune import plan_run
+from .graph import compile_graph
 from .placement import Placement, place
 from .run import Run, Semaphore
 from .schedule import RunScheduler
@@ -46,7 +47,13 @@ def compile_network(
 ) -> CompiledProgram:
     """See :func:`compiler.compile`."""
     require_config(config)
-    stages = stages_of(model, input_shape, config, parameters)
+    try:
+        stages = stages_of(model, input_shape, config, parameters)
+    except CompileError:
+        chosen = any(option is not None for option in (placement, parameters, predictor_memory))
+        if chosen or not (config.training and config.format.is_float):
+            raise
+        return compile_graph(model, config, input_shape)
     placed = place(stages, config, placement)
     in_predictor = _predictor_stages(stages, config, predictor_memory)
     sizes, offsets = _layout(stages, config, placed)

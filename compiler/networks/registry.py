@@ -6,7 +6,7 @@ from typing import Any
 
 from compiler.errors import CompileError
 
-__all__ = ["LARGE", "network", "network_names", "read_shape"]
+__all__ = ["LARGE", "network", "network_names", "published_input", "read_shape"]
 
 #: Who defines them, MODULE:NAME of a dictionary: the compiler needs none of them.
 _NETWORKS = "algorithms.networks.paper_networks:NETWORKS"
@@ -23,6 +23,12 @@ def _networks() -> Mapping[str, Callable[..., Any]]:
 def network_names() -> list[str]:
     """Names that :func:`network` knows."""
     return list(_networks())
+
+
+def published_input(name: str) -> str:
+    """The images of a network's publication, "CxHxW"."""
+    module = importlib.import_module(_NETWORKS.partition(":")[0])
+    return "x".join(str(size) for size in module.imagenet_shape(name))
 
 
 def read_shape(text: str) -> tuple[int, int, int]:

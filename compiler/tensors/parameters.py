@@ -292,7 +292,7 @@ def pack_state(
             if role == "master":
                 data = parameter.pack(role, master)
             elif role == "operands":
-                data = parameter.pack(role, parameter.tensors["master"].values(master))
+                data = parameter.pack(role, replace(tensor, kind="float32").values(master))
             elif role == "mask":
                 data = tensor.pack(parameter.mask[np.newaxis, np.newaxis].astype(np.float64))
             else:

@@ -23,7 +23,7 @@ __all__ = [
     "target_codes",
 ]
 
-LOSSES = ("cross_entropy", "mean_squared_error")
+LOSSES = ("cross_entropy", "mean_squared_error", "binary_cross_entropy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +178,11 @@ def target_codes(
     _check_shape("targets", targets, expected, axes)
     if targets.dtype.kind not in "fiu":
         raise ValueError(f"targets must be real numbers, not {targets.dtype}")
+    if loss.kind == "binary_cross_entropy":
+        wrong = ~((targets >= 0) & (targets <= 1))
+        if wrong.any():
+            place = tuple(int(index) for index in np.argwhere(wrong)[0])
+            raise ValueError(f"targets{list(place)} is {targets[place]}; it must be from 0 to 1")
     shaped = targets
     if output.flat:
         # What torch sees flattened has its channels outermost, and keeps its map in memory.

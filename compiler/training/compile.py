@@ -30,6 +30,7 @@ __all__ = [
     "compile_training",
     "plan_memory",
     "training_layers",
+    "write_steps",
 ]
 
 
@@ -57,8 +58,9 @@ def compile_training(
     input_shape : (C, H, W) of one image, or (features,)
     images : in a batch
     loss : "cross_entropy" of vectors, or "mean_squared_error"; or ``nn.CrossEntropyLoss(...)`` with
-        label smoothing and ``ignore_index``, or ``nn.MSELoss()``. Where the model returns several
-        maps a list with one for each, whose sum is minimised; or one for all of them
+        label smoothing and ``ignore_index``, ``nn.MSELoss()`` or ``nn.BCEWithLogitsLoss()``. Where
+        the model returns several maps a list with one for each, whose sum is minimised; or one for
+        all of them
     optimizer : "sgd" with momentum and weight decay, "nesterov", "adam" or "adamw", or an optimizer
         of torch; rate, momentum and decay are in the registers whatever it says
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
@@ -79,7 +81,7 @@ def compile_training(
     commands: list[Command] = []
     infos, semaphores = [], []
     for steps in [[step] for step in graph.steps] if separate else [graph.steps]:
-        written, found, names = _write(steps, config, tensors, loops=loops)
+        written, found, names = write_steps(steps, config, tensors, loops=loops)
         first = len(commands)
         semaphores.append(SemaphoreNames(first=first, names=names))
         commands += moved(written, first * COMMAND_BYTES)
@@ -112,7 +114,7 @@ def compile_training(
     )
 
 
-def _write(
+def write_steps(
     steps: Sequence[Step],
     config: AdaGPConfig,
     tensors: Mapping[str, Tensor],

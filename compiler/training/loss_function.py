@@ -10,7 +10,7 @@ __all__ = ["loss_function"]
 
 
 def loss_function(loss: object) -> LossFunction:
-    """The loss of a name, of ``nn.CrossEntropyLoss`` or ``nn.MSELoss``.
+    """The loss of a name, of ``nn.CrossEntropyLoss``, ``nn.MSELoss`` or ``nn.BCEWithLogitsLoss``.
 
     Raises
     ------
@@ -19,10 +19,10 @@ def loss_function(loss: object) -> LossFunction:
     """
     if isinstance(loss, str) and loss in LOSSES:
         return LossFunction(kind=loss)
-    if not isinstance(loss, nn.CrossEntropyLoss | nn.MSELoss):
+    if not isinstance(loss, nn.CrossEntropyLoss | nn.MSELoss | nn.BCEWithLogitsLoss):
         raise CompileError(
-            f"loss must be one of {', '.join(LOSSES)}, nn.CrossEntropyLoss(...) or nn.MSELoss(), "
-            f"not {loss!r}"
+            f"loss must be one of {', '.join(LOSSES)}, nn.CrossEntropyLoss(...), nn.MSELoss() or "
+            f"nn.BCEWithLogitsLoss(), not {loss!r}"
         )
     if loss.reduction != "mean":
         raise CompileError(
@@ -30,6 +30,11 @@ def loss_function(loss: object) -> LossFunction:
         )
     if isinstance(loss, nn.MSELoss):
         return LossFunction(kind="mean_squared_error")
+    if isinstance(loss, nn.BCEWithLogitsLoss):
+        for name in ("weight", "pos_weight"):
+            if getattr(loss, name) is not None:
+                raise CompileError(f"loss BCEWithLogitsLoss: {name} must be None")
+        return LossFunction(kind="binary_cross_entropy")
     if loss.weight is not None:
         raise CompileError(
             "loss CrossEntropyLoss: classes cannot have weights; weight must be None"

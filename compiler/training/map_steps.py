@@ -16,6 +16,7 @@ from compiler.kernels.maps.activations import (
     leaky_relu,
     leaky_relu_backward,
 )
+from compiler.kernels.maps.dropout import dropout
 from compiler.kernels.maps.elementwise import (
     add,
     add_scaled,
@@ -124,6 +125,9 @@ class MapSteps(StepGraph):
 
     def _forward_hardswish(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, hardswish)
+
+    def _forward_dropout(self, layer: Layer, sources: list[str]) -> None:
+        self._simple(layer, sources, dropout, **layer.options)
 
     def _forward_sigmoid(self, layer: Layer, sources: list[str]) -> None:
         self._smooth(layer, sources, sigmoid)
@@ -255,6 +259,10 @@ class MapSteps(StepGraph):
 
     def _backward_hardswish(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         self._simple_backward(layer, goals, hardswish_backward, dy, self.maps[layer.inputs[0]])
+
+    def _backward_dropout(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        """The same elements are kept: their random numbers are computed again."""
+        self._simple_backward(layer, goals, dropout, dy, **layer.options)
 
     def _backward_sigmoid(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         self._simple_backward(layer, goals, multiply, dy, f"{layer.name}.slope")

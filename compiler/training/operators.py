@@ -49,6 +49,12 @@ OPERATORS = (
         "sequence (N, T, C)",
     ),
     Operator(
+        kind="transposed", written=("ConvTranspose2d",), forward="array, POST; the bias in VECTOR",
+        backward="array, POST; of the bias VECTOR",
+        conditions="zero padding; `output_padding` less than the stride; any kernel, stride, "
+        "dilation and groups",
+    ),
+    Operator(
         kind="batch_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
         backward=_VECTOR,
         conditions="in training mode, or without `track_running_stats`; with or without `affine`; "
@@ -157,9 +163,12 @@ OPERATORS = (
         "sequence to heads, their transposition (1, 2), and back",
     ),
     Operator(
-        kind="", written=("Identity", "Dropout", "Dropout2d", "dropout", "contiguous", "clone"),
-        forward=_NOTHING, backward=_NOTHING,
-        conditions="dropout in evaluation, or with p=0",
+        kind="dropout", written=("Dropout", "Dropout2d", "dropout", "dropout2d"),
+        forward="VECTOR; moves nothing in evaluation, or with p=0", backward=_VECTOR,
+        conditions="p below 1; `Dropout2d` of maps",
+    ),
+    Operator(
+        kind="", written=("Identity", "contiguous", "clone"), forward=_NOTHING, backward=_NOTHING,
     ),
 )  # fmt: skip
 

@@ -1,6 +1,5 @@
 """Steps of layers of sequences."""
 
-from abc import ABC, abstractmethod
 from typing import Any, cast
 
 import numpy as np
@@ -14,22 +13,14 @@ from compiler.kernels.normalization.layer_norm_parameters import layer_norm_para
 from compiler.kernels.updates.scalars import lanes
 from compiler.tensors.parameters import channel_pitch
 
-from .map_steps import MapSteps
+from .transposed_steps import TransposedSteps
 
 __all__ = ["SequenceSteps"]
 
 
-class SequenceSteps(MapSteps, ABC):
+class SequenceSteps(TransposedSteps):
     """Normalisation over channels, and attention; methods as those of
     :class:`~compiler.training.map_steps.MapSteps`."""
-
-    @abstractmethod
-    def _gradients(self, layer: Layer) -> list[str | None]:
-        """Names of the gradients of weight and bias; None for what is frozen or missing."""
-
-    @abstractmethod
-    def _updates(self, layer: Layer) -> None:
-        """Add the steps that update a layer's parameters."""
 
     def _forward_layer_norm(self, layer: Layer, sources: list[str]) -> None:
         output = self.maps[layer.name] = self._map(layer)

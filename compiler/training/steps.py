@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer, backward_order, learning, outputs, readers
 from compiler.kernels.convolution.conv_forward import forward
@@ -24,9 +23,8 @@ from compiler.kernels.normalization.scaling import (
     scale_channels_backward,
     scaling_factors,
 )
+from compiler.kernels.updates.binary_loss import binary_loss_commands
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
-from compiler.kernels.updates.rules import Rule
-from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
@@ -112,24 +110,7 @@ class TrainingSteps(SequenceSteps):
             }
         return found
 
-    # Tensors ---------------------------------------------------------------------------------
-
-    def _role(self, name: str, role: str) -> str | None:
-        """Name of a parameter's tensor; None where it does not exist."""
-        found = name in self.parameters and self.parameters[name].tensors.get(role)
-        return found.name if found else None
-
-    def _gradients(self, layer: Layer) -> list[str | None]:
-        """Names of the gradients of weight and bias; None for what is frozen or missing."""
-        return [self._role(f"{layer.name}.{name}", "gradient") for name in ("weight", "bias")]
-
     # Forward ---------------------------------------------------------------------------------
-
-    def _precision(self, layer: Layer) -> dict[str, Any]:
-        """Kind and pitch of a product's map: an output's stays float32."""
-        if layer.output is None:
-            return {}
-        return {"kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config)}
 
     def _forward(self, layer: Layer) -> None:
         sources = [self.maps[name] for name in layer.inputs]
@@ -222,11 +203,17 @@ class TrainingSteps(SequenceSteps):
                     )
                 self._tensor(targets, (self.images, *layer.shape[1:], 1), kind="int32")
             else:
-                self._map(layer, targets, kind="float32")
+                binary = output.loss.kind == "binary_cross_entropy"
+                pitch = channel_pitch(layer.shape[0], self.config) if binary else None
+                self._map(layer, targets, kind="float32", pitch=pitch)
             self._add_label_tensors(layer, output.labels)
             pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
             self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
             x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
+            if output.loss.kind == "binary_cross_entropy":
+                self._add(value, "loss", binary_loss_commands, x, targets, gradient, value,
+                          reads=[x, targets], writes=[gradient, value])  # fmt: skip
+                continue
             self._add(
                 value, "loss", loss_commands, x, targets, gradient, value,
                 reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
@@ -324,21 +311,6 @@ class TrainingSteps(SequenceSteps):
         self._backward_convolution(
             layer, dy, goals, depthwise_input_gradient, depthwise_weight_gradient
         )
-
-    def _updates(self, layer: Layer) -> None:
-        for name in layer.trainable:
-            tensors = self.parameters[name].tensors
-            names = [tensor.name for tensor in tensors.values()]
-            changed = [tensor.name for role, tensor in tensors.items()
-                       if role not in ("gradient", "mask")]  # fmt: skip
-            self._add(name, "update", update, self.parameters[name].placed_as,
-                      reads=names, writes=changed, rule=self._rule)  # fmt: skip
-
-    @property
-    def _rule(self) -> Rule:
-        """What an update does, with its coefficients in the registers."""
-        rate, momentum, decay = (Coefficient(index=index) for index in range(3))
-        return self.optimizer.rule(rate=rate, momentum=momentum, decay=decay)
 
     def _backward_batch_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]

@@ -14,6 +14,7 @@ import numpy as np
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import VectorUnit, constant, negate, power_of_two, widen
 from golden.arithmetic.formats import FLOAT32, FloatFormat
+from golden.arithmetic.sampling import sample
 
 __all__ = [
     "Carry",
@@ -47,6 +48,7 @@ class VectorMachine:
     fmt : operand format
     memory : (words, rows) operand codes, changed by :meth:`run`
     coefficients : (8,) float32 bits
+    sample_seed : of the random numbers of commands that sample
     guard : whether guarded commands heed what was noted
     noted : an infinity or NaN was found by a command that watches
     rejected : how often that happened, with the guard on
@@ -56,6 +58,7 @@ class VectorMachine:
     fmt: FloatFormat
     memory: np.ndarray
     coefficients: np.ndarray = field(default_factory=lambda: np.zeros(8, np.uint32))
+    sample_seed: int = 0
     guard: bool = False
     noted: bool = False
     rejected: int = 0
@@ -78,8 +81,9 @@ class VectorMachine:
         Raises
         ------
         ValueError
-            for a zero count, an undefined code, a reduction with something behind the product, or a
-            division, root or exponential that watches.
+            for a zero count, an undefined code, a reduction with something behind the product, a
+            division, root or exponential that watches, or a command that samples and is no chain,
+            sums up, or has streams Y or Z.
         """
         _check(command)
         if command["guarded"] and self.guard and self.noted:
@@ -127,6 +131,8 @@ class VectorMachine:
                 taken &= (z < _MINUS_ZERO) & (z >> np.uint32(FLOAT32.mantissa_bits) != 0)
             case Condition.EQUAL:
                 taken &= z == immediate
+        if command["sample"]:
+            taken &= self._sampled(command)
         start = immediate if command["term"] == Term.IMMEDIATE else x
         u = np.broadcast_to(start, x.shape)
         if command["term"] == Term.ADD:
@@ -164,6 +170,13 @@ class VectorMachine:
         words = np.ascontiguousarray(words, words.dtype.newbyteorder("<"))
         return _canonical(words.reshape(blocks, steps, -1).view("<u4").astype(np.uint32))
 
+    def _sampled(self, command):
+        """(cb, steps, rows) whether the random number of an element is below the threshold."""
+        pixels = self._addresses(command, "z", 0)[..., np.newaxis]
+        channels = np.arange(command["cb_count"] * self.rows).reshape(-1, 1, self.rows)
+        numbers = sample(self.sample_seed, command["y_i0_stride"], pixels, channels)
+        return numbers < command["y_address"]
+
     def _addresses(self, command, name, block):
         """(cb, steps) word addresses; ``block`` words from one channel block to the next."""
         steps = np.zeros(1, np.int64)
@@ -190,6 +203,10 @@ def _check(command):
             raise ValueError(f"{name} must be one of {[int(k) for k in kind]}, not {command[name]}")
     if command["operation"] and command["watch"]:
         raise ValueError("Divisions, roots and exponentials do not watch")
+    numbers = (Source.IMMEDIATE, Source.COEFFICIENT)
+    streams = any(command[f"{name}_source"] not in numbers for name in "yz")
+    if command["sample"] and (command["operation"] or command["reduce"] or streams):
+        raise ValueError("Only a chain without sums samples, and its Y and Z must be numbers")
     behind = command["add"] or command["condition"] or command["operation"]
     if command["reduce"] and behind:
         raise ValueError(

@@ -13,9 +13,12 @@ from golden.arithmetic.float32 import max_f32
 from golden.arithmetic.float32_unit import VectorUnit, constant, negate
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
+from .smooth import logistic, logistic_loss
+
 __all__ = [
     "LossResult",
     "LossRows",
+    "binary_cross_entropy",
     "cross_entropy",
     "cross_entropy_rows",
     "logarithm",
@@ -136,6 +139,32 @@ def mean_squared_error(fmt: FloatFormat, outputs, targets) -> LossResult:
     return LossResult(
         value=np.uint32(unit.multiply(unit.sum(rows.terms), constant(1.0 / elements))),
         gradient=rows.gradient,
+        flags=unit.flags,
+    )
+
+
+def binary_cross_entropy(fmt: FloatFormat, outputs, targets) -> LossResult:
+    """Mean over all M elements of ln(1 + e**x) - x t, of logits x; gradient (s - t) * float32(1/M)
+    with the sigmoid s of x, rounded.
+
+    ``outputs`` and ``targets`` are float32 bits of one shape, targets from 0 to 1. The value is the
+    sum of squares of the roots of the elements' losses, in order, the last axis innermost, in eight
+    partial sums, times float32(1 / M).
+    """
+    outputs, targets = np.asarray(outputs, np.uint32), np.asarray(targets, np.uint32)
+    if outputs.shape != targets.shape or not outputs.size:
+        raise ValueError(f"Shapes {outputs.shape} and {targets.shape} must be equal, not empty")
+    values = decode(FLOAT32, targets)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise ValueError("Targets of binary cross-entropy must be from 0 to 1")
+    unit, scale = VectorUnit(), constant(1.0 / outputs.size)
+    products = negate(unit.multiply(outputs, targets))
+    root = unit.square_root(unit.add(products, logistic_loss(unit, outputs)))
+    total = unit.sum(unit.multiply(root, root).reshape(-1))
+    difference = unit.subtract(logistic(unit, outputs), targets)
+    return LossResult(
+        value=np.uint32(unit.multiply(total, scale)),
+        gradient=unit.round(fmt, unit.multiply(difference, scale)),
         flags=unit.flags,
     )
 

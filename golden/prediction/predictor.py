@@ -20,7 +20,7 @@ from .arithmetic import positive
 from .config import PredictorConfig
 from .float_predictor import Predictor
 
-__all__ = ["PredictorForward", "PredictorGradients", "PredictorNetwork"]
+__all__ = ["PredictorForward", "PredictorGradients", "PredictorNetwork", "initial_taps"]
 
 _ZERO = constant(0.0)
 
@@ -67,6 +67,14 @@ class PredictorGradients:
     flags: int
 
 
+def initial_taps(config: PredictorConfig) -> np.ndarray:
+    """Float32 bits (10, c) of the convolution as it begins: row 3 * di + dj of kernel line di and
+    column dj, row 9 of the bias. They depend on the number of channels and the seed alone."""
+    start = Predictor((1,), config)
+    kernel, bias = (values.detach().numpy() for values in start.convolution.parameters())
+    return encode(FLOAT32, np.concatenate([kernel.reshape(-1, 9).T, bias[np.newaxis]]))
+
+
 class PredictorNetwork:
     """A 3 x 3 convolution as a matrix over cells, ReLU, one fully connected layer.
 
@@ -91,10 +99,7 @@ class PredictorNetwork:
         self.format, self.rows = fmt, rows
         self.size, self.channels = config.map_size, config.channels
         self._places = _tap_places(self.size)
-        start = Predictor((largest,), config)
-        kernel, bias = (values.detach().numpy() for values in start.convolution.parameters())
-        taps = np.concatenate([kernel.reshape(self.channels, 9).T, bias[np.newaxis]])
-        self.taps = encode(FLOAT32, taps)
+        self.taps = initial_taps(config)
         self.weights = np.zeros((largest, config.features + 1), np.uint32)
         self.velocity, self.taps_velocity = np.zeros_like(self.weights), np.zeros_like(self.taps)
         self._copy_operands()

@@ -6,11 +6,17 @@ from golden.arithmetic.dot_product import encode
 from golden.arithmetic.float32_unit import VectorUnit
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 from golden.layers.label_loss import label_cross_entropy
-from golden.layers.loss import LossResult, mean_squared_error
+from golden.layers.loss import LossResult, binary_cross_entropy, mean_squared_error
 
 from .loss_function import LossFunction
 
 __all__ = ["batch_loss", "total_loss"]
+
+#: Losses whose targets are like the outputs.
+_OF_MAPS = {
+    "mean_squared_error": mean_squared_error,
+    "binary_cross_entropy": binary_cross_entropy,
+}
 
 
 def batch_loss(fmt: FloatFormat, loss: LossFunction, wide, targets, node) -> LossResult:
@@ -29,9 +35,9 @@ def batch_loss(fmt: FloatFormat, loss: LossFunction, wide, targets, node) -> Los
     ValueError
         for targets of another shape or type, and for cross-entropy of a flattened map.
     """
-    if loss.kind == "mean_squared_error":
+    if loss.kind in _OF_MAPS:
         maps = _target_maps(np.asarray(targets, np.float64), wide.shape, node)
-        return mean_squared_error(fmt, wide, encode(FLOAT32, maps))
+        return _OF_MAPS[loss.kind](fmt, wide, encode(FLOAT32, maps))
     labels = np.asarray(targets)
     if labels.dtype.kind not in "iu":
         raise ValueError(f"Labels must be integers, not {labels.dtype}")

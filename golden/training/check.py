@@ -5,6 +5,8 @@ layer (:mod:`golden.training.bounds`) is that of its own operations. Where sever
 map, their gradients are added: the bounds add up, with one rounding more.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch.nn import functional
@@ -13,6 +15,7 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
 from golden.arithmetic.running_error import Estimate, worst_excess
 from golden.layers.conv2d import pair
+from golden.layers.dropout import dropout_mask
 from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
@@ -106,6 +109,22 @@ def torch_layer(training, node, before, mode=True):
         options["groups"] = node.shape[0]
     if node.kind in ("convolution", "depthwise"):
         return lambda x: functional.conv2d(x, **parameters, **options), parameters
+    if node.kind == "transposed":
+        size = options.pop("size")
+        used = {key: pair(value) if key != "groups" else value for key, value in options.items()}
+        kernel = parameters["weight"].shape[2:]
+
+        def transposed(x):
+            more = [
+                wanted - ((h - 1) * s - 2 * p + d * (k - 1) + 1)
+                for wanted, h, s, p, d, k in zip(
+                    size, x.shape[2:], used["stride"], used["padding"], used["dilation"], kernel,
+                    strict=True,
+                )
+            ]  # fmt: skip
+            return functional.conv_transpose2d(x, **parameters, output_padding=more, **used)
+
+        return transposed, parameters
     if node.kind == "linear":
         return lambda x: functional.linear(x.flatten(1), **parameters)[..., None, None], parameters
     if node.kind == "layer_norm":
@@ -127,6 +146,8 @@ def torch_layer(training, node, before, mode=True):
             ),
             parameters,
         )
+    if node.kind == "dropout":
+        return partial(_dropout, node, training.sample_seed + before["count"]), parameters
     if node.kind == "clamp":  # its limits are operands
         fmt = training.format
         options = {key: float(decode(fmt, encode(fmt, limit))) for key, limit in options.items()}
@@ -151,6 +172,12 @@ def _average_pool(x, *, kernel, stride, padding, ceil_mode, include_pad, divisor
 
 def _max_pool(x, *, kernel, stride, padding, ceil_mode):
     return functional.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil_mode)
+
+
+def _dropout(node, seed, x):
+    images, channels, height, width = x.shape
+    mask = dropout_mask((images, height, width, channels), **node.options, seed=seed)
+    return x * _torch_map(mask / (1.0 - node.options["p"]))
 
 
 def _clamp(x, *, low, high):
@@ -209,6 +236,8 @@ def _layer_bounds(training, node, before, done, dy):
         operands = inputs[0], weights, dy, None if bias is None else decode(FLOAT32, bias)
         if node.kind == "depthwise":
             bounds = training_bounds.depthwise(fmt, *operands, **options)
+        elif node.kind == "transposed":
+            bounds = training_bounds.transposed(fmt, *operands, rows=rows, **options)
         else:
             bounds = training_bounds.convolution(fmt, *operands, rows=rows, **options)
         shape = before["weights"][name].shape

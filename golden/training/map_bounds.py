@@ -53,6 +53,12 @@ def _affine(x, dy, factor, offset):
     return total.error, [dy * Estimate.constant(factor)]
 
 
+def _dropout(x, dy, p, whole, stream):
+    """Of what is kept; the rest is 0."""
+    scale = Estimate.constant(1.0 / (1.0 - p))
+    return (x * scale).error, [dy * scale]
+
+
 def _leaky_relu(x, dy, slope):
     constant, below = Estimate.constant(slope), x.value <= 0
     return (x * constant).where(below).error, [(dy * constant).where(below)]
@@ -83,6 +89,7 @@ _BOUNDS = {
     "add": _add,
     "multiply": _multiply,
     "affine": _affine,
+    "dropout": _dropout,
     "leaky_relu": _leaky_relu,
     "hardsigmoid": _hardsigmoid,
     "hardswish": _hardswish,

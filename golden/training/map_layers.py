@@ -7,17 +7,24 @@ y)`` the gradients of the maps that the node reads, and the flags. All are opera
 import numpy as np
 
 from golden.layers import elementwise_pool, pointwise, smooth
+from golden.layers.dropout import dropout
 
 __all__ = ["MAP_KINDS", "backward", "forward"]
 
 
-def forward(fmt, node, maps):
-    """(codes, flags) of what a node makes of the stored maps that it reads."""
+def forward(fmt, node, maps, seed=None):
+    """(codes, flags) of what a node makes of the stored maps that it reads; ``seed`` is that of the
+    random numbers of the batch, None in evaluation."""
+    if node.kind == "dropout":
+        return (maps[0], 0) if seed is None else dropout(fmt, *maps, **node.options, seed=seed)
     return _FORWARD[node.kind](fmt, maps, **node.options)
 
 
-def backward(fmt, node, dy, maps, y):
-    """([codes] of the gradients of ``maps``, flags); ``y`` is what the node stored."""
+def backward(fmt, node, dy, maps, y, seed=None):
+    """([codes] of the gradients of ``maps``, flags); ``y`` is what the node stored, ``seed`` as for
+    :func:`forward`."""
+    if node.kind == "dropout":
+        return _alone(dropout(fmt, dy, **node.options, seed=seed))
     return _BACKWARD[node.kind](fmt, dy, maps, y, **node.options)
 
 
@@ -143,4 +150,4 @@ _BACKWARD = {
     "concatenate": _concatenate_backward,
 }
 #: Kinds of nodes that these functions know.
-MAP_KINDS = tuple(_FORWARD)
+MAP_KINDS = (*_FORWARD, "dropout")

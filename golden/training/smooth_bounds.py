@@ -19,10 +19,10 @@ A relative error e of z moves ``s = z / (1 + z)`` by ``s (1 - s) e``, and so doe
 
 import numpy as np
 
-from golden.arithmetic.running_error import Estimate, rounding_error
+from golden.arithmetic.running_error import Estimate, interleaved_sum, rounding_error
 from golden.layers.smooth import GELU_ERF, GELU_TANH
 
-__all__ = ["GELU_ERRORS", "SMOOTH_KINDS", "smooth_bounds"]
+__all__ = ["GELU_ERRORS", "SMOOTH_KINDS", "binary_cross_entropy_bounds", "smooth_bounds"]
 
 #: Kinds of layers.
 SMOOTH_KINDS = ("sigmoid", "tanh", "silu", "gelu", "softplus")
@@ -46,6 +46,20 @@ def smooth_bounds(fmt, kind: str, x: Estimate, dy: Estimate, **options):
     error, slope, slope_error = _BOUNDS[kind](x.value, **options)
     stored = slope_error + rounding_error(fmt, np.abs(slope) + slope_error)
     return error, (Estimate(slope, stored) * dy).error
+
+
+def binary_cross_entropy_bounds(x, target):
+    """Errors of the value and of the gradient, before it is rounded, of float64 logits and targets
+    that are float32 numbers."""
+    count = x.size
+    error, s, s_error = _softplus(x)
+    losses = np.logaddexp(0.0, x) - x * target
+    # Product and sum; a root and its square take two roundings more.
+    errors = error + (np.abs(x * target) + losses + error) * _ROUNDINGS
+    total = interleaved_sum(losses.sum(), (losses + errors).sum(), errors.sum(), count)
+    value = total * Estimate.constant(1.0 / count)
+    difference = Estimate(s, s_error) - Estimate.exact(target)
+    return value.error, (difference * Estimate.constant(1.0 / count)).error
 
 
 def _logistic(x):

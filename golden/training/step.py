@@ -20,8 +20,8 @@ from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
 from .loss_function import LossFunction
 from .network_inputs import encode_inputs
-from .results import ForwardPass, StepResult
 from .sequence_layers import SEQUENCE_KINDS
+from .step_result import ForwardPass, StepResult
 from .torch_graph import Node, learning, outputs_of, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
@@ -46,6 +46,7 @@ class Training:
         ``nn.CrossEntropyLoss(...)`` with its label smoothing and ``ignore_index``,
         ``nn.MSELoss()``. A network that returns several maps has a loss for each, in a list, or one
         for all of them, and its targets are a list; what is minimised is the sum
+    sample_seed : of dropout in the first step; each further one has the next
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
@@ -76,13 +77,14 @@ class Training:
         columns: int,
         operand_format: str = "bf16",
         loss="cross_entropy",
+        sample_seed: int = 0,
         guard: bool = True,
         guard_tile: int | None = None,
     ):
         self.format = format_by_name(operand_format)
         if not self.format.is_float:
             raise ValueError(f"Training needs a float format, not {operand_format}")
-        self.nodes: list[Node] = trace(model, input_shape)
+        self.nodes: list[Node] = self._trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
         several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
@@ -90,9 +92,10 @@ class Training:
         if len(self.losses) != len(self.outputs):
             raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
         self.guard, self.guard_tile = guard, guard_tile
+        self.sample_seed = sample_seed
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
         self.count = 0
-        self._learning = learning(self.nodes)
+        self._learning = self._what_learns()
         for node in self.nodes:
             if node.module is None:
                 continue
@@ -106,6 +109,13 @@ class Training:
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
             for name in node.trainable:
                 self.slots[name] = optimizer.start(self.weights[name])
+
+    def _trace(self, model, input_shape):
+        return trace(model, input_shape)
+
+    def _what_learns(self):
+        """Names of the nodes that depend on a trainable parameter."""
+        return learning(self.nodes)
 
     @property
     def optimizer(self):
@@ -240,7 +250,9 @@ class Training:
             return self._normalize(node, x, done, training)
         if node.kind in SEQUENCE_KINDS:
             return sequence_layers.forward(self, node, values, done)
-        return (x, 0) if node.kind == "input" else map_layers.forward(fmt, node, values)
+        if node.kind == "input":
+            return x, 0
+        return map_layers.forward(fmt, node, values, self._batch_seed() if training else None)
 
     def _normalize(self, node, x, done, training):
         codes, flags, statistics, done.factors[node.name] = norm_layers.forward(
@@ -264,8 +276,14 @@ class Training:
             )  # fmt: skip
             return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]
-        results, flags = map_layers.backward(fmt, node, dy, maps, outputs[node.name])
+        results, flags = map_layers.backward(
+            fmt, node, dy, maps, outputs[node.name], self._batch_seed()
+        )
         return results, {}, flags
+
+    def _batch_seed(self):
+        """Of the random numbers of this step."""
+        return self.sample_seed + self.count
 
     def _backward_product(self, node, dy, x):
         new, flags = self._parameter_gradients(node, dy, x)

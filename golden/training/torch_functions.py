@@ -16,6 +16,7 @@ from .torch_layers import (
     average_pool,
     clamp,
     dropout,
+    dropout_channels,
     flatten,
     gelu,
     leaky_relu,
@@ -223,6 +224,9 @@ _FUNCTIONS = {
     ),
     functional.dropout: (
         dropout, ("p", "training", "inplace"), {**_PLACE, "p": 0.5, "training": True},
+    ),
+    functional.dropout2d: (
+        dropout_channels, ("p", "training", "inplace"), {**_PLACE, "p": 0.5, "training": True},
     ),
     torch.flatten: (flatten, ("start_dim", "end_dim"), {"start_dim": 0, "end_dim": -1}),
     "flatten": (flatten, ("start_dim", "end_dim"), {"start_dim": 0, "end_dim": -1}),

@@ -29,8 +29,10 @@ __all__ = ["Node", "learning", "outputs_of", "trace"]
 #: Images of what the layers are tried on, without data, to see the shapes.
 _IMAGES = 11
 #: Kinds whose module has parameters.
-_LEARNING = ("convolution", "depthwise", "linear", "batch_norm", "fixed_norm", "layer_norm",
-             "embedding")  # fmt: skip
+_LEARNING = (
+    "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm",
+    "layer_norm", "embedding",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,6 +294,10 @@ class _Tracing(fx.Interpreter):
             shape = found.sources[0].shape
         elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
             shape = found.sources[0].shape
+        options = found.options
+        if found.kind == "dropout":
+            kinds = [node.kind for node in self.nodes.values()]
+            options = {**options, "stream": kinds.count("dropout")}
         module = self.modules[step.target] if found.kind in _LEARNING else None
         self.nodes[name] = Node(
             name=name,
@@ -302,7 +308,7 @@ class _Tracing(fx.Interpreter):
             sequence=sequence,
             module=module,
             trainable=() if module is None else _trainable(name, module),
-            options=found.options,
+            options=options,
         )
         self.names[step] = name
         if found.in_place:

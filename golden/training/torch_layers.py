@@ -21,6 +21,7 @@ __all__ = [
     "average_pool",
     "clamp",
     "dropout",
+    "dropout_channels",
     "flatten",
     "gelu",
     "leaky_relu",
@@ -35,11 +36,11 @@ __all__ = [
 ]
 
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, LeakyReLU, "
-    "Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
-    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout in evaluation, Identity, "
-    "the functions of these without parameters, mean over a map, view, reshape, cat, +, -, *, "
-    "and / by a number"
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, Embedding, ReLU, ReLU6, "
+    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, "
+    "AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, "
+    "Identity, the functions of these without parameters, scaled_dot_product_attention, mean over "
+    "a map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -97,6 +98,26 @@ def _convolution(name, layer, source):
     if layer.groups == layer.in_channels == layer.out_channels != 1:
         return "depthwise", options
     return "convolution", {**options, "groups": layer.groups}
+
+
+def _transposed(name, layer, source):
+    needs_map(name, source)
+    if layer.padding_mode != "zeros":
+        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
+    if layer.in_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    names = ("stride", "padding", "dilation", "output_padding", "kernel_size")
+    stride, padding, dilation, more, kernel = (pair(getattr(layer, key)) for key in names)
+    if any(m >= s for m, s in zip(more, stride, strict=True)):
+        refuse(name, f"output_padding must be less than the stride {stride}, not {more}")
+    size = tuple(
+        (h - 1) * s - 2 * p + d * (k - 1) + m + 1
+        for h, s, p, d, k, m in zip(
+            source.shape[1:], stride, padding, dilation, kernel, more, strict=True
+        )
+    )
+    options = {"stride": stride, "padding": padding, "dilation": dilation}
+    return "transposed", {**options, "groups": layer.groups, "size": size}
 
 
 def _linear(name, layer, source):
@@ -207,10 +228,15 @@ def flatten(name, layer, source):
     return "flatten", {}
 
 
-def dropout(name, layer, source):
-    if layer.training and layer.p:
-        refuse(name, f"p must be 0 in training, not {layer.p}")
-    return SAME
+def dropout(name, layer, source, whole=False):
+    if not 0 <= layer.p < 1:
+        refuse(name, f"p is from 0 to 1, without 1, not {layer.p}")
+    return ("dropout", {"p": layer.p, "whole": whole}) if layer.training and layer.p else SAME
+
+
+def dropout_channels(name, layer, source):
+    needs_map(name, source)
+    return dropout(name, layer, source, whole=True)
 
 
 def clamp(name, layer, source):
@@ -267,6 +293,7 @@ def relu(name, layer, source):
 
 _MODULES = {
     nn.Conv2d: _convolution,
+    nn.ConvTranspose2d: _transposed,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
@@ -291,6 +318,6 @@ _MODULES = {
     nn.UpsamplingNearest2d: upsample,
     nn.Flatten: flatten,
     nn.Dropout: dropout,
-    nn.Dropout2d: dropout,
+    nn.Dropout2d: dropout_channels,
     nn.Identity: lambda *_: SAME,
 }

@@ -79,7 +79,7 @@ class Core(wiring.Component):
     bus_busy : Out(2), LOAD and STORE: it has something outstanding on the bus
     error : ``Out(ErrorReportSignature())``
     flags : Out(5), float flags raised in this cycle, and in bit 4 that VECTOR rejected numbers
-    coefficients, guard : In, registers for VECTOR
+    coefficients, sample_seed, guard : In, registers for VECTOR; the seed is that of the batch
     events : Out, one bit per member of ``CORE_EVENTS``
     """
 
@@ -107,6 +107,7 @@ class Core(wiring.Component):
                 "error": Out(ErrorReportSignature()),
                 "flags": Out(5),
                 "coefficients": In(data.ArrayLayout(32, COEFFICIENTS)),
+                "sample_seed": In(32),
                 "guard": In(1),
                 **{event: Out(1) for event in CORE_EVENTS},
             }
@@ -161,7 +162,11 @@ class Core(wiring.Component):
             writes["vector"] = (vector.write, Opcode.VECTOR)
             for event in ("busy", "stall", "rejected"):
                 events[f"vector_{event}"] = getattr(vector, event)
-            m.d.comb += [vector.coefficients.eq(self.coefficients), vector.guard.eq(self.guard)]
+            m.d.comb += [
+                vector.coefficients.eq(self.coefficients),
+                vector.sample_seed.eq(self.sample_seed),
+                vector.guard.eq(self.guard),
+            ]
             float_flags, rejected = float_flags | vector.flags, vector.rejected
         if core.has_loss:
             m.submodules.loss = loss = LossEngine(config, core)

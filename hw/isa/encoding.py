@@ -326,6 +326,17 @@ def _defaults(fields: Iterable[Field]) -> dict[str, int]:
     return {field.name: int(field.default) for field in fields if field.default is not None}
 
 
+def _places(opcode: Opcode) -> tuple[tuple[str, int, int, int], ...]:
+    """Name, first bit, mask and, if it is signed, sign bit of all fields but the opcode."""
+    places, position = [], 0
+    for field in (*HEADER, *COMMANDS[opcode]):
+        sign = 1 << (field.width - 1) if field.signed else 0
+        places.append((field.name, position, (1 << field.width) - 1, sign))
+        position += field.width
+    return tuple(place for place in places if place[0] != "opcode")
+
+
+_PLACES = {int(opcode): (opcode, _places(opcode)) for opcode in Opcode}
 _HEADER_DEFAULTS = _defaults(HEADER)
 _DEFAULTS = {opcode: _defaults(fields) for opcode, fields in COMMANDS.items()}
 
@@ -377,15 +388,11 @@ def decode(command: bytes) -> tuple[Opcode, dict[str, int]]:
         raise ValueError(f"a command has {COMMAND_BYTES} bytes, not {len(command)}")
     word = int.from_bytes(command, "little")
     code = word & 0xFF
-    if code not in set(Opcode):
+    if code not in _PLACES:
         raise ValueError(f"undefined command {code:#04x}")
-    opcode = Opcode(code)
-    values, position = {}, 0
-    for field in (*HEADER, *COMMANDS[opcode]):
-        value = (word >> position) & ((1 << field.width) - 1)
-        if field.signed and value >> (field.width - 1):
-            value -= 1 << field.width
-        values[field.name] = value
-        position += field.width
-    del values["opcode"]
+    opcode, places = _PLACES[code]
+    values = {}
+    for name, position, mask, sign in places:
+        value = (word >> position) & mask
+        values[name] = value - ((value & sign) << 1)
     return opcode, values

@@ -143,6 +143,14 @@ VECTOR = (
     Field("condition", 2, "when the result is w", enum=Condition, default=Condition.ALWAYS),
     Field("keep", 1, "otherwise it is C, not +0", default=0),
     Field(
+        "sample",
+        1,
+        "the result is w only if, too, the element's random number is below y_address; its pixel "
+        "is z_address and its strides, its channel counts from 0, its stream is y_i0_stride; Y and "
+        "Z are numbers",
+        default=0,
+    ),
+    Field(
         "reduce", 1, "the sum of w over i0, i1 and i2 is stored, one number per channel", default=0
     ),
     Field("wide", 1, "store float32 numbers instead of operands", default=0),

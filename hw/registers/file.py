@@ -70,7 +70,7 @@ class RegisterFile(wiring.Component):
     error : :class:`~hw.bus.signatures.ErrorReportSignature`
     events : one input per event, see :attr:`~hw.registers.model.RegisterMap.events`
     mem_base, mem_size, program_address, program_size, watchdog : registers, stable while ``busy``
-    coefficient0 ... coefficient7, guard : the same, where VECTOR exists
+    coefficient0 ... coefficient7, guard, sample_seed : the same, where VECTOR exists
     waiting, batch : In(1), state and interrupt cause, where BATCH exists, and its registers:
         batches, batches_ready : Out; may change at any time
         epoch_batches, warm_up, stage0 ... stage3 : Out, stable while ``busy``

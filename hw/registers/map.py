@@ -48,7 +48,7 @@ ADDRESS_WIDTH = 12
 #: Value of the ID register: "ADAG" in ASCII.
 MAGIC = 0x41444147
 #: Version of this register interface and of the command encoding: major, minor.
-VERSION = (4, 1)
+VERSION = (4, 2)
 #: Byte offset of the first register of control and status; the constants lie below.
 CONTROL_BASE = 0x40
 #: Byte offset of WATCHDOG, behind the registers of as many cores as there may be.
@@ -261,6 +261,12 @@ def _vector(build, config):
         "GUARD",
         flags(_RW, ENABLE="guarded commands do nothing once an infinity or NaN was found"),
         "what VECTOR does about gradients that are not finite; a write counts from the next start",
+        locked=True,
+    )
+    build.add(
+        "SAMPLE_SEED",
+        value(_RW),
+        "seed of VECTOR's random numbers in the first batch of a run; batch i of it adds i",
         locked=True,
     )
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import compiler
+from emulator.batch_loop import BatchLoop
 from emulator.interpreter import FunctionalError, interpret
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import make_config
@@ -19,7 +20,6 @@ from hw.isa.encoding import (
     encode,
 )
 from verif.programs.faulty_programs import dma, loss, matmul, post, vector, weights
-from verif.system.batch_loop import BatchLoop
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 LOAD = {

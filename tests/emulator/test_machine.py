@@ -22,10 +22,10 @@ CORE = CONFIG.cores[0]
 WORDS = CONFIG.memory_depth[0]
 
 
-@pytest.fixture
-def machine(rng):
+@pytest.fixture(params=[True, False], ids=["kernels", "golden"])
+def machine(rng, request):
     """With random operands in the buffer and random sums in the accumulators."""
-    machine = Machine(CONFIG, bytearray(64))
+    machine = Machine(CONFIG, bytearray(64), kernels=request.param)
     codes = encode(machine.format, rng.normal(size=(WORDS, CORE.rows))).astype(machine.dtype)
     machine.memories["memory 0"].write(slice(None), codes.view(np.uint8).reshape(-1, 1))
     for bank in range(2):

@@ -4,12 +4,12 @@ Warm-up and four stages that all end, so that batches come behind the last of th
 one of the phases; and the largest epoch and batch that the registers hold.
 """
 
+from emulator.batch_loop import PHASES, BatchLoop
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import AdaGPConfig
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, PhaseCode
 from verif.programs.batch_programs import BatchProgram
 from verif.system.accelerator import Outcome, Run
-from verif.system.batch_loop import PHASES, BatchLoop
 
 __all__ = ["check_schedules", "schedule_runs"]
 

@@ -14,6 +14,7 @@ from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.tensors.intervals import round_up
+from emulator.batch_loop import BatchLoop
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import encode as encode_number
 from golden.arithmetic.formats import FLOAT32, format_by_name
@@ -27,7 +28,6 @@ from verif.programs.convolution_programs import ConvolutionProgram
 from verif.programs.faulty_programs import HALT, dma, matmul, post, weights
 from verif.programs.repeat_programs import repeat_program
 from verif.stimulus.loss import random_batch
-from verif.system.batch_loop import BatchLoop
 
 __all__ = ["Good", "good_programs", "window_registers"]
 

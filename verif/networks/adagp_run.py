@@ -130,7 +130,7 @@ class AdaGPRun(TrainingRun):
 
     def interpret_loop(self, loop, seed=1, *, memory=None) -> TrainingResult:
         """All batches in one run of the functional model, in the phases that ``loop``, a
-        :class:`~verif.system.batch_loop.BatchLoop`, makes of the registers. It begins with
+        :class:`~emulator.batch_loop.BatchLoop`, makes of the registers. It begins with
         ``memory``, by default :meth:`memory`. Raises ValueError for batches that one run cannot
         have."""
         self._check_loop(loop)
@@ -149,6 +149,7 @@ class AdaGPRun(TrainingRun):
         result = interpret(
             self.config, program.commands, memory, seed=seed, guard=self.guard,
             coefficients=[registers.get(f"COEFFICIENT{index}", 0) for index in range(8)],
+            sample_seed=registers["SAMPLE_SEED"],
             program=program.program, loop=loop, boundary=boundary,
         )  # fmt: skip
         assert not result.semaphores, f"tokens are left: {result.semaphores}"

@@ -8,7 +8,7 @@ import torch
 from algorithms.networks import digits_cnn
 
 from .execute import Execution, execute
-from .workload import Workload, prepare
+from .workload import Workload, prepare, prepare_graph
 
 __all__ = ["DigitsResult", "digits_workload", "run_digits"]
 
@@ -27,11 +27,21 @@ class DigitsResult:
     torch_accuracy: float
 
 
-def digits_workload(config, *, images: int, seed: int = 1, placement=None, report=None) -> Workload:
-    """The trained network and the first ``images`` test images."""
+def digits_workload(
+    config, *, images: int, seed: int = 1, placement=None, report=None, residual: bool = False
+) -> Workload:
+    """The trained network, or a residual one, and the first ``images`` test images."""
     data = digits_cnn.load(seed)
     if not 1 <= images <= len(data.test_images):
         raise ValueError(f"images must be from 1 to {len(data.test_images)}, not {images}")
+    if residual:
+        model = digits_cnn.trained_residual(seed, report=report)
+        return prepare_graph(
+            f"digits-residual {config.variant} {config.operand_format}",
+            model,
+            config,
+            data.test_images[:images],
+        )
     return prepare(
         f"digits {config.variant} {config.operand_format}",
         digits_cnn.trained_model(seed, report=report),
@@ -42,16 +52,20 @@ def digits_workload(config, *, images: int, seed: int = 1, placement=None, repor
     )
 
 
-def run_digits(config, *, images: int, seed: int = 1, report=None, **options) -> DigitsResult:
-    """Classify ``images`` test images on the RTL; ``options`` go to :func:`execute`."""
-    workload = digits_workload(config, images=images, seed=seed, report=report)
+def run_digits(
+    config, *, images: int, seed: int = 1, report=None, residual: bool = False, **options
+) -> DigitsResult:
+    """Classify ``images`` test images on the RTL, with a residual network if asked for; ``options``
+    go to :func:`execute`."""
+    workload = digits_workload(config, images=images, seed=seed, report=report, residual=residual)
     execution = execute(workload, seed=seed, **options)
     data = digits_cnn.load(seed)
     labels = data.test_labels[:images]
     tensor = workload.program.outputs[-1]
     rtl = workload.logits(tensor.unpack(execution.outcomes[0].memory))
     with torch.no_grad():
-        reference = digits_cnn.trained_model(seed)(digits_cnn.to_torch(data.test_images[:images]))
+        model = digits_cnn.trained_residual(seed) if residual else digits_cnn.trained_model(seed)
+        reference = model(digits_cnn.to_torch(data.test_images[:images]))
     return DigitsResult(
         execution=execution,
         images=images,

@@ -8,9 +8,9 @@ from rich import box
 from rich.table import Table
 
 from algorithms.networks import digits_cnn
+from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import ScheduleConfig, Stage
 from golden.training.step import Training
-from verif.system.batch_loop import BatchLoop
 
 from .adagp_run import AdaGPResult, AdaGPRun
 from .train_digits import digit_batches

@@ -110,18 +110,20 @@ class GrowingBlock(nn.Module):
 
 
 class SmoothBlock(nn.Module):
-    """Activations with exponentials: a gated one as in EfficientNet, GELU in both forms."""
+    """Activations with exponentials: a gated one as in EfficientNet, GELU in both forms; and what
+    is dropped."""
 
     def __init__(self):
         super().__init__()
         self.stem, self.wide = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 6, 1)
         self.squeeze, self.back = nn.Conv2d(4, 5, 1), nn.Conv2d(6, 5, 1)
-        self.head = nn.Linear(5, CLASSES)
+        self.head, self.drop = nn.Linear(5, CLASSES), nn.Dropout2d(0.3)
 
     def forward(self, x):
-        x = functional.silu(self.stem(x))
+        x = self.drop(functional.silu(self.stem(x)))
         y = functional.gelu(self.wide(x)).tanh()
         y = functional.gelu(self.back(y), approximate="tanh") * self.squeeze(x).sigmoid()
+        y = functional.dropout(y, 0.4, self.training)
         return self.head(functional.softplus(y.mean((2, 3))))
 
 
@@ -152,6 +154,24 @@ class NormBlock(nn.Module):
         return self.head(self.fifth(self.linear(x)))
 
 
+class TransposedBlock(nn.Module):
+    """Transposed convolutions: strides, groups, dilation, kernels smaller than the stride."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 3, stride=2)
+        self.up = nn.ConvTranspose2d(6, 4, 3, stride=2, padding=1, output_padding=(1, 0), groups=2)
+        self.gate = nn.ConvTranspose2d(6, 4, (2, 1), stride=(2, 3), padding=(0, 0), bias=False)
+        self.norm, self.last = nn.BatchNorm2d(4), nn.ConvTranspose2d(4, 4, 2, dilation=2)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x))
+        y = self.norm(self.up(x))
+        y = self.last(torch.relu(y)).mean((2, 3))
+        return self.head(torch.cat([y, self.gate(x).mean((2, 3))], 1))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
@@ -161,6 +181,7 @@ BLOCKS = {
     "growing": GrowingBlock,
     "smooth": SmoothBlock,
     "norms": NormBlock,
+    "transposed": TransposedBlock,
 }
 
 

@@ -31,7 +31,7 @@ class TrainingRun:
     config : AdaGPConfig
     input_shape : (C, H, W)
     batches : list of :class:`~verif.networks.training_result.Batch`, all of the same size
-    loss, guard : see :func:`compiler.training.compile_training`,
+    loss, guard, sample_seed : see :func:`compiler.training.compile_training`,
         :class:`golden.training.step.Training`
     reuse : False keeps all maps and gradients, and compares them as well
     loops : as for compile_training
@@ -54,11 +54,13 @@ class TrainingRun:
         *,
         loss="cross_entropy",
         guard=True,
+        sample_seed=0,
         reuse=True,
         loops=None,
         prepare=None,
         report=None,
     ):
+        self.sample_seed = sample_seed
         self.model = copy.deepcopy(model).train()
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
         self.program: TrainingProgram = self._compile(
@@ -77,6 +79,7 @@ class TrainingRun:
             operand_format=config.operand_format,
             loss=loss,
             guard=guard,
+            sample_seed=sample_seed,
         )
         if prepare:
             prepare(self.golden)
@@ -202,13 +205,14 @@ class TrainingRun:
         """The memory window before the first batch."""
         return self.program.memory(**self._starting())
 
-    def registers(self, batch):
-        """Contents of the coefficient registers and the guard."""
+    def registers(self, batch, number=0):
+        """Contents of the coefficient registers, the guard, and the seed of batch ``number``."""
         bits = {
             f"COEFFICIENT{COEFFICIENTS.index(name)}": int(encode(FLOAT32, np.float64(number)))
             for name, number in self._coefficients(batch).items()
         }
-        return bits | {"GUARD": int(self.guard)}
+        seed = (self.sample_seed + number) & 0xFFFFFFFF
+        return bits | {"GUARD": int(self.guard), "SAMPLE_SEED": seed}
 
     def _changes(self, batch):
         images = self.golden.encode_input(batch.images)
@@ -220,7 +224,7 @@ class TrainingRun:
         for number, batch in enumerate(self.batches):
             for offset, data in self._changes(batch):
                 memory[offset : offset + len(data)] = data
-            registers = self.registers(batch)
+            registers = self.registers(batch, number)
             coefficients = [registers.get(f"COEFFICIENT{index}", 0) for index in range(8)]
             result = interpret(
                 self.config,
@@ -228,6 +232,7 @@ class TrainingRun:
                 memory,
                 seed=seed + number,
                 coefficients=coefficients,
+                sample_seed=registers["SAMPLE_SEED"],
                 guard=self.guard,
                 program=self.program_of(batch).program,
             )
@@ -240,6 +245,7 @@ class TrainingRun:
         """The same with batches [first, last) only; begins with the memory it is given."""
         run = copy.copy(self)
         run.batches, run.expected = self.batches[first:last], self.expected[first:last]
+        run.sample_seed = self.sample_seed + first
         return run
 
     def simulate(self, **options) -> TrainingResult:
@@ -270,7 +276,7 @@ class TrainingRun:
                     program_size=len(program.commands),
                     program=program.program,
                     changes=tuple(self._changes(batch)),
-                    registers=self.registers(batch),
+                    registers=self.registers(batch, number),
                 )
             )
         size = max(memory_bytes, BASE + len(image))

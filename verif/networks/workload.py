@@ -7,10 +7,12 @@ import torch
 from torch import nn
 
 import compiler
+from compiler.inference.graph import compile_graph
+from golden.inference.graph import GraphNetwork
 from golden.inference.network import Network, StageResult, forward_stage
 from hw.config import AdaGPConfig
 
-__all__ = ["FILL", "Workload", "prepare", "small_workload"]
+__all__ = ["FILL", "Workload", "prepare", "prepare_graph", "small_workload"]
 
 FILL = 0xA5
 """Every byte of the memory window that is not loaded; a byte that is not written stays so."""
@@ -24,7 +26,8 @@ class Workload:
     -------
     name : for reports
     program : :class:`compiler.CompiledProgram`
-    network : :class:`golden.inference.network.Network`
+    network : :class:`golden.inference.network.Network`, or
+        :class:`golden.inference.graph.GraphNetwork`
     image : bytes of the memory window before the run
     expected : stored output of every stage, codes (N, H, W, C)
     flags : union of :class:`golden.arithmetic.dot_product.Flags`
@@ -33,7 +36,7 @@ class Workload:
     name: str
     config: AdaGPConfig
     program: compiler.CompiledProgram
-    network: Network
+    network: Network | GraphNetwork
     image: bytes
     expected: list
     flags: int
@@ -107,6 +110,36 @@ def prepare(
         network=network,
         image=bytes(program.memory(codes, fill=FILL)),
         expected=[v.astype(t.dtype) for t, v in zip(program.outputs, expected, strict=True)],
+        flags=flags,
+    )
+
+
+def prepare_graph(name: str, model: nn.Module, config: AdaGPConfig, images: np.ndarray) -> Workload:
+    """Compile ``model`` as a graph for float ``images`` (N, H, W, C), and compute what it must
+    store: every map has a place of its own. All steps must write one map of a layer."""
+    images = np.asarray(images, np.float32)
+    shape = tuple(images.shape[i] for i in (0, 3, 1, 2))
+    network = GraphNetwork(
+        model,
+        input_shape=shape[1:],
+        rows=config.rows,
+        columns=config.columns,
+        operand_format=config.operand_format,
+    )
+    program = compile_graph(model, config, shape, reuse=False)
+    codes = network.encode_input(images)
+    done = network.forward(codes, training=False)
+    flags = int(np.bitwise_or.reduce(list(done.flags.values())))
+    return Workload(
+        name=name,
+        config=config,
+        program=program,
+        network=network,
+        image=bytes(program.memory(codes.astype(program.input.dtype), fill=FILL)),
+        expected=[
+            done.outputs[stage.output].astype(program.tensors[stage.output].dtype)
+            for stage in program.stages
+        ],
         flags=flags,
     )
 

@@ -17,7 +17,7 @@ from verif.networks.execute import execute
 from verif.networks.workload import prepare
 from verif.sim import environment
 
-from . import layer_bench
+from . import emulator_bench, layer_bench
 
 __all__ = ["LAYERS", "main", "measure", "metrics"]
 
@@ -121,6 +121,8 @@ def main(options, settings: dict, console) -> int:
     config = make_config(variant=options.variant, preset=options.preset, **settings)
     if options.case == "layers":
         return layer_bench.main(options, config, console)
+    if options.case == "emulator":
+        return emulator_bench.main(options, config, console)
     names = list(LAYERS) if options.case == "all" else [options.case]
     results = []
     for name in names:

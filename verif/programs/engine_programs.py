@@ -42,7 +42,7 @@ class EngineProgram:
     core : index
     body : commands between loading and storing; data is there when they begin
     contents : (WORDS, rows) operand codes of the buffer
-    coefficients, guard : registers
+    coefficients, sample_seed, guard : registers
     """
 
     name: str
@@ -51,13 +51,14 @@ class EngineProgram:
     body: list
     contents: np.ndarray
     coefficients: tuple = (0,) * 8
+    sample_seed: int = 0
     guard: bool = False
 
     @property
     def registers(self) -> dict:
         """Names and values for the host to write before the start."""
         values = {f"COEFFICIENT{n}": value for n, value in enumerate(self.coefficients)}
-        return {**values, "GUARD": int(self.guard)}
+        return {**values, "SAMPLE_SEED": self.sample_seed, "GUARD": int(self.guard)}
 
     @cached_property
     def program(self) -> bytes:
@@ -168,12 +169,13 @@ def vector_program(config, core, seed, *, guard, commands=40) -> EngineProgram:
     for _ in range(commands):
         values = random_command(rng, machine)
         values["guarded"] = int(rng.random() < 0.3)
-        for stream in "xyzo":
+        for stream in "xo" if values["sample"] else "xyzo":
             values[f"{stream}_address"] = _place(sizes, values[f"{stream}_address"])
         body.append(encode(Opcode.VECTOR, core=core, **values))
     return EngineProgram(
         name=f"VECTOR on core {core}, guard {'on' if guard else 'off'}", config=config, core=core,
         body=body, contents=contents, coefficients=_coefficients(rng), guard=guard,
+        sample_seed=rng.getrandbits(32),
     )  # fmt: skip
 
 

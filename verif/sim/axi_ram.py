@@ -9,11 +9,12 @@
     await memory.dump(0, 4096)
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["AXI_RAM", "SimMemory", "component_ports", "wrapper_verilog"]
+__all__ = ["AXI_RAM", "SimMemory", "component_ports", "dumped", "wrapper_verilog"]
 
 AXI_RAM = Path(__file__).parent / "rtl" / "axi_ram.v"
 """Verilog source; give it to ``runner.build(files=[AXI_RAM])``."""
@@ -28,6 +29,12 @@ _AXI = """
     <bid <bresp <bvalid bready arid araddr arlen arsize arburst arvalid <arready
     <rid <rdata <rresp <rlast <rvalid rready
 """.split()
+
+
+def dumped(path: str | Path) -> bytes:
+    """The words of a file that ``$writememh`` wrote, each with its first digit first."""
+    digits = re.sub(rb"(?m)^(?:@|//).*$", b"", Path(path).read_bytes())
+    return bytes.fromhex(digits.translate(None, b" \r\n").decode())
 
 
 def _control_ports(address_width, data_width):
@@ -253,12 +260,7 @@ class SimMemory:
         self._port("dump_first").value = first
         self._port("dump_last").value = last
         await self._toggle("dump")
-        lines = [
-            line
-            for line in (self._directory / DUMP_FILE).read_text().split()
-            if not line.startswith(("@", "//"))
-        ]
-        words = np.frombuffer(bytes.fromhex("".join(lines)), np.uint8)
+        words = np.frombuffer(dumped(self._directory / DUMP_FILE), np.uint8)
         words = words.reshape(last - first + 1, self.beat_bytes)[:, ::-1].ravel()
         offset = address - first * self.beat_bytes
         return words[offset : offset + count].copy()

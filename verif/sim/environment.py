@@ -15,6 +15,8 @@ from pathlib import Path
 from cocotb_tools import config as cocotb_config
 from find_libpython import find_libpython
 
+from cli.build_directory import PROJECT_ROOT, build_root
+
 __all__ = [
     "PROJECT_ROOT",
     "ToolError",
@@ -25,9 +27,6 @@ __all__ = [
     "verilator_binary",
     "verilator_root",
 ]
-
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
-"""Root of the source tree."""
 
 # The wheel's verilated.mk was configured on another machine and half of its settings are blank.
 # Small designs build without these, larger ones (more than one generated C++ file) do not.
@@ -42,11 +41,6 @@ _MAKE_SETTINGS = {
 
 class ToolError(Exception):
     """A tool that simulation needs is missing."""
-
-
-def build_root() -> Path:
-    """Return the directory of build products: ``build/``, or ``$ADAGP_BUILD_DIR`` when set."""
-    return Path(os.environ.get("ADAGP_BUILD_DIR") or PROJECT_ROOT / "build").resolve()
 
 
 @functools.cache

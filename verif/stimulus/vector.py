@@ -68,6 +68,11 @@ def random_command(rng, machine, *, limit=50):
     values["reduce"] = int(operation == Operation.CHAIN and rng.random() < 0.3)
     if values["reduce"]:
         values["condition"] = values["add"] = 0
+    chain = operation == Operation.CHAIN and not values["reduce"]
+    values["sample"] = int(chain and rng.random() < 0.15)
+    if values["sample"]:
+        for name in "yz":
+            values[f"{name}_source"] = rng.choice((Source.IMMEDIATE, Source.COEFFICIENT))
     channels = counts[3] * machine.rows
     values["channels"] = rng.choice((channels, rng.randint(1, channels), channels + 5))
     if tiny:
@@ -91,7 +96,7 @@ def random_command(rng, machine, *, limit=50):
             lowest += min(0, stride * (counts[loop] - 1))
             size += abs(stride) * (counts[loop] - 1)
         values["o_address"] = OPERANDS + NUMBERS + rng.randrange(RESULTS - size) - lowest
-        stream = rng.choice(PORTS)
+        stream = "x" if values["sample"] else rng.choice(PORTS)
         source = Source.WIDE if values["wide"] else Source.NARROW
         if rng.random() < 0.3 and size < 400:
             # In place.
@@ -103,6 +108,13 @@ def random_command(rng, machine, *, limit=50):
             for other in set(PORTS) - {stream}:
                 if values[f"{other}_source"] == source:
                     values[f"{other}_source"] = Source.IMMEDIATE
+    if values["sample"]:
+        # Threshold, stream and pixels are where the words of Y and Z would be.
+        values["y_address"] = rng.choice((0, 1 << 22, 1 << 23, (1 << 24) - 1))
+        values["y_i0_stride"] = rng.randint(-(1 << 15), (1 << 15) - 1)
+        values["z_address"] = rng.choice((rng.randrange(1 << 10), rng.randrange(1 << 24)))
+        for loop in range(3):
+            values[f"z_i{loop}_stride"] = rng.choice((0, 1, rng.randint(-300, 300)))
     number = int(
         encode(FLOAT32, rng.choice((0.0, 1.0, -1.0, 2.0, 3.0, 0.1, 1e-38, 1e-30, 1e30, 3e38)))
     )

@@ -1,47 +1,28 @@
-"""The whole accelerator in Verilator: emit, build, run programs, get the memory back."""
+"""Programs on the whole accelerator in Verilator: run them, get the memory back."""
 
-import functools
-import json
+import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from hw.bus.axi_mux import axi_id_width
-from hw.config import AdaGPConfig
-from rtl_gen.generate import accelerator_verilog, top_name
+from emulator.batch_loop import BatchLoop
+from hw.isa.batch import PhaseCode
+from hw.isa.error_codes import ErrorCode
+from hw.registers import host
+from hw.registers.map import Unit, register_map
 from verif.sim import runner
-from verif.sim.axi_ram import AXI_RAM
-from verif.sim.instrument import current
-from verif.sim.technology import MODELS
 
-from .batch_loop import BatchLoop
+from .device import RtlDevice
 from .record import BASE, BatchRecord, RunRecord
+from .simulator import Simulator, build
 
 __all__ = ["BatchOutcome", "Outcome", "Run", "Simulator", "build", "run"]
 
-#: Least size of the simulated memory: programs that fit share one build.
-MINIMUM_MEMORY_BYTES = 1 << 20
-
-_SIMULATED_TOP = Path(__file__).parents[1] / "sim" / "rtl" / "adagp_sim.v"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Simulator:
-    """A compiled accelerator with ``memory_bytes`` of memory.
-
-    Members
-    -------
-    emission_seconds : time to make the Verilog
-    verilog_bytes : its size
-    """
-
-    config: AdaGPConfig
-    design: runner.Build
-    memory_bytes: int
-    emission_seconds: float
-    verilog_bytes: int
+#: Between two lines of a report.
+_REPORT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,48 +84,6 @@ class Outcome:
     batches: list
 
 
-@functools.cache
-def _emit(config, sources):
-    """Name, Verilog text and the seconds that making it took."""
-    begin = time.perf_counter()
-    text, _ports = accelerator_verilog(config, sources=sources)
-    return top_name(config), text, time.perf_counter() - begin
-
-
-def build(
-    config: AdaGPConfig, *, memory_bytes: int = 0, waves: bool = False, text: str | None = None
-) -> Simulator:
-    """Emit what ``python -m rtl_gen`` writes and compile it with ``memory_bytes`` or more;
-    ``text``: other Verilog of the same ports in its place, to see that something fails."""
-    size = max(MINIMUM_MEMORY_BYTES, 1 << (memory_bytes - 1).bit_length())
-    tool = current()
-    name, seconds = top_name(config), 0.0
-    if text is None:
-        name, text, seconds = _emit(config, tool is not None)
-    watching = tool.watch(config, text) if tool is not None else {}
-    two = config.has_predictor_core
-    design = runner.build(
-        {f"{name}.v": text, **watching},
-        toplevel="adagp_sim",
-        files=[AXI_RAM, _SIMULATED_TOP, *MODELS[config.technology]],
-        parameters={
-            "DATA_WIDTH": config.axi_data_width,
-            "ADDRESS_WIDTH": config.axi_address_width,
-            "ID_WIDTH": axi_id_width(1 + len(config.cores)),
-            "SIZE_BYTES": size,
-        },
-        defines={"ADAGP_TOP": name} | ({"ADAGP_TWO_CORES": 1} if two else {}),
-        waves=waves,
-    )
-    return Simulator(
-        config=config,
-        design=design,
-        memory_bytes=size,
-        emission_seconds=seconds,
-        verilog_bytes=len(text),
-    )
-
-
 def run(
     simulator: Simulator,
     runs: list[Run],
@@ -156,14 +95,17 @@ def run(
     timeout_cycles: int = 50_000_000,
     base: int = BASE,
     directory: str | Path | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> tuple[list[Outcome], runner.Result]:
-    """Run programs one after the other, without a reset in between.
+    """Run programs one after the other, without a reset in between, through the calls of a
+    :class:`~verif.system.device.RtlDevice`.
 
     Parameters
     ----------
     stall_share, latency : pauses of the memory, see :meth:`verif.system.harness.Harness.stalls`
-    timeout_cycles : of each run
+    timeout_cycles : of each run, and of each batch
     base : start of the memory window
+    report : called with a line of text every minute
 
     Raises
     ------
@@ -174,81 +116,133 @@ def run(
     largest = base + max(len(run.image) for run in runs if run.image is not None)
     if largest > simulator.memory_bytes:
         raise ValueError(f"{largest} bytes do not fit into {simulator.memory_bytes} of memory")
-    images, entries, size = {}, [], 0
-
-    def files(changes):
-        contents = []
-        for offset, data in changes:
-            name = next((n for n, known in images.items() if known is data), None)
-            if name is None:
-                name = f"image{len(images)}.bin"
-                images[name] = data
-            contents.append((offset, name))
-        return contents
-
     for item in runs:
-        changes = list(item.changes)
-        if item.image is not None:
-            changes.insert(0, (0, item.image))
-            size = len(item.image)
         if len(item.batches) != (item.loop.batches if item.loop else 0):
             raise ValueError(f"changes for {len(item.batches)} batches, but loop is {item.loop}")
-        parts = [(0, size)] if item.parts is None else list(item.parts)
-        entries.append(
-            {
-                "contents": files(changes),
-                "size": size,
-                "program": item.program,
-                "program_size": item.program_size,
-                "registers": item.registers | (item.loop.registers() if item.loop else {}),
-                "batches": [files(batch) for batch in item.batches],
-                "parts": parts,
-            }
-        )
-    job = {
-        "config": simulator.config.as_dict(),
-        "base": base,
-        "stall_share": stall_share,
-        "latency": latency,
-        "seed": seed,
-        "timeout_cycles": timeout_cycles,
-        "runs": entries,
-    }
-    result = runner.run(
-        simulator.design,
-        "verif.system.cocotb_accelerator",
-        testcase="run_programs",
-        seed=seed,
-        files={"job.json": json.dumps(job), **images},
-        waves=waves,
+    outcomes, size = [], 0
+    device = RtlDevice.of(
+        simulator, seed=seed, stall_share=stall_share, latency=latency, waves=waves,
         directory=directory,
-    )
-    records = json.loads((result.directory / "records.json").read_text())
-    outcomes = []
-    for index, record in enumerate(records):
-        written, stalled = np.load(result.directory / f"written{index}.npy").T
-        outcomes.append(
-            Outcome(
-                record=RunRecord(**record),
-                memory=(result.directory / f"memory{index}.bin").read_bytes(),
-                written=written,
-                stalled=stalled,
-                batches=_batches(result.directory, index, entries[index]["parts"]),
-            )
-        )
-    return outcomes, result
+    )  # fmt: skip
+    if report is not None:
+        device.progress = _Reporter(report)
+    with contextlib.closing(device):
+        for item in runs:
+            size = size if item.image is None else len(item.image)
+            try:
+                outcomes.append(_OneRun(device, item, base, size, timeout_cycles).outcome())
+            except TimeoutError as error:
+                device.close()
+                raise runner.SimulationFailed(str(error), device.result) from error
+    return outcomes, device.result
 
 
-def _batches(directory, index, parts):
-    """What run ``index`` has left of its batches."""
-    records = json.loads((directory / f"batches{index}.json").read_text())
-    return [
-        BatchOutcome(
-            record=BatchRecord(**record),
-            parts={
-                offset: (directory / f"batch{index}.{number}.{part}.bin").read_bytes()
-                for part, (offset, _) in enumerate(parts)
-            },
-        )
-        for number, record in enumerate(records)
-    ]
+class _Reporter:
+    """Says how many cycles have been simulated, now and then."""
+
+    def __init__(self, report):
+        self._report, self._begin = report, time.perf_counter()
+        self._said = self._begin
+
+    def __call__(self, cycles):
+        now = time.perf_counter()
+        if now - self._said >= _REPORT_SECONDS:
+            self._said = now
+            self._report(f"simulation: {cycles:,} cycles, {now - self._begin:.0f} s")
+
+
+class _OneRun:
+    """A run of a program, and what is kept of it."""
+
+    def __init__(self, device, item, base, size, timeout_cycles):
+        self._device, self._item, self._base, self._size = device, item, base, size
+        self._timeout = timeout_cycles
+        self._map = register_map(device.config)
+        self._before: dict[str, int] = {}
+        self._batches: list[BatchOutcome] = []
+
+    def outcome(self) -> Outcome:
+        device, item = self._device, self._item
+        changes = [] if item.image is None else [(0, item.image)]
+        self._put([*changes, *item.changes])
+        registers = item.registers | (item.loop.registers() if item.loop else {})
+        for name, value in registers.items():
+            device.write(name, value)
+        for core in device.config.cores:
+            device.write(f"CORE{core.index}_FLAGS", self._all(f"CORE{core.index}_FLAGS"))
+        if item.batches:
+            self._put(item.batches[0])
+            device.write("BATCHES_READY", 1)
+        values = host.start_values(
+            self._map, base=self._base, size=self._size, program=item.program,
+            program_size=item.program_size,
+        )  # fmt: skip
+        for name, value in values.items():
+            device.write(name, value)
+        begin = time.perf_counter()
+        record = self._record(self._run(), time.perf_counter() - begin)
+        written, stalled = device.last_writes(self._base, self._size).T
+        return Outcome(
+            record=record, memory=device.get(self._base, self._size), written=written,
+            stalled=stalled, batches=self._batches,
+        )  # fmt: skip
+
+    def _put(self, changes):
+        for offset, data in changes:
+            self._device.put(self._base + offset, data)
+
+    def _all(self, register):
+        return sum(field.mask for field in self._map[register].fields)
+
+    def _run(self):
+        """Registers and causes of the interrupt at the end of the run."""
+        item, causes = self._item, {}
+        while True:
+            values = self._device.wait(self._timeout)
+            found = host.field_values(self._map, "INTERRUPT_STATUS", values["INTERRUPT_STATUS"])
+            causes = {name: causes.get(name, 0) | value for name, value in found.items()}
+            ended = not host.field_values(self._map, "STATUS", values["STATUS"])["BUSY"]
+            if found.get("BATCH"):
+                self._end_batch(values)
+            if ended:
+                break
+            done = len(self._batches)
+            if done < len(item.batches):
+                self._put(item.batches[done])
+                self._device.write("BATCHES_READY", done + 1)
+        good = not (causes["ERROR"] or causes["STOPPED"])
+        if good and len(self._batches) != len(item.batches):
+            raise AssertionError(f"{len(self._batches)} batches are done, not {len(item.batches)}")
+        return values, causes
+
+    def _end_batch(self, values):
+        """Keep what a batch has left."""
+        device, item = self._device, self._item
+        counters = host.without_waiting(host.counters(self._map, values))
+        added = {name: value - self._before.get(name, 0) for name, value in counters.items()}
+        self._before = counters
+        record = BatchRecord(
+            phase=PhaseCode(values["PHASE"]).name, epoch=values["EPOCH"],
+            epoch_batch=values["EPOCH_BATCH"], cycles=added["CYCLES"], counters=added,
+        )  # fmt: skip
+        parts = [(0, self._size)] if item.parts is None else item.parts
+        contents = {offset: device.get(self._base + offset, size) for offset, size in parts}
+        self._batches.append(BatchOutcome(record=record, parts=contents))
+
+    def _record(self, ended, seconds):
+        values, causes = ended
+        seen = self._device.observed()
+        return RunRecord(
+            done=bool(causes["DONE"]), error=bool(causes["ERROR"]),
+            stopped=bool(causes["STOPPED"]), code=ErrorCode(values["ERROR_CODE"]).name,
+            unit=Unit(values["ERROR_UNIT"]).name,
+            address=values["ERROR_ADDRESS_LO"] | values["ERROR_ADDRESS_HI"] << 32,
+            counters=host.counters(self._map, values),
+            flags=[
+                host.field_values(self._map, name, values[name])
+                for name in (f"CORE{core.index}_FLAGS" for core in self._device.config.cores)
+            ],
+            start_cycle=seen["start_cycle"], cycles=seen["end_cycle"] - seen["start_cycle"],
+            seconds=seconds, protocol_errors=seen["protocol_errors"],
+            both_cores=seen["both_cores"],
+        )  # fmt: skip

@@ -13,13 +13,13 @@ from pathlib import Path
 import cocotb
 from cocotb.triggers import RisingEdge
 
+from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 from verif.programs.batch_programs import PARTS, BatchProgram, part_of
 from verif.programs.faulty_programs import dma
 
-from .batch_loop import BatchLoop
 from .driver import RegisterAccessError
 from .harness import Harness
 
@@ -86,7 +86,7 @@ class Bench:
 
     async def check(self, what, *, done):
         """Memory and position."""
-        memory, _ = await self.harness.dump(PROGRAM.size)
+        memory = await self.harness.dump_part(0, PROGRAM.size)
         wrong = [i for i in range(len(memory)) if memory[i] != self.expected[i]]
         assert not wrong, (
             f"{what}: byte {wrong[0]:#x} is {memory[wrong[0]]:#04x}, not "
@@ -233,7 +233,7 @@ async def errors_in_a_batch(dut, stalls):
             (wrong,) = (n for n in places if commands[n : n + COMMAND_BYTES] == undefined)
             assert address == PROGRAM.program + wrong
         tb.harness.memory.set_error()
-        memory, _ = await tb.harness.dump(PROGRAM.size)
+        memory = await tb.harness.dump_part(0, PROGRAM.size)
         tb.expected[place : place + 2 * PROGRAM.word] = memory[place : place + 2 * PROGRAM.word]
         await tb.check(f"{code} in {part}", done=failing)
         await tb.whole(LOOP.after(failing))

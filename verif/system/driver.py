@@ -2,9 +2,12 @@
 
 from hw.bus.signatures import RESP_OKAY
 from hw.isa.error_codes import ErrorCode
+from hw.registers import host
 from hw.registers.map import Unit, register_map
 
 __all__ = ["Driver", "RegisterAccessError"]
+
+_ERROR = ("ERROR_CODE", "ERROR_UNIT", "ERROR_ADDRESS_LO", "ERROR_ADDRESS_HI")
 
 
 class RegisterAccessError(Exception):
@@ -27,9 +30,14 @@ class Driver:
         self.map = register_map(config)
         self.bus = bus
 
+    def _is_pair(self, name):
+        if name not in self.map and f"{name}_LO" not in self.map:
+            raise KeyError(f"the accelerator has no register {name}")
+        return name not in self.map
+
     async def read(self, name: str) -> int:
         """Value of a register; ``NAME`` of a pair ``NAME_LO``, ``NAME_HI`` reads both."""
-        if name not in self.map:
+        if self._is_pair(name):
             low = await self.read(f"{name}_LO")
             return low | (await self.read(f"{name}_HI") << 32)
         value, response = await self.bus.read(self.map[name].offset)
@@ -39,7 +47,7 @@ class Driver:
 
     async def write(self, name: str, value: int) -> None:
         """Write a register, or both halves of a pair."""
-        if name not in self.map:
+        if self._is_pair(name):
             await self.write(f"{name}_LO", value & 0xFFFFFFFF)
             await self.write(f"{name}_HI", value >> 32)
             return
@@ -49,8 +57,7 @@ class Driver:
 
     async def fields(self, name: str) -> dict[str, int]:
         """The fields of a register by name."""
-        value = await self.read(name)
-        return {field.name: (value & field.mask) >> field.lsb for field in self.map[name].fields}
+        return host.field_values(self.map, name, await self.read(name))
 
     async def write_fields(self, name: str, **values: int) -> None:
         """Write a register with ``values``; fields that are not named become zero."""
@@ -64,20 +71,13 @@ class Driver:
     async def start(
         self, *, base: int, size: int, program: int, program_size: int, watchdog: int = 0
     ) -> None:
-        """Describe the memory window and the program (offsets in bytes), enable the interrupt for
-        all causes and start. ``watchdog``: cycles without progress that end the run; 0: none do.
-        Raises ValueError if ``size`` is above 4 GiB."""
-        if not 0 <= size <= 1 << 32:
-            raise ValueError(f"size must be from 0 to {1 << 32} bytes (4 GiB), not {size!r}")
-        await self.write("WATCHDOG", watchdog)
-        await self.write("MEM_BASE", base)
-        await self.write("MEM_SIZE", size & 0xFFFFFFFF)
-        await self.write("MEM_SIZE_HI", size >> 32)
-        await self.write("PROGRAM_ADDRESS", program)
-        await self.write("PROGRAM_SIZE", program_size)
-        causes = {field.name: 1 for field in self.map["INTERRUPT_ENABLE"].fields}
-        await self.write_fields("INTERRUPT_ENABLE", **causes)
-        await self.write_fields("CONTROL", START=1)
+        """Write :func:`hw.registers.host.start_values`."""
+        values = host.start_values(
+            self.map, base=base, size=size, program=program, program_size=program_size,
+            watchdog=watchdog,
+        )  # fmt: skip
+        for name, value in values.items():
+            await self.write(name, value)
 
     async def stop(self) -> None:
         """End the run that is under way, if there is one; :meth:`wait` tells when it has ended. A
@@ -93,25 +93,13 @@ class Driver:
             after ``polls`` reads of STATUS
         """
         for _ in range(polls):
-            status = await self.fields("STATUS")
+            value = await self.read("STATUS")
+            status = host.field_values(self.map, "STATUS", value)
             if not status["BUSY"]:
-                return await self._ending(status)
+                errors = {name: await self.read(name) for name in _ERROR}
+                return host.ending(self.map, {"STATUS": value, **errors})
         state = ", ".join(name for name, value in status.items() if value)
         raise TimeoutError(f"the program has not ended after {polls} reads of STATUS: {state}")
-
-    async def _ending(self, status):
-        """What STATUS and the error registers say of the last run."""
-        if not status["DONE"]:
-            return "no program has run since the reset"
-        text = "the program has ended"
-        if status["STOPPED"]:
-            text = "the program was stopped by CONTROL.STOP"
-        elif status["ERROR"]:
-            code, unit, address = await self.error()
-            text = f"{unit.name} ended the program with {code.name} at {address:#x}: {code.doc}"
-        if status["DRAINING"]:
-            text += "; the bus still owes answers"
-        return text
 
     async def acknowledge(self) -> dict[str, int]:
         """Read and clear the causes of the interrupt."""

@@ -5,25 +5,23 @@ runs alone.
 """
 
 import time
-from pathlib import Path
 
 import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
-from hw.isa.batch import PhaseCode
-from verif.sim.axi_ram import SimMemory
+from verif.sim.axi_ram import SimMemory, dumped
 
 from .driver import Driver
-from .record import BASE, BatchRecord, RunRecord
+from .record import BASE, RunRecord
 
 __all__ = ["PERIOD_NS", "Harness", "LiteMaster", "Timeout"]
 
 PERIOD_NS = 10
 """Clock period."""
 
+_PROGRESS_CYCLES = 1_000_000
 _BUS_TIMEOUT_CYCLES = 1000
-_ARRAY_STATES = ("VECTORS", "STALL_WEIGHTS", "STALL_BUFFER", "STALL_HAZARD", "STALL_COMMAND")
 
 
 class Timeout(AssertionError):
@@ -132,14 +130,12 @@ class Harness:
         """``size`` bytes from ``offset`` in the window on."""
         return bytes(await self.memory.dump(self.base + offset, size))
 
-    async def dump(self, size: int) -> tuple[bytes, np.ndarray]:
-        """The first ``size`` bytes of the window, and for each beat a row of two: the cycle of its
-        last write, and how many cycles the main array had waited for weights or the buffer then."""
-        data = await self.memory.dump(self.base, size)
-        words = Path("written.hex").read_text().split()
-        found = [int(word, 16) for word in words if not word.startswith(("@", "/"))]
-        both = np.array(found, np.uint64)
-        return bytes(data), np.stack([both & 0xFFFFFFFF, both >> 32], axis=1).astype(np.int64)
+    async def last_writes(self, address: int, size: int) -> np.ndarray:
+        """For each beat of ``size`` bytes from ``address`` on a row of two: the cycle of its last
+        write, and how many cycles the main array had waited for weights or the buffer then."""
+        await self.memory.dump(address, size)
+        both = np.frombuffer(dumped("written.hex"), ">u8").astype(np.uint64)
+        return np.stack([both & 0xFFFFFFFF, both >> 32], axis=1).astype(np.int64)
 
     # Runs ------------------------------------------------------------------------------------
 
@@ -149,14 +145,21 @@ class Harness:
             base=self.base, size=size, program=program, program_size=program_size, watchdog=watchdog
         )
 
-    async def interrupt(self, timeout_cycles: int) -> None:
-        """Wait for the interrupt."""
+    async def interrupt(self, timeout_cycles: int, progress=None) -> None:
+        """Wait for the interrupt; ``progress`` is called with the simulation cycle now and then."""
+        for begin in range(0, timeout_cycles, _PROGRESS_CYCLES):
+            if int(self.dut.irq.value):
+                return
+            cycles = min(_PROGRESS_CYCLES, timeout_cycles - begin)
+            limit = Timer(cycles * PERIOD_NS, unit="ns")
+            if await First(RisingEdge(self.dut.irq), limit) is not limit:
+                return
+            if progress is not None:
+                progress(int(self.dut.cycle.value))
         if int(self.dut.irq.value):
             return
-        limit = Timer(timeout_cycles * PERIOD_NS, unit="ns")
-        if await First(RisingEdge(self.dut.irq), limit) is limit:
-            status = await self.driver.fields("STATUS")
-            raise Timeout(f"no interrupt in {timeout_cycles} cycles; STATUS is {status}")
+        status = await self.driver.fields("STATUS")
+        raise Timeout(f"no interrupt in {timeout_cycles} cycles; STATUS is {status}")
 
     async def record(self, start_cycle: int, cycles: int, seconds: float) -> RunRecord:
         """Collect what the registers say, and acknowledge the interrupt."""
@@ -182,58 +185,14 @@ class Harness:
             both_cores=int(self.dut.both_cores.value),
         )
 
-    async def run(
-        self, *, size, program, program_size, timeout_cycles, batches=0, between=None, watchdog=0
-    ) -> RunRecord:
-        """Start a program and wait for its end.
-
-        Between the batches of a program with BATCH, which is to run ``batches`` of them with inputs
-        given one at a time, ``await between(done, record)`` is called: before the start with 0 and
-        None, then while the accelerator waits, and at the end of the last batch; ``record`` is a
-        :class:`~verif.system.record.BatchRecord`. ``timeout_cycles`` are for each batch.
-        """
+    async def run(self, *, size, program, program_size, timeout_cycles, watchdog=0) -> RunRecord:
+        """Start a program and wait for its end, at most ``timeout_cycles``."""
         driver = self.driver
         await driver.clear_flags()
-        if batches:
-            await between(0, None)
-            await driver.write("BATCHES_READY", 1)
         await self.start(size=size, program=program, program_size=program_size, watchdog=watchdog)
         first, begin = int(self.dut.cycle.value), time.perf_counter()
-        before = {}
-        for done in range(1, batches):
-            await self.interrupt(timeout_cycles)
-            causes = await driver.fields("INTERRUPT_STATUS")
-            if causes["DONE"] or causes["ERROR"] or causes["STOPPED"]:
-                break
-            await driver.acknowledge()
-            before = await self._batch(done, before, between)
-            await driver.write("BATCHES_READY", done + 1)
         await self.interrupt(timeout_cycles)
         while (await driver.fields("STATUS"))["BUSY"]:
             pass  # the last batch is done, the end of the run near
         seconds = time.perf_counter() - begin
-        record = await self.record(first, int(self.dut.cycle.value) - first, seconds)
-        if batches and record.done:
-            done = await driver.read("BATCHES_DONE")
-            if done != batches:
-                raise AssertionError(f"{done} batches are done, not {batches}")
-            await self._batch(batches, before, between)
-        return record
-
-    async def _batch(self, done, before, between):
-        """Hand out the record of a batch; returns the counters."""
-        driver = self.driver
-        counters = await driver.counters()
-        # In every cycle the array is in one of these states, but for those of waiting.
-        counters["CYCLES"] = sum(counters[f"CORE0_{state}"] for state in _ARRAY_STATES)
-        counters["BATCH_WAIT"] = 0
-        added = {name: value - before.get(name, 0) for name, value in counters.items()}
-        record = BatchRecord(
-            phase=PhaseCode(await driver.read("PHASE")).name,
-            epoch=await driver.read("EPOCH"),
-            epoch_batch=await driver.read("EPOCH_BATCH"),
-            cycles=added["CYCLES"],
-            counters=added,
-        )
-        await between(done, record)
-        return counters
+        return await self.record(first, int(self.dut.cycle.value) - first, seconds)

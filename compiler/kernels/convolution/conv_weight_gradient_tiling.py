@@ -129,6 +129,9 @@ class WeightGradientPlan(WeightGradientRanges):
         # Small pieces are soon there, and leave room to load ahead.
         wide = [(share, False) for share in (16, 8, 4, 2)]
         for share, self._narrow in (*wide, (2, True), (1, True)):
+            if share == 1:
+                # Rows of the kernel in the middle may read more lines than the first and the last.
+                parts = _unlike(ranges)
             for images, lines in cuts:
                 if self._largest(ends(images, lines), parts) * share <= room:
                     pieces: list[Piece] = [

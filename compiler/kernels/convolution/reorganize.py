@@ -1,5 +1,7 @@
 """A layer's output as the predictor sees it: averaged over the batch, pooled to S × S cells."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -8,7 +10,8 @@ from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
 from compiler.kernels.tiling.splitting import MOST_WORDS, PIECES, channel_parts, channel_steps
-from compiler.tensors.intervals import ChannelBox, Interval, even_parts, regular_parts
+from compiler.kernels.tiling.state import held
+from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts, regular_parts
 from compiler.tensors.tensor import Tensor
 from hw.config import CoreConfig
 
@@ -32,6 +35,17 @@ def reorganize(program: CoreProgram, y: Tensor, cells: Tensor) -> None:
         if a row of the map, one word per pixel, with its sums does not fit into the buffer.
     """
     Reorganizer(program, y, cells).write()
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Words per pixel, rows of the map, images that are in the buffer together; ``banded``: rows
+    are added to the cells band by band."""
+
+    words: int
+    lines: int
+    images: int
+    banded: bool
 
 
 class Reorganizer:
@@ -108,46 +122,79 @@ class Reorganizer:
         self.let_go()
 
     def write(self) -> None:
-        words, lines, images = self._cut()
-        jobs = []
-        for channels in channel_parts(self.program, [self.y, self.cells], words):
-            rows = Need(object(), self.height * self.pooled * self.chunks * words)
-            for band in even_parts(0, self.height, lines):
-                size = (band[1] - band[0]) * self.width * self.chunks * words
-                sums = Need(object(), size)
-                groups = regular_parts(0, self.images, images)
+        program, cut = self.program, self._cut()
+        wide = self.chunks * cut.words
+        lines = cut.lines if cut.banded else self.height
+        sizes = [lines * self.pooled * wide, cut.lines * self.width * wide]
+        if cut.banded:
+            sizes.append(self._cell_words(cut.words))
+        maps = cut.images * cut.lines * self.width * self._word_chunks * cut.words
+        if not cut.banded and 2 * (sum(sizes) + maps) <= program.scratch.words:
+            program.run(self._jobs(cut, [Need(object(), words) for words in sizes]))
+            return
+        with held(program, *sizes) as needs:
+            program.run(self._jobs(cut, needs))
+
+    def _jobs(self, cut: "_Cut", needs: Sequence[Need]) -> list[Job]:
+        """Jobs that have their sums, by lines and by columns of windows, and perhaps the cells, in
+        blocks of ``needs``, which have the sizes of the largest part."""
+        jobs, wide = [], self.chunks * cut.words
+        for channels in channel_parts(self.program, [self.y, self.cells], cut.words):
+            rows = replace(needs[0], key=object())
+            for band in even_parts(0, self.height, cut.lines):
+                size = (band[1] - band[0]) * self.width * wide
+                sums = replace(needs[1], key=object(), words=size)
+                groups = regular_parts(0, self.images, cut.images)
                 for group in groups:
                     box = group, band, (0, self.width), channels
-                    needs = (rows, sums, self.program.need(self.y, *box))
+                    state = [rows, sums, *needs[2:]]
                     last = group == groups[-1]
                     run = partial(self._add, box, last)
                     like = group[1] - group[0], band, channels, group[0] == 0, last
-                    jobs.append(Job(needs, run, like=like, at=(group[0],)))
+                    jobs.append(
+                        Job((*state, self.program.need(self.y, *box)), run, like=like,
+                            at=(group[0],))
+                    )  # fmt: skip
             box = (0, 1), (0, self.pooled), (0, self.pooled), channels
-            jobs.append(Job((rows, self.program.result(self.cells, *box)),
-                            partial(self._finish, box)))  # fmt: skip
-        self.program.run(jobs)
+            out = needs[2] if cut.banded else self.program.result(self.cells, *box)
+            jobs.append(Job((rows, out), partial(self._finish, box, folded=cut.banded)))
+        return jobs
 
-    def _cut(self) -> tuple[int, int, int]:
-        """Words per pixel, rows of the map, images that are in the buffer together."""
-        program = self.program
-        # A last layer's map is float32 itself.
-        chunks = self.chunks if self.y.kind == "float32" else 1
-        extra = program.words(self.cells) - self.chunks * program.words(self.y) // chunks
-        for words in channel_steps(program, self.y):
-            wide = self.chunks * words
-            fixed = self.height * self.pooled * wide + self.pooled**2 * (wide + extra)
-            for lines in range(self.height, 0, -1):
-                pixels = lines * self.width
-                room = program.scratch.words - fixed - pixels * wide
-                most = min(room // 2, MOST_WORDS) // (pixels * chunks * words)
-                if most >= 1 and pixels * wide <= MOST_WORDS:
-                    # Several pieces: the first images are added up while others are computed.
-                    return words, lines, min(most, -(-self.images // PIECES))
+    def _cut(self) -> "_Cut":
+        """As many words per pixel, rows of the map and images as fit; the sums over columns of all
+        rows, or else of a band."""
+        program, chunks = self.program, self._word_chunks
+        for banded in (False, True):
+            for words in channel_steps(program, self.y):
+                wide = self.chunks * words
+                for lines in range(self.height, 0, -1):
+                    rows = (lines if banded else self.height) * self.pooled * wide
+                    fixed = rows + self._cell_words(words)
+                    pixels = lines * self.width
+                    room = program.scratch.words - fixed - pixels * wide
+                    most = min(room // 2, MOST_WORDS) // (pixels * chunks * words)
+                    if most >= 1 and pixels * wide <= MOST_WORDS:
+                        # Several pieces: the first images are added up while others are computed.
+                        images = min(most, -(-self.images // PIECES))
+                        return _Cut(words, lines, images, banded)
         raise CompileError(
             f"layer of {self.y.name}: a row of its map, one word per pixel, and its sums for the "
             f"predictor do not fit into the buffer ({program.scratch.words} words)"
         )
+
+    def _cell_words(self, words: int) -> int:
+        """Words of the cells where a pixel of the map has so many words of operands; the pitch of
+        float32 tensors may be longer."""
+        program = self.program
+        longer = (
+            program.words(self.cells) - self.chunks * program.words(self.y) // self._word_chunks
+        )
+        return self.pooled**2 * (self.chunks * words + longer)
+
+    @property
+    def _word_chunks(self) -> int:
+        """Words of the map for one of operands: a last layer's map is float32 itself."""
+        return self.chunks if self.y.kind == "float32" else 1
 
     def _view(self, block: Block, box: ChannelBox, shape: tuple[int, int, int]) -> View:
         """Float32 sums of the channels of ``box``."""
@@ -157,13 +204,19 @@ class Reorganizer:
         size = max(0, min(end, self.y.shape[3]) - begin)
         return View.dense(block, (*shape, size), words, chunks=self.chunks)
 
-    def _add(self, box: ChannelBox, last: bool, rows: Block, sums: Block, maps: Block) -> None:
+    def _add(self, box: ChannelBox, last: bool, *blocks: Block) -> None:
         """The images of a group into the sums of a band of rows, and those into windows."""
+        rows, sums, *cells, maps = blocks
         (first, _), (h0, h1) = box[0], box[1]
         total = self._view(sums, box, (1, h1 - h0, self.width))
         self._sum(total, self.program.view(maps, self.y, *box), first)
-        if last:
+        if last and cells:
+            source = self._view(rows, box, (1, h1 - h0, self.pooled))
+            self._fold(source, total, 2)
+            self._fold_band(box, cells[0], source)
+        elif last:
             self._fold_columns(box, (h0, h1), rows, total)
+        if last:
             self.program.scratch.drop([sums])
 
     def _sum(self, total: View, maps: View, first: int) -> None:
@@ -186,10 +239,28 @@ class Reorganizer:
         target = self._view(rows, box, (1, self.height, self.pooled))[:, slice(*lines)]
         self._fold(target, total, 2)
 
-    def _finish(self, box: ChannelBox, rows: Block, out: Block) -> None:
-        source = self._view(rows, box, (1, self.height, self.pooled))
-        target = self.program.view(out, self.cells, *box)
-        self._fold(target, source, 1)
+    def _fold_band(self, box: ChannelBox, out: Block, source: View) -> None:
+        """Rows of a band, which are added up by columns, to the windows that they lie in."""
+        (begin, end), channels = box[1], box[3]
+        target = self._cells(out, channels)
+        for number, window in enumerate(self.windows[0]):
+            o = target[:, number : number + 1]
+            for line in range(max(begin, window[0]), min(end, window[1])):
+                x = source[:, line - begin : line - begin + 1]
+                if line == window[0]:
+                    self.vector.copy(o, x)
+                else:
+                    self.vector.add(o, o, x)
+
+    def _cells(self, out: Block, channels: Channels) -> View:
+        whole = (0, self.pooled)
+        return self.program.view(out, self.cells, (0, 1), whole, whole, channels)
+
+    def _finish(self, box: ChannelBox, rows: Block, out: Block, *, folded: bool = False) -> None:
+        """Sums over columns, unless they are ``folded``, into cells."""
+        target = self._cells(out, box[3])
+        if not folded:
+            self._fold(target, self._view(rows, box, (1, self.height, self.pooled)), 1)
         heights, widths = ([b - a for a, b in windows] for windows in self.windows)
         if len(set(heights)) == len(set(widths)) == 1:
             self._scale(target, heights[0] * widths[0])

@@ -25,12 +25,15 @@ def pointwise(
     vectors: Sequence[Tensor] = (),
     also: Sequence[Tensor] = (),
     more: int = 0,
+    placed: int | None = None,
 ) -> None:
     """``part(output, total, *also, *more, *inputs, *numbers, *vectors)`` on views of a part after
     the other;
     ``total`` is a float32 map of the part if it is wanted, else None, and ``more`` counts further
     ones; ``also`` are other results; each of ``numbers`` is a float32 vector that goes with all
-    pixels, and so is each of ``vectors``, (1, 1, 1, C). An input with one image goes with all.
+    pixels, and so is each of ``vectors``, (1, 1, 1, C). An input with one image goes with all. If
+    it depends on the ``box`` that the part is, it gets this as well, and a part has at most
+    ``placed`` pixels.
 
     Raises
     ------
@@ -38,7 +41,7 @@ def pointwise(
         if a pixel of all maps does not fit into the buffer.
     """
     words, chunks = program.words(output), program.core.chunks_per_wide
-    size = words * (len(inputs) + 1 + len(also) + chunks * (more + total))
+    size = words * (1 + len(also) + chunks * (more + total)) + sum(map(program.words, inputs))
     room = program.scratch.words - words * chunks * len(numbers) - sum(map(program.words, vectors))
     most = min(room // size, MOST_WORDS // (words * chunks))
     if not most:
@@ -63,7 +66,7 @@ def pointwise(
         views += [program.view(block, vector, *one) for block, vector in channels]
         first, *others = (program.view(b, t, *box) for b, t in zip(out, results, strict=True))
         sums = wide.pop(0) if total else None
-        part(first, sums, *others, *wide, *views)
+        part(first, sums, *others, *wide, *views, **({} if placed is None else {"box": box}))
         for block, tensor in zip(out, results, strict=True):
             program.store(tensor, (*box, (0, tensor.pitch)), block)
         program.scratch.drop([*out, *blocks[ends[-1] :]])
@@ -74,12 +77,14 @@ def pointwise(
     # whatever lies between them.
     pixels = output.shape[0] * output.shape[1] * output.shape[2]
     pieces = 2 if more else PIECES
-    for box in boxes(output.shape, max(1, min(most // 3, -(-pixels // pieces)))):
+    size = max(1, min(most // 3, -(-pixels // pieces), placed or pixels))
+    for box in boxes(output.shape, size):
         needs = [*(program.result(tensor, *box) for tensor in results), *with_all]
         needs += [program.need(part, *_own(part, box)) for part in inputs]
         needs += [program.result(output, *box, wide=True) for _ in range(more + total)]
         run = partial(work, box)
-        jobs.append(Job(tuple(needs), run, like=like_box(box), at=begin_of(box)))
+        like = like_box(box) if placed is None else None
+        jobs.append(Job(tuple(needs), run, like=like, at=begin_of(box)))
     program.run(jobs)
 
 

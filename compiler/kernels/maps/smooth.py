@@ -19,6 +19,7 @@ __all__ = [
     "gelu",
     "logistic",
     "logistic_loss",
+    "reciprocal",
     "sigmoid",
     "silu",
     "softplus",
@@ -140,7 +141,7 @@ def softplus(program: CoreProgram, x: Tensor, y: Tensor, slope: Tensor | None = 
     def work(out: View, slopes: View | None, maps: Sequence[View], values: View) -> None:
         logistic_loss(program.vector, out, maps, values)
         if slopes is not None:
-            _reciprocal(program.vector, slopes, maps, values)
+            reciprocal(program.vector, slopes, maps, values)
 
     _smooth(program, x, y, slope, work)
 
@@ -152,12 +153,12 @@ def logistic(
     """``out``: 1 / (1 + 2**-(x * factor)), with three float32 maps, of which ``out`` may be the
     last and ``x`` the first; ``sign`` has the sign of ``x``."""
     exponential(vector, maps, x, factor)
-    return _reciprocal(vector, out, maps, x if sign is None else sign)
+    return reciprocal(vector, out, maps, x if sign is None else sign)
 
 
 def logistic_loss(vector: VectorCommands, out: View, maps: Sequence[View], x: View) -> View:
     """``out``: ln(1 + e**-|x|) and the larger of ``x`` and 0, with three float32 maps; the first
-    keeps what :func:`logistic` needs."""
+    keeps what :func:`reciprocal` needs."""
     w = exponential(vector, maps, x, _LOG2_E)
     logarithm = _steps(vector, maps[2], w, _LOGARITHM)
     larger = vector.positive(maps[1], x)
@@ -199,7 +200,7 @@ def exponential(
     return _product(vector, maps[0], maps[2], _ONE_SCALED, maps[1], power=1)
 
 
-def _reciprocal(vector: VectorCommands, out: View, maps: Sequence[View], sign: View) -> View:
+def reciprocal(vector: VectorCommands, out: View, maps: Sequence[View], sign: View) -> View:
     """1 / (1 + z), times z where ``sign`` is not positive; of z, scaled, in the first map."""
     w, m, h = maps[:3]
     vector.scale(m, w, _LEAD / _SCALE)

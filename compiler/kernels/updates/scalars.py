@@ -9,7 +9,7 @@ from compiler.tensors.parameters import lanes
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Watch
 
-__all__ = ["Scalars", "channel_sum", "repeat", "running"]
+__all__ = ["Scalars", "channel_sum", "repeat", "running", "sink"]
 
 
 class Scalars:
@@ -110,6 +110,13 @@ def repeat(program: CoreProgram, o: View, number: View) -> View:
     word = View.dense(number.block, (1, 1, 1, core.rows), 1, chunks=o.chunks, first=number.first)
     program.vector.copy(words, word)
     return o
+
+
+def sink(program: CoreProgram, room: Block, first: int) -> View:
+    """What a command writes that only watches numbers: word ``first`` of ``room`` and those that
+    a number takes."""
+    size = lanes(program.config)
+    return View.dense(room, (1, 1, 1, size), -(-size // program.core.rows), first=first)
 
 
 def running(program: CoreProgram, state: View, new: View, factor: float, sink: View) -> None:

@@ -38,7 +38,8 @@ class VectorWalker(wiring.Component):
     command : In(fields of VECTOR) -- constant from the cycle before ``start`` to the end
     start : In(1)
     x, y, z : ``Out(stream of word addresses)``; a stream that is held gets the first step of each
-        ``cb`` only, one that does not come from the buffer nothing
+        ``cb`` only, one that does not come from the buffer nothing, but Z of a command that samples
+        the numbers of the pixels
     x_held, y_held, z_held : Out(1) -- the stream reads the same words in all steps of a ``cb``,
         and there are several
     o : ``Out(stream)`` of the address of a step and whether it is the last of all; for a reduction
@@ -84,9 +85,12 @@ class VectorWalker(wiring.Component):
         ]
         for name in VECTOR_STREAMS:
             wide = command.wide if name == "o" else command[f"{name}_source"] == Source.WIDE
+            words = Mux(wide, chunks, 1)
+            if name == "z":
+                words = Mux(command.sample, 0, words)
             m.d.comb += [
                 nest.origin[name].eq(command[f"{name}_address"]),
-                nest.stride[name]["cb"].eq(Mux(wide, chunks, 1)),
+                nest.stride[name]["cb"].eq(words),
                 *(nest.stride[name][loop].eq(command[f"{name}_{loop}_stride"]) for loop in _INNER),
             ]
 
@@ -103,10 +107,11 @@ class VectorWalker(wiring.Component):
             m.submodules[f"{name}_addresses"] = addresses = SkidBuffer(BUFFER_ADDRESS_WIDTH)
             source = command[f"{name}_source"]
             stream_used = (source == Source.NARROW) | (source == Source.WIDE)
+            addresses_used = stream_used | command.sample if name == "z" else stream_used
             # Constant during a command.
             used, kept = Signal(name=f"{name}_used"), getattr(self, f"{name}_held")
             moves = Cat(command[f"{name}_{loop}_stride"] for loop in _INNER).any()
-            m.d.sync += [used.eq(stream_used), kept.eq(stream_used & repeats & ~moves)]
+            m.d.sync += [used.eq(addresses_used), kept.eq(stream_used & repeats & ~moves)]
             m.d.comb += [
                 addresses.i.valid.eq(nest.next & used & (~kept | first)),
                 addresses.i.payload.eq(nest.value[name]),

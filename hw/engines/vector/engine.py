@@ -17,6 +17,7 @@ from .divide_sqrt import VectorSpecial
 from .lane import VectorLane
 from .reader import VectorReader, canonical
 from .reduction import PARTIAL_SUMS, VectorReduction
+from .sampling import VectorSampling
 from .writer import VectorWriter
 
 __all__ = ["VectorEngine"]
@@ -38,13 +39,15 @@ class VectorEngine(wiring.Component):
     does not divide ``groups_per_word``. A stream whose three strides are 0 is read once per ``cb``.
 
     A chain adds 36 to 41 cycles to that, a reduction 41 and 7 per group of a word for every ``cb``.
-    A division or root takes 30 cycles per channel, an exponential 67, and both one per group.
+    A division or root takes 30 cycles per channel, an exponential 67, and both one per group. A
+    command that samples takes 8 cycles per group.
 
     Results leave behind the operands: a command must not read words that it writes, except for
     those of the same step. Commands are executed one after the other; the next one is accepted when
     the last write of the one before has been. A command with a zero count, an undefined code, a
-    reduction of anything but a chain that ends with the product, or a division, root or exponential
-    that watches is reported and dropped without ``done``.
+    reduction of anything but a chain that ends with the product, a division, root or exponential
+    that watches, or a command that samples and is no chain, sums up, or has streams Y or Z is
+    reported and dropped without ``done``.
 
     Parameters
     ----------
@@ -56,6 +59,7 @@ class VectorEngine(wiring.Component):
     -------
     command : ``In(stream of VECTOR)``
     coefficients : In(32 bits each) -- read when a command is accepted
+    sample_seed : In(32) -- constant while a command is executed
     guard : In(1) -- guarded commands after infinities or NaN were noted do nothing
     done : Out(1) -- a command is complete, its last write accepted
     busy : Out(1) -- a command is being executed
@@ -77,6 +81,7 @@ class VectorEngine(wiring.Component):
             {
                 "command": In(stream.Signature(command_layout(Opcode.VECTOR))),
                 "coefficients": In(data.ArrayLayout(32, COEFFICIENTS)),
+                "sample_seed": In(32),
                 "guard": In(1),
                 "done": Out(1),
                 "busy": Out(1),
@@ -112,6 +117,7 @@ class VectorEngine(wiring.Component):
         m.submodules.writer = writer = VectorWriter(core)
         m.submodules.reduction = reduction = VectorReduction(groups)
         m.submodules.special = special = VectorSpecial(core.post_lanes)
+        m.submodules.sampling = VectorSampling(core)
         noted = Signal()
         begin = self._control(m, command, noted, writer.done)
         m.d.sync += [
@@ -192,7 +198,8 @@ class VectorEngine(wiring.Component):
                 clear=self.stop,
             )
             readers.append(reader)
-            wiring.connect(m, getattr(walker, name), reader.i)
+            if name != "z":
+                wiring.connect(m, getattr(walker, name), reader.i)
             port, source = getattr(self, f"{name}_read"), command[f"{name}_source"]
             m.d.comb += [
                 port.valid.eq(reader.request.valid),
@@ -206,6 +213,20 @@ class VectorEngine(wiring.Component):
                 reader.take.eq(take),
                 reader.release.eq(release),
             ]
+        # Of a command that samples Z are the pixels.
+        sampling = m.submodules.sampling
+        m.d.comb += [
+            readers[2].i.valid.eq(walker.z.valid & ~command.sample),
+            readers[2].i.payload.eq(walker.z.payload),
+            sampling.pixels.valid.eq(walker.z.valid & command.sample),
+            sampling.pixels.payload.eq(walker.z.payload),
+            walker.z.ready.eq(Mux(command.sample, sampling.pixels.ready, readers[2].i.ready)),
+            sampling.begin.eq(begin),
+            sampling.sample.eq(command.sample),
+            sampling.threshold.eq(command.y_address),
+            sampling.key.seed.eq(self.sample_seed),
+            sampling.key.stream.eq(command.y_i0_stride),
+        ]
         m.d.sync += self.stall.eq(
             Cat(
                 port.valid & ~port.ready
@@ -219,6 +240,7 @@ class VectorEngine(wiring.Component):
         whether the operation is a chain."""
         walker, writer = m.submodules.walker, m.submodules.writer
         reduction, special = m.submodules.reduction, m.submodules.special
+        sampling = m.submodules.sampling
         take, release, last, group = strobes
         step, groups = walker.steps.payload, self._core.groups_per_word
         # A chain takes its operands when it begins, a division when it is finished.
@@ -234,11 +256,15 @@ class VectorEngine(wiring.Component):
                 walker.steps.valid
                 & Cat(reader.ready for reader in readers).all()
                 & (command.reduce | writer.room)
+                & sampling.ready
                 & ~blocked
             ),
             take.eq((issue & chain) | special.done),
             walker.steps.ready.eq(take & last),
             closes.eq(take & last & step.last),
+            sampling.take.eq(take),
+            sampling.last.eq(last),
+            sampling.closes.eq(closes),
             reduction.room.eq(writer.room),
             writer.wide.eq(command.wide),
             writer.reserve.eq((issue & ~command.reduce) | (reduction.tree & reduction.result)),
@@ -295,6 +321,7 @@ class VectorEngine(wiring.Component):
                 ),
                 lane.write_address.eq(reduction.write_address),
                 lane.valid.eq(valid),
+                lane.sampled.eq(m.submodules.sampling.keep[index]),
                 lane.active.eq(active[index]),
                 lane.tree_active.eq(tree_active[index]),
                 lane.immediate.eq(immediate),
@@ -334,6 +361,8 @@ class VectorEngine(wiring.Component):
         wrong |= command.watch > max(Watch)
         wrong |= command.reduce & (behind | slow)
         wrong |= slow & (command.watch != Watch.NONE)
+        numbers = command.y_source[1] & command.z_source[1]
+        wrong |= command.sample & (slow | command.reduce | ~numbers)
         bad, skip = Signal(), Signal()
         m.d.sync += [
             bad.eq(wrong),

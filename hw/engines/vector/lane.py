@@ -52,7 +52,7 @@ class VectorLane(wiring.Component):
     Members
     -------
     x, y, z : In(32), active : In(1) -- an element; lanes that are not active give 0 and no flags
-    valid : In(1)
+    valid : In(1), sampled : In(1) -- the condition counts only if it is
     term, factor, power, carry, condition, negate_product, negate_carry, add, keep, wide,
         immediate : In -- fields of the command, constant while in use
     reduce : In(1) -- add to partial sums
@@ -79,7 +79,9 @@ class VectorLane(wiring.Component):
         self._format = fmt
         self._partials = partials
         address = range(max(partials, 2))
-        ones = "active valid power negate_product negate_carry add keep wide reduce half tree "
+        ones = (
+            "active valid sampled power negate_product negate_carry add keep wide reduce half tree "
+        )
         ones += "tree_active even_fresh odd_fresh slow direct_load stored"
         numbers = ("x", "y", "z", "immediate", "direct")
         super().__init__(
@@ -150,7 +152,7 @@ class VectorLane(wiring.Component):
             multiplier.a.eq(first.o),
             multiplier.b.eq(Mux(self.factor == Factor.U, first.o, factors.o)),
         ]
-        live = delay(m, present & taken, _NEXT, name="live_u", reset=True)
+        live = delay(m, present & taken & self.sampled, _NEXT, name="live_u", reset=True)
         flags = first.flags & live.replicate(4)
         live = delay(m, live, multiplier.LATENCY, name="live_v", reset=True)
         flags |= multiplier.flags & live.replicate(4)

@@ -122,11 +122,33 @@ def test_what_is_predicted():
     assert "loss" not in program.parts["gp"].tensors
 
 
+class Unused(nn.Module):
+    """A convolution of which nothing comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.unused = nn.Conv2d(2, 4, 1), nn.Conv2d(4, 4, 1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        self.unused(x)
+        return self.head(x.mean((2, 3)))
+
+
+def test_a_layer_without_influence_is_not_predicted():
+    """As in golden: it has no gradient that a prediction could stand for."""
+    program = compiled(model=Unused())
+    assert list(program.predictor.layers) == ["first"] and program.head == "head"
+    with pytest.raises(CompileError, match="layer unused cannot be predicted; .* can are first"):
+        compiled(model=Unused(), predict=["unused"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"images": 0}, "a batch must have at least 1 image, not 0"),
-        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, nn.Cross"),
+        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, binary"),
         ({"predict": ["5"]}, "layer 5 cannot be predicted; layers that can are 0, 3, 6"),
         ({"predict": ["8"]}, "layer 8 cannot be predicted; layers that can are 0, 3, 6"),
         ({"predict": []}, "the network has no layer whose gradient could be predicted"),

@@ -1,11 +1,15 @@
-"""Running statistics of predicted layers against golden, bit for bit."""
+"""Running statistics of predicted layers against golden, bit for bit.
+
+Covers: compiler/adagp/standardize.py, compiler/kernels/tiling/state.py.
+"""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from compiler.adagp.statistics import gradient_statistics, standardize
+from compiler.adagp.standardize import standardize
+from compiler.adagp.statistics import gradient_statistics
 from compiler.adagp.tensors import GRADIENT_STATISTICS, INPUT_STATISTICS
 from compiler.errors import CompileError
 from compiler.tensors.parameters import lanes
@@ -154,6 +158,25 @@ def test_gates(rng, seed):
     _, found = observed_gradient(rng, new_case("4x4"), 33, 13, bad=0)
     assert 0 < found["gate"] < 1
     assert found["factor"] == pytest.approx(found["gate"] * found["scale"])
+
+
+@pytest.mark.parametrize("core", ["4x4", "5x3", "3x2 beside 4x4"])
+def test_cells_in_parts(core, rng, seed):
+    """Parts of the channels, some of which are the pitch alone."""
+    lengths = {}
+    for words in (2048, 128, 96, 48):
+        fields = {"buffer_banks": words // 16, "buffer_bank_depth": 16} if words < 2048 else {}
+        if CORES[core][1] and fields:
+            fields |= {"predictor_memory_banks": words // 16, "predictor_memory_bank_depth": 16}
+        case = observed_map(rng, new_case(core, **fields), 3, 25)
+        if words == 48:
+            message = r"layer layer: its cells, one word per pixel, and .* \(48 words\)"
+            with pytest.raises(CompileError, match=message):
+                _ = case.commands
+            break
+        lengths[words] = len(case.commands)
+        case.check_with_interpreter(f"{words} words", seed)
+    assert lengths[96] > lengths[128] > lengths[2048]
 
 
 @pytest.mark.parametrize("core", ["4x4", "5x3", "3x2 beside 4x4"])

@@ -77,13 +77,13 @@ def test_same_stages_as_golden(layers):
 )
 def test_refused_layers(layers, message):
     with pytest.raises(compiler.CompileError, match=message):
-        compiler.compile(nn.Sequential(*layers), CONFIG, (2, 3, 8, 8))
+        compiler.compile(nn.Sequential(*layers), CONFIG, (2, 3, 8, 8), placement="main")
 
 
 def test_other_errors():
     model = nn.Sequential(nn.Conv2d(3, 4, 1))
     with pytest.raises(compiler.CompileError, match="must be a torch.nn.Sequential, not Conv2d"):
-        compiler.compile(nn.Conv2d(3, 4, 1), CONFIG, (2, 3, 8, 8))
+        stages_of(nn.Conv2d(3, 4, 1), (2, 3, 8, 8), CONFIG)
     with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\)"):
         compiler.compile(model, CONFIG, (3, 8, 8))
     with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\) .* not 3"):
@@ -91,7 +91,7 @@ def test_other_errors():
     with pytest.raises(compiler.CompileError, match="config must be an AdaGPConfig, .*, not None"):
         compiler.compile(model, None, (2, 3, 8, 8))
     scripted = torch.jit.script(model)
-    with pytest.raises(compiler.CompileError, match="Sequential, not RecursiveScriptModule"):
+    with pytest.raises(compiler.CompileError, match="the model is scripted or traced"):
         compiler.compile(scripted, CONFIG, (2, 3, 8, 8))
     with pytest.raises(compiler.CompileError, match="placement 'split' needs two cores"):
         compiler.compile(model, CONFIG, (2, 3, 8, 8), placement="split")

@@ -56,6 +56,12 @@ SEQUENTIAL = [
         r"layer 1 \(Linear\): it takes 3 features but gets 18",
     ),
     ([nn.Linear(4, 3), nn.Softsign()], (4,), r"layer 1 \(Softsign\): .* allowed are Conv2d"),
+    (
+        [nn.ConvTranspose2d(2, 3, 3, output_padding=1, dilation=2)],
+        (2, 3, 3),
+        r"\(ConvTranspose2d\): output_padding must be less than the stride \(1, 1\), not \(1, 1\)",
+    ),
+    ([nn.ConvTranspose2d(4, 3, 1)], (2, 3, 3), "it takes 4 channels but gets 2"),
     ([nn.BatchNorm2d(2, momentum=None)], (2, 3, 3), "momentum must be a number, not None"),
     ([nn.BatchNorm2d(2)], (3, 3, 3), r"layer 0 \(BatchNorm2d\): it takes 2 channels but gets 3"),
     ([nn.Flatten(), nn.BatchNorm1d(12)], (3, 2, 2), "BatchNorm2d takes maps"),
@@ -77,7 +83,8 @@ SEQUENTIAL = [
     ([nn.LeakyReLU(-0.1)], (4,), r"\(LeakyReLU\): negative_slope must be finite and not negative"),
     ([nn.Upsample(scale_factor=1.5)], (2, 4, 4), r"\(Upsample\): .* whole factors, not by \[1.5"),
     ([nn.Upsample(scale_factor=2, mode="bilinear")], (2, 4, 4), "mode must be 'nearest', not 'b"),
-    ([nn.Dropout(0.3)], (4,), r"\(Dropout\): p must be 0 in training, not 0.3; in evaluation mode"),
+    ([nn.Dropout(1.0)], (4,), r"\(Dropout\): p must be at least 0 and below 1, not 1.0"),
+    ([nn.Dropout2d(0.3)], (4,), r"\(Dropout2d\): its input has been flattened to vectors"),
     (
         [nn.Flatten(2)],
         (2, 3, 3),

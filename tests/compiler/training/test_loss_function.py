@@ -21,6 +21,8 @@ def small_program(loss):
 def test_names_and_modules():
     assert loss_function("mean_squared_error") == LossFunction(kind="mean_squared_error")
     assert loss_function(nn.MSELoss()) == LossFunction(kind="mean_squared_error")
+    binary = LossFunction(kind="binary_cross_entropy")
+    assert loss_function(nn.BCEWithLogitsLoss()) == loss_function(binary.kind) == binary
     given = nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=255)
     assert loss_function(given) == LossFunction(kind="cross_entropy", smoothing=0.1, ignore=255)
 
@@ -30,6 +32,7 @@ def test_names_and_modules():
     [
         ("hinge", "loss must be one of cross_entropy, .* not 'hinge'"),
         (nn.L1Loss(), r"loss must be .* not L1Loss\(\)"),
+        (nn.BCEWithLogitsLoss(pos_weight=torch.ones(5)), "pos_weight must be None"),
         (nn.MSELoss(reduction="sum"), "loss MSELoss: reduction must be 'mean', not 'sum'"),
         (nn.CrossEntropyLoss(torch.ones(5)), "classes cannot have weights"),
     ],
@@ -72,3 +75,11 @@ def test_labels_are_checked():
         program.batch(images, np.array([7, 5, 0, 0]))
     with pytest.raises(ValueError, match="all labels are 7; at least one must count"):
         program.batch(images, np.full(4, 7))
+
+
+def test_targets_of_binary_cross_entropy_are_checked():
+    program = small_program("binary_cross_entropy")
+    targets = np.full((4, 5), 0.5)
+    targets[2, 3] = 1.5
+    with pytest.raises(ValueError, match=r"targets\[2, 3\] is 1.5; it must be from 0 to 1"):
+        program.batch(np.zeros((4, 3)), targets)

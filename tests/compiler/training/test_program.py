@@ -71,7 +71,7 @@ def test_separate_steps_are_programs():
         ({"images": 0}, "a batch must have at least 1 image, not 0"),
         ({"images": 2.5}, "images: a batch must have at least 1 image, not 2.5"),
         ({"images": "2"}, "images: a batch must have at least 1 image, not '2'"),
-        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, nn.Cross"),
+        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, binary"),
     ],
 )
 def test_messages(options, message):

@@ -14,7 +14,8 @@ from golden.arithmetic.float32_unit import power_of_two
 from golden.arithmetic.formats import BF16, FLOAT32, FP8_E4M3, FP8_E5M2, FP16
 from golden.arithmetic.running_error import Estimate, worst_excess
 from golden.layers import smooth
-from golden.training.smooth_bounds import GELU_ERRORS, smooth_bounds
+from golden.layers.loss import binary_cross_entropy
+from golden.training.smooth_bounds import GELU_ERRORS, binary_cross_entropy_bounds, smooth_bounds
 
 FORMATS = [BF16, FP16, FP8_E5M2, FP8_E4M3]
 
@@ -60,6 +61,31 @@ def test_every_operand(name, fmt, rng):
     within(name, fmt, function(fmt, codes, **options)[0], y.detach().numpy(), error)
     dx, _ = smooth.derivative(function, fmt, dy, codes, **options)
     within(f"{name} backward", fmt, dx, x.grad.numpy(), gradient_error)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1, 5), (2, 4, 3, 7)])
+def test_binary_cross_entropy(shape, rng):
+    """Value and gradient against torch in float64; large logits on the right side cost nothing."""
+    x = encode(FLOAT32, rng.standard_normal(shape) * 5)
+    target = encode(FLOAT32, rng.choice([0.0, 1.0, 1.0, 0.3], shape))
+    result = binary_cross_entropy(BF16, x, target)
+    exact, goal = decode(FLOAT32, x), decode(FLOAT32, target)
+    logits = torch.from_numpy(exact).requires_grad_()
+    loss = functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(goal))
+    loss.backward()
+    error, gradient_error = binary_cross_entropy_bounds(exact, goal)
+    value = float(decode(FLOAT32, result.value))
+    assert abs(value - loss.item()) <= error, (value, loss.item(), error)
+    within("gradient", BF16, result.gradient, logits.grad.numpy(), gradient_error)
+    right = encode(FLOAT32, np.where(goal > 0.5, 200.0, -200.0))
+    sure = binary_cross_entropy(BF16, right, encode(FLOAT32, goal.round()))
+    assert not sure.value and not (sure.gradient & ~np.uint16(BF16.sign_bit)).any()
+
+
+def test_targets_of_binary_cross_entropy_are_shares():
+    number = encode(FLOAT32, np.array([1.5]))
+    with pytest.raises(ValueError, match="must be from 0 to 1"):
+        binary_cross_entropy(BF16, number, number)
 
 
 def test_the_bound_notices_a_wrong_constant(monkeypatch, rng):

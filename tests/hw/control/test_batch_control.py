@@ -7,6 +7,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
+from emulator.batch_loop import PHASES, BatchLoop
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.bus.signatures import RESP_DECERR, RESP_OKAY
 from hw.config import make_config
@@ -16,7 +17,6 @@ from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 from hw.isa.error_codes import ErrorCode
 from verif.blocks.control.sequencer_bench import Control, patched, values_of
 from verif.programs.batch_programs import PARTS, part_of
-from verif.system.batch_loop import PHASES, BatchLoop
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 BASE, PROGRAM = 0x7000, 0x340

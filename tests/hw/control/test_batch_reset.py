@@ -8,12 +8,12 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
+from emulator.batch_loop import BatchLoop
 from hw.control.batch_control import BatchControl
 from hw.isa.batch import PhaseCode
 from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
 from tests.hw.control import test_batch_control
 from tests.hw.control.test_batch_control import SCHEDULE, Machine, program_of
-from verif.system.batch_loop import BatchLoop
 
 
 def test_reset_at_any_time():

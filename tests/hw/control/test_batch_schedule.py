@@ -9,10 +9,10 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
+from emulator.batch_loop import PHASES, BatchLoop
 from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.control.batch_schedule import BatchSchedule
 from hw.isa.batch import EPOCH_BATCH_WIDTH, STAGES
-from verif.system.batch_loop import PHASES, BatchLoop
 
 
 class Walk:

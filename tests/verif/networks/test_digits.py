@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from emulator.interpreter import interpret
 from hw.config import make_config
 from verif import __main__ as command_line
 from verif.networks.digits import digits_workload, run_digits
@@ -38,6 +39,27 @@ def test_digits_on_two_cores(config, seed):
     record = result.execution.outcomes[0].record
     assert 0 < both_busy_cycles(record.counters) < record.counters["CYCLES"]
     assert record.both_cores > 1000
+
+
+def test_a_residual_network_in_the_functional_model(seed):
+    """Every map, and the flags."""
+    config = make_config(variant="baseline", preset="tiny", rows=5, columns=3)
+    workload = digits_workload(config, images=3, seed=seed, residual=True)
+    memory = bytearray(workload.image)
+    result = interpret(config, workload.program.commands, memory, seed=seed)
+    for stage, tensor, codes in zip(
+        workload.program.stages, workload.program.outputs, workload.expected, strict=True
+    ):
+        np.testing.assert_array_equal(tensor.unpack(memory), codes, err_msg=stage.name)
+    assert result.flags == workload.flags
+
+
+@pytest.mark.long
+def test_a_residual_network(seed):
+    config = make_config(variant="baseline", preset="tiny")
+    result = run_digits(config, images=12, seed=seed, residual=True, stall_share=0.2)
+    assert result.execution.passed, result.execution.report()
+    assert result.rtl_accuracy == result.golden_accuracy >= 10 / 12
 
 
 def test_digits_with_stalls(config, seed):

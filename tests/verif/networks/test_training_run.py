@@ -2,7 +2,9 @@
 
 Covers: verif/networks/train_blocks.py, verif/networks/training_result.py,
 compiler/kernels/maps/activations.py, compiler/kernels/maps/pointwise.py,
-compiler/kernels/maps/smooth.py, compiler/kernels/normalization/scaling.py.
+compiler/kernels/maps/smooth.py, compiler/kernels/maps/dropout.py,
+compiler/kernels/normalization/scaling.py, compiler/training/transposed_steps.py,
+compiler/kernels/updates/binary_loss.py.
 """
 
 import dataclasses
@@ -66,6 +68,7 @@ def test_every_map_and_gradient(rng, seed):
         pytest.param("growing", "5x3", marks=pytest.mark.long),
         pytest.param("smooth", "4x4", marks=pytest.mark.long),
         pytest.param("norms", "5x3", marks=pytest.mark.long),
+        pytest.param("transposed", "5x3", marks=pytest.mark.long),
     ],
 )
 def test_blocks_on_the_accelerator(network, array, rng, seed):
@@ -124,6 +127,31 @@ def test_squared_error(rng, seed):
     result = run.interpret(seed)
     check(result)
     assert result.losses[1] < result.losses[0]
+
+
+def binary_run(rng, config):
+    """Two batches with a map of logits, of several parts, and targets from 0 to 1."""
+    model = random_model(lambda: nn.Conv2d(3, 7, 3, padding=1), rng)
+    batch = Batch(
+        images=rng.standard_normal((3, 12, 9, 3)).astype(np.float32),
+        targets=rng.choice([0.0, 1.0, 0.25], (3, 12, 9, 7)),
+        optimizer=SGD(learning_rate=1.0, momentum=0.9),
+    )
+    model = nn.Sequential(model)
+    return TrainingRun(model, config, (3, 12, 9), [batch] * 2, loss=nn.BCEWithLogitsLoss())
+
+
+def test_binary_cross_entropy(rng, seed):
+    config = make_config(variant="baseline", preset="tiny", **ARRAYS["5x3"])
+    result = binary_run(rng, config).interpret(seed)
+    check(result)
+    assert result.losses[1] < result.losses[0]
+
+
+@pytest.mark.long
+def test_binary_cross_entropy_on_the_accelerator(rng, seed):
+    config = make_config(variant="baseline", preset="tiny")
+    check(binary_run(rng, config).simulate(seed=seed, timeout_cycles=5_000_000))
 
 
 @pytest.mark.parametrize("options", [{"label_smoothing": 0.1, "ignore_index": None},

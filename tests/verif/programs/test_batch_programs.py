@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from emulator.batch_loop import PHASES, BatchLoop
 from emulator.interpreter import FunctionalError, interpret
 from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.config import make_config
@@ -11,7 +12,6 @@ from hw.isa.encoding import Opcode, encode, queue_opcodes
 from hw.registers.map import PhaseCode
 from verif.programs.batch_programs import BatchProgram, part_of
 from verif.system import accelerator
-from verif.system.batch_loop import PHASES, BatchLoop
 
 CONFIG = make_config(variant="max", preset="tiny")
 PROGRAM = BatchProgram(config=CONFIG)

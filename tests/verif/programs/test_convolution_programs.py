@@ -209,6 +209,9 @@ CUTS = {
         {"rows": 5, "columns": 3, "buffer_bank_depth": 64},
         ((2, 6, 8, 5), 14, (3, 3), (1, 1), (1, 1), (1, 1)), (8, 5, 3),
     ),
+    "lines, tight, kernel rows apart": (
+        {"buffer_bank_depth": 64}, ((2, 4, 17, 8), 20, (3, 3), (1, 1), (1, 1), (1, 1)), (None, 2, 3)
+    ),
     "many outputs": (
         {"buffer_bank_depth": 16}, ((2, 3, 3, 4), 70, (1, 1), (1, 1), (0, 0), (1, 1)), (None, 4, 1)
     ),

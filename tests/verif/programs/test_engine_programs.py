@@ -1,6 +1,7 @@
 """VECTOR and LOSS on the whole accelerator against the interpreter, bit for bit.
 
-Covers: verif/system/accelerator.py, verif/system/cocotb_accelerator.py, verif/system/record.py.
+Covers: verif/system/accelerator.py, verif/system/cocotb_device.py, verif/system/record.py,
+verif/system/simulator.py.
 """
 
 import pytest
@@ -44,7 +45,7 @@ def interpreted(program, seed):
     memory = bytearray(program.image)
     result = interpret(
         program.config, program.program, memory, seed=seed,
-        coefficients=program.coefficients, guard=program.guard,
+        coefficients=program.coefficients, sample_seed=program.sample_seed, guard=program.guard,
     )  # fmt: skip
     assert not result.semaphores, program.name
     return bytes(memory), result

@@ -47,7 +47,7 @@ class Bench:
         self.sent = self.finished = 0
         self.last_sums = 0, 0
         self.waiting = {Opcode.WEIGHTS: [], Opcode.MATMUL: []}
-        self.machine = Machine(self.config, bytearray())
+        self.machine = Machine(self.config, bytearray(), kernels=False)
 
     def pack(self, operands):
         width = self.core.operand_width

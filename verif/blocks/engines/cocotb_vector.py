@@ -35,6 +35,7 @@ async def random_commands(_):
         )
         bench.machine.guard = rng.random() < 0.5
         bench.dut.guard.value = int(bench.machine.guard)
+        bench.dut.sample_seed.value = bench.machine.sample_seed = rng.getrandbits(32)
         await bench.execute(random_command(rng, bench.machine))
         assert len(bench.done) == number + 1, "more than one done"
 
@@ -136,6 +137,41 @@ async def slow_operations(_):
 
 
 @cocotb.test()
+async def sampling(_):
+    """A group takes 8 cycles; half of the elements are kept, others with another seed or stream,
+    and the same ones again, whatever the command that walks over the same pixels."""
+    config, core = configuration()
+    rng = random.Random(cocotb.RANDOM_SEED)
+    bench = await start(config, core, rng)
+    pixels, blocks = 24, 2
+    values = map_command(core, bench.machine, pixels=pixels, blocks=blocks, sample=1)
+    values |= {"x_source": Source.IMMEDIATE, "immediate": 0x3F800000, "o_i0_stride": blocks}
+    values |= {"y_address": 1 << 23, "z_address": 0x00FFF0, "z_i0_stride": 1}
+    first = OPERANDS + NUMBERS
+    kept = {}
+    for seed, number in ((5, 1), (6, 1), (5, 2), (5, 1)):
+        bench.dut.sample_seed.value = bench.machine.sample_seed = seed
+        cycles = await bench.execute(values | {"y_i0_stride": number})
+        groups = pixels * blocks * core.groups_per_word
+        assert 8 * groups <= cycles <= 8 * groups + CHAIN_CYCLES, (
+            f"{cycles} cycles, {groups} groups"
+        )
+        found = bench.memory[first : first + pixels * blocks] != 0
+        assert 0.3 < found.mean() < 0.7, f"{found.mean()} are kept"
+        if (seed, number) in kept:
+            np.testing.assert_array_equal(found, kept[seed, number])
+        elif kept:
+            assert 0.3 < (found != next(iter(kept.values()))).mean() < 0.7, "not independent"
+        kept[seed, number] = found
+    # The same pixels one by one, the last ones first.
+    for pixel in reversed(range(pixels)):
+        part = {"i0_count": 1, "y_i0_stride": 1, "z_address": 0x00FFF0 + pixel}
+        await bench.execute(values | part | {"o_address": first + pixel * blocks})
+    found = bench.memory[first : first + pixels * blocks] != 0
+    np.testing.assert_array_equal(found, kept[5, 1])
+
+
+@cocotb.test()
 async def slow_writes(_):
     """More results than places for them, while the buffer hardly takes any: none is lost."""
     config, core = configuration()
@@ -226,7 +262,12 @@ async def errors(_):
     cases += [{"reduce": 1, "add": 1}, {"reduce": 1, "condition": Condition.EQUAL}]
     for operation in set(Operation) - {Operation.CHAIN}:
         cases += [{"reduce": 1, "operation": operation}]
-        cases += [{"watch": Watch.FIRST, "operation": operation}]
+        cases += [
+            {"watch": Watch.FIRST, "operation": operation},
+            {"sample": 1, "operation": operation},
+        ]
+    cases += [{"sample": 1, "reduce": 1}]
+    cases += [{"sample": 1, f"{name}_source": Source.NARROW} for name in "yz"]
     for fields in cases:
         reads, writes = sum(bench.reads.values()), len(bench.writes)
         bench.dut.command__payload.value = bench.pack(with_defaults(Opcode.VECTOR, fields))

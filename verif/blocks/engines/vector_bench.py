@@ -138,7 +138,14 @@ async def start(config, core, rng, **options):
     machine = VectorMachine(fmt=fmt, memory=memory.copy(), coefficients=coefficients)
     reads = [f"{name}_read__" for name in PORTS]
     dut = await reset(
-        ("command__valid", "stop", "guard", "write__ready", *(f"{read}ready" for read in reads)),
+        (
+            "command__valid",
+            "stop",
+            "guard",
+            "sample_seed",
+            "write__ready",
+            *(f"{read}ready" for read in reads),
+        ),
         ("write__valid", "done", "busy", "error__valid", "flags", *(f"{r}valid" for r in reads)),
     )
     dut.coefficients.value = int.from_bytes(coefficients.astype("<u4").tobytes(), "little")

@@ -1,4 +1,4 @@
-"""What the passes of a training step leave."""
+"""What a training step computes, by names."""
 
 from dataclasses import dataclass, field
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.config import make_config
 from hw.registers.map import register_map
-from verif.system.batch_loop import BatchLoop
 
 
 def test_registers():

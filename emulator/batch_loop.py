@@ -1,12 +1,13 @@
 """Runs of many batches: the schedule as the registers hold it."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from golden.prediction.schedule import Phase, ScheduleConfig, Stage
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
 
-__all__ = ["PHASES", "BatchLoop"]
+__all__ = ["PHASES", "BatchLoop", "next_position", "scheduled_phase"]
 
 #: What register PHASE says -> golden's phase.
 PHASES = {
@@ -92,3 +93,27 @@ class BatchLoop:
             divmod(self.epoch_batch + number, self.epoch_batches) for number in range(self.batches)
         ]
         return [self.schedule.phase(self.epoch + epoch, batch) for epoch, batch in positions]
+
+
+def scheduled_phase(registers: Mapping[str, int]) -> PhaseCode:
+    """The phase of the batch at EPOCH and EPOCH_BATCH, as the sequencer finds it
+    (:class:`hw.control.batch_schedule.BatchSchedule`), from values of registers by name."""
+    epoch = registers["EPOCH"] - registers["WARM_UP"]
+    if epoch < 0:
+        return PhaseCode.WARM_UP
+    for number in range(STAGES):
+        stage = STAGE_LAYOUT.from_bits(registers[f"STAGE{number}"])
+        if not stage.epochs or epoch < stage.epochs:
+            turns = stage.gp + stage.bp
+            place = registers["EPOCH_BATCH"] % turns if turns else 0
+            return PhaseCode.GP if place < stage.gp else PhaseCode.BP
+        epoch -= stage.epochs
+    return PhaseCode.BP
+
+
+def next_position(registers: Mapping[str, int]) -> dict[str, int]:
+    """EPOCH and EPOCH_BATCH behind the batch that they name."""
+    epoch, batch = registers["EPOCH"], registers["EPOCH_BATCH"] + 1
+    if batch >= registers["EPOCH_BATCHES"]:
+        epoch, batch = min(epoch + 1, (1 << EPOCH_WIDTH) - 1), 0
+    return {"EPOCH": epoch, "EPOCH_BATCH": batch}

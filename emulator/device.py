@@ -1,0 +1,229 @@
+"""The accelerator and its memory in Python, operated as hardware is: five calls, no time."""
+
+from collections.abc import Iterator
+
+from hw.config import AdaGPConfig
+from hw.isa.batch import PhaseCode
+from hw.registers.map import register_map
+from hw.registers.model import Register
+
+from .batch_loop import next_position, scheduled_phase
+from .executor import execute
+from .machine import Machine
+
+__all__ = ["EmulatorDevice"]
+
+
+class EmulatorDevice:
+    """A device for :class:`runtime.Accelerator`: memory, registers, and the commands between.
+
+    A run happens inside :meth:`wait`. What is asked of a program is checked more strictly than
+    hardware can: a run that does what it must not raises
+    :class:`~emulator.memory.FunctionalError` with the number of the command.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    memory_bytes : size of the memory, all zeros at first
+
+    Members
+    -------
+    memory_bytes : int
+    counts_cycles : False; there are no cycles, no counters but those of rejected tiles, and no
+        sticky flags
+    """
+
+    counts_cycles = False
+
+    def __init__(self, config: AdaGPConfig, memory_bytes: int) -> None:
+        self.config, self.memory_bytes = config, memory_bytes
+        self._memory = bytearray(memory_bytes)
+        self._map = register_map(config)
+        self.reset()
+
+    def put(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """Write ``data`` into the memory."""
+        self._check(address, len(data))
+        self._memory[address : address + len(data)] = data
+
+    def get(self, address: int, size: int) -> bytes:
+        """``size`` bytes of the memory."""
+        self._check(address, size)
+        return bytes(self._memory[address : address + size])
+
+    def write(self, register: str, value: int) -> None:
+        """Write a register, or both halves of a pair ``NAME_LO``, ``NAME_HI`` as ``NAME``.
+
+        Raises
+        ------
+        KeyError
+            no such register
+        ValueError
+            the accelerator refuses the write: the register is read-only, or locked by a run, or
+            the value has too many bits
+        """
+        if register not in self._map and f"{register}_LO" in self._map:
+            self.write(f"{register}_LO", value & 0xFFFFFFFF)
+            self.write(f"{register}_HI", value >> 32)
+            return
+        if register not in self._map:
+            raise KeyError(f"the accelerator has no register {register}")
+        if not 0 <= value < 1 << 32:
+            raise ValueError(f"{register}: {value} does not fit into 32 bits")
+        found = self._map[register]
+        if not found.writable:
+            raise ValueError(f"{register} can only be read")
+        if self._run is not None and found.locked:
+            raise ValueError(f"{register} is locked while a program runs")
+        if register == "CONTROL":
+            self._control(found, value)
+        elif register == "INTERRUPT_STATUS":
+            self._registers[register] &= ~value
+        elif register in self._registers:
+            self._registers[register] = value & sum(field.mask for field in found.fields)
+
+    def wait(self, timeout_cycles: int | None = None) -> dict[str, int]:
+        """Run until an interrupt, and acknowledge it.
+
+        Returns
+        -------
+        registers by name, as they are before the causes in INTERRUPT_STATUS are cleared: those
+        that the emulator has
+
+        Raises
+        ------
+        TimeoutError
+            nothing runs, or the program waits for a batch that is not there
+        FunctionalError
+            of the program
+        """
+        if self._run is None:
+            raise TimeoutError("no program runs: there will be no interrupt")
+        try:
+            self._advance(self._run)
+        except StopIteration:
+            self._finish(DONE=1)
+        except TimeoutError:
+            raise  # the program waits for the host
+        except Exception:
+            self._finish(DONE=1, ERROR=1)
+            raise
+        found = dict(self._registers)
+        self._registers["INTERRUPT_STATUS"] = 0
+        return found
+
+    def reset(self) -> None:
+        """As ``rst``: registers have their reset values, no program runs; the memory keeps what it
+        holds."""
+        self._registers = {
+            register.name: register.reset
+            for register in self._map
+            if register.counter is None and not register.name.endswith("_FLAGS")
+        }
+        self._run: Iterator[bool] | None = None
+        self._boundary: bool | None = None
+
+    def close(self) -> None:
+        """Nothing to do: for devices that hold something outside this process."""
+
+    # A run -----------------------------------------------------------------------------------
+
+    def _check(self, address, size):
+        if address < 0 or address + size > self.memory_bytes:
+            raise ValueError(
+                f"{size} bytes at {address:#x} are outside of the memory of {self.memory_bytes}"
+            )
+
+    def _value(self, name):
+        """Of a register or a pair."""
+        if name in self._registers:
+            return self._registers[name]
+        return self._registers[f"{name}_LO"] | self._registers[f"{name}_HI"] << 32
+
+    def _set(self, name, **fields):
+        value = 0
+        for field in self._map[name].fields:
+            value |= fields.pop(field.name, 0) << field.lsb
+        assert not fields, fields
+        self._registers[name] = value
+
+    def _control(self, control: Register, value: int) -> None:
+        start, stop = (field.mask & value for field in control.fields)
+        if start:
+            if self._run is not None:
+                raise ValueError("CONTROL.START is refused while a program runs")
+            self._begin()
+        elif stop and self._run is not None:
+            self._finish(DONE=1, STOPPED=1)
+
+    def _begin(self):
+        base, size = self._value("MEM_BASE"), self._registers["MEM_SIZE"]
+        size |= self._registers["MEM_SIZE_HI"] << 32
+        program, length = self._registers["PROGRAM_ADDRESS"], self._registers["PROGRAM_SIZE"]
+        self._check(base, size)
+        window = memoryview(self._memory)[base : base + size]
+        trains = self.config.has_training_engines
+        coefficients = [self._registers[f"COEFFICIENT{n}"] if trains else 0 for n in range(8)]
+        guard = bool(trains and self._registers["GUARD"])
+        self._machine = Machine(self.config, window, coefficients=coefficients, guard=guard)
+        if trains:
+            self._registers["BATCHES_DONE"] = 0
+        for name in ("ERROR_CODE", "ERROR_UNIT", "ERROR_ADDRESS_LO", "ERROR_ADDRESS_HI"):
+            self._registers[name] = 0
+        self._set("STATUS", BUSY=1)
+        self._run = execute(self._machine, bytes(window[program : program + length]), program)
+        self._boundary = None
+
+    def _advance(self, run):
+        """To the next end of a batch; StopIteration at the end of the program."""
+        if self._boundary is None:
+            self._boundary = next(run)
+            if self._count():
+                return
+        while True:
+            registers = self._registers
+            if registers["BATCHES_DONE"] >= registers["BATCHES"]:
+                raise StopIteration
+            if registers["BATCHES_READY"] <= registers["BATCHES_DONE"]:
+                self._set("STATUS", BUSY=1, WAITING=1)
+                raise TimeoutError(
+                    f"the program waits for batch {registers['BATCHES_DONE']}: BATCHES_READY is "
+                    f"{registers['BATCHES_READY']}"
+                )
+            self._set("STATUS", BUSY=1)
+            registers["PHASE"] = phase = scheduled_phase(registers)
+            odd = bool(registers["BATCHES_DONE"] % 2)
+            self._boundary = run.send((phase is PhaseCode.GP, odd))
+            if self._count():
+                return
+
+    def _count(self):
+        """A BATCH has come; whether it raises an interrupt and the run goes on."""
+        registers = self._registers
+        if not self._boundary:
+            return False
+        registers["BATCHES_DONE"] += 1
+        registers.update(next_position(registers))
+        self._set("INTERRUPT_STATUS", BATCH=1)
+        self._rejected()
+        if registers["BATCHES_DONE"] >= registers["BATCHES"]:
+            raise StopIteration
+        return True
+
+    def _finish(self, **status):
+        batch = self._map_bit("INTERRUPT_STATUS", "BATCH")
+        before = self._registers["INTERRUPT_STATUS"] & batch
+        cause = "STOPPED" if "STOPPED" in status else "ERROR" if "ERROR" in status else "DONE"
+        self._set("INTERRUPT_STATUS", **{cause: 1})
+        self._registers["INTERRUPT_STATUS"] |= before
+        self._set("STATUS", **status)
+        self._rejected()
+        self._run = None
+
+    def _map_bit(self, register, name):
+        return next((f.mask for f in self._map[register].fields if f.name == name), 0)
+
+    def _rejected(self):
+        """What the guards of this run have rejected."""
+        for index, count in enumerate(self._machine.rejected):
+            self._registers[f"CORE{index}_VECTOR_REJECTED"] = count

@@ -1,0 +1,81 @@
+"""What a host writes to start a program, and what the registers say of its end."""
+
+from collections.abc import Mapping
+
+from hw.isa.error_codes import ErrorCode
+
+from .map import Unit
+from .model import RegisterMap
+
+__all__ = ["counters", "ending", "field_values", "start_values", "without_waiting"]
+
+#: States of the main array, one of them in every cycle but those of waiting for the host.
+_ARRAY_STATES = ("VECTORS", "STALL_WEIGHTS", "STALL_BUFFER", "STALL_HAZARD", "STALL_COMMAND")
+
+
+def start_values(
+    registers: RegisterMap,
+    *,
+    base: int,
+    size: int,
+    program: int,
+    program_size: int,
+    watchdog: int = 0,
+) -> dict[str, int]:
+    """Values by name of register, in the order in which a host writes them: the memory window and
+    the program (offsets in bytes), every cause of the interrupt, the start.
+
+    ``watchdog``: cycles without progress that end the run; 0: none do. Raises ValueError if
+    ``size`` is above 4 GiB.
+    """
+    if not 0 <= size <= 1 << 32:
+        raise ValueError(f"size must be from 0 to {1 << 32} bytes (4 GiB), not {size!r}")
+    start = {field.name: field.mask for field in registers["CONTROL"].fields}["START"]
+    return {
+        "WATCHDOG": watchdog,
+        "MEM_BASE": base,
+        "MEM_SIZE": size & 0xFFFFFFFF,
+        "MEM_SIZE_HI": size >> 32,
+        "PROGRAM_ADDRESS": program,
+        "PROGRAM_SIZE": program_size,
+        "INTERRUPT_ENABLE": sum(field.mask for field in registers["INTERRUPT_ENABLE"].fields),
+        "CONTROL": start,
+    }
+
+
+def field_values(registers: RegisterMap, name: str, value: int) -> dict[str, int]:
+    """The fields of a register by name, if it holds ``value``."""
+    return {field.name: (value & field.mask) >> field.lsb for field in registers[name].fields}
+
+
+def ending(registers: RegisterMap, values: Mapping[str, int]) -> str:
+    """A sentence on how the last program has ended, from ``values`` of STATUS, ERROR_CODE,
+    ERROR_UNIT and the halves of ERROR_ADDRESS."""
+    status = field_values(registers, "STATUS", values["STATUS"])
+    if not status["DONE"]:
+        return "no program has run since the reset"
+    text = "the program has ended"
+    if status["STOPPED"]:
+        text = "the program was stopped by CONTROL.STOP"
+    elif status["ERROR"]:
+        code, unit = ErrorCode(values["ERROR_CODE"]), Unit(values["ERROR_UNIT"])
+        address = values["ERROR_ADDRESS_LO"] | values["ERROR_ADDRESS_HI"] << 32
+        text = f"{unit.name} ended the program with {code.name} at {address:#x}: {code.doc}"
+    if status["DRAINING"]:
+        text += "; the bus still owes answers"
+    return text
+
+
+def counters(registers: RegisterMap, values: Mapping[str, int]) -> dict[str, int]:
+    """The counters by name of which ``values`` holds both halves."""
+    return {
+        counter.name: values[f"{counter.name}_LO"] | values[f"{counter.name}_HI"] << 32
+        for counter in registers.counters
+        if f"{counter.name}_LO" in values
+    }
+
+
+def without_waiting(counters: Mapping[str, int]) -> dict[str, int]:
+    """Counters of a run of batches as if the host had never kept the accelerator waiting."""
+    cycles = sum(counters[f"CORE0_{state}"] for state in _ARRAY_STATES)
+    return {**counters, "CYCLES": cycles, "BATCH_WAIT": 0}

@@ -1,0 +1,20 @@
+"""What can go wrong on an accelerator, apart from what is asked of it."""
+
+__all__ = ["AcceleratorError", "DifferenceFound"]
+
+
+class AcceleratorError(Exception):
+    """A program did not come to its end; the text says how it ended and where."""
+
+
+class DifferenceFound(Exception):
+    """The accelerator and the golden model differ.
+
+    Members
+    -------
+    differences : list of :class:`runtime.check.Difference`, the first wrong number of every tensor
+    """
+
+    def __init__(self, differences):
+        self.differences = list(differences)
+        super().__init__("\n".join(map(str, self.differences)))

@@ -1,0 +1,400 @@
+"""Training of a torch module on an accelerator."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Iterable, Sized
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from cli.progress import progress_bar
+from compiler.training.optimizer import optimizer_of
+from golden.prediction.config import PredictorConfig
+from golden.prediction.predictor import initial_taps
+from golden.prediction.schedule import ScheduleConfig
+
+from . import optimizers
+from .accelerator import Accelerator
+from .check import GoldenTwin
+from .checkpoint import read_checkpoint, write_checkpoint
+from .data import as_batch, input_shape
+from .errors import DifferenceFound
+from .history import EpochSums, History
+from .inference import Inference
+from .programs import METHODS, make_session
+from .session import BatchResult, PredictionSession, Session
+from .state import State
+
+__all__ = ["METHODS", "Trainer"]
+
+
+class Trainer:
+    """Trains a module on an accelerator, batch after batch.
+
+    The module's layers, the loss and the optimizer are those of docs/operators.md. Numbers are
+    rounded as docs/training.md says, and the same on every device: the emulator's weights are the
+    RTL's, bit for bit.
+
+    Batches may have different sizes, as the last of an epoch often has: for every size there is a
+    program of its own, compiled when it is first needed, and what has been learned is carried over.
+    Nothing is padded, so batch statistics are those of the samples that are there.
+
+    Parameters
+    ----------
+    model : begins with its weights; it is given the trained ones at the end of :meth:`fit`
+    accelerator : Accelerator
+    loss : "cross_entropy", "mean_squared_error", ``nn.CrossEntropyLoss(...)`` or ``nn.MSELoss()``
+    optimizer : ``torch.optim.SGD``, ``Adam`` or ``AdamW`` of the model's parameters: learning rate,
+        momentum and weight decay as they are when a batch begins; None: SGD with a rate of 0.05 and
+        a momentum of 0.9
+    method : "bp", or "adagp" (a float format and a network with a layer that can be predicted)
+    schedule : ScheduleConfig of ADA-GP, with at most four stages; by default the paper's, ten
+        epochs of warm-up and then four to one batches of Phase GP for one of backpropagation
+    predictor : PredictorConfig of ADA-GP
+    predict : names of the layers to predict; None for all that can be
+    scheduler : of torch, for the optimizer; stepped by :meth:`fit`
+    scheduler_every : "epoch" or "batch": when it is stepped
+    guard : leave out updates with gradients that are not finite
+    check : train the golden model beside, on the host, and raise :class:`DifferenceFound` at the
+        first batch after which one number differs
+
+    Members
+    -------
+    history : :class:`~runtime.history.History` of the epochs that are over
+    epoch, batch : how many epochs have been trained, and batches of the next one
+
+    Raises
+    ------
+    ValueError
+        naming the argument, its value and what is allowed.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        accelerator: Accelerator,
+        *,
+        loss: Any = "cross_entropy",
+        optimizer: torch.optim.Optimizer | None = None,
+        method: str = "adagp",
+        schedule: ScheduleConfig | None = None,
+        predictor: PredictorConfig | None = None,
+        predict: Collection[str] | None = None,
+        scheduler: Any = None,
+        scheduler_every: Literal["epoch", "batch"] = "epoch",
+        guard: bool = True,
+        check: bool = False,
+    ) -> None:
+        if not isinstance(accelerator, Accelerator):
+            raise TypeError(f"accelerator must be a runtime.Accelerator, not {accelerator!r}")
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+        if scheduler_every not in ("epoch", "batch"):
+            raise ValueError(f"scheduler_every must be epoch or batch, not {scheduler_every!r}")
+        if method == "bp":
+            given = {"schedule": schedule, "predictor": predictor, "predict": predict}
+            for name, value in given.items():
+                if value is not None:
+                    raise ValueError(f"{name} is for method 'adagp', not for 'bp'")
+        self._model, self.accelerator = model, accelerator
+        self._optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        optimizers.require(self._optimizer, model)
+        if scheduler is not None and getattr(scheduler, "optimizer", None) is not self._optimizer:
+            raise ValueError("scheduler must be one of the optimizer that the trainer is given")
+        self._scheduler, self._scheduler_every = scheduler, scheduler_every
+        self.method, self._loss, self._guard, self._check = method, loss, guard, check
+        self._schedule = schedule or ScheduleConfig()
+        self._predictor = predictor or PredictorConfig()
+        self._predict = predict
+        self._shape: tuple[int, ...] | None = None
+        self._state = State.of(model)
+        self._sessions: dict[int, Session] = {}
+        self._current: int | None = None
+        self._golden: GoldenTwin | None = None
+        self.epoch = self.batch = self._count = 0
+        self._rng = torch.get_rng_state()
+        self._resumed_rng: torch.Tensor | None = None
+        self._sums = EpochSums()
+        kind = accelerator.device_name
+        self.history = History(method=method, device=f"{accelerator.config.variant}, {kind}")
+
+    # What has been learned -------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """Weights, statistics, the optimizer's and the predictor's numbers, as they are now."""
+        if self._current is not None:
+            self._state = self._sessions[self._current].state()
+        return self._state
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The module, with the weights and statistics that have been learned."""
+        self.state.into(self._model)
+        return self._model
+
+    def close(self) -> None:
+        """Give back the accelerator's memory; what has been learned stays here."""
+        self.state  # noqa: B018 (read before the memory goes)
+        for session in self._sessions.values():
+            session.close()
+        self._sessions, self._current = {}, None
+
+    # Training --------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        loader: Iterable[Any],
+        epochs: int,
+        *,
+        validation: Iterable[Any] | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: int | None = None,
+        progress: bool | Callable[[str], None] = True,
+    ) -> History:
+        """Train until ``epochs`` epochs are over, those before included.
+
+        Parameters
+        ----------
+        loader : gone through once an epoch; yields pairs (images, labels): images (N, C, H, W) or
+            (N, features), as torch has them, tensors or arrays
+        validation : likewise; behind every epoch the accelerator classifies its images
+        checkpoint : a file that is written behind every epoch, see :meth:`save`
+        checkpoint_every : write it behind so many batches, too
+        progress : True shows a bar and a line for each epoch where there is a terminal; a function
+            is called with these lines; False shows nothing
+
+        Returns
+        -------
+        History, also of the epochs before
+
+        Raises
+        ------
+        ValueError
+            of what the loader yields: a wrong shape, a number that is not finite, a label that is
+            no class
+        CompileError
+            the network cannot be trained, which layer and why
+        AcceleratorError
+            a program did not end well
+        DifferenceFound
+            with ``check``
+        """
+        console = Console(stderr=True)
+        show = progress if callable(progress) else console.print if progress is True else _silent
+        total = len(loader) if isinstance(loader, Sized) else None
+        with progress_bar(console if progress is True else Console(quiet=True)) as bar:
+            while self.epoch < epochs:
+                task = bar.add_task(f"epoch {self.epoch}", total=total)
+                for images, targets in self._rest(loader):
+                    begin = time.perf_counter()
+                    if self._size_is_new(len(images)):
+                        bar.update(task, description=f"epoch {self.epoch}: compiling")
+                    result = self._train(images, targets)
+                    seconds = time.perf_counter() - begin
+                    self._sums.add(result, len(images), self._coefficients()["rate"], seconds)
+                    loss = "" if result.loss is None else f", loss {result.loss:.4f}"
+                    bar.update(task, completed=self.batch, description=f"epoch {self.epoch}{loss}")
+                    self._stepped("batch")
+                    if checkpoint and checkpoint_every and not self.batch % checkpoint_every:
+                        self.save(checkpoint)
+                if not self.batch:
+                    raise ValueError("the loader yields no batch")
+                self._end_epoch(validation)
+                bar.remove_task(task)
+                show(_line(self.history.epochs[-1]))
+                if checkpoint:
+                    self.save(checkpoint)
+        self.state.into(self._model)
+        return self.history
+
+    def step(self, images: Any, targets: Any) -> BatchResult:
+        """Train one batch; see :meth:`fit` for what it may be and for errors."""
+        return self._train(*as_batch((images, targets), self._shape))
+
+    def _train(self, images, targets):
+        """A batch as :func:`runtime.data.as_batch` returns it."""
+        session = self._session(images)
+        coefficients = self._coefficients()
+        result = session.step(images, targets, coefficients, self.epoch, self.batch)
+        if self._golden is not None:
+            differences = self._golden.step(
+                self._count, images, targets,
+                optimizers.golden_optimizer(self._optimizer, coefficients), coefficients,
+                result.phase, session.state(), result.loss,
+            )  # fmt: skip
+            if differences:
+                raise DifferenceFound(differences)
+        self.batch += 1
+        self._count += 1
+        return result
+
+    def _rest(self, loader):
+        """Batches of this epoch that have not been trained."""
+        skipped, resumed, self._resumed_rng = self.batch, self._resumed_rng, None
+        if resumed is not None:
+            torch.set_rng_state(resumed)
+        self._rng = torch.get_rng_state()
+        for number, batch in enumerate(loader):
+            if number >= skipped:
+                yield as_batch(batch, self._shape)
+
+    def _end_epoch(self, validation):
+        session = self._sessions[self._current] if self._current else None
+        gates = session.gates() if isinstance(session, PredictionSession) else {}
+        accuracy = None if validation is None else self.evaluate(validation)
+        record = self._sums.record(self.epoch, validation=accuracy, gates=gates)
+        self.history.epochs.append(record)
+        self._sums = EpochSums()
+        self.epoch, self.batch = self.epoch + 1, 0
+        self._stepped("epoch")
+
+    def _stepped(self, what):
+        if self._scheduler is None or self._scheduler_every != what:
+            return
+        # Without gradients it does nothing; torch wants to see it before the scheduler's step.
+        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.step()
+        self._scheduler.step()
+
+    def evaluate(self, loader: Iterable[Any]) -> float:
+        """Share of the samples of ``loader`` that the accelerator classifies correctly now."""
+        right = samples = 0
+        with Inference(self.accelerator, self.model) as network:
+            for images, labels in loader:
+                right += int((network(images).argmax(1) == np.asarray(labels)).sum())
+                samples += len(labels)
+        if not samples:
+            raise ValueError("there are no samples to validate with")
+        return right / samples
+
+    # Programs --------------------------------------------------------------------------------
+
+    def _coefficients(self):
+        numbers = optimizers.coefficients(self._optimizer)
+        if self.method == "adagp":
+            numbers |= {
+                "predictor_rate": self._predictor.learning_rate,
+                "predictor_momentum": self._predictor.momentum,
+            }
+        return numbers
+
+    def _size_is_new(self, size):
+        return size not in self._sessions
+
+    def _session(self, images):
+        size = len(images)
+        shape = self._shape = self._shape or input_shape(images)
+        if size not in self._sessions:
+            self._sessions[size] = self._compile(size, shape)
+        session = self._sessions[size]
+        if self._current != size:
+            session.load(self.state)
+            self._current = size
+            if self._check and self._golden is None:
+                self._golden = self._twin(session.state(), shape)
+        return session
+
+    def _compile(self, size: int, shape: tuple[int, ...]) -> Session:
+        session = make_session(
+            self.accelerator, self._model, shape, images=size, method=self.method,
+            loss=self._loss, optimizer=self._optimizer, schedule=self._schedule,
+            predictor=self._predictor, predict=self._predict, guard=self._guard,
+        )  # fmt: skip
+        if self.method == "adagp" and not self._state.predictor:
+            taps = initial_taps(self._predictor)[np.newaxis, np.newaxis]
+            self._state.predictor["predictor.taps"] = taps
+        return session
+
+    def _twin(self, state: State, shape: tuple[int, ...]) -> GoldenTwin:
+        was = self._model.training
+        twin = GoldenTwin(
+            self._model.train(), self.accelerator.config, shape,
+            optimizer=optimizers.golden_optimizer(self._optimizer, self._coefficients()),
+            predictor=self._predictor if self.method == "adagp" else None,
+            predict=self._predict, loss=self._loss, guard=self._guard,
+        )  # fmt: skip
+        self._model.train(was)
+        twin.load(state)
+        return twin
+
+    # Files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a checkpoint: everything from which :meth:`resume` goes on bit for bit, on any
+        device. The file appears whole or not at all."""
+        scheduler = self._scheduler
+        contents = {
+            "state": self.state.plain(),
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "count": self._count,
+            "optimizer": self._optimizer.state_dict(),
+            "scheduler": None if scheduler is None else scheduler.state_dict(),
+            "history": self.history.plain(),
+            "sums": dataclasses.asdict(self._sums),
+            # As it was when the epoch began of which batches are left.
+            "generator": self._rng if self.batch else torch.get_rng_state(),
+        }
+        write_checkpoint(path, self._identity(), contents)
+
+    def resume(self, path: str | PathLike[str]) -> None:
+        """Go on from a checkpoint of a trainer with the same arguments.
+
+        Within an epoch, as many batches of the loader are left out as had been trained; torch's
+        generator is as it was when that epoch began, so a loader that shuffles with it yields them
+        in the same order.
+
+        Raises
+        ------
+        ValueError
+            the file is no checkpoint, or one of another network, method or configuration
+        """
+        contents = read_checkpoint(path, self._identity())
+        self.close()
+        self._state, self._golden = State.restored(contents["state"]), None
+        self.epoch, self.batch = contents["epoch"], contents["batch"]
+        self._count = contents["count"]
+        self._optimizer.load_state_dict(contents["optimizer"])
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(contents["scheduler"])
+        self.history = History.restored(contents["history"])
+        self._sums = EpochSums(**contents["sums"])
+        self._resumed_rng = contents["generator"]
+
+    def _identity(self):
+        """What must be the same when training goes on: everything that decides about a bit."""
+        config = self.accelerator.config
+        return {
+            "method": self.method,
+            "loss": str(self._loss),
+            "optimizer": str(optimizer_of(self._optimizer)),
+            "scheduler": type(self._scheduler).__name__,
+            "operand_format": config.operand_format,
+            "rows of the cores": tuple(core.rows for core in config.cores),
+            "columns": config.columns,
+            "parameters": {n: tuple(p.shape) for n, p in self._model.named_parameters()},
+            "schedule": str(self._schedule),
+            "predictor": str(self._predictor),
+        }
+
+
+def _silent(_line):
+    pass
+
+
+def _line(record):
+    """An epoch in a line."""
+    parts = [f"epoch {record.epoch}: {record.batches} batches"]
+    if record.loss is not None:
+        parts.append(f"loss {record.loss:.4f}")
+    if record.accuracy is not None:
+        parts.append(f"{record.accuracy:.2%} correct")
+    if record.validation is not None:
+        parts.append(f"validation {record.validation:.2%}")
+    if record.cycles is not None:
+        parts.append(f"{record.cycles:,} cycles")
+    return ", ".join(parts)
