@@ -18,6 +18,7 @@ __all__ = [
     "Constant",
     "combine",
     "embedding_of",
+    "empty_inputs",
     "input_operation",
     "own_tensor",
     "shapes_of",
@@ -61,6 +62,28 @@ def embedding_of(step: fx.Node, modules: dict[str, nn.Module]) -> nn.Embedding |
     if len(sizes) > 1:
         refuse(step.name, "embeddings that read the same tokens must have one size and padding_idx")
     return embeddings[0] if embeddings else None
+
+
+def empty_inputs(
+    graph: fx.Graph, given: Sequence[Sequence[int]], modules: dict[str, nn.Module], images: int
+) -> list[torch.Tensor]:
+    """Tensors without data of the shapes that are ``given``, one for each input."""
+    inputs = [step for step in graph.nodes if step.op == "placeholder"]
+    if len(inputs) < len(given):
+        names = ", ".join(step.name for step in inputs)
+        raise CompileError(f"input_shape has {len(given)} shapes, the network reads {names}")
+    for step in inputs[len(given) :]:
+        many = "one input" if len(given) == 1 else f"{len(given)} inputs"
+        refuse(
+            step.name, f"a network has {many}, not {step.name} besides; input_shape may be a list"
+        )
+    return [
+        torch.empty(
+            (images, *size), device="meta",
+            dtype=torch.float32 if embedding_of(step, modules) is None else torch.int64,
+        )
+        for step, size in zip(inputs, given, strict=True)
+    ]  # fmt: skip
 
 
 def own_tensor(label: str, model: nn.Module, target: str, *, read: bool = True) -> torch.Tensor:

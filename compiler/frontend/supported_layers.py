@@ -45,11 +45,11 @@ class Source(Protocol):
 
 #: For messages.
 ALLOWED = (
-    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, "
-    "LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
-    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, Identity, "
-    "the functions of these without parameters, mean over a map, view, reshape, cat, +, -, *, "
-    "and / by a number"
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, Embedding, ReLU, ReLU6, "
+    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, "
+    "AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, "
+    "Identity, the functions of these without parameters, scaled_dot_product_attention, mean over "
+    "a map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 

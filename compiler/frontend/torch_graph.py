@@ -30,6 +30,7 @@ from .network_inputs import (
     Constant,
     combine,
     embedding_of,
+    empty_inputs,
     input_operation,
     own_tensor,
     shapes_of,
@@ -101,22 +102,7 @@ def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
         without_data[id(parameter)] = nn.Parameter(without_data[id(parameter)])
     shapes = fx.GraphModule(copy.deepcopy(model, without_data), graph)
     modules = dict(model.named_modules())
-    inputs = [step for step in graph.nodes if step.op == "placeholder"]
-    if len(inputs) < len(given):
-        names = ", ".join(step.name for step in inputs)
-        raise CompileError(f"input_shape has {len(given)} shapes, the network reads {names}")
-    for step in inputs[len(given) :]:
-        many = "one input" if len(given) == 1 else f"{len(given)} inputs"
-        refuse(
-            step.name, f"a network has {many}, not {step.name} besides; input_shape may be a list"
-        )
-    maps = [
-        torch.empty(
-            (_IMAGES, *size), device="meta",
-            dtype=torch.float32 if embedding_of(step, modules) is None else torch.int64,
-        )
-        for step, size in zip(inputs, given, strict=True)
-    ]  # fmt: skip
+    maps = empty_inputs(graph, given, modules, _IMAGES)
     tracing = _Tracing(shapes, modules, model)
     with torch.no_grad():
         tracing.run(*maps)
