@@ -83,12 +83,15 @@ class Call:
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """What a call is: the layer's kind and options, the layers it reads; ``in_place`` if its result
-    takes the place of the first of them."""
+    takes the place of the first of them. ``heads`` are how many heads torch sees in a sequence, and
+    whether they come before the vectors, ``shape`` is that of the map where torch's is another."""
 
     kind: str
     options: Mapping[str, Any]
     sources: tuple[Layer, ...]
     in_place: bool = False
+    heads: tuple[int, bool] | None = None
+    shape: tuple[int, int, int] | None = None
 
 
 def operation(call: Call) -> Operation:
@@ -121,7 +124,7 @@ _Combined = tuple[tuple[Layer, ...], LayerKind]
 
 
 def _same_shape(call: Call, what: str, first: Layer, second: Layer) -> None:
-    if (first.shape, first.flat) != (second.shape, second.flat):
+    if (first.shape, first.flat, first.sequence) != (second.shape, second.flat, second.sequence):
         refuse(
             call.label, f"it {what} maps of {first.shape} and {second.shape}; they must have one "
             "shape",
@@ -192,10 +195,12 @@ def _concatenate(call: Call) -> _Combined:
     if not parts:
         refuse(call.label, "it must join at least one map")
     flat = parts[0].flat
-    if arguments.dim not in ((1, -1) if flat else (1, -3)):
-        refuse(call.label, f"it must join channels, dim=1, not dim={arguments.dim}")
+    dims = (2, -1) if parts[0].sequence else (1, -1) if flat else (1, -3)
+    if arguments.dim not in dims:
+        refuse(call.label, f"it must join channels, dim={dims[0]}, not dim={arguments.dim}")
     for part in parts:
-        if part.flat != flat or part.shape[1:] != parts[0].shape[1:]:
+        same = (part.flat, part.sequence) == (flat, parts[0].sequence)
+        if not same or part.shape[1:] != parts[0].shape[1:]:
             sizes = ", ".join(str(p.shape) for p in parts)
             refuse(call.label, f"it joins maps of {sizes}; they must have one height and width")
         if flat and part.shape[1:] != (1, 1):
@@ -215,9 +220,11 @@ def _reshape(call: Call, source: Layer) -> LayerKind:
     _, *size = call.shape
     count = source.shape[0] * source.shape[1] * source.shape[2]
     own = [count] if source.flat else list(source.shape)
+    if source.sequence:
+        own = [source.shape[1], source.shape[0]]
     if size == own:
         return IDENTITY
-    if size in ([count], list(source.shape)):
+    if not source.sequence and size in ([count], list(source.shape)):
         return "flatten", {}
     refuse(
         call.label,
@@ -227,13 +234,17 @@ def _reshape(call: Call, source: Layer) -> LayerKind:
 
 
 def _mean(name: str, arguments: Any, source: Layer) -> LayerKind:
-    require_map(name, source)
+    over_vectors = source.sequence and arguments.dim in (1, -2, (1,), [1])
+    if over_vectors and not arguments.keepdim:
+        arguments = SimpleNamespace(dim=(2, 3), dtype=arguments.dtype)
+    else:
+        require_map(name, source)
     dims = arguments.dim if isinstance(arguments.dim, list | tuple) else [arguments.dim]
     if arguments.dtype is not None or sorted(d % 4 for d in dims if d is not None) != [2, 3]:
         refuse(name, f"it must be taken over height and width, dim=(2, 3), not dim={arguments.dim}")
-    return CHECKS[nn.AvgPool2d](name, SimpleNamespace(
-        kernel_size=source.shape[1:], stride=None, padding=0, ceil_mode=False,
-        count_include_pad=True, divisor_override=None), source)  # fmt: skip
+    size = source.shape[1:]
+    options = {"kernel": size, "stride": size, "padding": (0, 0), "ceil_mode": False}
+    return "average_pool", options | {"include_pad": True, "divisor": None}
 
 
 #: Functions that give a map another shape, or a copy of it.

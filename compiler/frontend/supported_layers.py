@@ -1,6 +1,6 @@
 """Which layers of a ``torch.nn.Module`` can be compiled for training, and how they are refused."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, prod
 from typing import Any, Never, Protocol
 
@@ -37,15 +37,19 @@ class Source(Protocol):
     def shape(self) -> tuple[int, int, int]: ...
     @property
     def flat(self) -> bool: ...
+    @property
+    def sequence(self) -> bool: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
 
 
 #: For messages.
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
-    "Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
-    "AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout, Dropout2d, Identity, the functions of these without parameters, mean over a map, "
-    "view, reshape, cat, +, -, *, and / by a number"
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, "
+    "LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
+    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, Identity, "
+    "the functions of these without parameters, mean over a map, view, reshape, cat, +, -, *, "
+    "and / by a number"
 )
 
 
@@ -73,7 +77,28 @@ def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
     return "convolution", options | {"groups": layer.groups}
 
 
+def _transposed(name: str, layer: nn.ConvTranspose2d, source: Source) -> LayerKind:
+    require_map(name, source)
+    if layer.padding_mode != "zeros":
+        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
+    if layer.in_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    options: dict[str, Any] = {
+        key: _pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")
+    }
+    more = _pair(layer.output_padding)
+    if more[0] >= options["stride"][0] or more[1] >= options["stride"][1]:
+        refuse(name, f"output_padding must be less than the stride {options['stride']}, not {more}")
+    return "transposed", options | {"groups": layer.groups}
+
+
 def _linear(name: str, layer: nn.Linear, source: Source) -> LayerKind:
+    if source.sequence:
+        if layer.in_features != source.shape[0]:
+            refuse(name, f"it takes {layer.in_features} features but gets {source.shape[0]}")
+        # A convolution of one pixel.
+        options = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+        return "convolution", options
     if not source.flat:
         refuse(name, f"a Flatten layer must come before it; its input is a map {source.shape}")
     if layer.in_features != prod(source.shape):
@@ -112,6 +137,26 @@ def complete_norm(
         elif isinstance(part := getattr(whole, name), nn.Parameter):
             part.requires_grad_(False)
     return whole.train(norm.training), constants
+
+
+def _embedding(name: str, layer: nn.Embedding, source: Source) -> LayerKind:
+    if "tokens" not in source.options:
+        refuse(name, "it takes an input of the network, whose numbers are tokens")
+    if layer.max_norm is not None or layer.scale_grad_by_freq:
+        refuse(name, "max_norm must be None, scale_grad_by_freq False")
+    return "embedding", {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+
+
+def _layer_norm(name: str, layer: nn.LayerNorm, source: Source) -> LayerKind:
+    if not source.sequence or tuple(layer.normalized_shape) != source.shape[:1]:
+        refuse(
+            name,
+            "it must normalise the vectors of a sequence; normalized_shape is "
+            f"{tuple(layer.normalized_shape)}, the input {source.shape}",
+        )
+    if layer.weight is None or layer.bias is None:
+        refuse(name, "elementwise_affine and bias must be True")
+    return "layer_norm", {}
 
 
 def _max_pool(name: str, layer: Any, source: Source) -> LayerKind:
@@ -157,6 +202,8 @@ def _adaptive_pool(name: str, layer: Any, source: Source, *, maximum: bool) -> L
 
 
 def _flatten(name: str, layer: Any, source: Source) -> LayerKind:
+    if source.sequence:
+        refuse(name, "its input is a sequence, which cannot be flattened")
     if layer.start_dim != 1 or layer.end_dim not in (-1, 3):
         refuse(
             name,
@@ -236,6 +283,8 @@ def require_map(name: str, source: Source) -> None:
     """Refuse the layer ``name`` if what it reads is no map."""
     if source.flat:
         refuse(name, "its input has been flattened to vectors; it takes maps")
+    if source.sequence:
+        refuse(name, "its input is a sequence; it takes maps")
 
 
 def _pair(value: int | Sequence[int]) -> Pair:
@@ -247,9 +296,12 @@ def _pair(value: int | Sequence[int]) -> Pair:
 #: the layer it reads that returns kind and options.
 CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.Conv2d: _convolution,
+    nn.ConvTranspose2d: _transposed,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
+    nn.LayerNorm: _layer_norm,
+    nn.Embedding: _embedding,
     nn.MaxPool2d: _max_pool,
     nn.AvgPool2d: _average_pool,
     nn.AdaptiveAvgPool2d: lambda *layer: _adaptive_pool(*layer, maximum=False),

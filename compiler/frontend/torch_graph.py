@@ -16,7 +16,25 @@ from torch import fx, nn
 from compiler.errors import CompileError
 
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
-from .layer import LEARNING, Layer
+from .heads import Heads, head_operation
+from .layer import (
+    LEARNING,
+    Layer,
+    backward_order,
+    learning,
+    outputs,
+    readers,
+    require_trainable,
+)
+from .network_inputs import (
+    Constant,
+    combine,
+    embedding_of,
+    input_operation,
+    own_tensor,
+    shapes_of,
+    with_constants,
+)
 from .supported_layers import (
     ALLOWED,
     CHECKS,
@@ -51,104 +69,74 @@ def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
     ----------
     model : of the layers in docs/operators.md, as modules or as functions in ``forward``; a module
         is in training or in evaluation as its ``training`` says
-    input_shape : (C, H, W) of one image, or (features,)
+    input_shape : (C, H, W) of one image, (features,), (T, C) of a sequence of T vectors, (T,) of
+        tokens, which ``nn.Embedding`` reads; a list of these where ``forward`` has several inputs
 
     Raises
     ------
     CompileError
         naming the layer, why it cannot be compiled and what can.
     """
-    try:
-        shape = tuple(int(size) for size in input_shape)
-    except (TypeError, ValueError):
-        shape = ()
-    if len(shape) not in (1, 3) or min(shape) < 1:
-        raise CompileError(f"input_shape must be (C, H, W) or (features,), not {input_shape!r}")
+    given = shapes_of(input_shape)
     require_module(model)
     try:
-        graph = fx.Tracer().trace(model)
+        tracer = fx.Tracer()
+        tracer.proxy_buffer_attributes = True
+        graph = tracer.trace(model)
     except fx.proxy.TraceError as error:
         raise CompileError(
             f"the model {type(model).__name__} cannot be traced by torch.fx, its forward must not "
             f"depend on data: {error}"
         ) from error
+    own = [
+        own_tensor(step.name, model, str(step.target), read=False)
+        for step in graph.nodes
+        if step.op == "get_attr"
+    ]
     without_data = {
-        id(tensor): tensor.detach().to("meta") for tensor in [*model.parameters(), *model.buffers()]
+        id(tensor): tensor.detach().to("meta")
+        for tensor in [*model.parameters(), *model.buffers(), *own]
     }
     for parameter in model.parameters():
         without_data[id(parameter)] = nn.Parameter(without_data[id(parameter)])
     shapes = fx.GraphModule(copy.deepcopy(model, without_data), graph)
-    tracing = _Tracing(shapes, dict(model.named_modules()))
-    with torch.no_grad():
-        tracing.run(torch.empty((_IMAGES, *shape), device="meta"))
-    return list(tracing.layers.values())
-
-
-def outputs(layers: Iterable[Layer]) -> list[Layer]:
-    """The outputs of a network, in the order in which its ``forward`` returns them."""
-    found = {layer.output: layer for layer in layers if layer.output is not None}
-    return [found[number] for number in sorted(found)]
-
-
-def learning(layers: Iterable[Layer]) -> frozenset[str]:
-    """Names of the layers whose output depends on a trainable parameter."""
-    found: set[str] = set()
-    for layer in layers:
-        if layer.trainable or found & set(layer.inputs):
-            found.add(layer.name)
-    return frozenset(found)
-
-
-def require_trainable(layers: Sequence[Layer]) -> None:
-    """Raise a :class:`CompileError` unless every output depends on a trainable parameter."""
-    depends = learning(layers)
-    for layer in outputs(layers):
-        if layer.name in depends:
-            continue
-        names = [name for layer in layers for name in layer.parameters]
-        raise CompileError(
-            f"the network has nothing to train: its output {layer.name} must depend on a "
-            f"parameter with requires_grad; its parameters are {', '.join(names) or 'none'}"
+    modules = dict(model.named_modules())
+    inputs = [step for step in graph.nodes if step.op == "placeholder"]
+    if len(inputs) < len(given):
+        names = ", ".join(step.name for step in inputs)
+        raise CompileError(f"input_shape has {len(given)} shapes, the network reads {names}")
+    for step in inputs[len(given) :]:
+        many = "one input" if len(given) == 1 else f"{len(given)} inputs"
+        refuse(
+            step.name, f"a network has {many}, not {step.name} besides; input_shape may be a list"
         )
-
-
-def readers(layers: Iterable[Layer]) -> dict[str, tuple[str, ...]]:
-    """For every layer the names of the layers that read its map, in order of execution.
-
-    A layer that reads a map twice (``x + x``) is there twice. Backward, the gradients of a map
-    arrive in the opposite order.
-    """
-    found: dict[str, list[str]] = {layer.name: [] for layer in layers}
-    for layer in layers:
-        for name in layer.inputs:
-            found[name].append(layer.name)
-    return {name: tuple(names) for name, names in found.items()}
-
-
-def backward_order(layers: Sequence[Layer]) -> tuple[str, ...]:
-    """Names of the layers whose output needs a gradient, the last layer first.
-
-    These are the layers that depend on a trainable parameter and that an output depends on, and
-    always the outputs themselves.
-    """
-    depends, order = learning(layers), []
-    wanted = {layer.name for layer in outputs(layers)}
-    for layer in reversed(layers):
-        if layer.name in wanted:
-            order.append(layer.name)
-            wanted |= depends & set(layer.inputs)
-    return tuple(order)
+    maps = [
+        torch.empty(
+            (_IMAGES, *size), device="meta",
+            dtype=torch.float32 if embedding_of(step, modules) is None else torch.int64,
+        )
+        for step, size in zip(inputs, given, strict=True)
+    ]  # fmt: skip
+    tracing = _Tracing(shapes, modules, model)
+    with torch.no_grad():
+        tracing.run(*maps)
+    return list(tracing.layers.values())
 
 
 class _Tracing(fx.Interpreter):
     """Runs the steps of torch.fx on tensors without data and notes a layer for each."""
 
-    def __init__(self, shapes: fx.GraphModule, modules: Mapping[str, nn.Module]) -> None:
+    def __init__(
+        self, shapes: fx.GraphModule, modules: dict[str, nn.Module], model: nn.Module
+    ) -> None:
         super().__init__(shapes)
+        self.model = model
+        self.constants: dict[fx.Node, Constant] = {}
         self.extra_traceback = False  # messages stay as they are
         self.modules = modules  # with their numbers
         self.layers: dict[str, Layer] = {}  # by name
         self.names: dict[fx.Node, str] = {}  # torch.fx's steps to names of layers
+        self.heads: dict[fx.Node, tuple[int, bool]] = {}  # of those that have heads, how
         self.users: dict[int, fx.Node] = {}  # ids of parameters to the steps that use them
         # Steps whose maps are the same numbers in torch's memory, by the first of them; and what
         # became of those that something changed in place.
@@ -160,16 +148,19 @@ class _Tracing(fx.Interpreter):
             self._finish(step.args[0])
             return super().run_node(step)
         if step.op == "get_attr":
-            refuse(
-                label_of(step),
-                f"a module's own tensor or constant, {step.target}, cannot be used; allowed are "
-                f"the parameters of {ALLOWED}",
-            )
+            values = own_tensor(label_of(step), self.model, str(step.target))
+            self.constants[step] = Constant(step.name, values.detach())
+            return super().run_node(step)
         module = self.modules[step.target] if step.op == "call_module" else None
         label = label_of(step, module) if step.op != "placeholder" else step.name
-        if step.op == "placeholder" and self.layers:
-            refuse(step.name, f"a network has one input, not {step.name} besides")
         args, kwargs = self._operands(step, label)
+        if any(isinstance(part, Constant) for part in args):
+            if not _holds_map([*args, *kwargs.values()]):
+                combine(step, label, args, kwargs, self.constants)
+                return super().run_node(step)
+            args = with_constants(label, args, self.layers)
+            for node in set(step.all_input_nodes) & set(self.constants):
+                self.names[node], self.storage[node] = node.name, node
         if _asks_for_shape(step, args, kwargs):
             return super().run_node(step)
         if module is not None:
@@ -179,12 +170,11 @@ class _Tracing(fx.Interpreter):
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             refuse(label, str(error).strip().splitlines()[0])
         if step.op == "placeholder":
-            found = Operation(kind="input", options={}, sources=())
+            found = input_operation(step, embedding_of(step, self.modules), result)
         elif module is None:
             shape = tuple(getattr(result, "shape", ()))
-            found = operation(
-                Call(label=label, target=step.target, args=args, kwargs=kwargs, shape=shape)
-            )
+            call = Call(label=label, target=step.target, args=args, kwargs=kwargs, shape=shape)
+            found = head_operation(call) or operation(call)
         if not isinstance(result, torch.Tensor) or result.shape[:1] != (_IMAGES,):
             refuse(label, f"its output is no batch of maps or vectors: {_described(result)}")
         self._note(step, label, found, module, result)
@@ -200,8 +190,11 @@ class _Tracing(fx.Interpreter):
                     f"it reads {argument.name}, a view of a map that {self.stale[argument]} has "
                     "changed in place",
                 )
+            if argument in self.constants:
+                return self.constants[argument]
             if argument in self.names:
-                return self.layers[self.names[argument]]
+                layer = self.layers[self.names[argument]]
+                return Heads(layer, *self.heads[argument]) if argument in self.heads else layer
             return self.env[argument]
 
         return fx.node.map_arg(step.args, value), dict(fx.node.map_arg(step.kwargs, value))
@@ -212,7 +205,11 @@ class _Tracing(fx.Interpreter):
     ) -> None:  # fmt: skip
         """The layer of a step, and whose numbers it has."""
         reads = [self._step_of(step, layer) for layer in found.sources[:1]]
+        if found.in_place and found.sources[0].kind == "constant":
+            refuse(label, "a constant cannot be changed")
         self.storage[step] = step
+        if found.heads:
+            self.heads[step] = found.heads
         if found.kind in ("identity", "flatten") and step.target not in _COPYING:
             self.storage[step] = self.storage[reads[0]]
         if found.kind == "identity":
@@ -247,11 +244,17 @@ class _Tracing(fx.Interpreter):
             refuse(name, "another layer has this name")
         sources, kind = found.sources, found.kind
         size, flat = tuple(result.shape[1:]), result.dim() == 2
-        if flat:
+        if flat and not found.shape:
             keeps = sources and kind != "linear" and prod(sources[0].shape) == size[0]
             size = sources[0].shape if keeps else (*size, 1, 1)
+        sequence = result.dim() == 3
+        if sequence:
+            size = size[1], size[0], 1
+        if found.shape:
+            size, sequence, flat = found.shape, True, False
         if len(size) != 3 or min(size) < 1:
-            refuse(name, f"its output {tuple(result.shape)} is no batch of maps or vectors")
+            shape = tuple(result.shape)
+            refuse(name, f"its output {shape} is no batch of maps, sequences or vectors")
         self.names[step] = name
         options = found.options
         if kind == "dropout":
@@ -268,6 +271,7 @@ class _Tracing(fx.Interpreter):
             inputs=tuple(source.name for source in sources),
             shape=size,
             flat=flat,
+            sequence=sequence,
             module=module,
             trainable=tuple(f"{name}.{short}" for short, p in parameters if p.requires_grad),
             constants=constants,
@@ -277,7 +281,8 @@ class _Tracing(fx.Interpreter):
     def _finish(self, output: Any) -> None:
         returned = output if isinstance(output, list | tuple) else [output]
         for value in returned:
-            if not isinstance(value, fx.Node) or value not in self.names:
+            known = isinstance(value, fx.Node) and value in self.names
+            if not known or value in self.heads:
                 refuse("output", f"a network returns a map, or a tuple of maps, not {output!r}")
         names = [self.names[value] for value in returned]
         last, read = list(self.layers)[-1], readers(self.layers.values())
@@ -339,7 +344,7 @@ def _asks_for_shape(step: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any
 
 def _holds_map(values: Iterable[Any]) -> bool:
     return any(
-        _holds_map(value) if isinstance(value, list | tuple) else isinstance(value, Layer)
+        _holds_map(value) if isinstance(value, list | tuple) else isinstance(value, Layer | Heads)
         for value in values
     )
 

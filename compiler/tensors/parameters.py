@@ -96,6 +96,7 @@ class StoredParameter:
     width : channels in a row, by default all; of a product's biases those of a column tile, and
         +0 behind them
     constant : what it holds if torch's module has no such parameter; None if it has
+    transposed : torch has (CI, CO), as an embedding does, not (CO, CI)
     groups : 1, or the number of blocks on the diagonal of (CI, CO); outside them are zeros
     tensors : by role, all with one pitch, named ``name`` or ``name.role``. A running statistic has
         a ``master`` only, a frozen parameter ``master`` and ``operands`` only.
@@ -117,6 +118,7 @@ class StoredParameter:
     groups: int
     tensors: Mapping[str, Tensor]
     width: int | None = None
+    transposed: bool = False
     constant: float | None = None
 
     def placed(self, offsets: Mapping[str, int]) -> "StoredParameter":
@@ -144,6 +146,8 @@ class StoredParameter:
         values = np.asarray(values)
         if values.shape != self.torch_shape:
             raise ValueError(f"{self.name} has shape {self.torch_shape}, not {values.shape}")
+        if self.transposed:
+            return np.ascontiguousarray(values.reshape(self.shape))
         if values.ndim == 1:
             width = self.width or self.shape[3]
             rows = np.zeros((prod(self.shape[:3]), width), values.dtype)
@@ -164,6 +168,8 @@ class StoredParameter:
         values = np.asarray(values)
         if values.shape != self.shape:
             raise ValueError(f"{self.name} is stored as {self.shape}, not {values.shape}")
+        if self.transposed:
+            return np.ascontiguousarray(values.reshape(self.torch_shape))
         if len(self.torch_shape) == 1:
             rows = values.reshape(-1, self.shape[3])[:, : self.width]
             return rows.reshape(-1)[: self.torch_shape[0]]
@@ -326,6 +332,8 @@ def _shape(
         return (1, 1, tiles.count, core.columns), 1, tiles.width
     if values.dim() == 1:
         return (1, 1, 1, *size), 1, None
+    if layer.kind == "embedding":
+        return (1, 1, size[0], size[1]), 1, None
     if layer.kind == "linear":
         channels, height, width = maps[layer.inputs[0]]
         return (height, width, channels, size[0]), 1, None
@@ -333,6 +341,7 @@ def _shape(
     if layer.kind == "depthwise":
         return (*kernel, 1, outputs), 1, None
     groups = layer.options["groups"]
+    kernel = kernel or [1, 1]  # of a linear layer on sequences
     return (*kernel, inputs * groups, outputs), groups, None
 
 
@@ -366,6 +375,7 @@ def _add(
         torch_shape=tuple(values.shape),
         shape=shape,
         width=width,
+        transposed=layer.kind == "embedding",
         constant=layer.constants.get(name),
         groups=groups,
         tensors=tensors,

@@ -15,6 +15,8 @@ __all__ = [
     "LOSSES",
     "LossFunction",
     "OutputLayer",
+    "InputLayer",
+    "each_input",
     "each_target",
     "image_codes",
     "label_values",
@@ -47,20 +49,67 @@ class OutputLayer(Protocol):
     def shape(self) -> tuple[int, int, int]: ...
     @property
     def flat(self) -> bool: ...
+    @property
+    def sequence(self) -> bool: ...
 
 
-def image_codes(tensor: Tensor, images: ArrayLike, *, flat: bool) -> np.ndarray:
+class InputLayer(OutputLayer, Protocol):
+    """The same of an input."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tokens(self) -> int | None: ...
+    @property
+    def padding(self) -> int | None: ...
+
+
+def each_input(images: Any, inputs: Sequence[InputLayer]) -> Sequence[ArrayLike]:
+    """What the host gives for each of the ``inputs``; a ValueError if their number is another."""
+    if len(inputs) == 1:
+        return [images]
+    if not isinstance(images, list | tuple) or len(images) != len(inputs):
+        raise ValueError(
+            f"images must be a list of {len(inputs)} arrays, one for each input "
+            f"({', '.join(layer.name for layer in inputs)})"
+        )
+    return images
+
+
+def _token_codes(tensor: Tensor, tokens: np.ndarray, layer: InputLayer) -> np.ndarray:
+    """Codes of a 1 at each token, and of nothing for padding."""
+    count, length, _, channels = tensor.shape
+    _check_shape(layer.name, tokens, (count, length), "sentences, tokens")
+    if tokens.dtype.kind not in "iu":
+        raise ValueError(f"{layer.name} must be integers, not {tokens.dtype}")
+    wrong = (tokens < 0) | (tokens >= channels)
+    if wrong.any():
+        place = tuple(int(index) for index in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"{layer.name}{list(place)} is {tokens[place]}; it must be from 0 to {channels - 1}"
+        )
+    found = (np.arange(channels) == tokens[..., np.newaxis]).astype(np.float64)
+    if layer.padding is not None:
+        found[tokens == layer.padding] = 0.0
+    return _codes(tensor, found.reshape(tensor.shape))
+
+
+def image_codes(tensor: Tensor, images: ArrayLike, layer: InputLayer) -> np.ndarray:
     """Operand codes, of the shape of ``tensor``, of images; see
     :meth:`compiler.training.program.TrainingProgram.batch`.
 
-    ``flat``: the network takes vectors. Raises ValueError.
+    ``layer`` is the network's input. Raises ValueError.
     """
     images = np.asarray(images)
-    count, _, _, channels = tensor.shape
-    if flat:
+    if layer.tokens is not None and images.ndim != 4:
+        return _token_codes(tensor, images, layer)
+    count, length, _, channels = tensor.shape
+    if layer.flat:
         expected, axes = (count, channels), "images, features"
         if images.shape == tensor.shape:
             expected, axes = tensor.shape, "images, 1, 1, features"
+    elif layer.sequence and images.ndim != 4:
+        expected, axes = (count, length, channels), "images, length, channels"
     else:
         expected, axes = tensor.shape, "images, height, width, channels"
     _check_shape("images", images, expected, axes)
@@ -102,16 +151,19 @@ def target_codes(
     targets = np.asarray(targets)
     channels, height, width = output.shape
     if loss.kind == "cross_entropy":
-        _check_shape("labels", targets, tensor.shape[:1], "images")
+        axes = "images" + (", length" if output.sequence else ", height, width")
+        dims = 1 if output.flat else 2 if output.sequence else 3
+        _check_shape("labels", targets, tensor.shape[:dims], "images" if output.flat else axes)
         if targets.dtype.kind not in "iu":
             raise ValueError(f"labels must be integers, not {targets.dtype}")
         ignored = targets == loss.ignore
         wrong = ~ignored & ((targets < 0) | (targets >= channels))
         if wrong.any():
-            place = int(np.argmax(wrong))
+            place = tuple(int(index) for index in np.argwhere(wrong)[0])
             other = "" if loss.ignore is None else f", or {loss.ignore}"
             raise ValueError(
-                f"labels[{place}] is {targets[place]}; it must be from 0 to {channels - 1}{other}"
+                f"labels{list(place)} is {targets[place]}; it must be from 0 to "
+                f"{channels - 1}{other}"
             )
         if ignored.all():
             raise ValueError(f"all labels are {loss.ignore}; at least one must count")
@@ -119,6 +171,8 @@ def target_codes(
         return targets.astype(np.uint32).reshape(tensor.shape)
     if output.flat:
         expected, axes = (tensor.shape[0], channels * height * width), "images, features"
+    elif output.sequence:
+        expected, axes = (tensor.shape[0], height, channels), "images, length, channels"
     else:
         expected, axes = tensor.shape, "images, height, width, channels"
     _check_shape("targets", targets, expected, axes)
@@ -133,7 +187,7 @@ def target_codes(
     if output.flat:
         # What torch sees flattened has its channels outermost, and keeps its map in memory.
         shaped = np.moveaxis(targets.reshape(-1, channels, height, width), 1, 3)
-    return _encoded("targets", tensor, shaped, targets)
+    return _encoded("targets", tensor, shaped.reshape(tensor.shape), targets)
 
 
 def label_values(
@@ -143,24 +197,24 @@ def label_values(
     :class:`compiler.kernels.updates.loss.LabelTensors`, by their names there."""
     if not tensors:
         return {}
-    labels = np.asarray(labels)
+    labels = np.asarray(labels).ravel()
     counts = labels != loss.ignore
     count, found = int(counts.sum()), {}
     if loss.ignore is not None:
         shape = tensors["factors"].shape
-        factors = np.full(shape, 1.0 / count, np.float32)
+        factors = np.full((len(labels), shape[3]), 1.0 / count, np.float32)
         factors[~counts] = -np.inf
-        factors[~counts, ..., 0] = 0.0
-        found["factors"] = factors
+        factors[~counts, 0] = 0.0
+        found["factors"] = factors.reshape(shape)
         rows = [[1.0 / count, 1.0], [0.0, count - len(labels)]]
         found["summary"] = np.array(rows, np.float32)[np.newaxis, np.newaxis]
     if loss.smoothing:
         shape = tensors["shift"].shape
         classes, part = shape[3], np.nonzero(counts)[0]
-        shift = np.zeros(shape, np.float32)
+        shift = np.zeros((len(labels), classes), np.float32)
         shift[part] = -loss.smoothing / (classes * count)
-        shift[part, 0, 0, labels[part]] = loss.smoothing * (1 - 1 / classes) / count
-        found["shift"] = shift
+        shift[part, labels[part]] = loss.smoothing * (1 - 1 / classes) / count
+        found["shift"] = shift.reshape(shape)
     return found
 
 

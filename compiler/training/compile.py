@@ -107,6 +107,7 @@ def compile_training(
         parameters={
             name: parameter.placed(plan.offsets) for name, parameter in graph.parameters.items()
         },
+        constants=graph.constants,
         plan=plan,
         program=plan.size,
         memory_size=round_up(plan.size + len(code), 4096),

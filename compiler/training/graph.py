@@ -6,6 +6,9 @@ from dataclasses import replace
 from math import lcm
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.scratchpad import NoRoom
 from compiler.errors import CompileError
@@ -33,6 +36,7 @@ class StepGraph:
     -------
     steps : list of :class:`Step`
     tensors : name -> :class:`~compiler.tensors.tensor.Tensor` without a place
+    constants : name of a tensor that never changes -> its bytes, as hexadecimal digits
     slices : name of a tensor that is some channels of another one -> (name of that one, bytes from
         its first channel to the own one)
     """
@@ -43,6 +47,7 @@ class StepGraph:
         self.steps: list[Step] = []
         self.tensors: dict[str, Tensor] = {}
         self.slices: dict[str, tuple[str, int]] = {}
+        self.constants: dict[str, str] = {}
 
     def owner(self, name: str) -> str:
         """The tensor that a tensor's memory belongs to: itself, or the one it is a slice of."""
@@ -84,6 +89,14 @@ class StepGraph:
         self.tensors[name] = replace(
             self.tensors[name], stride=whole.stride or whole.pitch, size=whole.size
         )
+        return name
+
+    def _constant(self, name: str, values: ArrayLike, *, pitch: int | None = None) -> str:
+        """A tensor of operands that never changes, of real numbers (N, H, W, C)."""
+        values = np.asarray(values, np.float64)
+        count, height, width, channels = values.shape
+        self._tensor(name, (count, height, width, channels), pitch=pitch)
+        self.constants[name] = self.tensors[name].pack(values).hex()
         return name
 
     def _map(self, layer: Layer, name: str | None = None, **options: Any) -> str:

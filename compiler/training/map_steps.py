@@ -41,7 +41,7 @@ from .graph import StepGraph
 __all__ = ["MapSteps", "window_options"]
 
 #: Kinds of layers whose map has no place of its own: it is what the layer before stored.
-_SHARING = ("flatten", "input")
+_SHARING = ("flatten", "input", "constant")
 
 
 class MapSteps(StepGraph):

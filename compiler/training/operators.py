@@ -45,7 +45,14 @@ OPERATORS = (
     ),
     Operator(
         kind="linear", written=("Linear",), forward=_ARRAY, backward=_ARRAY, predicted=True,
-        conditions="of vectors: behind a flattening or another vector",
+        conditions="of vectors: behind a flattening or another vector; of every vector of a "
+        "sequence (N, T, C)",
+    ),
+    Operator(
+        kind="transposed", written=("ConvTranspose2d",), forward="array, POST; the bias in VECTOR",
+        backward="array, POST; of the bias VECTOR",
+        conditions="zero padding; `output_padding` less than the stride; any kernel, stride, "
+        "dilation and groups",
     ),
     Operator(
         kind="batch_norm", written=("BatchNorm2d", "BatchNorm1d"), forward=_VECTOR,
@@ -58,6 +65,24 @@ OPERATORS = (
         backward=_VECTOR,
         conditions="in evaluation mode: a scaling by running statistics, which stay as they are; "
         "weight and bias learn",
+    ),
+    Operator(
+        kind="layer_norm", written=("LayerNorm",), forward="VECTOR, array",
+        backward="VECTOR, array",
+        conditions="over the numbers of every vector of a sequence, with weight and bias",
+    ),
+    Operator(
+        kind="attention", written=("scaled_dot_product_attention",), forward="array, VECTOR",
+        backward="array, VECTOR",
+        conditions="of sequences (N, T, C), or of heads as "
+        "`x.view(N, T, heads, C).transpose(1, 2)` makes them, each of whole granules of channels "
+        "(4 at 16 bits and 8 bytes); `is_causal`, `scale`; no `attn_mask`, no dropout",
+    ),
+    Operator(
+        kind="embedding", written=("Embedding",), forward=_ARRAY, backward=_ARRAY,
+        conditions="of an input of the network, tokens (N, T), which the host's `batch` writes as "
+        "vectors with a 1; the vector of `padding_idx` is 0; no `max_norm`, no "
+        "`scale_grad_by_freq`",
     ),
     Operator(
         kind="relu", written=("ReLU", "relu"), forward="POST or VECTOR", backward=_VECTOR,
@@ -80,7 +105,7 @@ OPERATORS = (
         written=("AvgPool2d", "AdaptiveAvgPool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean"),
         forward=_VECTOR, backward=_VECTOR,
         conditions=f"{_WINDOWS}; `count_include_pad`, `divisor_override`; an adaptive output size "
-        "that divides the map; the mean over height and width",
+        "that divides the map; the mean over height and width, or over the vectors of a sequence",
     ),
     Operator(
         kind="leaky_relu", written=("LeakyReLU", "leaky_relu"), forward=_VECTOR, backward=_VECTOR,
@@ -132,8 +157,10 @@ OPERATORS = (
     ),
     Operator(
         kind="flatten", forward=_NOTHING, backward=_NOTHING,
-        written=("Flatten", "flatten", "view", "reshape", "squeeze", "unsqueeze"),
-        conditions="everything but the batch, or back to the map that it was",
+        written=("Flatten", "flatten", "view", "reshape", "squeeze", "unsqueeze", "transpose",
+                 "permute", "unflatten"),
+        conditions="everything but the batch, or back to the map that it was; channels of a "
+        "sequence to heads, their transposition (1, 2), and back",
     ),
     Operator(
         kind="dropout", written=("Dropout", "Dropout2d", "dropout", "dropout2d"),

@@ -19,7 +19,14 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .batch_input import LossFunction, each_target, image_codes, label_values, target_codes
+from .batch_input import (
+    LossFunction,
+    each_input,
+    each_target,
+    image_codes,
+    label_values,
+    target_codes,
+)
 
 if TYPE_CHECKING:
     from compiler.codegen.core_builder import CoreProgram
@@ -37,7 +44,8 @@ class LayerInfo:
 
     Members
     -------
-    name, kind, inputs, shape, flat : as in :class:`compiler.frontend.torch_graph.Layer`
+    tokens, padding : of an input of tokens: how many there are, and which is none of them
+    name, kind, inputs, shape, flat, sequence : as in :class:`compiler.frontend.torch_graph.Layer`
     """
 
     name: str
@@ -45,12 +53,17 @@ class LayerInfo:
     inputs: tuple[str, ...]
     shape: tuple[int, int, int]
     flat: bool
+    sequence: bool = False
+    tokens: int | None = None
+    padding: int | None = None
 
     @classmethod
     def of(cls, layer: "Layer") -> "LayerInfo":
         """That of a :class:`compiler.frontend.torch_graph.Layer`."""
         return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
-                   shape=layer.shape, flat=layer.flat)  # fmt: skip
+                   shape=layer.shape, flat=layer.flat, sequence=layer.sequence,
+                   tokens=layer.options.get("tokens"),
+                   padding=layer.options.get("padding_token"))  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +172,7 @@ class TrainingProgram:
         not permanent share memory
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient
     parameters : torch's name -> :class:`~compiler.tensors.parameters.StoredParameter`
+    constants : name of a tensor that never changes -> its bytes, as hexadecimal digits
     plan : :class:`~compiler.tensors.dram_planner.MemoryPlan`
     program, memory_size : offset of the command stream, bytes of the memory window
     """
@@ -174,6 +188,7 @@ class TrainingProgram:
     maps: dict[str, str]
     gradients: dict[str, str]
     parameters: dict[str, StoredParameter]
+    constants: dict[str, str]
     plan: MemoryPlan
     program: int
     memory_size: int
@@ -188,24 +203,29 @@ class TrainingProgram:
         """
         memory = bytearray(self.memory_size)
         memory[self.program : self.program + len(self.commands)] = self.commands
-        for name, data in pack_state(self.parameters, state, slots).items():
+        contents = pack_state(self.parameters, state, slots)
+        contents |= {name: bytes.fromhex(data) for name, data in self.constants.items()}
+        for name, data in contents.items():
             offset = self.tensors[name].offset
             memory[offset : offset + len(data)] = data
         return memory
 
     def batch(
-        self, images: ArrayLike, targets: ArrayLike | Sequence[ArrayLike]
+        self, images: ArrayLike | Sequence[ArrayLike], targets: ArrayLike | Sequence[ArrayLike]
     ) -> list[tuple[int, bytes]]:
         """(offset, bytes) of the images and the targets of a batch, which the host writes.
 
         Parameters
         ----------
-        images : (N, H, W, C), or (N, features) where the network takes vectors; real numbers, which
-            must be finite, or operand codes, which are taken as they are
-        targets : of cross-entropy labels (N,), integers from 0 on; else real numbers (N, H, W, C)
-            for a network whose output is a map, (N, features) for one whose output is a vector,
-            in torch's order where it has been flattened. Of a network with several outputs a
-            list or tuple of them, in the order of :attr:`outputs`
+        images : (N, H, W, C), or (N, features) where the network takes vectors, (N, T, C) where it
+            takes sequences; real numbers, which must be finite, or operand codes, which are taken
+            as they are; (N, T) integers where it takes tokens. Of a network with several inputs a
+            list or tuple of them
+        targets : of cross-entropy labels, integers from 0 on: (N,) of vectors, (N, T) of sequences,
+            (N, H, W) of maps; else real numbers (N, H, W, C) for a network whose output is a map,
+            (N, T, C) for a sequence, (N, features) for a vector, in torch's order where it has been
+            flattened. Of a network with several outputs a list or tuple of them, in the order of
+            :attr:`outputs`
 
         Raises
         ------
@@ -213,11 +233,13 @@ class TrainingProgram:
             naming what is wrong, and what is expected: another number of images, shape or type, a
             number that is not finite or too large, a label that is no class.
         """
-        first, layers = self.layers[0], {layer.name: layer for layer in self.layers}
-        tensor = self.tensors[self.maps[first.name]]
-        pixels = tensor.pack(image_codes(tensor, images, flat=first.flat))
+        layers = {layer.name: layer for layer in self.layers}
+        inputs = [layer for layer in self.layers if layer.kind == "input"]
+        found = []
+        for layer, part in zip(inputs, each_input(images, inputs), strict=True):
+            tensor = self.tensors[self.maps[layer.name]]
+            found.append((tensor.offset, tensor.pack(image_codes(tensor, part, layer))))
         each = each_target(targets, [output.layer for output in self.outputs])
-        found = [(tensor.offset, pixels)]
         for output, own in zip(self.outputs, each, strict=True):
             wanted = self.tensors[output.targets]
             try:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer, backward_order, learning, outputs, readers
 from compiler.kernels.convolution.conv_forward import forward
@@ -26,17 +25,15 @@ from compiler.kernels.normalization.scaling import (
 )
 from compiler.kernels.updates.binary_loss import binary_loss_commands
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
-from compiler.kernels.updates.rules import Rule
-from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
 from .loss_function import loss_function
-from .map_steps import MapSteps
 from .named_tensors import NamedConvolution
 from .optimizer import optimizer_of
 from .program import OutputInfo
+from .sequence_steps import SequenceSteps
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
@@ -48,7 +45,7 @@ _SAVED = ("mean", "inverse", "a")
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
 
 
-class TrainingSteps(MapSteps):
+class TrainingSteps(SequenceSteps):
     """The steps of a traced network, and the tensors between them.
 
     Parameters
@@ -65,6 +62,7 @@ class TrainingSteps(MapSteps):
     steps, tensors, slices : as in :class:`~compiler.training.graph.StepGraph`; a layer's stored map
         has its name, the gradient of that map is ``<layer>.gradient``
     outputs : list of :class:`~compiler.training.program.OutputInfo`
+    inputs : names of the tensors that the network reads
     parameters : of :func:`compiler.tensors.parameters.stored_parameters`
     maps, gradients : layer -> name of the tensor that holds its map, the map's gradient; a batch
         normalisation with a ReLU behind it has none of the latter
@@ -81,6 +79,7 @@ class TrainingSteps(MapSteps):
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
+        self.inputs: list[str] = []
         self._readers = readers(layers)
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
@@ -101,38 +100,25 @@ class TrainingSteps(MapSteps):
     @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, images, targets and results."""
-        found = {*self.targets, next(iter(self.maps.values()))}
+        found = {*self.targets, *self.inputs}
         for output in self.outputs:
             found |= {output.value, *output.labels.values()}
+        found |= set(self.constants)
         for parameter in self.parameters.values():
             found |= {
                 tensor.name for role, tensor in parameter.tensors.items() if role != "gradient"
             }
         return found
 
-    # Tensors ---------------------------------------------------------------------------------
-
-    def _role(self, name: str, role: str) -> str | None:
-        """Name of a parameter's tensor; None where it does not exist."""
-        found = name in self.parameters and self.parameters[name].tensors.get(role)
-        return found.name if found else None
-
-    def _gradients(self, layer: Layer) -> list[str | None]:
-        """Names of the gradients of weight and bias; None for what is frozen or missing."""
-        return [self._role(f"{layer.name}.{name}", "gradient") for name in ("weight", "bias")]
-
     # Forward ---------------------------------------------------------------------------------
-
-    def _precision(self, layer: Layer) -> dict[str, Any]:
-        """Kind and pitch of a product's map: an output's stays float32."""
-        if layer.output is None:
-            return {}
-        return {"kind": "float32", "pitch": channel_pitch(layer.shape[0], self.config)}
 
     def _forward(self, layer: Layer) -> None:
         sources = [self.maps[name] for name in layer.inputs]
         if layer.kind == "input":
             self.maps[layer.name] = self._map(layer)
+            self.inputs.append(layer.name)
+        elif layer.kind == "constant":
+            self.maps[layer.name] = self._constant(layer.name, layer.options["values"])
         elif layer.name in self._fused:
             self.maps[layer.name] = self.maps[self._fused[layer.name]]
         else:
@@ -165,7 +151,7 @@ class TrainingSteps(MapSteps):
         reads = (product.x, product.weights, product.bias)
         self._add(layer.name, "forward", forward, product, reads=reads, writes=[output], relu=relu)
 
-    _forward_linear = _forward_convolution
+    _forward_linear = _forward_embedding = _forward_convolution
 
     def _forward_depthwise(self, layer: Layer, sources: list[str]) -> None:
         self.maps[layer.name] = self._map(layer, **self._precision(layer))
@@ -210,12 +196,12 @@ class TrainingSteps(MapSteps):
         for output in self.outputs:
             layer, targets, value = self.layers[output.layer], output.targets, output.value
             if output.loss.kind == "cross_entropy":
-                if layer.shape[1:] != (1, 1):
+                if layer.flat and layer.shape[1:] != (1, 1):
                     raise CompileError(
                         f"layer {layer.name}: cross-entropy needs an output that is a vector, not "
-                        f"a map {layer.shape}"
+                        f"a map {layer.shape} that has been flattened"
                     )
-                self._tensor(targets, (self.images, 1, 1, 1), kind="int32")
+                self._tensor(targets, (self.images, *layer.shape[1:], 1), kind="int32")
             else:
                 binary = output.loss.kind == "binary_cross_entropy"
                 pitch = channel_pitch(layer.shape[0], self.config) if binary else None
@@ -319,27 +305,12 @@ class TrainingSteps(MapSteps):
             self._add(layer.name, "weight gradient", function, product, dy, *gradients,
                       reads=[x, dy], writes=gradients)  # fmt: skip
 
-    _backward_linear = _backward_convolution
+    _backward_linear = _backward_embedding = _backward_convolution
 
     def _backward_depthwise(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         self._backward_convolution(
             layer, dy, goals, depthwise_input_gradient, depthwise_weight_gradient
         )
-
-    def _updates(self, layer: Layer) -> None:
-        for name in layer.trainable:
-            tensors = self.parameters[name].tensors
-            names = [tensor.name for tensor in tensors.values()]
-            changed = [tensor.name for role, tensor in tensors.items()
-                       if role not in ("gradient", "mask")]  # fmt: skip
-            self._add(name, "update", update, self.parameters[name].placed_as,
-                      reads=names, writes=changed, rule=self._rule)  # fmt: skip
-
-    @property
-    def _rule(self) -> Rule:
-        """What an update does, with its coefficients in the registers."""
-        rate, momentum, decay = (Coefficient(index=index) for index in range(3))
-        return self.optimizer.rule(rate=rate, momentum=momentum, decay=decay)
 
     def _backward_batch_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         x, saved = self.maps[layer.inputs[0]], [f"{layer.name}.{name}" for name in _SAVED]

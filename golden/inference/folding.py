@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from golden.layers.product import PRODUCTS
 from golden.training.torch_graph import Node
 
 __all__ = ["fold"]
+
+#: Kinds of products whose weights have the output channels outermost.
+_FOLDING = ("convolution", "depthwise", "linear")
 
 
 def fold(nodes) -> list[Node]:
@@ -38,7 +40,7 @@ def fold(nodes) -> list[Node]:
 def _folds(product, norm, readers):
     """Whether ``norm`` alone reads a product, which has no other normalisation in it yet."""
     alone = norm.inputs == (product.name,) and readers[product.name] == 1
-    return alone and product.kind in PRODUCTS and product.output is None
+    return alone and product.kind in _FOLDING and product.output is None
 
 
 def _folded(product, norm):

@@ -19,6 +19,7 @@ __all__ = [
     "GELU_ERF",
     "GELU_TANH",
     "derivative",
+    "exponential",
     "gelu",
     "logistic",
     "logistic_loss",
@@ -130,7 +131,7 @@ def derivative(function, fmt: FloatFormat, dy_bits, x_bits, **options):
 
 def logistic(unit: VectorUnit, x, factor: float = _LOG2_E, *, sign=None) -> np.ndarray:
     """Float32 ``1 / (1 + 2**-(x factor))``; ``sign`` has the sign of ``x``."""
-    w = _exponential(unit, x, factor)
+    w = exponential(unit, x, factor)
     m = unit.multiply(w, constant(_LEAD / _SCALE))
     m = np.where(_positive(x if sign is None else sign), constant(_LEAD), m)
     total = unit.add(_steps(unit, _RECIPROCAL[:-1], w), constant(_RECIPROCAL[-1]))
@@ -139,13 +140,13 @@ def logistic(unit: VectorUnit, x, factor: float = _LOG2_E, *, sign=None) -> np.n
 
 def logistic_loss(unit: VectorUnit, x) -> np.ndarray:
     """Float32 ``ln(1 + e**-|x|)`` plus the larger of ``x`` and 0."""
-    logarithm = _steps(unit, _LOGARITHM, _exponential(unit, x, _LOG2_E))
+    logarithm = _steps(unit, _LOGARITHM, exponential(unit, x, _LOG2_E))
     larger = np.where(_above(x, 0.0), x, _ZERO)
     return unit.add(unit.multiply(logarithm, constant(_LOG_LEAD)), larger)
 
 
-def _exponential(unit, x, factor):
-    """``_SCALE`` times 2 to the power of minus ``|x factor|``."""
+def exponential(unit: VectorUnit, x, factor: float = _LOG2_E) -> np.ndarray:
+    """``_SCALE`` times 2 to the power of minus ``|x factor|``, by default of ``e**-|x|``."""
     h, t = _reduced(unit, x, factor)
     return unit.multiply(unit.add(h, _ONE_SCALED), power_of_two(t))
 

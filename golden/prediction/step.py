@@ -333,7 +333,7 @@ class PredictedTraining(Training):
                 continue
             readers = [other for other in self.nodes if node.name in other.inputs]
             alone = len(readers) == 1 and readers[0].kind == "relu"
-            kernel = tuple(node.module.weight.shape)
+            kernel = (*node.module.weight.shape, 1, 1)[:4]
             if node.kind == "linear":
                 kernel = (kernel[0], *shapes[node.inputs[0]])
             source = readers[0].name if alone else node.name

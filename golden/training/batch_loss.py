@@ -19,34 +19,40 @@ _OF_MAPS = {
 }
 
 
-def batch_loss(fmt: FloatFormat, loss: LossFunction, wide, targets, *, flat: bool) -> LossResult:
+def batch_loss(fmt: FloatFormat, loss: LossFunction, wide, targets, node) -> LossResult:
     """Loss of a batch, and its gradient as operand codes (N, H, W, C).
 
     Parameters
     ----------
-    loss : :class:`~golden.training.loss_function.LossFunction`; cross-entropy is that of vectors
+    loss : :class:`~golden.training.loss_function.LossFunction`
     wide : (N, H, W, C) float32 bits of the outputs
-    targets : labels (N,); or real numbers (N, H, W, C), (N, features) if the network's output is
-        ``flat``, in torch's order
+    targets : labels (N,) of vectors, (N, T) of sequences, (N, H, W) of maps; or real numbers (N, H,
+        W, C), of vectors (N, features) in torch's order, of sequences (N, T, C)
+    node : :class:`~golden.training.torch_graph.Node` of the output
 
     Raises
     ------
     ValueError
-        for targets of another shape or type, and for cross-entropy of feature maps.
+        for targets of another shape or type, and for cross-entropy of a flattened map.
     """
     if loss.kind in _OF_MAPS:
-        maps = _target_maps(np.asarray(targets, np.float64), wide.shape, flat)
+        maps = _target_maps(np.asarray(targets, np.float64), wide.shape, node)
         return _OF_MAPS[loss.kind](fmt, wide, encode(FLOAT32, maps))
-    if np.asarray(targets).dtype.kind not in "iu":
-        raise ValueError(f"Labels must be integers, not {np.asarray(targets).dtype}")
-    if wide.shape[1:3] != (1, 1):
-        raise ValueError("Cross-entropy needs vectors")
+    labels = np.asarray(targets)
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"Labels must be integers, not {labels.dtype}")
+    if node.flat and wide.shape[1:3] != (1, 1):
+        raise ValueError("Cross-entropy needs vectors, not a map that has been flattened")
+    shape = wide.shape[: 1 if node.flat else 2 if node.sequence else 3]
+    if labels.shape != shape:
+        raise ValueError(f"Labels must have shape {shape}, not {labels.shape}")
+    rows = wide.reshape(-1, wide.shape[3])
     result = label_cross_entropy(
-        fmt, wide[:, 0, 0], targets, smoothing=loss.smoothing, ignore=loss.ignore
+        fmt, rows, labels.ravel(), smoothing=loss.smoothing, ignore=loss.ignore
     )
     return LossResult(
         value=result.value,
-        gradient=result.gradient[:, np.newaxis, np.newaxis],
+        gradient=result.gradient.reshape(wide.shape),
         flags=result.flags,
         probabilities=result.probabilities,
         correct=result.correct,
@@ -71,12 +77,14 @@ def total_loss(losses: list[LossResult]) -> LossResult:
     )
 
 
-def _target_maps(targets, shape, flat):
+def _target_maps(targets, shape, node):
     """Targets as maps of ``shape`` (N, H, W, C)."""
     images, height, width, channels = shape
-    wanted = (images, channels * height * width) if flat else shape
+    wanted = (images, channels * height * width) if node.flat else shape
+    if node.sequence:
+        wanted = images, height, channels
     if targets.shape != wanted:
         raise ValueError(f"Targets must have shape {wanted}, not {targets.shape}")
-    if flat:
+    if node.flat:
         targets = np.moveaxis(targets.reshape(images, channels, height, width), 1, 3)
-    return targets
+    return targets.reshape(shape)

@@ -27,6 +27,7 @@ __all__ = [
     "scale_backward",
     "pool_backward_error",
     "statistics",
+    "transposed",
     "update_running",
 ]
 
@@ -61,6 +62,15 @@ def convolution(
         key: Estimate(value, dot_error_bound(reach[key], tiles[key] * rows, rows))
         for key, value in exact.items()
     }
+
+
+def transposed(fmt, x_bits, weight_bits, dy_bits, bias=None, *, size, rows, **geometry):
+    """:func:`convolution` of a transposed convolution: the other way round, and a bias that is
+    added to the rounded sum, whose gradient is a sum over the map."""
+    back = convolution(fmt, dy_bits, weight_bits, x_bits, rows=rows, **geometry)
+    y = back["dx"] if bias is None else back["dx"] + Estimate.exact(bias)
+    dy = Estimate.bits(fmt, np.reshape(dy_bits, (len(dy_bits), -1, np.shape(dy_bits)[3])))
+    return {"y": y, "dx": back["y"], "dw": back["dw"], "db": dy.sum_map()}
 
 
 def depthwise(fmt, x_bits, weight_bits, dy_bits=None, bias=None, **geometry):

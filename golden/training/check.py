@@ -19,7 +19,9 @@ from golden.layers.dropout import dropout_mask
 from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
+from .attention_bounds import attention_bounds
 from .map_bounds import map_bounds
+from .norm_bounds import layer_norm_bounds
 from .norm_layers import NORMS
 from .smooth_bounds import SMOOTH_KINDS, smooth_bounds
 
@@ -98,12 +100,38 @@ def torch_layer(training, node, before, mode=True):
         codes = encode(training.format, decode(FLOAT32, bits)) if rounded else bits
         values = decode(training.format if rounded else FLOAT32, codes)
         parameters[short] = torch.from_numpy(values).requires_grad_()
+    if node.kind == "embedding":
+        weight = parameters["weight"]
+        return lambda x: _of_vectors(functional.linear, x, weight.T), parameters
+    if node.kind == "convolution" and node.sequence:
+        return lambda x: _of_vectors(functional.linear, x, **parameters), parameters
     if node.kind == "depthwise":
         options["groups"] = node.shape[0]
     if node.kind in ("convolution", "depthwise"):
         return lambda x: functional.conv2d(x, **parameters, **options), parameters
+    if node.kind == "transposed":
+        size = options.pop("size")
+        used = {key: pair(value) if key != "groups" else value for key, value in options.items()}
+        kernel = parameters["weight"].shape[2:]
+
+        def transposed(x):
+            more = [
+                wanted - ((h - 1) * s - 2 * p + d * (k - 1) + 1)
+                for wanted, h, s, p, d, k in zip(
+                    size, x.shape[2:], used["stride"], used["padding"], used["dilation"], kernel,
+                    strict=True,
+                )
+            ]  # fmt: skip
+            return functional.conv_transpose2d(x, **parameters, output_padding=more, **used)
+
+        return transposed, parameters
     if node.kind == "linear":
         return lambda x: functional.linear(x.flatten(1), **parameters)[..., None, None], parameters
+    if node.kind == "layer_norm":
+        shape, epsilon = node.module.normalized_shape, node.module.eps
+        return lambda x: _of_vectors(
+            functional.layer_norm, x, shape, **parameters, eps=epsilon
+        ), parameters
     if node.kind in NORMS:
         running = [
             torch.from_numpy(decode(FLOAT32, before["running"][f"{node.name}.running_{key}"]))
@@ -124,6 +152,18 @@ def torch_layer(training, node, before, mode=True):
         fmt = training.format
         options = {key: float(decode(fmt, encode(fmt, limit))) for key, limit in options.items()}
     return lambda *x: _MAPS[node.kind](*x, **options), parameters
+
+
+def _of_vectors(function, x, *arguments, **named):
+    """A function of (..., C), of maps (N, C, H, W)."""
+    return function(x.movedim(1, 3), *arguments, **named).movedim(3, 1)
+
+
+def _attention(*maps, heads, causal, scale):
+    """On maps (N, C, T, 1)."""
+    parts = [part[..., 0].unflatten(1, (heads, -1)).transpose(2, 3) for part in maps]
+    y = functional.scaled_dot_product_attention(*parts, is_causal=causal, scale=scale)
+    return y.transpose(2, 3).flatten(1, 2)[..., None]
 
 
 def _average_pool(x, *, kernel, stride, padding, ceil_mode, include_pad, divisor):
@@ -162,6 +202,7 @@ _MAPS = {
     "affine": lambda x, factor, offset: x * factor + offset,
     "upsample": lambda x, factor: functional.interpolate(x, scale_factor=factor),
     "concatenate": lambda *x: torch.cat(x, 1),
+    "attention": lambda *x, **options: _attention(*x, **options),
     "flatten": lambda x: x * 1,
     "max_pool": _max_pool,
     "average_pool": _average_pool,
@@ -185,17 +226,34 @@ def _layer_bounds(training, node, before, done, dy):
         weights = encode(fmt, decode(FLOAT32, before["weights"][name]))
         bias = before["weights"].get(f"{node.name}.bias")
         options = dict(node.options)
+        if node.kind == "embedding":
+            weights = weights.T
+        if node.kind in ("convolution", "embedding"):
+            weights = weights.reshape(len(weights), -1, *weights.shape[2:] or (1, 1))
         if node.kind == "linear":
             weights = weights.reshape(len(weights), x.value.shape[3], *x.value.shape[1:3])
             options["stride"] = pair(x.value.shape[1:3])
         operands = inputs[0], weights, dy, None if bias is None else decode(FLOAT32, bias)
         if node.kind == "depthwise":
             bounds = training_bounds.depthwise(fmt, *operands, **options)
+        elif node.kind == "transposed":
+            bounds = training_bounds.transposed(fmt, *operands, rows=rows, **options)
         else:
             bounds = training_bounds.convolution(fmt, *operands, rows=rows, **options)
         shape = before["weights"][name].shape
-        parameters = {"weight": bounds["dw"].error.reshape(shape), "bias": bounds["db"].error}
-        return bounds["y"].error, [bounds["dx"].error], parameters
+        dw = bounds["dw"].error
+        dw = dw[:, :, 0, 0].T if node.kind == "embedding" else dw.reshape(shape)
+        return bounds["y"].error, [bounds["dx"].error], {"weight": dw, "bias": bounds["db"].error}
+    if node.kind == "attention":
+        values = (part.value for part in (*exact, gradient))
+        y, *found = attention_bounds(fmt, *values, **node.options, rows=rows)
+        return y, found, {}
+    if node.kind == "layer_norm":
+        own = [Estimate.bits(FLOAT32, before["weights"][name]) for name in node.parameters]
+        y, dx, scale, shift = layer_norm_bounds(
+            fmt, x, gradient, *own, epsilon=node.module.eps, rows=rows
+        )
+        return y, [dx], {"weight": scale, "bias": shift}
     if node.kind in NORMS:
         flat = [
             Estimate(e.value.reshape(len(e.value), -1, e.value.shape[3]), np.float64(0))

@@ -15,10 +15,12 @@ from golden.layers import elementwise_pool
 from golden.layers.optimizer import require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
-from . import map_layers, norm_layers
+from . import map_layers, norm_layers, sequence_layers
 from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
 from .loss_function import LossFunction
+from .network_inputs import encode_inputs
+from .sequence_layers import SEQUENCE_KINDS
 from .step_result import ForwardPass, StepResult
 from .torch_graph import Node, learning, outputs_of, trace
 
@@ -145,33 +147,31 @@ class Training:
         for name in self.operands:
             self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
 
-    def encode_input(self, images) -> np.ndarray:
-        """Operand codes of real images (N, H, W, C), or vectors (N, features)."""
-        channels, height, width = self.nodes[0].shape
-        images = np.asarray(images, np.float64)
-        if images.ndim == 2 and self.nodes[0].flat:
-            images = images[:, np.newaxis, np.newaxis]
-        if images.shape[1:] != (height, width, channels) or not len(images):
-            raise ValueError(
-                f"Images must have shape (N, {height}, {width}, {channels}), not {images.shape}"
-            )
-        return encode(self.format, images)
+    def encode_input(self, images) -> np.ndarray | list[np.ndarray]:
+        """Operand codes of real images (N, H, W, C), vectors (N, features), sequences (N, T, C), or
+        of tokens (N, T); a list where the network has several inputs, which ``images`` is then."""
+        return encode_inputs(self.format, self.nodes, images)
 
     def predict(self, images) -> np.ndarray:
-        """Real outputs in evaluation mode, in torch's shape: (N, features) or (N, C, H, W); a list
-        where the network returns several."""
+        """Real outputs in evaluation mode, in torch's shape: (N, features), (N, C, H, W) or
+        (N, T, C); a list where the network returns several."""
         maps = self.forward(self.encode_input(images), training=False).outputs
         found = []
         for node in self.outputs:
             values = np.moveaxis(decode(FLOAT32, self._wide_output(node, maps)), 3, 1)
+            if node.sequence:
+                values = np.moveaxis(values[..., 0], 1, 2)
             found.append(values.reshape(len(values), -1) if node.flat else values)
         return found if len(found) > 1 else found[0]
 
     def forward(self, input_bits, *, training: bool = True) -> ForwardPass:
         """Run operand codes (N, H, W, C) through all nodes; running statistics stay as they are."""
         done = ForwardPass()
+        given = iter(input_bits if isinstance(input_bits, list | tuple) else [input_bits])
         for node in self.nodes:
-            values = [done.outputs[name] for name in node.inputs] or [np.asarray(input_bits)]
+            values = [done.outputs[name] for name in node.inputs]
+            if node.kind == "input":
+                values = [np.asarray(next(given))]
             output, flags = self._forward_node(node, values, done, training)
             done.outputs[node.name] = output
             done.flags[node.name] = int(np.bitwise_or.reduce(flags, axis=None))
@@ -235,7 +235,10 @@ class Training:
         return skipped
 
     def _forward_node(self, node, values, done, training):
-        fmt, x = self.format, values[0]
+        fmt = self.format
+        if node.kind == "constant":
+            return encode(fmt, node.options["values"]), 0
+        x = values[0]
         if node.kind in PRODUCTS:
             bias = self.weights.get(f"{node.name}.bias")
             sums, flags = self._product(node).forward(x, self._kernel(node, x), bias)
@@ -245,6 +248,8 @@ class Training:
             return codes, flags | new
         if node.kind in norm_layers.NORMS:
             return self._normalize(node, x, done, training)
+        if node.kind in SEQUENCE_KINDS:
+            return sequence_layers.forward(self, node, values, done)
         if node.kind == "input":
             return x, 0
         return map_layers.forward(fmt, node, values, self._batch_seed() if training else None)
@@ -262,6 +267,8 @@ class Training:
         fmt, outputs = self.format, done.outputs
         if node.kind in PRODUCTS:
             return self._backward_product(node, dy, outputs[node.inputs[0]])
+        if node.kind in SEQUENCE_KINDS:
+            return sequence_layers.backward(self, node, dy, done)
         if node.kind in norm_layers.NORMS:
             dx, new, flags = norm_layers.backward(
                 fmt, node, dy, outputs[node.inputs[0]], self.running,
@@ -296,6 +303,7 @@ class Training:
         new, flags = {}, 0
         if weight in node.trainable:
             dw, flags = product.weight_gradient(x, dy, self._kernel(node, x))
+            dw = dw[:, :, 0, 0].T if node.kind == "embedding" else dw
             new[weight] = dw.reshape(self.weights[weight].shape)
         if bias in node.trainable:
             new[bias], more = product.bias_gradient(dy)
@@ -312,10 +320,14 @@ class Training:
         )
 
     def _kernel(self, node, x):
-        """Weights (O, I, KH, KW); a linear layer's kernel is its map."""
+        """Weights (O, I, KH, KW); a linear layer's kernel is its map, of sequences one pixel."""
         weights = self.operands[f"{node.name}.weight"]
-        linear = node.kind == "linear"
-        return weights.reshape(len(weights), -1, *x.shape[1:3]) if linear else weights
+        if weights.ndim == 4:
+            return weights
+        if node.kind == "embedding":
+            return weights.T[..., np.newaxis, np.newaxis]
+        size = x.shape[1:3] if node.kind == "linear" else (1, 1)
+        return weights.reshape(len(weights), -1, *size)
 
     def _update_running(self, done, flags):
         for node in self.nodes:
@@ -335,6 +347,6 @@ class Training:
         elif not isinstance(targets, list | tuple) or len(targets) != len(self.outputs):
             raise ValueError(f"Targets must be a list of {len(self.outputs)}, one for each output")
         return [
-            batch_loss(self.format, loss, self._wide_output(node, maps), own, flat=node.flat)
+            batch_loss(self.format, loss, self._wide_output(node, maps), own, node)
             for node, loss, own in zip(self.outputs, self.losses, targets, strict=True)
         ]

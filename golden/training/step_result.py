@@ -20,12 +20,14 @@ class ForwardPass:
     statistics : :class:`golden.layers.batch_norm.BatchStatistics` of batch normalisations in
         training
     factors : (inverse, a, b) of every batch normalisation
+    saved : what else layers of sequences keep for their backward pass, by node
     flags : union of :class:`golden.arithmetic.dot_product.Flags` by node
     """
 
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
     statistics: dict[str, BatchStatistics] = field(default_factory=dict)
     factors: dict[str, tuple] = field(default_factory=dict)
+    saved: dict = field(default_factory=dict)
     flags: dict[str, int] = field(default_factory=dict)
 
 

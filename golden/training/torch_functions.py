@@ -83,7 +83,7 @@ def _arithmetic(name, sign, args, kwargs, node_type):
         plain = isinstance(number, int | float) and not isinstance(number, bool)
         if not plain or not np.abs(number) < 2.0**127:
             refuse(name, f"its operands are maps and finite numbers, not {number}")
-    if len({(part.shape, part.flat) for part in maps}) != 1:
+    if len({(part.shape, part.flat, part.sequence) for part in maps}) != 1:
         refuse(name, f"its maps are {[part.shape for part in maps]}, not of one shape")
     scale = float(-scale if sign == "-" else scale)
     if len(maps) == 2:
@@ -112,17 +112,21 @@ def _join(name, args, kwargs, node_type):
     whole = isinstance(parts, list | tuple) and len(parts) > 0
     if not whole or not all(isinstance(part, node_type) for part in parts):
         refuse(name, f"it joins a list of maps, not {parts}")
-    kinds = {(part.flat, part.shape[1:]) for part in parts}
+    kinds = {(part.flat, part.sequence, part.shape[1:]) for part in parts}
     if len(kinds) > 1 or (parts[0].flat and parts[0].shape[1:] != (1, 1)):
         refuse(name, f"it joins maps of {[part.shape for part in parts]}")
-    if values.dim not in (1, -1 if parts[0].flat else -3):
-        refuse(name, f"it joins channels, dim=1, not dim={values.dim}")
+    dims = (2, -1) if parts[0].sequence else (1, -1 if parts[0].flat else -3)
+    if values.dim not in dims:
+        refuse(name, f"it joins channels, dim={dims[0]}, not dim={values.dim}")
     return tuple(parts)
 
 
 def _mean(name, values, source):
-    needs_map(name, source)
     dims = values.dim if isinstance(values.dim, list | tuple) else (values.dim,)
+    if source.sequence and values.dtype is None and dims in ((1,), (-2,)) and not values.keepdim:
+        dims = (2, 3)  # over the vectors of a sequence
+    else:
+        needs_map(name, source)
     if None in dims or {d % 4 for d in dims} != {2, 3} or values.dtype is not None:
         refuse(name, f"it is taken over height and width, dim=(2, 3), not dim={values.dim}")
     size = source.shape[1:]
@@ -132,8 +136,11 @@ def _mean(name, values, source):
 
 def _view(name, source, shape):
     features = source.shape[0] * source.shape[1] * source.shape[2]
-    if shape == ((features,) if source.flat else source.shape):
+    own = (features,) if source.flat else source.shape
+    if shape == ((source.shape[1], source.shape[0]) if source.sequence else own):
         return SAME
+    if source.sequence:
+        refuse(name, f"it makes {shape} of a sequence of {source.shape[1]} vectors")
     if shape not in ((features,), source.shape):
         refuse(name, f"it makes {shape} of the map {source.shape}")
     return "flatten", {}

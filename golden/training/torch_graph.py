@@ -11,7 +11,17 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import fx, nn
 
+from .network_inputs import (
+    Constant,
+    attribute,
+    combined,
+    constant_values,
+    own_tensor,
+    shapes_of,
+    token_options,
+)
 from .torch_functions import classify
+from .torch_heads import Heads, classify_heads
 from .torch_layers import Found, Refused, module_layer, refuse
 
 __all__ = ["Node", "learning", "outputs_of", "trace"]
@@ -19,7 +29,10 @@ __all__ = ["Node", "learning", "outputs_of", "trace"]
 #: Images of what the layers are tried on, without data, to see the shapes.
 _IMAGES = 11
 #: Kinds whose module has parameters.
-_LEARNING = ("convolution", "depthwise", "linear", "batch_norm", "fixed_norm")
+_LEARNING = (
+    "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm", "layer_norm",
+    "embedding",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +46,7 @@ class Node:
     inputs : names of the nodes it reads
     shape : (C, H, W) of the stored map; what torch sees flattened keeps its map
     flat : torch sees vectors
+    sequence : torch sees (N, T, C): T vectors in order, which are the rows of a map of one column
     module : the torch module that holds its parameters, or None
     trainable : those of :attr:`parameters` that required a gradient when the network was traced
     options : arguments of the golden function: stride, padding, dilation, groups, kernel, ...
@@ -44,6 +58,7 @@ class Node:
     inputs: tuple[str, ...]
     shape: tuple[int, int, int]
     flat: bool = False
+    sequence: bool = False
     module: nn.Module | None = None
     trainable: tuple[str, ...] = ()
     options: Mapping = field(default_factory=dict)
@@ -64,27 +79,41 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
     ----------
     model : of the layers of docs/operators.md, as modules or as functions in ``forward``; every
         module is in training or evaluation as its ``training`` says
-    input_shape : (C, H, W) of one image, or (features,)
+    input_shape : (C, H, W) of one image, (features,) of a vector, (T, C) of a sequence, (T,) of
+        tokens for ``nn.Embedding``; a list of these for several inputs
 
     Raises
     ------
     ValueError
         naming the layer and why it is not supported.
     """
-    shape = tuple(int(size) for size in input_shape)
-    if len(shape) not in (1, 3) or min(shape) < 1:
-        raise ValueError(f"input_shape must be (C, H, W) or (features,), not {input_shape!r}")
+    shapes = shapes_of(input_shape)
     _require_module(model)
     try:
-        graph = fx.Tracer().trace(model)
+        tracer = fx.Tracer()
+        tracer.proxy_buffer_attributes = True
+        graph = tracer.trace(model)
     except fx.proxy.TraceError as error:
         raise ValueError(
             f"The model {type(model).__name__} cannot be traced by torch.fx, its forward must not "
             f"depend on data: {error}"
         ) from error
-    tracing = _Tracing(_without_data(model, graph), dict(model.named_modules()))
+    modules = dict(model.named_modules())
+    inputs = [step for step in graph.nodes if step.op == "placeholder"]
+    if len(inputs) != len(shapes):
+        raise ValueError(
+            f"The network reads {', '.join(step.name for step in inputs)}; input_shape must have "
+            f"the shape of each, not {input_shape!r}"
+        )
+    kinds = [torch.int64 if token_options(s, modules) else torch.float32 for s in inputs]
+    tracing = _Tracing(_without_data(model, graph), modules, model)
     with torch.no_grad():
-        tracing.run(torch.empty((_IMAGES, *shape), device="meta"))
+        tracing.run(
+            *(
+                torch.empty((_IMAGES, *shape), dtype=kind, device="meta")
+                for shape, kind in zip(shapes, kinds, strict=True)
+            )
+        )
     return list(tracing.nodes.values())
 
 
@@ -119,7 +148,8 @@ def learning(nodes) -> frozenset[str]:
 def _without_data(model, graph):
     """A copy of the model whose tensors have shapes only."""
     known = {}
-    for tensor in (*model.parameters(), *model.buffers()):
+    own = [attribute(model, step.target) for step in graph.nodes if step.op == "get_attr"]
+    for tensor in (*model.parameters(), *model.buffers(), *own):
         empty = tensor.detach().to("meta")
         known[id(tensor)] = nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
     return fx.GraphModule(copy.deepcopy(model, known), graph)
@@ -128,12 +158,15 @@ def _without_data(model, graph):
 class _Tracing(fx.Interpreter):
     """Executes the graph on tensors without data; makes a node of every step."""
 
-    def __init__(self, graph, modules):
+    def __init__(self, graph, modules, model):
         super().__init__(graph)
+        self.model = model
+        self.constants = {}  # torch.fx's nodes that depend on no input
         self.extra_traceback = False
         self.modules = modules
         self.nodes = {}  # of golden, by name
         self.names = {}  # torch.fx's nodes to golden's names
+        self.heads = {}  # torch.fx's nodes that have heads -> how many, whether they come first
         self.memory = {}  # torch.fx's nodes to the first one that had the same memory
         self.changed = {}  # torch.fx's nodes of which a view was changed in place -> by what
 
@@ -156,7 +189,8 @@ class _Tracing(fx.Interpreter):
             self._finish(step.args[0])
             return super().run_node(step)
         if step.op == "get_attr":
-            refuse(step.name, f"a module's own tensor or constant, {step.target}, is not allowed")
+            self.constants[step] = own_tensor(step, self.model)
+            return super().run_node(step)
         name = step.target if step.op == "call_module" else step.name
         args, kwargs = (
             fx.node.map_arg(part, lambda node: self._value(name, node))
@@ -165,11 +199,19 @@ class _Tracing(fx.Interpreter):
         if step.target is getattr and args[1] not in ("shape", "ndim"):
             refuse(name, f"reading .{args[1]} is unknown")
         function = step.op in ("call_function", "call_method")
-        if function and (step.target in (getattr, "size", "dim") or not _maps((args, kwargs))):
+        held = _maps((args, kwargs))
+        if any(isinstance(part, Constant) for part in args):
+            if not held:
+                self.constants[step] = combined(step, name, args, kwargs)
+                return super().run_node(step)
+            args = self._with_maps(name, args)
+            for other in set(step.all_input_nodes) & set(self.constants):
+                self.names[other], self.memory[other] = other.name, other
+        if function and (step.target in (getattr, "size", "dim") or not held):
             return super().run_node(step)
-        if step.op == "placeholder" and self.nodes:
-            refuse(name, f"a network has one input, not {name} besides")
         found = Found(kind="input")
+        if step.op == "placeholder":
+            found = Found(kind="input", options=token_options(step, self.modules) or {})
         if step.op == "call_module":
             found = self._module(name, args)
         try:
@@ -178,16 +220,39 @@ class _Tracing(fx.Interpreter):
             refuse(name, str(error).strip().splitlines()[0])
         shape = tuple(getattr(result, "shape", ()))
         if function:
-            found = classify(name, step.target, args, dict(kwargs), shape[1:], Node)
-        if shape[:1] != (_IMAGES,) or len(shape) not in (2, 4):
-            refuse(name, f"its output is no batch of maps or vectors: {shape}")
+            call = name, step.target, args, dict(kwargs), shape[1:], Node
+            found = classify_heads(*call) or classify(*call)
+        if shape[:1] != (_IMAGES,) or len(shape) not in (2, 3, 4):
+            refuse(name, f"its output is no batch of maps, sequences or vectors: {shape}")
         self._add(step, name, found, shape[1:])
         return result
 
     def _value(self, name, node):
         if node in self.changed:
             refuse(name, f"it reads {node.name}, of which {self.changed[node]} changed a view")
-        return self.nodes[self.names[node]] if node in self.names else self.env[node]
+        if node in self.constants:
+            return self.constants[node]
+        if node not in self.names:
+            return self.env[node]
+        found = self.nodes[self.names[node]]
+        return Heads(found, *self.heads[node]) if node in self.heads else found
+
+    def _with_maps(self, name, args):
+        """Arguments with nodes in place of constants."""
+        other = next((part for part in args if isinstance(part, Node)), None)
+        if other is None:
+            refuse(name, "a constant goes with a map, not with heads")
+        found = []
+        for part in args:
+            if isinstance(part, Constant):
+                values = constant_values(name, part, other)
+                part = Node(
+                    name=part.name, kind="constant", inputs=(), shape=other.shape, flat=other.flat,
+                    sequence=other.sequence, options={"values": values},
+                )  # fmt: skip
+                part = self.nodes.setdefault(part.name, part)
+            found.append(part)
+        return found
 
     def _module(self, name, args):
         if not args or not isinstance(args[0], Node):
@@ -203,9 +268,13 @@ class _Tracing(fx.Interpreter):
         """The node of a step, unless it changes nothing."""
         self.memory[step] = step
         operand = None
+        if found.heads:
+            self.heads[step] = found.heads
         if found.sources:
             wanted = found.sources[0].name
             operand = next(n for n in step.all_input_nodes if self.names.get(n) == wanted)
+            if found.in_place and found.sources[0].kind == "constant":
+                refuse(name, "a constant cannot be changed")
             copied = step.target in ("clone", torch.clone)
             if found.kind in ("identity", "flatten") and not copied:
                 self.memory[step] = self.memory[operand]
@@ -213,8 +282,14 @@ class _Tracing(fx.Interpreter):
             self.names[step] = wanted
             return
         name = step.name if name in self.nodes else name
-        flat = len(size) == 1
-        shape = (*size, 1, 1) if flat else size
+        flat, sequence = len(size) == 1, len(size) == 2
+        shape = (size[-1], *size[:-1], *(1, 1)[: 3 - len(size)])
+        shape = shape if flat or sequence else size
+        if "tokens" in found.options:
+            shape, flat, sequence = (found.options["tokens"], size[0], 1), False, True
+        if found.kind == "attention":
+            query, _, value = found.sources
+            shape, sequence = (value.shape[0], query.shape[1], 1), True
         if found.kind == "flatten":
             shape = found.sources[0].shape
         elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
@@ -230,6 +305,7 @@ class _Tracing(fx.Interpreter):
             inputs=tuple(node.name for node in found.sources),
             shape=tuple(shape),
             flat=flat,
+            sequence=sequence,
             module=module,
             trainable=() if module is None else _trainable(name, module),
             options=options,
@@ -251,7 +327,8 @@ class _Tracing(fx.Interpreter):
     def _finish(self, output):
         several = isinstance(output, tuple | list)
         results = list(output) if several else [output]
-        if not results or any(not isinstance(r, fx.Node) or r not in self.names for r in results):
+        known = [isinstance(r, fx.Node) and r in self.names for r in results]
+        if not results or not all(known) or any(r in self.heads for r in results):
             refuse("output", f"a network returns one map or a tuple of maps, not {output!r}")
         places = [self.names[result] for result in results]
         inner = {name for node in self.nodes.values() for name in node.inputs}
@@ -272,7 +349,8 @@ def _maps(values):
     if isinstance(values, Mapping):
         values = values.values()
     return any(
-        isinstance(value, Node) or (isinstance(value, Mapping | list | tuple) and _maps(value))
+        isinstance(value, Node | Heads)
+        or (isinstance(value, Mapping | list | tuple) and _maps(value))
         for value in values
     )
 

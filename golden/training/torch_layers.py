@@ -36,11 +36,11 @@ __all__ = [
 ]
 
 ALLOWED = (
-    "Conv2d, Linear, BatchNorm2d, BatchNorm1d, ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, "
-    "Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, "
-    "AdaptiveMaxPool2d, Upsample, Flatten, "
-    "Dropout, Dropout2d, Identity, the functions of these without parameters, mean over a map, "
-    "view, reshape, cat, +, -, *, and / by a number"
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, ReLU, ReLU6, Hardtanh, "
+    "LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, AvgPool2d, "
+    "AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, Identity, "
+    "the functions of these without parameters, mean over a map, view, reshape, cat, +, -, *, "
+    "and / by a number"
 )
 
 
@@ -56,12 +56,14 @@ def refuse(name, reason):
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """What a step of torch.fx is: kind and options, the nodes it reads, whether it changes the
-    first of them in place."""
+    first of them in place; ``heads``: how many torch sees in a sequence, and whether they come
+    first."""
 
     kind: str
     options: dict = field(default_factory=dict)
     sources: tuple = ()
     in_place: bool = False
+    heads: tuple | None = None
 
 
 SAME = ("identity", {})
@@ -98,7 +100,33 @@ def _convolution(name, layer, source):
     return "convolution", {**options, "groups": layer.groups}
 
 
+def _transposed(name, layer, source):
+    needs_map(name, source)
+    if layer.padding_mode != "zeros":
+        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
+    if layer.in_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    names = ("stride", "padding", "dilation", "output_padding", "kernel_size")
+    stride, padding, dilation, more, kernel = (pair(getattr(layer, key)) for key in names)
+    if any(m >= s for m, s in zip(more, stride, strict=True)):
+        refuse(name, f"output_padding must be less than the stride {stride}, not {more}")
+    size = tuple(
+        (h - 1) * s - 2 * p + d * (k - 1) + m + 1
+        for h, s, p, d, k, m in zip(
+            source.shape[1:], stride, padding, dilation, kernel, more, strict=True
+        )
+    )
+    options = {"stride": stride, "padding": padding, "dilation": dilation}
+    return "transposed", {**options, "groups": layer.groups, "size": size}
+
+
 def _linear(name, layer, source):
+    if source.sequence:
+        if layer.in_features != source.shape[0]:
+            refuse(name, f"it takes {layer.in_features} features but gets {source.shape[0]}")
+        # Every vector of a sequence by itself.
+        options = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0), "groups": 1}
+        return "convolution", options
     features = source.shape[0] * source.shape[1] * source.shape[2]
     if not source.flat:
         refuse(name, "a Flatten layer must come before it")
@@ -119,6 +147,22 @@ def _batch_norm(name, layer, source):
         refuse(name, f"it takes {layer.num_features} channels but gets {source.shape[0]}")
     # Without running statistics those of the batch count in evaluation as well.
     return "batch_norm" if layer.training or not layer.track_running_stats else "fixed_norm", {}
+
+
+def _embedding(name, layer, source):
+    if "tokens" not in source.options:
+        refuse(name, "it reads an input of tokens")
+    if layer.max_norm is not None or layer.scale_grad_by_freq:
+        refuse(name, "max_norm and scale_grad_by_freq are not supported")
+    return "embedding", {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0), "groups": 1}
+
+
+def _layer_norm(name, layer, source):
+    if not source.sequence or tuple(layer.normalized_shape) != source.shape[:1]:
+        refuse(name, f"it normalises the vectors of a sequence, not {layer.normalized_shape}")
+    if layer.weight is None or layer.bias is None:
+        refuse(name, "it must have a weight and a bias")
+    return "layer_norm", {}
 
 
 def _windows(layer):
@@ -173,6 +217,8 @@ def adaptive_max(name, layer, source):
 
 
 def flatten(name, layer, source):
+    if source.sequence:
+        refuse(name, "it flattens maps, not sequences")
     if layer.start_dim != 1 or layer.end_dim not in (-1, 3):
         refuse(
             name,
@@ -236,8 +282,9 @@ def plain(kind):
 
 
 def needs_map(name, source):
-    if source.flat:
-        refuse(name, "its input has been flattened to vectors")
+    if source.flat or source.sequence:
+        what = "is a sequence" if source.sequence else "has been flattened to vectors"
+        refuse(name, f"it takes maps, but its input {what}")
 
 
 def relu(name, layer, source):
@@ -246,9 +293,12 @@ def relu(name, layer, source):
 
 _MODULES = {
     nn.Conv2d: _convolution,
+    nn.ConvTranspose2d: _transposed,
     nn.Linear: _linear,
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
+    nn.LayerNorm: _layer_norm,
+    nn.Embedding: _embedding,
     nn.MaxPool2d: max_pool,
     nn.AvgPool2d: average_pool,
     nn.AdaptiveAvgPool2d: adaptive_average,

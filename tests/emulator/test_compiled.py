@@ -123,8 +123,12 @@ def test_vector(fmt, rng, seed):
         for _ in range(60):
             for machine in both.both:
                 machine.flags = machine.commands[0, Opcode.VECTOR].noted.flags = 0
-            assert not both.execute(Opcode.VECTOR, **random_command(choose, limits, limit=30))
-        assert not refused(both)
+            command = random_command(choose, limits, limit=30)
+            assert not both.execute(Opcode.VECTOR, **command)
+            # Random numbers are golden's.
+            expected = [Opcode.VECTOR] if command["sample"] else []
+            assert refused(both) == expected, command
+            refused(both).clear()
 
 
 def test_results_of_vector_that_overlap(rng):

@@ -154,6 +154,24 @@ class NormBlock(nn.Module):
         return self.head(self.fifth(self.linear(x)))
 
 
+class TransposedBlock(nn.Module):
+    """Transposed convolutions: strides, groups, dilation, kernels smaller than the stride."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 3, stride=2)
+        self.up = nn.ConvTranspose2d(6, 4, 3, stride=2, padding=1, output_padding=(1, 0), groups=2)
+        self.gate = nn.ConvTranspose2d(6, 4, (2, 1), stride=(2, 3), padding=(0, 0), bias=False)
+        self.norm, self.last = nn.BatchNorm2d(4), nn.ConvTranspose2d(4, 4, 2, dilation=2)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x))
+        y = self.norm(self.up(x))
+        y = self.last(torch.relu(y)).mean((2, 3))
+        return self.head(torch.cat([y, self.gate(x).mean((2, 3))], 1))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
@@ -163,6 +181,7 @@ BLOCKS = {
     "growing": GrowingBlock,
     "smooth": SmoothBlock,
     "norms": NormBlock,
+    "transposed": TransposedBlock,
 }
 
 

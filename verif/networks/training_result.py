@@ -12,8 +12,8 @@ __all__ = ["Batch", "Difference", "TrainingResult", "compare_arrays", "in_phases
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """Images (N, H, W, C), labels or targets, and the optimizer of one step; ``phase`` is what
-    gradient prediction does with them."""
+    """Images (N, H, W, C), or a list of what several inputs read, labels or targets, and the
+    optimizer of one step; ``phase`` is what gradient prediction does with them."""
 
     images: np.ndarray
     targets: np.ndarray
@@ -22,6 +22,12 @@ class Batch:
 
     def __post_init__(self):
         require_optimizer(self.optimizer)
+
+    @property
+    def count(self) -> int:
+        """How many images it has."""
+        several = isinstance(self.images, list | tuple)
+        return len(self.images[0] if several else self.images)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ class TrainingRun:
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
         self.program: TrainingProgram = self._compile(
             input_shape,
-            images=len(batches[0].images),
+            images=batches[0].count,
             loss=loss,
             optimizer=_compiled(batches[0].optimizer),
             reuse=reuse,

@@ -16,6 +16,7 @@ from .pointwise import pointwise
 __all__ = [
     "add",
     "add_scaled",
+    "add_vector",
     "affine",
     "copy_channels",
     "multiply",
@@ -54,6 +55,15 @@ def copy_channels(program: CoreProgram, x: Tensor, y: Tensor) -> None:
     most = max(1, min(program.scratch.words // (2 * words), MOST_WORDS // words))
     program.run([Job((program.need(x, *box),), partial(work, box))
                  for box in boxes(x.shape, min(most, -(-pixels // PIECES)))])  # fmt: skip
+
+
+def add_vector(program: CoreProgram, x: Tensor, vector: Tensor, y: Tensor) -> None:
+    """``y = x + vector``, a float32 number for each channel, rounded once; ``x`` may be float32."""
+
+    def part(out: View, _: View | None, values: View, numbers: View) -> None:
+        program.vector.add(out, values, numbers)
+
+    pointwise(program, [x], y, part, vectors=[vector])
 
 
 def add(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor) -> None:

@@ -31,8 +31,9 @@ def pointwise(
     the other;
     ``total`` is a float32 map of the part if it is wanted, else None, and ``more`` counts further
     ones; ``also`` are other results; each of ``numbers`` is a float32 vector that goes with all
-    pixels, and so is each of ``vectors``, (1, 1, 1, C). If it depends on the ``box`` that the part
-    is, it gets this as well, and a part has at most ``placed`` pixels.
+    pixels, and so is each of ``vectors``, (1, 1, 1, C). An input with one image goes with all. If
+    it depends on the ``box`` that the part is, it gets this as well, and a part has at most
+    ``placed`` pixels.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def pointwise(
         if a pixel of all maps does not fit into the buffer.
     """
     words, chunks = program.words(output), program.core.chunks_per_wide
-    size = words * (len(inputs) + 1 + len(also) + chunks * (more + total))
+    size = words * (1 + len(also) + chunks * (more + total)) + sum(map(program.words, inputs))
     room = program.scratch.words - words * chunks * len(numbers) - sum(map(program.words, vectors))
     most = min(room // size, MOST_WORDS // (words * chunks))
     if not most:
@@ -59,7 +60,7 @@ def pointwise(
         ends = [*accumulate((len(results), len(with_all), len(inputs)))]
         out, there, read = (blocks[a:b] for a, b in pairwise([0, *ends]))
         wide = [program.view(block, output, *box, wide=True) for block in blocks[ends[-1] :]]
-        views = [program.view(b, t, *box) for b, t in zip(read, inputs, strict=True)]
+        views = [program.view(b, t, *_own(t, box)) for b, t in zip(read, inputs, strict=True)]
         views += [program.view(block, output, *one, wide=True) for block in there[: len(numbers)]]
         channels = zip(there[len(numbers) :], vectors, strict=True)
         views += [program.view(block, vector, *one) for block, vector in channels]
@@ -79,12 +80,17 @@ def pointwise(
     size = max(1, min(most // 3, -(-pixels // pieces), placed or pixels))
     for box in boxes(output.shape, size):
         needs = [*(program.result(tensor, *box) for tensor in results), *with_all]
-        needs += [program.need(part, *box) for part in inputs]
+        needs += [program.need(part, *_own(part, box)) for part in inputs]
         needs += [program.result(output, *box, wide=True) for _ in range(more + total)]
         run = partial(work, box)
         like = like_box(box) if placed is None else None
         jobs.append(Job(tuple(needs), run, like=like, at=begin_of(box)))
     program.run(jobs)
+
+
+def _own(tensor: Tensor, box: PixelBox) -> PixelBox:
+    """The box of an input that belongs to one of the output."""
+    return ((0, 1), *box[1:]) if tensor.shape[0] == 1 else box
 
 
 def _number(program: CoreProgram, like: Tensor, number: float) -> Need:

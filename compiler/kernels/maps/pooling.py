@@ -2,15 +2,20 @@
 
 All geometry is pairs (vertical, horizontal). Every function raises
 :class:`~compiler.errors.CompileError` if a row of what it writes, one word per pixel, with the rows
-that belong to it does not fit into the buffer.
+that belong to it does not fit into the buffer; of those, forward, one is enough.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from math import ldexp
 from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import View
+from compiler.errors import CompileError
 from compiler.kernels.tiling.row_tiling import Part, Role, RowTile, run_row_tiles
+from compiler.kernels.tiling.window_bands import run_window_bands
 from compiler.kernels.tiling.windows import Lines, Windows
 from compiler.tensors.intervals import Pair
 from compiler.tensors.tensor import Tensor
@@ -29,13 +34,14 @@ def max_pool(
     stride: Pair,
     padding: Pair = (0, 0),
 ) -> None:
-    """``y``: the maximum of every window; ``places``, if wanted: where it is, ``kh * KW + kw`` as
-    an operand.
+    """``y``: the maximum of every window; ``places``, if wanted: where it is, an operand that
+    stands for ``kh * KW + kw`` (:func:`_marks`).
 
     The first of the largest elements; of several NaN the last.
     """
     windows = _windows(x, y, kernel, stride, padding)
     vector = program.vector
+    marks = _marks(program, windows, y) if places is not None else []
 
     def larger(o: View, value: View, old: View) -> None:
         """``value`` where it is larger or NaN."""
@@ -45,8 +51,8 @@ def max_pool(
         """``place`` where ``value`` is larger or NaN, else what ``before`` says, or 0."""
         rest: dict[str, Any] = {} if before is None else {"z": before, "carry": Carry.Z, "keep": 1}
         vector.emit(
-            where, value, old, term=Term.IMMEDIATE, immediate=place, condition=Condition.GREATER,
-            **rest,
+            where, value, old, term=Term.IMMEDIATE, immediate=marks[place],
+            condition=Condition.GREATER, **rest,
         )  # fmt: skip
 
     def whole(best: View, index: View | None, taps: Sequence[tuple[int, View]]) -> None:
@@ -60,31 +66,37 @@ def max_pool(
         if len(taps) == 1:
             vector.copy(best, old)
             if index is not None:
-                vector.fill(index, 0)
+                vector.fill(index, marks[0])
 
-    def work(tile: RowTile, best: View, *views: View) -> None:
-        pixels = views[-1]
-        index = views[0] if places is not None else None
-        taps = windows.places(tile.outputs, tile.lines)
-        values = [(place, pixels[:, *lines]) for place, _, lines in taps]
-        if len(taps) == windows.count and all(v.shape[:3] == best.shape[:3] for _, v in values):
-            whole(best, index, values)
-            return
+    def begin(tile: RowTile, best: View, *views: View) -> None:
         vector.fill(best, float("-inf"))
         # Minus infinity is not larger than what is there already: the first place is given.
-        if index is not None:
+        for index in views[:-1]:
             for place, outputs in windows.first_places(tile.outputs):
-                vector.fill(index[:, *outputs], place)
-        for (place, value), (_, outputs, _) in zip(values, taps, strict=True):
-            old = best[:, *outputs]
-            if index is not None:
+                vector.fill(index[:, *outputs], marks[place])
+
+    def go_on(tile: RowTile, best: View, *views: View) -> None:
+        for place, outputs, lines in windows.places(tile.outputs, tile.lines):
+            value, old = views[-1][:, *lines], best[:, *outputs]
+            for index in views[:-1]:
                 where = index[:, *outputs]
                 place_of(where, value, old, place, where)
             larger(old, value, old)
 
+    def work(tile: RowTile, best: View, *views: View) -> None:
+        index = views[0] if places is not None else None
+        taps = windows.places(tile.outputs, tile.lines)
+        values = [(place, views[-1][:, *lines]) for place, _, lines in taps]
+        if len(taps) == windows.count and all(v.shape[:3] == best.shape[:3] for _, v in values):
+            whole(best, index, values)
+            return
+        begin(tile, best, *views)
+        go_on(tile, best, *views)
+
     written = [y] if places is None else [y, places]
     parts = [*(Part(tensor, False, Role.WRITE) for tensor in written), Part(x, True)]
-    run_row_tiles(program, windows, parts, work)
+    bands = partial(run_window_bands, program, windows, parts, begin, go_on)
+    run_row_tiles(program, windows, parts, work, otherwise=bands)
 
 
 def max_pool_backward(
@@ -99,13 +111,40 @@ def max_pool_backward(
 ) -> None:
     """``dx``: every pixel adds ``dy`` of the windows whose maximum it is."""
 
+    windows = _windows(dx, dy, kernel, stride, padding)
+    marks = _marks(program, windows, dy)
+
     def term(o: View, gradient: View, before: View, place: int, index: View) -> None:
         program.vector.emit(
-            o, gradient, before, index, term=Term.ADD, immediate=place,
+            o, gradient, before, index, term=Term.ADD, immediate=marks[place],
             condition=Condition.EQUAL, carry=Carry.Y, keep=1,
         )  # fmt: skip
 
-    _scatter(program, _windows(dx, dy, kernel, stride, padding), [dy, places], dx, term)
+    _scatter(program, windows, [dy, places], dx, term)
+
+
+def _marks(program: CoreProgram, windows: Windows, outputs: Tensor) -> list[float]:
+    """What stands for the places of a window: their numbers, if all of them are operands, else 0
+    and the normal operands from the smallest on.
+
+    Raises
+    ------
+    CompileError
+        if there are more places than such operands.
+    """
+    fmt = program.config.format
+    assert fmt.is_float
+    if windows.count - 1 <= 1 << fmt.significand_bits:
+        return [float(place) for place in range(windows.count)]
+    steps = 1 << fmt.mantissa_bits
+    most = (fmt.exponent_max - 1) * steps + 1
+    if windows.count > most:
+        raise CompileError(
+            f"layer of {outputs.name}: its windows have {windows.count} places, but {fmt.name} can "
+            f"tell only {most} of them apart"
+        )
+    normal = (ldexp(1 + n % steps / steps, n // steps + 1 - fmt.bias) for n in range(most - 1))
+    return [0.0, *islice(normal, windows.count - 1)]
 
 
 def average_pool(
@@ -134,6 +173,18 @@ def average_pool(
         else:
             vector.scale(out, first, share)
 
+    def begin(tile: RowTile, out: View, sums: View, pixels: View) -> None:
+        # -0 and the first element is that element.
+        vector.fill(sums, -0.0)
+
+    def go_on(tile: RowTile, out: View, sums: View, pixels: View) -> None:
+        for _, outputs, lines in windows.places(tile.outputs, tile.lines):
+            vector.add(sums[:, *outputs], sums[:, *outputs], pixels[:, *lines])
+
+    def end(tile: RowTile, out: View, sums: View, pixels: View) -> None:
+        for part, share in _shares(windows, tile, include_pad, divisor):
+            vector.scale(out[:, *part], sums[:, *part], share)
+
     def work(tile: RowTile, out: View, sums: View, pixels: View) -> None:
         places = windows.places(tile.outputs, tile.lines)
         shares = _shares(windows, tile, include_pad, divisor)
@@ -142,15 +193,13 @@ def average_pool(
             if all(tap.shape[:3] == out.shape[:3] for tap in taps):
                 whole(out, sums, taps, shares[0][1])
                 return
-        # -0 and the first element is that element.
-        vector.fill(sums, -0.0)
-        for tap, (_, outputs, _) in zip(taps, places, strict=True):
-            vector.add(sums[:, *outputs], sums[:, *outputs], tap)
-        for part, share in shares:
-            vector.scale(out[:, *part], sums[:, *part], share)
+        begin(tile, out, sums, pixels)
+        go_on(tile, out, sums, pixels)
+        end(tile, out, sums, pixels)
 
     parts = [Part(y, False, Role.WRITE), Part(y, False, Role.SUMS), Part(x, True)]
-    run_row_tiles(program, windows, parts, work)
+    bands = partial(run_window_bands, program, windows, parts, begin, go_on, end)
+    run_row_tiles(program, windows, parts, work, otherwise=bands)
 
 
 def average_pool_backward(

@@ -15,6 +15,7 @@ from hw.isa.vector import Carry, Condition, Factor, Term
 from .pointwise import pointwise
 
 __all__ = [
+    "exponential",
     "gelu",
     "logistic",
     "logistic_loss",
@@ -151,14 +152,14 @@ def logistic(
 ) -> View:  # fmt: skip
     """``out``: 1 / (1 + 2**-(x * factor)), with three float32 maps, of which ``out`` may be the
     last and ``x`` the first; ``sign`` has the sign of ``x``."""
-    _exponential(vector, maps, x, factor)
+    exponential(vector, maps, x, factor)
     return reciprocal(vector, out, maps, x if sign is None else sign)
 
 
 def logistic_loss(vector: VectorCommands, out: View, maps: Sequence[View], x: View) -> View:
     """``out``: ln(1 + e**-|x|) and the larger of ``x`` and 0, with three float32 maps; the first
     keeps what :func:`reciprocal` needs."""
-    w = _exponential(vector, maps, x, _LOG2_E)
+    w = exponential(vector, maps, x, _LOG2_E)
     logarithm = _steps(vector, maps[2], w, _LOGARITHM)
     larger = vector.positive(maps[1], x)
     return vector.scale_add(out, logarithm, _LOG_LEAD, larger)
@@ -190,8 +191,11 @@ def _reduced(vector: VectorCommands, maps: Sequence[View], x: View, factor: floa
     _steps(vector, h, y, _POWER)
 
 
-def _exponential(vector: VectorCommands, maps: Sequence[View], x: View, factor: float) -> View:
-    """The first map: 2 to the power of minus ``|x * factor|``, scaled."""
+def exponential(
+    vector: VectorCommands, maps: Sequence[View], x: View, factor: float = _LOG2_E
+) -> View:
+    """The first map: 2 to the power of minus ``|x * factor|``, by default of ``e**-|x|``, scaled;
+    with three float32 maps, of which ``x`` may be the first."""
     _reduced(vector, maps, x, factor)
     return _product(vector, maps[0], maps[2], _ONE_SCALED, maps[1], power=1)
 

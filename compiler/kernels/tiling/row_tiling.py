@@ -10,6 +10,7 @@ from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
+from compiler.codegen.view import View
 from compiler.errors import CompileError
 from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts, regular_parts
 from compiler.tensors.tensor import Tensor
@@ -17,7 +18,15 @@ from compiler.tensors.tensor import Tensor
 from .splitting import MOST_WORDS, channel_parts, channel_steps
 from .windows import Windows
 
-__all__ = ["Part", "Role", "RowTile", "run_row_tiles"]
+__all__ = [
+    "Part",
+    "Role",
+    "RowTile",
+    "run_row_tiles",
+    "store_tile",
+    "tile_need",
+    "tile_views",
+]
 
 
 class Role(enum.Enum):
@@ -67,6 +76,7 @@ def run_row_tiles(
     work: Callable[..., None],
     *,
     cut_map: bool = False,
+    otherwise: Callable[[], None] | None = None,
 ) -> None:
     """Call ``work(tile, *views of parts)`` for every tile; what is written is stored.
 
@@ -76,41 +86,66 @@ def run_row_tiles(
     Parameters
     ----------
     parts : list of :class:`Part`
+    otherwise : what to do if a tile of a single row and one word per pixel does not fit
 
     Raises
     ------
     CompileError
-        if a tile of a single row and one word per pixel does not fit into the buffer.
+        if such a tile does not fit into the buffer and there is nothing else to do.
     """
 
     def do(tile: RowTile, *blocks: Block) -> None:
-        views = [
-            program.view(block, part.tensor, *tile.box(part), wide=part.role in _WIDE)
-            for part, block in zip(parts, blocks, strict=True)
-        ]
-        work(tile, *views)
-        for part, block in zip(parts, blocks, strict=True):
-            if part.role is Role.WRITE:
-                images, rows, columns, channels = tile.box(part)
-                box = images, rows, columns, channels or (0, part.tensor.pitch)
-                program.store(part.tensor, box, block)
-            if part.role not in _LOADED:
-                program.scratch.drop([block])
+        work(tile, *tile_views(program, tile, parts, blocks))
+        store_tile(program, tile, parts, blocks)
 
+    tiles = _cut(program, windows, parts, cut_map)
+    if tiles is None and otherwise is not None:
+        otherwise()
+        return
+    if tiles is None:
+        written = next(part.tensor.name for part in parts if part.role is Role.WRITE)
+        raise CompileError(
+            f"layer of {written}: a row of it with one word per pixel, and what belongs to it, do "
+            f"not fit into the buffer ({program.scratch.words} words)"
+        )
     jobs = []
-    for tile in _cut(program, windows, parts, cut_map):
-        needs = tuple(_need(program, tile, part) for part in parts)
+    for tile in tiles:
+        needs = tuple(tile_need(program, tile, part) for part in parts)
         (first, last), run = tile.images, partial(do, tile)
         like = replace(tile, images=(0, last - first))
         jobs.append(Job(needs, run, like=like, at=(first,)))
     program.run(jobs)
 
 
+def tile_views(
+    program: CoreProgram, tile: RowTile, parts: Sequence[Part], blocks: Sequence[Block]
+) -> list[View]:
+    """What of each part belongs to a tile, in its block."""
+    return [
+        program.view(block, part.tensor, *tile.box(part), wide=part.role in _WIDE)
+        for part, block in zip(parts, blocks, strict=True)
+    ]
+
+
+def store_tile(
+    program: CoreProgram, tile: RowTile, parts: Sequence[Part], blocks: Sequence[Block]
+) -> None:
+    """Store what a tile has written; nothing but what was loaded is needed any longer."""
+    for part, block in zip(parts, blocks, strict=True):
+        if part.role is Role.WRITE:
+            images, rows, columns, channels = tile.box(part)
+            box = images, rows, columns, channels or (0, part.tensor.pitch)
+            program.store(part.tensor, box, block)
+        if part.role not in _LOADED:
+            program.scratch.drop([block])
+
+
 _WIDE = (Role.SUMS, Role.VECTOR)
 _LOADED = (Role.READ, Role.WHOLE)
 
 
-def _need(program: CoreProgram, tile: RowTile, part: Part) -> Need:
+def tile_need(program: CoreProgram, tile: RowTile, part: Part) -> Need:
+    """What a part needs for a tile."""
     box = tile.box(part)
     if part.role in _LOADED:
         return program.need(part.tensor, *box)
@@ -119,8 +154,9 @@ def _need(program: CoreProgram, tile: RowTile, part: Part) -> Need:
 
 def _cut(
     program: CoreProgram, windows: Windows, parts: Sequence[Part], cut_map: bool
-) -> list[RowTile]:
-    """Tiles of as many images, or else rows, as leave room for the next one; or at least fit."""
+) -> list[RowTile] | None:
+    """Tiles of as many images, or else rows, as leave room for the next one, or at least fit; None
+    if a row with one word per pixel does not."""
     tensors = [part.tensor for part in parts]
     for step in channel_steps(program, tensors[0]):
         channels = channel_parts(program, tensors, step)
@@ -130,11 +166,7 @@ def _cut(
             tiles = _cut_rows(program, windows, parts, cut_map, sizes, share)
             if tiles:
                 return [replace(tile, channels=part) for part in channels for tile in tiles]
-    written = next(part.tensor.name for part in parts if part.role is Role.WRITE)
-    raise CompileError(
-        f"layer of {written}: a row of it with one word per pixel, and what belongs to it, do not "
-        f"fit into the buffer ({program.scratch.words} words)"
-    )
+    return None
 
 
 def _cut_rows(
@@ -162,7 +194,7 @@ def _cut_rows(
     def has_room(tile: RowTile) -> bool:
         fixed, sizes = 0, []
         for part in parts:
-            words = _need(program, tile, part).words
+            words = tile_need(program, tile, part).words
             if part.role is Role.WHOLE:
                 fixed += words
             else:

@@ -40,6 +40,11 @@ class LabelTensors:
     shift: Tensor | None = None
     products: Tensor | None = None
 
+    def pixels(self) -> "LabelTensors":
+        """The same with an image for each pixel."""
+        maps = {name: getattr(self, name) for name in ("factors", "shift", "products")}
+        return replace(self, **{name: part and _pixels(part) for name, part in maps.items()})
+
 
 def loss_commands(
     program: CoreProgram,
@@ -56,7 +61,7 @@ def loss_commands(
     """Commands that read outputs ``x`` (N, H, W, C) and ``targets`` and write ``gradient`` and
     ``value`` (docs/loss.md), as many images at a time as fit.
 
-    ``kind`` is "cross_entropy" with labels (N, 1, 1, 1), or "mean_squared_error" with float32
+    ``kind`` is "cross_entropy" with labels (N, H, W, 1), or "mean_squared_error" with float32
     targets like ``x``; if not even one image fits, it is pixels. ``labels`` are those of
     cross-entropy. ``beside(program, tensors)`` emits commands that have nothing to do with it: they
     are executed while the engine works, since what waits for it comes behind them.
@@ -68,7 +73,8 @@ def loss_commands(
         names = x.name, targets.name, gradient.name
         maps = _pixels(x), _pixels(targets), _pixels(gradient)
         program.scratch.forget(*names)
-        loss_commands(program, *maps, value, kind=kind, beside=beside, tensors=tensors)
+        loss_commands(program, *maps, value, kind=kind, labels=labels.pixels(), beside=beside,
+                      tensors=tensors)  # fmt: skip
         program.scratch.forget(*names)
         return
     late: list[tuple[Interval, list[Block]]] = []
@@ -102,7 +108,7 @@ class _Loss:
         self.gradient, self.value, self.labels = gradient, value, labels
         self.squared = kind == "mean_squared_error"
         count = prod(x.shape)
-        self.scales = (2 / count, 1 / count) if self.squared else (1 / x.shape[0],) * 2
+        self.scales = (2 / count, 1 / count) if self.squared else (x.shape[3] / count,) * 2
         if labels.factors:
             self.scales = (1.0, 1.0)
         self.value_need = Need(object(), program.words(value))

@@ -71,7 +71,7 @@ def test_separate_steps_are_programs():
         ({"images": 0}, "a batch must have at least 1 image, not 0"),
         ({"images": 2.5}, "images: a batch must have at least 1 image, not 2.5"),
         ({"images": "2"}, "images: a batch must have at least 1 image, not '2'"),
-        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, nn.Cross"),
+        ({"loss": "hinge"}, "loss must be one of cross_entropy, mean_squared_error, binary"),
     ],
 )
 def test_messages(options, message):
@@ -128,10 +128,11 @@ def test_one_pixel_per_channel():
         compile_training(model, CONFIG, (2, 1, 1), images=1)
 
 
-def test_cross_entropy_needs_vectors():
-    message = r"layer 0: cross-entropy needs .* a vector, not a map \(3, 3, 3\)"
+def test_cross_entropy_of_a_flattened_map():
+    message = r"layer 1: cross-entropy needs .* a vector, not a map \(3, 3, 3\) that has been"
+    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.Flatten())
     with pytest.raises(CompileError, match=message):
-        compile_training(nn.Sequential(nn.Conv2d(1, 3, 3)), CONFIG, (1, 5, 5), images=2)
+        compile_training(model, CONFIG, (1, 5, 5), images=2)
 
 
 def test_what_does_not_fit_names_the_layer():

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["Bent", "Branches", "Norms", "Smooth"]
+__all__ = ["Bent", "Branches", "Norms", "Smooth", "Transposed"]
 
 
 class Branches(nn.Module):
@@ -74,3 +74,16 @@ class Norms(nn.Module):
     def forward(self, x):
         x = self.second(torch.relu(self.first(self.stem(x))))
         return self.head(self.third(x))
+
+
+class Transposed(nn.Module):
+    """Transposed convolutions with strides, groups and dilation; the last map is one's."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.ConvTranspose2d(2, 4, (3, 2), stride=2, padding=1, output_padding=1)
+        self.second = nn.ConvTranspose2d(4, 6, 3, groups=2, dilation=(1, 2), bias=False)
+        self.last = nn.ConvTranspose2d(6, 2, 1, stride=2)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.second(self.first(x))))

@@ -22,7 +22,7 @@ from golden.layers.elementwise_pool import round_sums
 from golden.layers.optimizer import SGD, Adam
 from golden.training.check import complaints, torch_layer
 from golden.training.step import Training, trace
-from tests.golden.training.map_networks import Bent, Branches, Norms, Smooth
+from tests.golden.training.map_networks import Bent, Branches, Norms, Smooth, Transposed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -88,6 +88,7 @@ NETWORKS = {
         "mean_squared_error",
     ),
     "bent": lambda: (Bent(), (2, 3, 4), 2, 4, 6, "mean_squared_error"),
+    "transposed": lambda: (Transposed(), (2, 3, 4), 3, 4, 6, "mean_squared_error"),
     "norms": lambda: (Norms(), (2, 4, 3), 3, 4, 6, "mean_squared_error"),
     "smooth": lambda: (Smooth(), (2, 3, 4), 3, 4, 6, "cross_entropy"),
     "branches": lambda: (Branches(), (2, 7, 5), 2, 4, 6, "cross_entropy"),
@@ -353,10 +354,7 @@ def test_messages(model, shape, message):
 def test_optimizers_are_goldens(seed):
     """Torch's own are refused, where training begins and later."""
     torch_sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
-    message = (
-        r"optimizer must be golden\S*.SGD\(...\) or golden\S*.Adam\(...\) or .*, "
-        r"not torch.optim\S*.SGD"
-    )
+    message = r"optimizer must be golden\S*.SGD\(...\) or .*.AdamW\(...\), not torch.optim\S*.SGD"
     with pytest.raises(ValueError, match=message):
         make("vectors", seed, optimizer=torch_sgd)
     training, _, _ = make("vectors", seed)

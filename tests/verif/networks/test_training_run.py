@@ -3,7 +3,9 @@
 Covers: verif/networks/train_blocks.py, verif/networks/training_result.py,
 compiler/kernels/maps/activations.py, compiler/kernels/maps/pointwise.py,
 compiler/kernels/maps/smooth.py, compiler/kernels/maps/dropout.py,
-compiler/kernels/normalization/scaling.py, compiler/kernels/updates/binary_loss.py.
+compiler/kernels/normalization/scaling.py, compiler/training/parameter_steps.py,
+compiler/training/transposed_steps.py,
+compiler/kernels/updates/binary_loss.py.
 """
 
 import dataclasses
@@ -67,6 +69,7 @@ def test_every_map_and_gradient(rng, seed):
         pytest.param("growing", "5x3", marks=pytest.mark.long),
         pytest.param("smooth", "4x4", marks=pytest.mark.long),
         pytest.param("norms", "5x3", marks=pytest.mark.long),
+        pytest.param("transposed", "5x3", marks=pytest.mark.long),
     ],
 )
 def test_blocks_on_the_accelerator(network, array, rng, seed):

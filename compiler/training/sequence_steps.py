@@ -1,0 +1,118 @@
+"""Steps of layers of sequences."""
+
+from typing import Any, cast
+
+import numpy as np
+
+from compiler.errors import CompileError
+from compiler.frontend.layer import Layer
+from compiler.kernels.attention.products import over_channels, over_keys, over_queries
+from compiler.kernels.attention.softmax import softmax, softmax_backward
+from compiler.kernels.normalization.layer_norm import layer_norm, layer_norm_input_gradient
+from compiler.kernels.normalization.layer_norm_parameters import layer_norm_parameter_gradients
+from compiler.kernels.updates.scalars import lanes
+from compiler.tensors.parameters import channel_pitch
+
+from .transposed_steps import TransposedSteps
+
+__all__ = ["SequenceSteps"]
+
+
+class SequenceSteps(TransposedSteps):
+    """Normalisation over channels, and attention; methods as those of
+    :class:`~compiler.training.map_steps.MapSteps`."""
+
+    def _forward_layer_norm(self, layer: Layer, sources: list[str]) -> None:
+        output = self.maps[layer.name] = self._map(layer)
+        size = lanes(self.config)
+        shape = (self.images, *layer.shape[1:], size)
+        numbers = [
+            self._tensor(f"{layer.name}.{name}", shape, kind="float32",
+                         pitch=channel_pitch(size, self.config))
+            for name in ("mean", "inverse")
+        ]  # fmt: skip
+        parameters = [f"{layer.name}.weight", f"{layer.name}.bias"]
+        self._add(
+            layer.name, "forward", layer_norm, sources[0], output, *parameters, *numbers,
+            reads=[sources[0], *parameters], writes=[output, *numbers],
+            epsilon=cast(Any, layer.module).eps,
+        )  # fmt: skip
+
+    def _backward_layer_norm(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        x, numbers = self.maps[layer.inputs[0]], [f"{layer.name}.{n}" for n in ("mean", "inverse")]
+        goal, gamma = self._gradient_map(layer, goals[0]), f"{layer.name}.weight"
+        if goal:
+            self._add(
+                layer.name, "input gradient", layer_norm_input_gradient, x, dy, goal, gamma,
+                *numbers, reads=[x, dy, gamma, *numbers], writes=[goal],
+            )  # fmt: skip
+        gradients = self._gradients(layer)
+        if any(gradients):
+            self._add(
+                layer.name, "weight gradient", layer_norm_parameter_gradients, x, dy, *numbers,
+                *gradients, reads=[x, dy, *numbers], writes=gradients,
+            )  # fmt: skip
+        self._updates(layer)
+
+    def _table(self, layer: Layer, name: str, **options: Any) -> str:
+        """A map for each sentence and head, with the keys as pixels and the queries as channels."""
+        queries, keys = (self.layers[part].shape[1] for part in layer.inputs[:2])
+        shape = (self.images * layer.options["heads"], keys, 1, queries)
+        pitch = channel_pitch(queries, self.config)
+        return self._tensor(f"{layer.name}.{name}", shape, pitch=pitch, **options)
+
+    def _forward_attention(self, layer: Layer, sources: list[str]) -> None:
+        heads, unit = layer.options["heads"], self._unit(self.config.operand_format)
+        for name in layer.inputs:
+            channels = self.layers[name].shape[0]
+            if heads > 1 and channels // heads % unit:
+                raise CompileError(
+                    f"layer {layer.name}: each of {heads} heads has {channels // heads} channels "
+                    f"of {name}; it must be a multiple of {unit}, which is what "
+                    f"{self.config.granule_bytes} bytes of memory hold"
+                )
+        query, key, value = sources
+        output = self.maps[layer.name] = self._map(layer)
+        scores = self._table(layer, "scores", kind="float32")
+        shares = self._table(layer, "shares")
+        options = {"heads": heads, "scale": layer.options["scale"]}
+        self._add(layer.name, "forward", over_channels, key, query, scores, reads=[key, query],
+                  writes=[scores], **options)  # fmt: skip
+        named = {"mask": self._causal(layer)} if layer.options["causal"] else {}
+        self._add(layer.name, "forward", softmax, scores, shares, writes=[shares],
+                  reads=[scores, *named.values()], named=named)  # fmt: skip
+        self._add(layer.name, "forward", over_keys, shares, value, output, reads=[shares, value],
+                  writes=[output], heads=heads)  # fmt: skip
+
+    def _causal(self, layer: Layer) -> str:
+        """Minus infinity for keys behind the query, +0 elsewhere."""
+        queries, keys = (self.layers[part].shape[1] for part in layer.inputs[:2])
+        name = f"causal mask of {queries} and {keys}"
+        if name not in self.tensors:
+            behind = np.arange(keys)[:, np.newaxis] > np.arange(queries)
+            values = np.where(behind, -np.inf, 0.0)[np.newaxis, :, np.newaxis]
+            self._constant(name, values, pitch=channel_pitch(queries, self.config))
+        return name
+
+    def _backward_attention(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        query, key, value = (self.maps[name] for name in layer.inputs)
+        shares, heads = f"{layer.name}.shares", layer.options["heads"]
+        goals = [self._gradient_map(layer, goal, number) for number, goal in enumerate(goals)]
+
+        def add(function: Any, *names: str, **options: Any) -> None:
+            *reads, written = names
+            self._add(layer.name, "backward", function, *names, reads=reads, writes=[written],
+                      **options)  # fmt: skip
+
+        if goals[2]:
+            add(over_queries, shares, dy, goals[2], heads=heads)
+        if not (goals[0] or goals[1]):
+            return
+        gradient = self._table(layer, "shares.gradient", kind="float32")
+        scores = self._table(layer, "scores.gradient")
+        add(over_channels, value, dy, gradient, heads=heads, scale=layer.options["scale"])
+        add(softmax_backward, shares, gradient, scores)
+        if goals[0]:
+            add(over_keys, scores, key, goals[0], heads=heads)
+        if goals[1]:
+            add(over_queries, scores, query, goals[1], heads=heads)

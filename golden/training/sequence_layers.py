@@ -1,0 +1,47 @@
+"""Layers of sequences in a training step: what a node stores, and its gradients."""
+
+from golden.layers.attention import attention, attention_backward
+from golden.layers.layer_norm import layer_norm, layer_norm_backward
+
+__all__ = ["SEQUENCE_KINDS", "backward", "forward"]
+
+SEQUENCE_KINDS = ("layer_norm", "attention")
+
+
+def forward(training, node, maps, done):
+    """(codes, flags) of a node, from the ``maps`` that it reads; ``done.saved`` gets what its
+    backward pass needs.
+
+    Parameters
+    ----------
+    training : :class:`golden.training.step.Training`
+    done : :class:`golden.training.step.ForwardPass`
+    """
+    if node.kind == "attention":
+        result = attention(training.format, *maps, **node.options, rows=training.rows)
+        done.saved[node.name] = result
+        return result.output, result.flags
+    gamma, beta = (training.weights[f"{node.name}.{key}"] for key in ("weight", "bias"))
+    result = layer_norm(
+        training.format, *maps, gamma, beta, epsilon=node.module.eps, rows=training.rows
+    )
+    done.saved[node.name] = result
+    return result.output, result.flags
+
+
+def backward(training, node, dy, done):
+    """([codes] of the gradients of its inputs, gradients of parameters by name, flags)."""
+    maps, saved = [done.outputs[name] for name in node.inputs], done.saved[node.name]
+    if node.kind == "attention":
+        results, flags = attention_backward(
+            training.format, *maps, dy, saved.shares, **node.options, rows=training.rows
+        )
+        return results, {}, flags
+    gamma = training.weights[f"{node.name}.weight"]
+    result = layer_norm_backward(
+        training.format, *maps, dy, gamma,
+        mean=saved.mean, inverse=saved.inverse, rows=training.rows,
+    )  # fmt: skip
+    new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
+    new = {name: values for name, values in new.items() if name in node.trainable}
+    return [result.input], new, result.flags
