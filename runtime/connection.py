@@ -82,6 +82,7 @@ class Connection:
         self._map = register_map(config)
         self._device: Device | None = None
         self._windows: list[Window] = []
+        self._end_run: Callable[[], None] | None = None
         require_device(device)
 
     def close(self) -> None:
@@ -123,6 +124,7 @@ class Connection:
     def _grow(self, size: int) -> None:
         if self._device is not None and self._device.memory_bytes >= size:
             return
+        self.let_go()
         kept = [(window, self.get(window, 0, window.size)) for window in self._windows]
         if self._device is not None:
             self._device.close()
@@ -158,6 +160,16 @@ class Connection:
             )
             raise ValueError(f"the program was compiled for {theirs}; the accelerator has {ours}")
 
+    def hold(self, end_run: Callable[[], None]) -> None:
+        """A run is open that waits for its host between batches; ``end_run`` ends it."""
+        self._end_run = end_run
+
+    def let_go(self) -> None:
+        """End an open run, so that registers may be written and another program may start."""
+        end_run, self._end_run = self._end_run, None
+        if end_run is not None:
+            end_run()
+
     def start(
         self,
         window: Window,
@@ -167,7 +179,8 @@ class Connection:
         registers: Mapping[str, int] | None = None,
     ) -> None:
         """Start the program at offset ``program`` of a window, behind ``registers``, values by
-        name."""
+        name. An open run ends first."""
+        self.let_go()
         values = host.start_values(
             self._map, base=window.base, size=window.size, program=program,
             program_size=program_size, watchdog=self._watchdog,

@@ -189,7 +189,8 @@ class PredictionSession(Session):
         self.accelerator.put(self.window, 0, memory)
 
     def state(self):
-        self.pause()
+        if self._running is not None:
+            self.accelerator.let_go()
         program = self.program
         tensors = [program.loop.tensors[name] for name in program.predictor.kept]
         memory = self._head([*_kept(program.loop), *tensors])
@@ -206,7 +207,7 @@ class PredictionSession(Session):
     def step(self, images, targets, coefficients, epoch, batch):
         wanted = (epoch, dict(coefficients))
         if self._running != wanted:
-            self.pause()
+            self.accelerator.let_go()
         program, accelerator = self.program, self.accelerator
         for offset, data in program.batch(images, targets, self._done):
             accelerator.put(self.window, offset, data)
@@ -222,6 +223,7 @@ class PredictionSession(Session):
                 program_size=len(program.loop.commands),
                 registers=self._registers(coefficients) | loop.registers(),
             )
+            accelerator.hold(self._end_run)
             self._running, self._counted = wanted, {}
         interrupt = accelerator.wait()
         self._done += 1
@@ -233,10 +235,7 @@ class PredictionSession(Session):
             loss=loss, correct=correct, phase=phase, counters=counters, rejected=rejected
         )
 
-    def pause(self) -> None:
-        """End the run, so that registers may be written."""
-        if self._running is None:
-            return
+    def _end_run(self) -> None:
         self.accelerator.device.write("BATCHES", self._done)
         while not self.accelerator.wait().ended:
             pass

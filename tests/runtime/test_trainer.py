@@ -219,3 +219,18 @@ def test_wrong_batches(network, data, spoil, message):
         trained.fit([first, spoil(*first)], 1, progress=False)
     with pytest.raises(ValueError, match="the loader yields no batch"):
         trainer(Net(), method="bp").fit([], 1, progress=False)
+
+
+def test_two_trainers_share_an_accelerator(network, data):
+    """Each ends the other's open run; so does a device that is opened again with more memory."""
+    alone = trainer(copy.deepcopy(network), check=True)
+    alone.fit(loader(data), 1, progress=False)
+    first = trainer(network, check=True)
+    second = trainer(copy.deepcopy(network), check=True)
+    second.accelerator = first.accelerator
+    for batch in loader(data):
+        first.step(*batch)
+        second.step(*batch)
+        first.accelerator.window(2 * first.accelerator.device.memory_bytes)
+    same(bits(first), bits(alone))
+    same(bits(second), bits(alone))
