@@ -125,16 +125,19 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--input",
         metavar="CxHxW",
-        help="shape of an image (default: 3x32x32; with --table that of the publication, too; "
-        "with --plan the model's INPUT_SHAPE)",
+        help="shape of an image (default: 3x32x32, or what the network has; with --table that "
+        "of the publication, too; with --plan the model's INPUT_SHAPE)",
     )
     group.add_argument(
         "--batch", "--images", type=int, metavar="IMAGES",
         help="images in a batch (default: 16; with --table 128 of 3x32x32, 32 of others)",
     )  # fmt: skip
     group.add_argument(
-        "--loss", default="cross_entropy", help="or mean_squared_error, binary_cross_entropy"
+        "--loss",
+        help="cross_entropy, mean_squared_error or binary_cross_entropy (default: the network's; "
+        "with --plan cross_entropy)",
     )
+    group.add_argument("--optimizer", default="sgd", help="or nesterov, adam, adamw (default: sgd)")
     group.add_argument(
         "--variant", choices=tuple(VARIANTS), help="default: baseline; with --table all"
     )
@@ -150,7 +153,9 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
         "--table bp for baseline, adagp for the others)",
     )  # fmt: skip
     group.add_argument(
-        "--classes", type=int, help="of the logits (default: 10, from 96x96 pixels on 1000)"
+        "--classes",
+        type=int,
+        help="default: 10, from 96x96 pixels on 1000; 20 of a detector",
     )
     group.add_argument(
         "--width", type=float, default=1.0, metavar="FACTOR",
@@ -235,7 +240,14 @@ def _training(options: argparse.Namespace) -> None:
     config = select_config(
         variant=options.variant, preset=options.preset or "tiny", settings=options.settings
     )
-    program = compile_training(model, config, shape, images=options.batch, loss=options.loss)
+    program = compile_training(
+        model,
+        config,
+        shape,
+        images=options.batch,
+        loss=options.loss or "cross_entropy",
+        optimizer=options.optimizer,
+    )
     print_steps(program)
     print_plan(program.plan)
     if options.plot:

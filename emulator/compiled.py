@@ -150,7 +150,7 @@ class CompiledCommands:
         memory = self._machine.accumulator(self._core, fields)
         record = command_record(Opcode.POST, fields)
         flags = post_kernels.post(
-            record, self._layout, memory.data.view("<u4"), memory.written, *self._buffer
+            record, self._layout, memory.data.view("<u4"), memory.written.reshape(-1), *self._buffer
         )
         return self._raise(flags)
 

@@ -168,6 +168,7 @@ class EmulatorDevice:
         self._machine = Machine(self.config, window, coefficients=coefficients, guard=guard)
         if trains:
             self._registers["BATCHES_DONE"] = 0
+            self._sample()
         for name in ("ERROR_CODE", "ERROR_UNIT", "ERROR_ADDRESS_LO", "ERROR_ADDRESS_HI"):
             self._registers[name] = 0
         self._set("STATUS", BUSY=1)
@@ -204,11 +205,17 @@ class EmulatorDevice:
             return False
         registers["BATCHES_DONE"] += 1
         registers.update(next_position(registers))
+        self._sample()
         self._set("INTERRUPT_STATUS", BATCH=1)
         self._rejected()
         if registers["BATCHES_DONE"] >= registers["BATCHES"]:
             raise StopIteration
         return True
+
+    def _sample(self):
+        """The seed of the next batch."""
+        seed = self._registers["SAMPLE_SEED"] + self._registers["BATCHES_DONE"]
+        self._machine.sample_seed = seed & 0xFFFFFFFF
 
     def _finish(self, **status):
         batch = self._map_bit("INTERRUPT_STATUS", "BATCH")

@@ -140,6 +140,7 @@ class GoldenTwin:
         ``loss``."""
         golden = self._golden
         golden.optimizer = optimizer
+        golden.sample_seed = number - golden.count  # which golden counts from where it began
         if self._predicts:
             golden.predictor_rate = coefficients["predictor_rate"]
             golden.predictor_momentum = coefficients["predictor_momentum"]

@@ -53,14 +53,20 @@ class Session(ABC):
     accelerator : Connection
     program : of ``config``
     guard : whether updates with gradients that are not finite are left out
+
+    Members
+    -------
+    sample_seed : of the random numbers of the next batch
     """
+
+    sample_seed: int
 
     def __init__(
         self, accelerator: Connection, program: TrainingProgram | AdaGPProgram, *, guard: bool
     ) -> None:
         first = program.loop if isinstance(program, AdaGPProgram) else program
         accelerator.require(first.config)
-        self.accelerator, self.guard = accelerator, guard
+        self.accelerator, self.guard, self.sample_seed = accelerator, guard, 0
         self.window = accelerator.window(program.memory_size)
 
     def close(self) -> None:
@@ -96,7 +102,7 @@ class Session(ABC):
         for name, number in coefficients.items():
             bits[COEFFICIENTS.index(name)] = number
         values = {f"COEFFICIENT{n}": int(code) for n, code in enumerate(bits.view(np.uint32))}
-        return values | {"GUARD": int(self.guard)}
+        return values | {"GUARD": int(self.guard), "SAMPLE_SEED": self.sample_seed & 0xFFFFFFFF}
 
     def _head(self, tensors: list[Tensor]) -> bytes:
         """The memory window as far as ``tensors`` reach: those that last are at its beginning."""

@@ -217,8 +217,8 @@ class Trainer:
 
     def _train(self, images, targets):
         """A batch as :func:`runtime.data.as_batch` returns it."""
-        session = self._session(images)
-        coefficients = self._coefficients()
+        session, coefficients = self._session(images), self._coefficients()
+        session.sample_seed = self._count
         result = session.step(images, targets, coefficients, self.epoch, self.batch)
         if self._golden is not None:
             differences = self._golden.step(

@@ -231,7 +231,7 @@ def _run(options, settings, console):
         report=lambda line: console.print(line, style="dim", highlight=False),
     )
     console.print(f"seed {options.seed} (repeat with --seed {options.seed})", highlight=False)
-    begin, steps, failures = time.perf_counter(), [], []
+    begin, steps, trained, failures = time.perf_counter(), [], [], []
     for name in names:
         iterator = CASES[name].run(case_options)
         while True:
@@ -249,16 +249,17 @@ def _run(options, settings, console):
                 print_adagp(console, step.name, step.training)
             elif isinstance(step, NetworkStep):
                 print_network(console, step)
+                trained.append(step)
+                if options.json:
+                    write_networks(options.json, trained)
             elif isinstance(step, TrainingStep):
                 print_training(console, step)
             else:
                 report.print_step(console, step)
             if not step.passed:
                 failures.append(step.name)
-    if trained := [step for step in steps if isinstance(step, NetworkStep)]:
+    if trained:
         print_networks(console, trained)
-        if options.json:
-            write_networks(options.json, trained)
     if names == ["digits"] and steps:
         report.print_digits(console, steps)
     verdict = f"[red]{len(failures)} failed[/]" if failures else "[green]all passed[/]"

@@ -1,11 +1,15 @@
 """Networks by name: small ones for small images, and those of ``paper_networks``."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from torch import nn
 
 from .blocks import basic_block, convolution
-from .paper_networks import NETWORKS
+from .paper_networks import LARGE, NETWORKS, imagenet_shape
+from .yolo_v3 import YoloV3
 
-__all__ = ["MODELS", "SMALL", "SmallResNet", "SmallVGG"]
+__all__ = ["MODELS", "PUBLISHED", "SMALL", "PublishedNetwork", "SmallResNet", "SmallVGG"]
 
 
 class SmallVGG(nn.Sequential):
@@ -65,5 +69,45 @@ class SmallResNet(nn.Sequential):
 
 #: Of layers that ``golden.training.torch_graph.trace`` knows; fit for images of 8 × 8.
 SMALL = {"vgg": SmallVGG, "resnet": SmallResNet}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedNetwork:
+    """A network of the paper, or a relative.
+
+    Members
+    -------
+    make : takes an input shape (C, H, W), a number of classes, and perhaps ``width``
+    shapes : of images, that of the publication last
+    classes : of images smaller than LARGE, and of others
+    loss : what each output is trained for, as the compiler calls it
+    relative : the paper does not have it
+    """
+
+    make: Callable[..., nn.Module]
+    shapes: tuple[tuple[int, int, int], ...]
+    classes: tuple[int, int] = (10, 1000)
+    loss: str = "cross_entropy"
+    relative: bool = False
+
+    def classes_of(self, shape) -> int:
+        """Those that images of a shape (C, H, W) usually have."""
+        return self.classes[min(shape[1:]) >= LARGE]
+
+
+#: The networks of the paper by name, at the sizes that it has them.
+PUBLISHED = {
+    name: PublishedNetwork(
+        make=make,
+        shapes=((3, 32, 32), imagenet_shape(name)),
+        relative=name in ("vgg11", "resnet18"),
+    )
+    for name, make in NETWORKS.items()
+} | {
+    # Classes of PascalVOC.
+    "yolo-v3": PublishedNetwork(
+        make=YoloV3, shapes=((3, 416, 416),), classes=(20, 20), loss="mean_squared_error"
+    )
+}
 #: By the name on the command line; each takes an input shape and a number of classes.
 MODELS = SMALL | NETWORKS

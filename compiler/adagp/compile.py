@@ -1,6 +1,6 @@
 """Training by gradient prediction: batches of backpropagation and of Phase GP."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -50,7 +50,7 @@ def compile_adagp(
     Parameters
     ----------
     model, config, input_shape, images, loss, optimizer, reuse, loops : see
-        :func:`compiler.training.compile_training`; programs for two memories have no loops
+        :func:`compiler.training.compile_training`
     shape : of the predictor
     predict : names of the layers to predict, None for all that can be
 
@@ -86,9 +86,7 @@ class _Compiler:
         loops: bool | None,
     ) -> None:
         self.config, self.graphs = config, graphs
-        # With a memory for the predictor there are threads, whose commands are put in order one by
-        # one.
-        self.loops = False if config.has_predictor_memory else loops
+        self.loops = loops
         self.common: dict[str, Any] = {
             "config": config, "layers": [LayerInfo.of(layer) for layer in layers],
             "images": images, "outputs": graphs[PARTS[0]].outputs,
@@ -102,6 +100,10 @@ class _Compiler:
             for name in self.inputs
         }
         self.tensors = {part: self._tensors(part) for part in PARTS}
+        #: What has been recorded, by part and whether it loads what stays.
+        self._written: dict[
+            tuple[str, bool], tuple[list[Command], list[StepInfo], dict[int, str]]
+        ] = {}
 
     def _tensors(self, part: str) -> dict[str, Tensor]:
         graph = self.graphs[part]
@@ -112,7 +114,7 @@ class _Compiler:
     def compile(self) -> AdaGPProgram:
         parts, end = {}, self.plan.size
         for part in PARTS:
-            commands, infos, names = self._write(part, self.tensors[part], load=True)
+            commands, infos, names = self._write(part, load=True)
             with stage("encode"):
                 code = encode_commands([*commands, Command(Opcode.HALT)], end)
             parts[part] = self._program(
@@ -140,30 +142,57 @@ class _Compiler:
         prologue = Recorder(self.config)
         predictor = self._programs(prologue)[1]
         predictor.fetch(self._keep(PARTS[0], predictor, load=True))
-        batches = {
-            (part, parity): self._write(part, self.tensors[part] | odd, load=False)
-            for parity, odd in (("even", {}), ("odd", self.odd))
-            for part in PARTS
-        }
+        even = {part: self._write(part, load=False) for part in PARTS}
+        batches = {(part, "even"): (commands, names) for part, (commands, _, names) in even.items()}
+        batches |= {(part, "odd"): (self._with_odd_inputs(part, commands), names)
+                    for part, (commands, _, names) in even.items()}  # fmt: skip
         start = prologue.link()[:-1]
         targets, place = {}, begin + (len(start) + 1) * COMMAND_BYTES
-        for (part, parity), (commands, _, _) in batches.items():
+        for (part, parity), (commands, _) in batches.items():
             targets[f"{part}_{parity}"] = place
             place += (len(commands) + 1) * COMMAND_BYTES
         stream = [*start, Command(Opcode.BATCH, fields={"first": 1, **targets})]
         semaphores = [SemaphoreNames(first=0, names=prologue.semaphores)]
-        for commands, _, names in batches.values():
+        for commands, names in batches.values():
             semaphores.append(SemaphoreNames(first=len(stream), names=names))
             stream += moved(commands, len(stream) * COMMAND_BYTES)
             stream.append(Command(Opcode.BATCH, fields={"first": 0, **targets}))
         with stage("encode"):
             return encode_commands(stream, begin), semaphores
 
+    def _with_odd_inputs(self, part: str, commands: Iterable[Command]) -> list[Command]:
+        """The same commands for the other place of the inputs, which are loaded only."""
+        moves = {}
+        for name, tensor in self.odd.items():
+            begin = self.tensors[part][name].offset
+            moves[begin, begin + tensor.size] = tensor.offset - begin
+
+        def move(command: Command) -> Command:
+            if command.opcode is Opcode.LOAD:
+                address = command.fields["dram_address"]
+                for (begin, end), distance in moves.items():
+                    if begin <= address < end:
+                        fields = command.fields | {"dram_address": address + distance}
+                        return replace(command, fields=fields)
+            return command
+
+        return [move(command) for command in commands]
+
     def _write(
-        self, part: str, tensors: Mapping[str, Tensor], *, load: bool
+        self, part: str, *, load: bool
     ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         """Commands of a batch without its end, what of them belongs to which step, and the names
-        of their semaphores."""
+        of their semaphores. Where nothing stays in a memory for the predictor, ``load`` makes no
+        difference."""
+        key = part, load and self.config.has_predictor_memory
+        if key not in self._written:
+            self._written[key] = self._record(part, load=load)
+        return self._written[key]
+
+    def _record(
+        self, part: str, *, load: bool
+    ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+        tensors = self.tensors[part]
 
         def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
             infos = []

@@ -56,13 +56,12 @@ def predicted_layers(
     """
     last, *others = outputs(layers)
     head = last.name if not others and last.kind == "linear" and last.trainable else None
-    contributing = set(backward_order(layers))
+    candidates = set(backward_order(layers)) - {head}
     able = [
         layer.name
         for layer in layers
         if layer.kind in PREDICTABLE
-        and layer.name in contributing
-        and layer.name != head
+        and layer.name in candidates
         and f"{layer.name}.weight" in layer.trainable
         and (layer.kind != "convolution" or layer.options["groups"] == 1)
     ]

@@ -49,7 +49,7 @@ class CoreProgram:
     ) -> None:
         self.config, self.core, self.recorder = config, core, recorder
         self.scratch = Scratch(config, core.memories[0] if memory is None else memory)
-        self._runner = JobRunner(self.scratch, recorder)
+        self._runner = JobRunner(self.scratch, recorder, core.index)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
         self._bank = 0

@@ -40,6 +40,8 @@ SUM_CYCLES = 20
 #: division or an exponential for every channel; and LOSS for every number.
 VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, EXPONENTIAL_CYCLES = 36, 41, 31, 68
 LOSS_CYCLES = 300
+#: Cycles of a group of a VECTOR that samples.
+SAMPLE_CYCLES = 8
 #: Float32 streams wait for each other and for LOAD: VECTOR_BUSY over the cycles without a stall.
 WIDE_PERCENT = 150
 #: Cycles a queue needs between two commands.
@@ -124,7 +126,7 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
     wide = [fields[f"{stream}_source"] == Source.WIDE for stream in "xyz"]
     if groups % core.chunks_per_wide and (fields["wide"] or any(wide)):
         groups *= core.chunks_per_wide
-    cycles = words * groups + VECTOR_CYCLES
+    cycles = words * groups * (SAMPLE_CYCLES if fields["sample"] else 1) + VECTOR_CYCLES
     if fields["wide"] or any(wide):
         cycles = cycles * WIDE_PERCENT // 100
     if fields["reduce"]:

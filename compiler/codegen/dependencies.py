@@ -7,29 +7,21 @@ signals it, the one behind waits for it.
 
 Commands of a core stay in the order in which they were written, unless some of them are recorded in
 the background (:meth:`Recorder.background`): those make a second thread, which may fall behind.
-
-Tokens of a pair are taken in the order in which they are given, because both queues work in order
-and a command never waits for one that is older than what its queue has waited for. What follows
-from other tokens takes none. There are more pairs of queues than semaphores: what happens now and
-then takes a detour by commands in between.
 """
 
 import contextlib
-from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from typing import TypeVar
 
-from compiler.errors import CompileError
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
+from .clock import MAIN, MOST_CYCLES, Clock
 from .cost import Command, Fields
-from .entries import Entry, Queue, Region, Segments, latest
-from .interleaving import interleaved, thread_of
-from .loops import AFTER, BEFORE, Loop, Unsettled, roll, strides
-from .tokens import Token, add_token, fits, merge_tokens
+from .entries import Entry, Queue, Region, Segments, latest, thread_of
+from .linking import Linker
+from .loops import AFTER, BEFORE, Loop, Unsettled, strides
 
 __all__ = ["MOST_WRITTEN_OUT", "Recorder", "Region", "write_program"]
 
@@ -38,32 +30,8 @@ MOST_WRITTEN_OUT = 1 << 16
 
 _T = TypeVar("_T")
 
-#: Queues that have a semaphore of their own when a command of the second waits for the first.
-_DIRECT = {
-    (Opcode.LOAD, Opcode.WEIGHTS),
-    (Opcode.LOAD, Opcode.MATMUL),
-    (Opcode.LOAD, Opcode.VECTOR),
-    (Opcode.LOAD, Opcode.LOSS),
-    (Opcode.MATMUL, Opcode.POST),
-    (Opcode.MATMUL, Opcode.LOAD),
-    (Opcode.POST, Opcode.MATMUL),
-    (Opcode.POST, Opcode.STORE),
-    (Opcode.STORE, Opcode.POST),
-    (Opcode.STORE, Opcode.LOAD),
-    (Opcode.STORE, Opcode.VECTOR),
-    (Opcode.VECTOR, Opcode.LOAD),
-    (Opcode.VECTOR, Opcode.STORE),
-    (Opcode.LOSS, Opcode.STORE),
-}
 #: What may be recorded in the background: WEIGHTS and MATMUL go in pairs, and share accumulators.
 _BACKGROUND = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE)
-
-
-def _semaphore_name(source: Queue, target: Queue) -> str:
-    """Name of the semaphore between two queues, (core, opcode) each."""
-    names = [opcode.name.lower() for _, opcode, _ in (source, target)]
-    there = "" if source[0] == target[0] else f"c{target[0]}."
-    return f"c{source[0]}.{names[0]}->{there}{names[1]}"
 
 
 class _TooLong(Exception):
@@ -77,9 +45,9 @@ def write_program(
 
     Parameters
     ----------
-    loops : True, for programs of one thread: commands that come again are written once; loops whose
-        periods turn out to be different are written out. False: all commands are. None: all are as
-        long as these are no more than :data:`MOST_WRITTEN_OUT`.
+    loops : True: commands that come again are written once; loops whose periods turn out to be
+        different are written out. False: all commands are. None: all are as long as these are no
+        more than :data:`MOST_WRITTEN_OUT`.
     """
     if loops is None:
         with contextlib.suppress(_TooLong):
@@ -100,7 +68,7 @@ class Recorder:
     Parameters
     ----------
     config : AdaGPConfig
-    loops : periods may be left out (:meth:`leave_out`); for programs of one thread
+    loops : periods may be left out (:meth:`leave_out`)
     written_out : names of loops in which nothing is left out
     most : commands, of which one more ends :func:`write_program`'s attempt; None for any number
 
@@ -115,7 +83,7 @@ class Recorder:
         most: int | None = None,
     ) -> None:  # fmt: skip
         self.config, self._most = config, most
-        self._may_loop, self._written_out = loops, written_out
+        self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
         self._runs = 0
         self._places: list[int] = []
@@ -125,6 +93,7 @@ class Recorder:
         self._queues: dict[Queue, list[Entry]] = {}
         self._memories: dict[Hashable, Segments] = {}
         self._background = False
+        self._clock = Clock(config) if loops else None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -156,7 +125,23 @@ class Recorder:
 
     def may_loop(self, name: Hashable) -> bool:
         """Whether the loop of this name is not to be written out."""
-        return self._may_loop and name not in self._written_out
+        return self.loops and name not in self._written_out
+
+    def most_cycles(self, core: int) -> int | None:
+        """How long a loop of a core may be that begins now; None for any time.
+
+        Nothing comes between the commands of a loop. So the main thread writes commands out until
+        those of others recorded so far have been, and loops of others are short.
+        """
+        if not self._clock:
+            return 0
+        if (core, self._background) != MAIN:
+            return MOST_CYCLES
+        return 0 if self._clock.is_behind(MAIN) else None
+
+    def now(self, core: int) -> int:
+        """The cycle in which the last command of a core so far starts, about."""
+        return self._clock.now((core, self._background)) if self._clock else 0
 
     def repeats(self, length: int) -> list[int] | None:
         """:func:`~compiler.codegen.loops.strides` of the last :data:`BEFORE` periods of ``length``
@@ -207,6 +192,11 @@ class Recorder:
                 found.append((entry, users))
         for entry, users in found:
             latest(entry.after, users)
+        if self._clock:
+            before, last = ([self._entries[n] for n in loop.period(p)] for p in (0, BEFORE - 1))
+            cycles = loop.times * self._clock.between(before, last) // (BEFORE - 1)
+            loop = replace(loop, cycles=cycles)
+            self._clock.skip(thread_of(last[0]), cycles)
         self._loops.append(loop)
         return loop
 
@@ -266,135 +256,14 @@ class Recorder:
         entry.after.pop(queue, None)
         members.append(entry)
         self._entries.append(entry)
+        if self._clock:
+            self._clock.note(entry)
 
     def link(self) -> list[Command]:
-        """The commands with their semaphores, and HALT.
-
-        Raises
-        ------
-        CompileError
-            if there are more pairs of queues than semaphores, or tokens than one can hold that
-            cannot become fewer.
-        Unsettled
-            if loops have to be written out.
-        """
-        if len({thread_of(entry) for entry in self._entries}) > 1:
-            assert not self._loops, "loops of several threads"
-            self._entries = interleaved(self._entries, self.config)
-        self._join()
-        tokens: dict[tuple[Queue, Queue], list[Token]] = {}
-        done: dict[Queue, Entry] = {}
-        for entry in self._entries:
-            self._start(entry)
-            for source in self._sources(entry):
-                known = tokens if len(tokens) >= self.config.semaphore_count else ()
-                for first, second in self._detour(source, entry, done, known):
-                    add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
-                    latest(second.at_start, first.at_end)
-                    self._end(second)
-            self._end(entry)
-            done[entry.queue] = entry
-        taken: list[list[tuple[int, int]]] = [[] for _ in self._entries]
-        for number, pair in self._numbers(tokens).items():
-            self.semaphores[number] = _semaphore_name(*pair)
-            merge_tokens(tokens[pair], self._queues[pair[1]], self.config.command_queue_depth)
-            for source, entry in tokens[pair]:
-                source.command.signal |= 1 << number
-                entry.command.wait |= 1 << number
-                taken[entry.position].append((number, entry.position - source.position))
-        commands, self._places = roll(self._entries, self._loops, taken)
-        if self._loops and not fits(commands, self.config.command_queue_depth):
-            raise Unsettled(frozenset(loop.name for loop in self._loops))
-        self._size = len(commands)
-        return [*commands, Command(Opcode.HALT)]
-
-    def _join(self) -> None:
-        """From queues of threads to those that there are."""
-        places, self._queues = {}, {}
-        for position, entry in enumerate(self._entries):
-            queue = (*entry.queue[:2], False)
-            members = self._queues.setdefault(queue, [])
-            places[entry.queue, entry.number] = queue, len(members)
-            entry.queue, entry.number, entry.position = queue, len(members), position
-            members.append(entry)
-            before, entry.after = entry.after, {}
-            for source in before.items():
-                latest(entry.after, dict([places[source]]))
-            # The queue itself sees to it that its commands are in order.
-            entry.after.pop(queue, None)
-
-    def _start(self, entry: Entry) -> None:
-        if entry.number:
-            entry.at_start = dict(self._queues[entry.queue][entry.number - 1].at_start)
-
-    def _end(self, entry: Entry) -> None:
-        """Note what has finished when ``entry`` has, which may have learnt of more."""
-        latest(entry.at_end, entry.at_start)
-        entry.at_end[entry.queue] = entry.number
-        if entry.number:
-            latest(entry.at_end, self._queues[entry.queue][entry.number - 1].at_end)
-        if entry.feeder is not None:
-            latest(entry.at_end, entry.feeder.at_end)
-
-    def _sources(self, entry: Entry) -> Iterator[Entry]:
-        """Commands that ``entry`` has to wait for, without those that follow from others."""
-        sources = [self._queues[queue][number] for queue, number in entry.after.items()]
-        # Weights are out of the buffer when what they were for is done: few care for less.
-        for number, source in enumerate(sources):
-            if source.user is not None and source.user.position < entry.position:
-                sources[number] = source.user
-        sources.sort(key=lambda source: source.position, reverse=True)
-        for source in sources:
-            if entry.at_start.get(source.queue, -1) < source.number:
-                yield source
-
-    def _detour(
-        self, source: Entry, entry: Entry, done: Mapping[Queue, Entry],
-        known: Collection[tuple[Queue, Queue]],
-    ) -> Iterator[Token]:  # fmt: skip
-        """Pairs of commands, each waiting for the one before it, from ``source`` to ``entry``.
-
-        The shortest way by queues with semaphores for it, and those that are ``known`` when there
-        are no more, by the last command of each so far; none if there is no such way.
-        """
-        ways = deque([[source]])
-        seen = {source.queue}
-        way = [source]
-        while ways and way[-1] is not entry:
-            way = ways.popleft()
-            for queue in (entry.queue, *done):
-                stop = entry if queue == entry.queue else done[queue]
-                last = way[-1].queue
-                direct = (last[1], queue[1]) in _DIRECT and last[0] == queue[0]
-                if (
-                    (direct or (last, queue) in known)
-                    and queue not in seen
-                    and stop.position > way[-1].position
-                ):
-                    seen.add(queue)
-                    ways.append([*way, stop])
-        if way[-1] is not entry:
-            way = [source, entry]
-        for first, second in pairwise(way):
-            if second.at_start.get(first.queue, -1) < first.number:
-                yield first, second
-
-    def _numbers(self, tokens: Iterable[tuple[Queue, Queue]]) -> dict[int, tuple[Queue, Queue]]:
-        """Semaphore -> pair of queues; a pair's semaphore is one of the core that waits while that
-        has any, then another core's."""
-        own, count = self.config.semaphores, self.config.semaphore_count
-        result, left = {}, []
-        for source, target in tokens:
-            first = target[0] * own
-            free = [number for number in range(first, first + own) if number not in result]
-            if free:
-                result[free[0]] = (source, target)
-            else:
-                left.append((source, target))
-        free = [number for number in range(count) if number not in result]
-        if len(left) > len(free):
-            pairs = [f"{a[1].name} to {b[1].name}" for a, b in tokens]
-            raise CompileError(
-                f"the program needs {len(pairs)} semaphores, not {count}: {', '.join(pairs)}"
-            )
-        return result | dict(zip(free, left, strict=False))
+        """The commands with their semaphores, and HALT; see
+        :meth:`~compiler.codegen.linking.Linker.link`."""
+        linker = Linker(self.config, self._entries, self._loops)
+        commands = linker.link()
+        self.semaphores, self._places = linker.semaphores, linker.places
+        self._size = len(commands) - 1
+        return commands

@@ -8,7 +8,9 @@ from hw.isa.encoding import Opcode
 
 from .cost import Command, Fields
 
-__all__ = ["Entry", "Queue", "Region", "Segments", "dram_region", "latest"]
+__all__ = [
+    "Entry", "Queue", "Region", "Segments", "Thread", "dram_region", "latest", "thread_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ def dram_region(fields: Fields) -> Region:
 
 #: (core, opcode, background): a queue; while commands are collected, every thread has its own.
 Queue = tuple[int, Opcode, bool]
+#: (core, background): commands that stay in order.
+Thread = tuple[int, bool]
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +50,13 @@ class Entry:
     #: Queue -> how many of its commands have finished when this one starts, and when it ends.
     at_start: dict[Queue, int] = field(default_factory=dict)
     at_end: dict[Queue, int] = field(default_factory=dict)
+    #: The cycle in which it starts, about.
+    start: int = 0
+
+
+def thread_of(entry: Entry) -> Thread:
+    """The thread of an entry that has not been joined."""
+    return entry.queue[0], entry.queue[2]
 
 
 def latest(into: dict[Queue, int], numbers: Mapping[Queue, int]) -> None:

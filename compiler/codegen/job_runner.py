@@ -20,10 +20,11 @@ class JobRunner:
     ----------
     scratch : Scratch
     recorder : Recorder
+    core : whose commands the jobs emit
     """
 
-    def __init__(self, scratch: Scratch, recorder: Recorder) -> None:
-        self.scratch, self.recorder = scratch, recorder
+    def __init__(self, scratch: Scratch, recorder: Recorder, core: int = 0) -> None:
+        self.scratch, self.recorder, self.core = scratch, recorder, core
         self._queue: list[Job] = []
         self._ready: Sequence[Block] | None = None  # those of the next job
         self._loops: list[RunningLoop] = []  # those around it, the outermost first
@@ -33,7 +34,12 @@ class JobRunner:
         is room. A key that is in the memory already is not loaded again.
         """
         self._queue, self._ready = list(jobs), None
-        self._do_all(0, len(self._queue), (self.recorder.begin_run(),))
+        path = (self.recorder.begin_run(),)
+        if self.recorder.loops:
+            self._do_all(0, len(self._queue), path)
+        else:
+            for job in range(len(self._queue)):
+                self._do(job)
 
     def _do_all(self, first: int, last: int, path: tuple[int, ...]) -> None:
         """Do jobs [first, last); ``path`` tells them from others, but not from those of another
@@ -48,31 +54,51 @@ class JobRunner:
             self._do(job)
 
     def _do_loop(self, loop: JobLoop, path: tuple[int, ...]) -> None:
-        running = None
-        if len(self._loops) < LOOP_LEVELS and self.recorder.may_loop(path):
-            level = len(self._loops)
-            running = RunningLoop(self.scratch, self.recorder, loop, self._queue, path, level)
-            self._loops.append(running)
-        count = 0
+        running: RunningLoop | None = None
+        count = begun = pace = 0
         while count < loop.count:
-            begin = loop.first + count * loop.size
+            if running is None:
+                running, begun = self._running(loop, count, path, pace), count
+            begin, now = loop.first + count * loop.size, self.recorder.now(self.core)
             self._do_all(begin, begin + loop.size, path)
-            count += 1
+            count, pace = count + 1, self.recorder.now(self.core) - now
             if running:
-                count += running.done(count)
-        if running:
-            self._loops.pop()
+                count += running.done(count - begun)
+                if count == begun + running.jobs.count:
+                    self._loops.pop()
+                    running = None
+
+    def _running(
+        self, loop: JobLoop, done: int, path: tuple[int, ...], pace: int
+    ) -> RunningLoop | None:
+        """The iterations of a loop that begin now, behind so many that are done, where some may be
+        left out; each takes about ``pace`` cycles."""
+        count = loop.count - done
+        if len(self._loops) == LOOP_LEVELS or not self.recorder.may_loop(path):
+            return None
+        most = self.recorder.most_cycles(self.core)
+        if most is not None:
+            count = min(count, most // pace if pace else 0)
+        if count < least(loop.size):
+            return None
+        jobs = JobLoop(loop.first + done * loop.size, loop.size, count)
+        level = len(self._loops)
+        running = RunningLoop(self.scratch, self.recorder, jobs, self._queue, path, level)
+        self._loops.append(running)
+        return running
 
     def _do(self, number: int) -> None:
         job = self._queue[number]
-        blocks = self._ready or self._acquire_packed(job, number)
-        self._ready = None
-        if number + 1 < len(self._queue):
+        blocks = self._ready
+        if blocks is None:
             for loop in self._loops:
-                loop.before(number + 1)
+                loop.before(number)
+            blocks = self._acquire_packed(job, number)
+        self._ready, there = None, number + 1
+        if there < len(self._queue) and not any(loop.begins_empty(there) for loop in self._loops):
             with contextlib.suppress(NoRoom):
                 watched = _results(job, blocks) if job.watched else []
-                self._ready = self._acquire(self._queue[number + 1], number + 1, watched=watched)
+                self._ready = self._acquire(self._queue[there], there, watched=watched)
         job.run(*blocks)
         for block in blocks:
             self.scratch.release(block)

@@ -54,6 +54,7 @@ class Loop:
     strides : for every command of a period how far its address in DRAM moves in a period
     times : periods left out, behind the first :data:`BEFORE` and in front of :data:`AFTER` others
     inside : loops in the first period
+    cycles : that the periods left out take, about
     """
 
     name: Hashable
@@ -62,6 +63,7 @@ class Loop:
     strides: Sequence[int]
     times: int
     inside: tuple["Loop", ...] = ()
+    cycles: int = 0
 
     @property
     def length(self) -> int:

@@ -19,8 +19,10 @@ _PATIENCE = 3
 _MOST_OWN = 4
 #: Jobs before whose places are tried where another one is in use.
 _OTHERS = 8
-#: An iteration of so many jobs may begin without what was left by the one before.
-_MANY_JOBS = 64
+#: An iteration of so many jobs, or commands, may begin without what was left by the one before.
+_MANY_JOBS, _MANY_COMMANDS = 64, 128
+#: What all long iterations need stays where it takes no more than one part in so many.
+_LITTLE = 2
 #: In a memory so many times as large as the blocks of an iteration they may come to the same places
 #: only after many.
 _ROOMY = 4
@@ -32,8 +34,8 @@ def least(size: int) -> int:
 
 
 def _period(size: int) -> int:
-    """Iterations of a period: even, because accumulator banks alternate."""
-    return max(2, -(-_LEAST_JOBS // size) // 2 * 2)
+    """Iterations of a period: even, because accumulator banks alternate, unless they are long."""
+    return 1 if size >= _MANY_JOBS else max(2, -(-_LEAST_JOBS // size) // 2 * 2)
 
 
 class RunningLoop:
@@ -64,18 +66,15 @@ class RunningLoop:
     ) -> None:
         self.scratch, self.recorder, self.jobs, self.queue = scratch, recorder, jobs, queue
         self.name, self.level = name, level
-        self._forced: int | None = None  # iteration from which on places are those of a period ago
+        self._begin = _WARM_UP  # iterations in front of the first period that may be one
+        self._forced = False  # places are those of a period ago
         self._period = _period(jobs.size)
         #: Keys of what all iterations need, if these begin with nothing else; else None.
         self._common: frozenset[Hashable] | None = None
         first, size = jobs.first, jobs.size
+        self._start = len(recorder)  # commands in front of it
         if size >= _MANY_JOBS or find_loop(queue, first, first + size, least):
-            keys = [
-                {need.key for job in queue[begin : begin + size] for need in job.needs}
-                for begin in (first, first + size)
-            ]
-            self._common = frozenset(keys[0] & keys[1])
-            self._forced, self._period = _WARM_UP, 1
+            self._clear()
         self._places: dict[int, Sequence[int | None]] = {}
         self._taken: dict[int, Sequence[Block]] = {}
         self._marks: list[int] = []  # commands in front of each iteration
@@ -92,7 +91,7 @@ class RunningLoop:
         """Where a block of a job should lie, the best first: where that of the job a period before
         lay, or else those of jobs since, the last ones first."""
         first = number - self._size
-        if self._over or self._forced is None or first not in self._places:
+        if self._over or not self._forced or first not in self._places:
             return
         if number >= self.jobs.end:
             return
@@ -116,14 +115,30 @@ class RunningLoop:
         ]
         self._taken[number] = taken
 
+    def begins_empty(self, number: int) -> bool:
+        """Whether nothing but what iterations have in common is in the memory when a job begins:
+        the first one of a long iteration, in which there may be loops."""
+        if self._common is None or self._over or not self.jobs.first < number < self.jobs.end:
+            return False
+        return (number - self.jobs.first) % self.jobs.size == 0
+
     def before(self, number: int) -> None:
-        """Blocks for a job are about to be taken. Long iterations, in which there may be loops, all
-        begin with an empty memory, but for what they have in common."""
-        if self._common is None or self._over or number >= self.jobs.end:
-            return
-        if (number - self.jobs.first) % self.jobs.size == 0:
+        """Blocks for a job are about to be taken, and nobody uses any."""
+        if self.begins_empty(number):
+            assert self._common is not None
             self.scratch.forget_idle(self._common)
             self.scratch.rewind()
+
+    def _clear(self) -> None:
+        """Iterations begin with an empty memory, but for what all of them need if it is little."""
+        first, size = self.jobs.first, self.jobs.size
+        words = [
+            {need.key: need.words for job in self.queue[begin : begin + size] for need in job.needs}
+            for begin in (first, first + size)
+        ]
+        common = frozenset(words[0].keys() & words[1].keys())
+        little = sum(words[0][key] for key in common) * _LITTLE <= self.scratch.words
+        self._period, self._common = 1, common if little else frozenset()
 
     def done(self, count: int) -> int:
         """So many iterations are done; how many of those that follow are left out."""
@@ -136,22 +151,45 @@ class RunningLoop:
             return 0
         number = self.jobs.first + count * self.jobs.size
         self._marks.append(len(self.recorder))
+        if count == _WARM_UP and self._marks[0] - self._start >= _MANY_COMMANDS:
+            # What the second one needs first is there already.
+            self._clear()
+            self._begin = _WARM_UP + 1
         if self._common is not None:
+            # Twice as long where accumulator banks alternate.
             self._over = count > _WARM_UP + BEFORE * _MOST_OWN
             return self._leave_out(number, count, 1) or self._leave_out(number, count, 2)
-        if self._forced is None:
-            if count == _WARM_UP + 1 and self._is_roomy(number):
-                self._forced = count
+        if not self._forced and count == _WARM_UP + 1:
+            if self._is_short() or self._is_roomy(number):
+                self._force(count)
                 return 0
-            for period in range(1, _MOST_OWN + 1):
-                skipped = self._leave_out(number, count, period)
-                if skipped:
-                    return skipped
-            if count == _WARM_UP + BEFORE * _MOST_OWN:
-                self._forced = count
-            return 0
-        self._over = count > self._forced + (BEFORE + _PATIENCE) * self._period
-        return self._leave_out(number, count, self._period)
+        for period in range(1, _MOST_OWN + 1):
+            skipped = self._leave_out(number, count, period)
+            if skipped:
+                return skipped
+        if not self._forced and count == _WARM_UP + BEFORE * _MOST_OWN:
+            self._force(count)
+        elif self._forced and count == self._begin + BEFORE * _MOST_OWN + _PATIENCE:
+            # More blocks take turns at more places.
+            self._over, self._period = self._period == _MOST_OWN, _MOST_OWN
+            self._begin = count
+        return 0
+
+    def _force(self, count: int) -> None:
+        """Behind iteration ``count`` blocks take the places of those a period before; of those an
+        iteration before where each is one of several in turn."""
+        self._begin, self._forced = count, True
+        counts: dict[int, int] = {}
+        end = self.jobs.first + count * self.jobs.size
+        for job in range(end - self.jobs.size, end):
+            for index, place in enumerate(self._places.get(job, ())):
+                counts[index] = counts.get(index, 0) + (place is not None)
+        if all(count >= _LEAST_JOBS for count in counts.values() if count):
+            self._period = 1
+
+    def _is_short(self) -> bool:
+        """Whether there are too few iterations to find a period of its own."""
+        return self.jobs.count < _WARM_UP + _MOST_OWN * (BEFORE + AFTER + 2)
 
     def _is_roomy(self, number: int) -> bool:
         """Whether there is much more room than the blocks of an iteration take."""
@@ -163,8 +201,7 @@ class RunningLoop:
         """The same behind iteration ``count``, in front of job ``number``, for a period of so many
         iterations."""
         times = (self.jobs.count - count - 1) // period - AFTER
-        begin = _WARM_UP if self._forced is None else self._forced
-        if count < begin + BEFORE * period or times < 1 or self._over:
+        if count < self._begin + BEFORE * period or times < 1 or self._over:
             return 0
         lengths = {self._marks[n - 1] - self._marks[n - 1 - period]
                    for n in range(count, count - BEFORE * period, -period)}  # fmt: skip

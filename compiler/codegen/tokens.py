@@ -1,6 +1,7 @@
 """Tokens of the semaphore between two queues: as many as it can hold."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from compiler.errors import CompileError
 from hw.isa.encoding import Opcode
@@ -92,18 +93,33 @@ def fits(commands: Sequence[Command], depth: int) -> bool:
             given.setdefault(number, []).append(place)
         queue.append(place)
     for number, signals in given.items():
-        waits = taken.get(number, [])
+        waits = taken.pop(number, [])
         if len(waits) != len(signals):
             return False
-        end = 0
-        for count, (place, key, index) in enumerate(waits):
-            if signals[count] >= place:
+        # Pairs of queues that share a semaphore do so one after the other.
+        for _, group in groupby(waits, key=lambda wait: wait[1]):
+            own = list(group)
+            if not _fits(own, signals[: len(own)], queues[own[0][1]], depth):
                 return False
-            stop = index + depth + 1
-            queue = queues[key]
-            last = queue[stop] if stop < len(queue) else None
-            while end < len(signals) and (last is None or signals[end] < last):
-                end += 1
-            if end - count > MAX_TOKENS:
-                return False
-    return all(number in given for number in taken)
+            signals = signals[len(own) :]
+    return not taken
+
+
+def _fits(
+    waits: Sequence[tuple[int, tuple[int, Opcode], int]],
+    signals: Sequence[int],
+    queue: Sequence[int],
+    depth: int,
+) -> bool:
+    """The same for a pair of queues: places of commands in order, of ``queue`` that waits."""
+    end = 0
+    for count, (place, _, index) in enumerate(waits):
+        if signals[count] >= place:
+            return False
+        stop = index + depth + 1
+        last = queue[stop] if stop < len(queue) else None
+        while end < len(signals) and (last is None or signals[end] < last):
+            end += 1
+        if end - count > MAX_TOKENS:
+            return False
+    return True

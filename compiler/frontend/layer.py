@@ -1,17 +1,27 @@
-"""One layer of a traced network."""
+"""One layer of a traced network, and who depends on whom."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
 
-__all__ = ["LEARNING", "Layer"]
+from compiler.errors import CompileError
+
+__all__ = [
+    "LEARNING",
+    "Layer",
+    "backward_order",
+    "learning",
+    "outputs",
+    "readers",
+    "require_trainable",
+]
 
 #: Kinds with parameters.
 LEARNING = (
-    "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm",
-    "layer_norm", "embedding",
+    "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm", "layer_norm",
+    "embedding",
 )  # fmt: skip
 
 
@@ -53,3 +63,59 @@ class Layer:
         if self.module is None:
             return ()
         return tuple(f"{self.name}.{name}" for name, _ in self.module.named_parameters())
+
+
+def outputs(layers: Iterable[Layer]) -> list[Layer]:
+    """The outputs of a network, in the order in which its ``forward`` returns them."""
+    found = {layer.output: layer for layer in layers if layer.output is not None}
+    return [found[number] for number in sorted(found)]
+
+
+def learning(layers: Iterable[Layer]) -> frozenset[str]:
+    """Names of the layers whose output depends on a trainable parameter."""
+    found: set[str] = set()
+    for layer in layers:
+        if layer.trainable or found & set(layer.inputs):
+            found.add(layer.name)
+    return frozenset(found)
+
+
+def require_trainable(layers: Sequence[Layer]) -> None:
+    """Raise a :class:`CompileError` unless every output depends on a trainable parameter."""
+    depends = learning(layers)
+    for layer in outputs(layers):
+        if layer.name in depends:
+            continue
+        names = [name for layer in layers for name in layer.parameters]
+        raise CompileError(
+            f"the network has nothing to train: its output {layer.name} must depend on a "
+            f"parameter with requires_grad; its parameters are {', '.join(names) or 'none'}"
+        )
+
+
+def readers(layers: Iterable[Layer]) -> dict[str, tuple[str, ...]]:
+    """For every layer the names of the layers that read its map, in order of execution.
+
+    A layer that reads a map twice (``x + x``) is there twice. Backward, the gradients of a map
+    arrive in the opposite order.
+    """
+    found: dict[str, list[str]] = {layer.name: [] for layer in layers}
+    for layer in layers:
+        for name in layer.inputs:
+            found[name].append(layer.name)
+    return {name: tuple(names) for name, names in found.items()}
+
+
+def backward_order(layers: Sequence[Layer]) -> tuple[str, ...]:
+    """Names of the layers whose output needs a gradient, the last layer first.
+
+    These are the layers that depend on a trainable parameter and that an output depends on, and
+    always the outputs themselves.
+    """
+    depends, order = learning(layers), []
+    wanted = {layer.name for layer in outputs(layers)}
+    for layer in reversed(layers):
+        if layer.name in wanted:
+            order.append(layer.name)
+            wanted |= depends & set(layer.inputs)
+    return tuple(order)

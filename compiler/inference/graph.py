@@ -48,7 +48,7 @@ class GraphSteps(TrainingSteps):
     @property
     def kept(self) -> set[str]:
         """Names of the tensors that always exist: parameters, the input, the outputs."""
-        found = {next(iter(self.maps.values()))}
+        found = {*self.inputs, *self.constants}
         found |= {self.owner(self.maps[output.layer]) for output in self.outputs}
         for parameter in self.parameters.values():
             found |= {tensor.name for tensor in parameter.tensors.values()}
@@ -67,7 +67,7 @@ def compile_graph(
 
     Parameters
     ----------
-    input_shape : (N, C, H, W) or (N, features)
+    input_shape : (N, C, H, W), (N, features), or (N, T, C) for sequences
     reuse : maps that are not needed at the same time share memory
     loops : see :func:`compiler.training.compile_training`
 
@@ -80,9 +80,10 @@ def compile_graph(
         images, *shape = (int(size) for size in input_shape)
     except (TypeError, ValueError):
         images, shape = 0, []
-    if len(shape) not in (1, 3) or min(images, *shape) < 1:
+    if len(shape) not in (1, 2, 3) or min(images, *shape) < 1:
         raise CompileError(
-            f"input_shape must be (N, C, H, W) or (N, F) with positive sizes, not {input_shape!r}"
+            "input_shape must be (N, C, H, W), (N, F) or (N, T, C) with positive sizes, not "
+            f"{input_shape!r}"
         )
     if not config.training or not config.format.is_float:
         raise CompileError(
@@ -115,7 +116,8 @@ def compile_graph(
         config=config,
         commands=encode_commands(commands),
         tensors=tensors,
-        contents=pack_state(graph.parameters, state),
+        contents=pack_state(graph.parameters, state)
+        | {name: bytes.fromhex(data) for name, data in graph.constants.items()},
         memory_size=round_up(plan.size + shift, _ALIGNMENT),
         stages=_stages(graph, infos, images),
         estimated_cycles=estimate(commands, config),

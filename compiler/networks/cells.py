@@ -75,8 +75,8 @@ class Outcome:
     def from_json(cls, line: str) -> "Outcome":
         """What :meth:`to_json` wrote; raises ValueError, TypeError or KeyError."""
         values = json.loads(line)
-        own = {part.name: values.pop(part.name) for part in fields(Cell)}
-        own["settings"] = tuple(own["settings"])
+        own = {part.name: values.pop(part.name) for part in fields(Cell) if part.name in values}
+        own["settings"] = tuple(own.get("settings", ()))
         return cls(cell=Cell(**own), **values)
 
 

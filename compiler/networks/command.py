@@ -20,7 +20,7 @@ from hw.config import AdaGPConfig
 from hw.config.selection import select_config
 
 from .layer_table import layer_table, print_totals
-from .registry import network, read_shape
+from .registry import network, published, read_shape
 from .summary import summarize
 
 __all__ = ["compile_network"]
@@ -80,10 +80,14 @@ def _compiled(options: argparse.Namespace, config: AdaGPConfig) -> TrainingProgr
     from compiler.adagp.compile import compile_adagp
     from compiler.training.compile import compile_training
 
-    shape = read_shape(options.input or "3x32x32")
+    found = published(options.network)
+    shape = found.shapes[0] if options.input is None else read_shape(options.input)
     model = network(options.network, shape, classes=options.classes, width=options.width)
     compile_one = compile_adagp if options.method == "adagp" else compile_training
-    return compile_one(model, config, shape, images=options.batch, loss=options.loss)
+    return compile_one(
+        model, config, shape, images=options.batch, loss=options.loss or found.loss,
+        optimizer=options.optimizer,
+    )  # fmt: skip
 
 
 def _streams(program: TrainingProgram | AdaGPProgram) -> list[TrainingProgram]:

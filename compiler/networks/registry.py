@@ -1,34 +1,45 @@
 """Networks by name, as definitions without weights."""
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compiler.errors import CompileError
 
-__all__ = ["LARGE", "network", "network_names", "published_input", "read_shape"]
+__all__ = ["network", "network_names", "published", "read_shape", "shape_text"]
 
 #: Who defines them, MODULE:NAME of a dictionary: the compiler needs none of them.
-_NETWORKS = "algorithms.networks.paper_networks:NETWORKS"
-#: Smaller side from which on images are ImageNet's, of 1000 classes and not 10.
-LARGE = 96
+_NETWORKS = "algorithms.networks.registry:PUBLISHED"
 
 
-def _networks() -> Mapping[str, Callable[..., Any]]:
+def _networks() -> Mapping[str, Any]:
     module, _, name = _NETWORKS.partition(":")
-    networks: Mapping[str, Callable[..., Any]] = getattr(importlib.import_module(module), name)
+    networks: Mapping[str, Any] = getattr(importlib.import_module(module), name)
     return networks
 
 
-def network_names() -> list[str]:
-    """Names that :func:`network` knows."""
-    return list(_networks())
+def network_names(*, relatives: bool = True) -> list[str]:
+    """Names that :func:`network` knows; without ``relatives`` only those of the paper."""
+    return [name for name, found in _networks().items() if relatives or not found.relative]
 
 
-def published_input(name: str) -> str:
-    """The images of a network's publication, "CxHxW"."""
-    module = importlib.import_module(_NETWORKS.partition(":")[0])
-    return "x".join(str(size) for size in module.imagenet_shape(name))
+def published(name: str) -> Any:
+    """What is known of a network: ``make``, ``shapes``, ``loss``, ``classes_of(shape)``.
+
+    Raises
+    ------
+    CompileError
+        if there is none of this name.
+    """
+    networks = _networks()
+    if name not in networks:
+        raise CompileError(f"network must be one of {', '.join(networks)}, not {name!r}")
+    return networks[name]
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """What :func:`read_shape` reads."""
+    return "x".join(str(size) for size in shape)
 
 
 def read_shape(text: str) -> tuple[int, int, int]:
@@ -51,7 +62,7 @@ def network(
     ----------
     name : of :func:`network_names`
     input_shape : (C, H, W)
-    classes : of the logits; None: 1000 for images of at least LARGE × LARGE pixels, else 10
+    classes : None: as many as such images usually have
     width : what numbers of channels are multiplied by
 
     Raises
@@ -61,17 +72,15 @@ def network(
     """
     import torch
 
-    networks = _networks()
-    if name not in networks:
-        raise CompileError(f"network must be one of {', '.join(networks)}, not {name!r}")
+    found = published(name)
     if not 0 < width <= 16:
         raise CompileError(f"width must be above 0 and at most 16, not {width}")
     if classes is None:
-        classes = 1000 if min(input_shape[1:]) >= LARGE else 10
+        classes = found.classes_of(input_shape)
     if classes < 1:
         raise CompileError(f"classes must be at least 1, not {classes}")
     try:
         with torch.device("meta"):
-            return networks[name](tuple(input_shape), classes, width=width)
+            return found.make(tuple(input_shape), classes, width=width)
     except ValueError as error:
         raise CompileError(f"network {name}: {error}") from error

@@ -13,7 +13,7 @@ from hw.config import PRESETS, VARIANTS
 from hw.config.selection import DEFAULT_PRESET, select_config
 
 from .cells import Cell, Outcome, append_outcome, compile_cell, read_outcomes
-from .registry import network_names, published_input, read_shape
+from .registry import network_names, published, read_shape, shape_text
 
 __all__ = ["SMALL", "document", "fill_table", "wanted_cells"]
 
@@ -82,11 +82,12 @@ def fill_table(options: argparse.Namespace) -> None:
 def wanted_cells(options: argparse.Namespace) -> list[Cell]:
     """Networks and variants of ``options``, by default all; each for CIFAR's images and for those
     of its publication, unless ``options.input`` says which."""
-    names = network_names() if options.only is None else options.only.split(",")
-    unknown = [name for name in names if name not in network_names()]
+    known = network_names()
+    names = network_names(relatives=False) if options.only is None else options.only.split(",")
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise CompileError(
-            f"--only must name networks of {', '.join(network_names())}, not {', '.join(unknown)}"
+            f"--only must name networks of {', '.join(known)}, not {', '.join(unknown)}"
         )
     if not options.limit > 0:
         raise CompileError(f"--limit must be above 0 seconds, not {options.limit}")
@@ -97,8 +98,7 @@ def wanted_cells(options: argparse.Namespace) -> list[Cell]:
     select_config(preset=options.preset, settings=options.settings)
     cells = []
     for name in names:
-        inputs = [options.input] if options.input else [SMALL, published_input(name)]
-        for size in dict.fromkeys(inputs):
+        for size in [options.input] if options.input else map(shape_text, published(name).shapes):
             for variant in [options.variant] if options.variant else VARIANTS:
                 cells.append(
                     Cell(
@@ -134,7 +134,7 @@ def document(outcomes: Iterable[Outcome], name: str) -> str:
 def _group(cell: Cell) -> str:
     """Cells of one table: sizes of the publication are together, whatever they are."""
     size = " × ".join(cell.input.split("x")[1:])
-    if cell.input != SMALL and cell.input == published_input(cell.network):
+    if cell.input != SMALL and cell.input == shape_text(published(cell.network).shapes[-1]):
         size = "Size of the publication"
     others = [f"preset `{cell.preset}`"] * (cell.preset != DEFAULT_PRESET)
     others += [f"`{setting}`" for setting in cell.settings]

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 __all__ = [
+    "MANY_PARTS",
     "ChannelBox",
     "Channels",
     "Interval",
@@ -29,7 +30,7 @@ ChannelBox = tuple[Interval, Interval, Interval, Channels]
 
 
 #: Parts that are many: about as many as the shortest loops have.
-_MANY_PARTS = 16
+MANY_PARTS = 16
 
 
 def even_parts(begin: int, end: int, size: int) -> list[Interval]:
@@ -43,7 +44,7 @@ def regular_parts(begin: int, end: int, size: int) -> list[Interval]:
     """[begin, end) in as many parts as :func:`even_parts` makes. Many of them are all the same but
     for the last one, which has what is left: so loops can go through them."""
     parts = even_parts(begin, end, size)
-    if len(parts) < _MANY_PARTS:
+    if len(parts) < MANY_PARTS:
         return parts
     size = -(-(end - begin) // len(parts))
     return [(first, min(first + size, end)) for first in range(begin, end, size)]

@@ -42,7 +42,7 @@ def _operand(code, mantissa_bits, exponent_bits):
 
 
 @inline
-def _special(x, w, psum, mantissa_bits, exponent_bits):
+def _special(vectors, weights, tile, m, column, psum, mantissa_bits, exponent_bits):
     """Result and flags of terms with a NaN or an infinity among them."""
     top = (1 << exponent_bits) - 1
     fraction = (1 << mantissa_bits) - 1
@@ -51,8 +51,8 @@ def _special(x, w, psum, mantissa_bits, exponent_bits):
     nan = magnitude > INFINITY
     plus = psum == INFINITY
     minus = psum == INFINITY | SIGN
-    for row in range(len(x)):
-        a, b = np.int64(x[row]), np.int64(w[row])
+    for row in range(weights.shape[1]):
+        a, b = np.int64(vectors[tile, m, row]), np.int64(weights[tile, row, column])
         a_exponent, b_exponent = (a >> mantissa_bits) & top, (b >> mantissa_bits) & top
         if a_exponent != top and b_exponent != top:
             continue
@@ -113,14 +113,13 @@ def column_dots(layout, vectors, weights, sums, channels):
     lost = np.empty(count, np.int32)
     union = 0
     for tile in range(tiles):
-        x_special[:] = False
         for row in range(rows):
             for m in range(count):
                 value, place, special = _operand(
                     np.int64(vectors[tile, m, row]), mantissa_bits, exponent_bits
                 )
                 x_value[row, m], x_grid[row, m] = value, place
-                x_special[m] |= special
+                x_special[m] = special or (row > 0 and x_special[m])
         for column in range(columns):
             w_special = False
             for row in range(rows):
@@ -158,9 +157,8 @@ def column_dots(layout, vectors, weights, sums, channels):
                 exponent = (psum >> _FRACTION_BITS) & 0xFF
                 if w_special or x_special[m] or exponent == 0xFF:
                     bits, flags = _special(
-                        vectors[tile, m], weights[tile, :, column], psum, mantissa_bits,
-                        exponent_bits,
-                    )  # fmt: skip
+                        vectors, weights, tile, m, column, psum, mantissa_bits, exponent_bits
+                    )
                 else:
                     if exponent:
                         fraction = psum & (_HIDDEN - 1)

@@ -25,7 +25,8 @@ def read_weights(command, layout, data, written, tiles, bias):
         place = word_place(sizes, memory, c.bias_address + word)
         if place < 0 or not is_written(written, place, size):
             return False
-        bias[word * size : (word + 1) * size] = data[place : place + size]
+        for byte in range(size):
+            bias[word * size + byte] = data[place + byte]
     tile = 0
     lines = sizes.rows if c.transpose else sizes.columns
     blocks = c.block_count if c.transpose else 1
@@ -89,5 +90,7 @@ def read_vectors(command, layout, data, written, one, vectors):
                                     vectors[tap, pixel - 1, lane] = code
                 tap += 1
     if c.transpose and c.ones:
-        vectors[:, -1, :] = one
+        for tile in range(vectors.shape[0]):
+            for lane in range(rows):
+                vectors[tile, vectors.shape[1] - 1, lane] = one
     return True

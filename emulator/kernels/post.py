@@ -6,7 +6,7 @@ from hw.isa.encoding import Pool
 
 from .compilation import inline, kernel
 from .numbers import INFINITY, MAGNITUDE, NAN, SIGN, add, canonical, larger, multiply, narrow
-from .words import memory_of, word_place
+from .words import is_written, memory_of, word_place
 
 __all__ = ["post"]
 
@@ -44,7 +44,7 @@ def post(command, layout, sums, sums_written, data, written):
     ----------
     command, layout : records
     sums : (entries, columns) uint32
-    sums_written : (entries, bytes of an entry) bool
+    sums_written : (bytes of all entries,) bool
     data, written : all on-chip memories
 
     Returns
@@ -62,6 +62,7 @@ def post(command, layout, sums, sums_written, data, written):
     words = -(-(skip + size) // sizes.word_bytes)
     memory = memory_of(c.out_address)
     factor = canonical(c.scale)
+    entry_bytes = 4 * sizes.columns
     union = 0
     results = np.zeros((outputs, lanes), np.uint32)
     output = 0
@@ -72,7 +73,9 @@ def post(command, layout, sums, sums_written, data, written):
                 for ph in range(c.ph_count):
                     for pw in range(c.pw_count):
                         place = entry + ph * c.ph_stride + pw * c.pw_stride
-                        if place < 0 or place >= len(sums) or not sums_written[place].all():
+                        if place < 0 or place >= len(sums):
+                            return -1
+                        if not is_written(sums_written, place * entry_bytes, entry_bytes):
                             return -1
                 for lane in range(valid):
                     bits, flags = _reduced(c, sums, entry, lane)

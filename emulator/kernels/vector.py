@@ -50,7 +50,11 @@ def read_stream(
     steps = c.i0_count * c.i1_count * c.i2_count
     numbers = np.zeros((c.cb_count, steps, rows), np.uint32)
     if source == _IMMEDIATE or source == _COEFFICIENT:
-        numbers[:] = np.uint32(canonical(constant))
+        bits = canonical(constant)
+        for cb in range(c.cb_count):
+            for step in range(steps):
+                for lane in range(rows):
+                    numbers[cb, step, lane] = bits
         return True, numbers
     wide = source == _WIDE
     if wide:
@@ -163,7 +167,8 @@ def sum_steps(numbers):
     union = 0
     for cb in range(blocks):
         for lane in range(rows):
-            partial[:] = 0
+            for place in range(PARTIAL_SUMS):
+                partial[place] = 0
             for step in range(steps):
                 number = np.int64(numbers[cb, step, lane])
                 place = step % PARTIAL_SUMS

@@ -30,8 +30,8 @@ __all__ = ["Node", "learning", "outputs_of", "trace"]
 _IMAGES = 11
 #: Kinds whose module has parameters.
 _LEARNING = (
-    "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm",
-    "layer_norm", "embedding",
+    "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm", "layer_norm",
+    "embedding",
 )  # fmt: skip
 
 

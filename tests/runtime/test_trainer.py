@@ -22,12 +22,13 @@ IMAGES = 14  # three batches, the last one smaller
 
 
 class Net(nn.Sequential):
-    """A convolution with batch normalisation, and a linear layer, on images of 2 x 4 x 4."""
+    """A convolution with batch normalisation, and a linear layer of which each batch drops other
+    inputs, on images of 2 x 4 x 4."""
 
     def __init__(self):
         super().__init__(
             nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(),
-            nn.Linear(64, 3),
+            nn.Dropout(0.25), nn.Linear(64, 3),
         )  # fmt: skip
 
 
@@ -166,10 +167,10 @@ def test_a_deliberate_difference_is_found(network, data):
     images, labels = next(iter(loader(data)))
     trained.step(images, labels)
     session = trained._sessions[5]
-    tensor = session.program.parameters["4.weight"].tensors["master"]
+    tensor = session.program.parameters["5.weight"].tensors["master"]
     value = trained.accelerator.get(session.window, tensor.offset, 4)
-    trained.accelerator.put(session.window, tensor.offset, bytes([value[0] ^ 1, *value[1:]]))
-    with pytest.raises(DifferenceFound, match=r"batch 1: weights 4.weight\[0, 0\] is 0x") as found:
+    trained.accelerator.put(session.window, tensor.offset, bytes([value[0] ^ 0x40, *value[1:]]))
+    with pytest.raises(DifferenceFound, match=r"batch 1: weights 5.weight\[0, 0\] is 0x") as found:
         trained.step(images, labels)
     assert found.value.differences[0].expected != found.value.differences[0].actual
 

@@ -28,9 +28,9 @@ def measure_emulator(config, *, images: int, seed: int, repeat: int = 3) -> dict
 
     Returns
     -------
-    ``commands`` of the program; ``rows``: name, seconds of the first run and least seconds of
-    ``repeat`` more, each in wall-clock time; ``differences``: bytes in which the memories of the
-    two emulators differ
+    ``commands`` of the program; ``rows``: name, seconds of processor time of the first run, and
+    the least of ``repeat`` more; ``differences``: bytes in which the memories of the two emulators
+    differ
 
     Notes
     -----
@@ -78,9 +78,9 @@ def measure_emulator(config, *, images: int, seed: int, repeat: int = 3) -> dict
 
 
 def _seconds(run):
-    begin = time.perf_counter()
+    begin = time.process_time()
     run()
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def emulator_table(result: dict, config) -> Table:
@@ -91,7 +91,7 @@ def emulator_table(result: dict, config) -> Table:
         f"{config.variant}, {config.rows} x {config.columns} {config.operand_format}",
     )
     table.add_column("")
-    for heading in ("first run", "then, a batch", "images/s"):
+    for heading in ("processor time, first", "then", "images/s"):
         table.add_column(heading, justify="right")
     for row in result["rows"]:
         table.add_row(

@@ -84,12 +84,19 @@ class _Forward:
                 ]
                 needs += self._bias_needs()
                 run = partial(self._tile, images, rows, tile)
-                count, first = images[1] - images[0], images[0]
-                # What adds the first image up to nothing adds others up to it.
-                like = count, rows, tile, bool(self.held and not first)
-                watched = bool(self.held)
-                jobs.append(Job(tuple(needs), run, watched=watched, like=like, at=(first,)))
+                like = *self._likeness(images, rows), tile
+                at, watched = (images[0], rows[0]), bool(self.held)
+                jobs.append(Job(tuple(needs), run, watched=watched, like=like, at=at))
         return jobs
+
+    def _likeness(self, images: Interval, rows: Interval) -> tuple[object, ...]:
+        """What tiles have in common that differ in where they lie in DRAM alone."""
+        count, size = images[1] - images[0], rows[1] - rows[0]
+        if self.held:
+            # What adds the first image up to nothing adds others up to it, row by row.
+            return count, rows, not images[0]
+        begin, end = self.layer.lines(0, *rows)
+        return count, size, begin - rows[0] * self.layer.stride[0], end - begin
 
     def _hold(self) -> list[MapTile] | None:
         """Hold sums of the map, if there is room; what :meth:`_cut` leaves then, or None."""

@@ -57,9 +57,15 @@ class _InputGradient:
             for tile in range(self.tiles.count):
                 needs = (output, self._dy_need(images, rows), self._weights_need(tile))
                 run = partial(self._tile, images, rows, tile)
-                like = images[1] - images[0], rows, tile
-                jobs.append(Job(needs, run, like=like, at=(images[0],)))
+                like = *self._likeness(images, rows), tile
+                jobs.append(Job(needs, run, like=like, at=(images[0], rows[0])))
         return jobs
+
+    def _likeness(self, images: Interval, rows: Interval) -> tuple[int, ...]:
+        """What tiles have in common that differ in where they lie in DRAM alone."""
+        (begin, end), step = self._dy_lines(0, rows), self.layer.stride[0]
+        count, size, phase = images[1] - images[0], rows[1] - rows[0], rows[0] % step
+        return count, size, phase, begin * step - rows[0], end - begin
 
     def _cut(self) -> list[MapTile]:
         """[(images, rows)]: as many vectors of a phase as the accumulators hold, or fewer where

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.errors import CompileError
-from compiler.tensors.intervals import Interval, even_parts, regular_parts
+from compiler.tensors.intervals import Interval, regular_parts
 
 __all__ = ["LineTooLarge", "MapTile", "cut_map"]
 
@@ -64,7 +64,7 @@ def cut_map(
                 count = most // (columns * units)
                 parts = [(n, (0, height)) for n in regular_parts(0, images, count)]
             else:
-                cuts = even_parts(0, units, most // columns)
+                cuts = regular_parts(0, units, most // columns)
                 rows = [(a * step, min(b * step, height)) for a, b in cuts]
                 parts = [((n, n + 1), r) for n in range(images) for r in rows]
             enough = len(parts) >= _FEW_TILES or most < 2 * _FEW_VECTORS

@@ -136,13 +136,15 @@ class _WeightGradient:
                 maps = self.plan.x_need(piece, part), self.plan.dy_need(piece, channels)
                 run = partial(self._piece, piece, channels, sums, begins, ends, outputs)
                 needs = (*(output.need for output in outputs), *maps)
-                image, shape = self.plan.phase(piece)
+                like, at = self.plan.likeness(piece, part, channels, sums.tile)
+                here = self.tiles.range(sums.tile)[0]
                 like = (
-                    shape, channels, sums.tile, sums.bank, sums.address, begins,
-                    *(other.tile for other in ends), "outputs",
-                    *(output.channels for output in outputs), *self.plan.likeness(part),
+                    like, sums.bank, sums.address, begins,
+                    *(other.tile - sums.tile for other in ends), "outputs",
+                    *(output.channels and (output.channels[0] - here, output.channels[1] - here)
+                      for output in outputs),
                 )  # fmt: skip
-                jobs.append(Job(needs, run, like=like, at=(image, part.blocks[0])))
+                jobs.append(Job(needs, run, like=like, at=at))
                 outputs = [output for output in outputs if not _is_in(output, ends)]
         return jobs
 

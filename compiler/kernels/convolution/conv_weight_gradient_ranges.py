@@ -87,9 +87,7 @@ class WeightGradientRanges:
         everything = Range((0, 1), (0, 1), (0, 1), tiles)
         if self.dw is None:
             return [everything]
-        row = sum(self.program.words(self.dw, channels) for channels in self.channels(everything))
-        room = self.program.scratch.words // 4 // row
-        depth = self.core.accumulator_depth - (self.db is not None)
+        depth = self._depth
         if depth < rows:
             raise CompileError(
                 f"layer {self.layer.name}: the weight gradient of a tap of its kernel does not fit "
@@ -97,7 +95,7 @@ class WeightGradientRanges:
             )
         parts = [(0, width)] if depth >= width * rows else even_parts(0, width, depth // rows)
         line = max(b - a for a, b in parts) * rows  # entries of a part of a kernel row and block
-        most = min(depth, max(room, line)) // line
+        most = min(depth, max(self._result_rows(tiles), line)) // line
         if most >= kernel and len(parts) == 1:
             step = most // kernel
             return [Range((b, min(b + step, self._blocks)), (0, kernel), parts[0], tiles)
@@ -105,6 +103,27 @@ class WeightGradientRanges:
         return [Range((b, b + 1), (kh, min(kh + most, kernel)), part, tiles)
                 for b in range(self._blocks) for kh in range(0, kernel, most)
                 for part in parts]  # fmt: skip
+
+    @property
+    def _depth(self) -> int:
+        """Entries of a column tile that the accumulators hold."""
+        return self.core.accumulator_depth - (self.db is not None)
+
+    def _result_rows(self, tiles: Interval) -> int:
+        """Rows of the results of column tiles that a quarter of the buffer holds."""
+        assert self.dw is not None
+        channels = self.channels(Range((0, 1), (0, 1), (0, 1), tiles))
+        row = sum(self.program.words(self.dw, part) for part in channels)
+        return self.program.scratch.words // 4 // row
+
+    def has_taps(self, tiles: Interval) -> bool:
+        """Whether ranges of these column tiles have all taps of a word of input channels, if the
+        accumulators hold them."""
+        if self.dw is None:
+            return True
+        kernel, width = self.layer.kernel
+        line = width * self.core.rows
+        return kernel * line > self._depth or kernel * line <= max(self._result_rows(tiles), line)
 
     def entries(self, part: Range) -> int:
         """Accumulators of a column tile."""

@@ -85,6 +85,10 @@ class WeightGradientPlan(WeightGradientRanges):
             if groups not in choices:
                 choices.append(groups)
             most //= 2
+        everything = self.ranges_of((0, self.tiles.count))
+        if not self._stay(self.program.scratch.words - max(map(self.out_size, everything))):
+            # Maps come again for each range.
+            choices.sort(key=lambda groups: not all(map(self.has_taps, groups)))
         for cuts in ((self._whole_or_boxes, self._line_cuts), (self._pixel_cuts,)):
             for groups in choices:
                 ranges = [part for tiles in groups for part in self.ranges_of(tiles)]
@@ -99,6 +103,10 @@ class WeightGradientPlan(WeightGradientRanges):
             f"({self.program.scratch.words} words)"
         )
 
+    def _stay(self, room: int) -> bool:
+        """Whether both maps stay in ``room`` words."""
+        return self.x_need().words + self.dy_need().words <= room
+
     # Pieces ----------------------------------------------------------------------------------
 
     def _whole_or_boxes(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
@@ -106,7 +114,7 @@ class WeightGradientPlan(WeightGradientRanges):
         layer, rows = self.layer, self.core.rows
         height, width = layer.output_map
         self._narrow = False
-        if self.x_need().words + self.dy_need().words <= room:
+        if self._stay(room):
             return self._growing(ranges[0]), True
         cuts: list[tuple[int, int]] = []  # images and lines
         group = rows // gcd(rows, height * width)
@@ -324,25 +332,34 @@ class WeightGradientPlan(WeightGradientRanges):
         images, rows = piece
         return self.program.need(self.dy, images, rows, (0, width), channels)
 
-    def phase(self, piece: Piece) -> tuple[int, tuple[object, ...]]:
-        """The first image of a piece, and what is the same for pieces of other images."""
+    def likeness(
+        self, piece: Piece, part: Range, channels: Interval, tile: int
+    ) -> tuple[tuple[object, ...], tuple[int, ...]]:
+        """What a piece of a range has in common with others that differ in where they lie in DRAM
+        alone, and where that is; of ``channels`` of dY, for a column tile."""
+        (first, last), (begin, end) = self.inputs(part), self.tiles.range(tile)
+        at, shape = self._phase(piece, part)
+        like = (
+            shape,
+            channels[1] - channels[0], begin - channels[0], end - begin,
+            part.blocks[1] - part.blocks[0], last - first, part.taps,
+            part.tiles[1] - tile, tile - part.tiles[0], part.tiles[1] == self.tiles.count,
+            self.has_bias(part),
+        )  # fmt: skip
+        return like, (*at, part.blocks[0], begin)
+
+    def _phase(self, piece: Piece, part: Range) -> tuple[tuple[int, int], tuple[object, ...]]:
+        """Where a piece begins, image and line, and what is the same for pieces that begin
+        elsewhere."""
         height, width = self.layer.output_map
         if isinstance(piece, Gathered):
             image, pixel = divmod(piece.begin, height * width)
-            return image, (piece.pixels, piece.width, pixel)
+            return (image, 0), (piece.pixels, piece.width, pixel)
         images, rows = piece
-        return images[0], (images[1] - images[0], rows)
-
-    def likeness(self, part: Range) -> tuple[object, ...]:
-        """What ranges have in common that differ in their input channels alone."""
-        first, last = self.inputs(part)
-        return (
-            part.blocks[1] - part.blocks[0],
-            last - first,
-            part.taps,
-            part.tiles,
-            self.has_bias(part),
-        )
+        begin, end = self.layer.lines(0, *rows, part.rows)
+        origin = rows[0] * self.layer.stride[0]
+        shape = images[1] - images[0], rows[1] - rows[0], begin - origin, end - begin
+        return (images[0], rows[0]), shape
 
 
 def _unlike(ranges: Sequence[Range]) -> list[Range]:

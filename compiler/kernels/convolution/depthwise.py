@@ -11,7 +11,7 @@ from compiler.codegen.core_builder import CoreProgram, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.vector_commands import VectorCommands
 from compiler.codegen.view import View
-from compiler.kernels.tiling.image_tiling import image_parts, state_job
+from compiler.kernels.tiling.image_tiling import ImageSums, image_parts, state_job
 from compiler.kernels.tiling.row_tiling import Part, Role, RowTile, run_row_tiles
 from compiler.kernels.tiling.windows import Lines, Windows
 from compiler.tensors.intervals import ChannelBox, Channels
@@ -124,8 +124,9 @@ class _WeightGradient:
         assert like is not None
         self.like = like
         self.maps = (dy,) if dw is None else (layer.x, dy)
-        #: Results of every image, and the sums of them.
-        self.blocks = self.images + (self.images > 1)
+        #: Results of images, and their sum.
+        self.results = ImageSums.rows(self.images, turns=True)
+        self.blocks = self.results + (self.images > 1)
 
     def write(self) -> None:
         program, layer = self.program, self.layer
@@ -150,7 +151,10 @@ class _WeightGradient:
             for n in range(self.images):
                 maps = [program.need(t, *self._box(t, n, part)) for t in self.maps]
                 run = partial(self._image, part, n)
-                jobs.append(state_job(state, maps, (), run, first=n == 0))
+                begin, end = part or (0, self.like.pitch)
+                like = (n == 0, n == self.images - 1, ImageSums.phase((n, n + 1), turns=True),
+                        end - begin, min(end, self.like.shape[3]) - begin)  # fmt: skip
+                jobs.append(state_job(state, maps, (), run, first=n == 0, like=like, at=(n, begin)))
         program.run(jobs)
 
     def _box(self, tensor: Tensor, n: int, channels: Channels) -> ChannelBox:
@@ -167,25 +171,29 @@ class _WeightGradient:
         # (images and their sum, taps and bias, 1, channels)
         shape = (self.blocks, self.rows, 1, dy.shape[3])
         results = View.dense(state, shape, words, chunks=chunks)
+        lanes = self.rows * words * program.core.rows
+        # All lanes of all taps are added up in one command.
+        flat = View.dense(state, (self.blocks, 1, 1, lanes), self.rows * words, chunks=chunks)
+        sums = ImageSums(vector, flat[: self.results], self.images, turns=True)
         inside = {place: parts for place, *parts in self.windows.places()} if x else {}
+        if n == 0:
+            for place in set(range(self.taps)) - set(inside):
+                vector.fill(results[: self.results, place : place + 1], 0.0)
+        row = sums.row(n)
         for place, (outputs, lines) in inside.items():
             vector.sum(
-                results.pixel(n, place, 0), x[0][:, *lines], y=dy[:, *outputs], factor=Factor.Y
+                results.pixel(row, place, 0), x[0][:, *lines], y=dy[:, *outputs], factor=Factor.Y
             )
         if self.db is not None:
-            vector.sum(results.pixel(n, self.taps, 0), dy)
+            vector.sum(results.pixel(row, self.taps, 0), dy)
+        sums.done(n)
         if n == self.images - 1:
-            for place in set(range(self.taps)) - set(inside):
-                vector.fill(results[: self.images, place : place + 1], 0.0)
-            self._results(channels, state, words, chunks)
+            if self.images > 1:
+                sums.total(flat[self.results :])
+            self._store(channels, state, words * chunks)
 
-    def _results(self, channels: Channels, state: Block, words: int, chunks: int) -> None:
-        """Add up the images' results, all lanes of all taps in one command, and store them."""
-        program, row = self.program, words * chunks
-        if self.images > 1:
-            lanes = self.rows * words * program.core.rows
-            flat = View.dense(state, (self.blocks, 1, 1, lanes), self.rows * words, chunks=chunks)
-            program.vector.sum(flat[self.images :], flat[: self.images])
+    def _store(self, channels: Channels, state: Block, row: int) -> None:
+        program = self.program
         first = (self.blocks - 1) * self.rows * row
         kh, kw = self.windows.kernel
         if self.dw is not None:

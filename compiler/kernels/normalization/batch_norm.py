@@ -8,7 +8,6 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
-from compiler.kernels.tiling.image_tiling import state_job
 from compiler.kernels.tiling.in_place import ChangedBoxes
 from compiler.kernels.tiling.splitting import within
 from compiler.tensors.intervals import ChannelBox, Channels, Interval
@@ -106,24 +105,25 @@ class _Forward(BatchNormPass):
 
         jobs: list[Job] = []
         for images in pieces:
-            last = images == pieces[-1]
-            run = partial(self._mean, channels, images, last)
-            jobs.append(state_job(state, maps(images), (), run, first=not jobs))
-        # What was loaded last is still there.
-        for images in reversed(pieces):
-            last = images == pieces[0]
+            run = partial(self._mean, channels, images, images == pieces[-1])
+            place = images, pieces, channels
+            jobs.append(self.sum_job("mean", place, state, maps(images), (), run, first=not jobs))
+        # What was loaded last is still there; but in turns images come in order.
+        order = pieces if self.turns else pieces[::-1]
+        for images in order:
+            last = images == order[-1]
             run = partial(self._variance, channels, images, last)
-            more = parameters if last else ()
-            jobs.append(state_job(state, maps(images), more, run))
+            needs = state, maps(images), parameters if last else ()
+            jobs.append(self.sum_job("variance", (images, order, channels), *needs, run))
         run = partial(self._apply, channels)
-        return jobs + self.last_jobs(pieces, channels, state, maps, (), run, self.tensors.y)
+        order = order[::-1]
+        return jobs + self.last_jobs(order, channels, state, maps, (), run, self.tensors.y)
 
     def _mean(
         self, channels: Channels, images: Interval, last: bool, state: Block, x: Block
     ) -> None:
         v, x = self.vectors(state, channels), self.whole(x, "x", images, channels)
-        for number, n in enumerate(range(*images)):
-            self.vector.sum(v["sums"][n : n + 1], x[number : number + 1])
+        v["sums"].add(images, x)
         if last:
             total = self.total(v["mean"], v["sums"])
             self.vector.scale(v["mean"], total, 1.0 / self.pixels)
@@ -133,11 +133,7 @@ class _Forward(BatchNormPass):
         *parameters: Block,
     ) -> None:  # fmt: skip
         v, x = self.vectors(state, channels), self.whole(x, "x", images, channels)
-        for number, n in enumerate(range(*images)):
-            self.vector.sum(
-                v["sums"][n : n + 1], x[number : number + 1], y=v["mean"], term=Term.SUBTRACT,
-                factor=Factor.U,
-            )  # fmt: skip
+        v["sums"].add(images, x, y=v["mean"], term=Term.SUBTRACT, factor=Factor.U)
         if last:
             self._factors(channels, v, *parameters)
 
@@ -254,7 +250,8 @@ class _Backward(BatchNormPass):
             last, needs = images == pieces[-1], maps(images)
             run = partial(self._sums, channels, images, last, len(needs))
             more = (*factors, *a) if last else factors[:1]
-            jobs.append(state_job(state, needs, more, run, first=not jobs))
+            place = images, pieces, channels
+            jobs.append(self.sum_job("sums", place, state, needs, more, run, first=not jobs))
         if self.tensors.dx is None:
             return jobs
         again = partial(maps, again=True)
@@ -292,12 +289,14 @@ class _Backward(BatchNormPass):
         for number, n in enumerate(range(*images)):
             image = slice(number, number + 1)
             if self.plain:
-                self.vector.sum(v["sums of dy"][n : n + 1], dy[image])
+                self.vector.sum(v["sums of dy"][n], dy[image])
+                v["sums of dy"].done(n)
             if x is not None:
                 self.vector.sum(
-                    v["sums of products"][n : n + 1], x[image], y=factors[0], z=dy[image],
+                    v["sums of products"][n], x[image], y=factors[0], z=dy[image],
                     term=Term.SUBTRACT, factor=Factor.Z,
                 )  # fmt: skip
+                v["sums of products"].done(n)
         if last:
             self._gradients(channels, v, *factors)
 

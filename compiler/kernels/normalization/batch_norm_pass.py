@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
-from compiler.kernels.tiling.image_tiling import image_parts, state_job
+from compiler.kernels.tiling.image_tiling import ImageSums, image_parts, state_job
 from compiler.kernels.tiling.partial_sums import MapSums
 from compiler.kernels.tiling.splitting import boxes
 from compiler.tensors.intervals import ChannelBox, Channels, Interval
@@ -22,6 +23,8 @@ VECTOR_BOX = ((0, 1), (0, 1), (0, 1))
 
 class BatchNormPass(ABC):
     """What both directions share: parts of the maps, and float32 vectors that stay in a block.
+
+    Where images take turns at the vectors of sums, passes go through the images in order.
 
     Parameters
     ----------
@@ -50,6 +53,8 @@ class BatchNormPass(ABC):
         self.images, self.height, self.width, _ = shape
         self.pixels = self.images * self.height * self.width
         self.chunks = program.core.chunks_per_wide
+        #: Whether images take turns at few vectors of sums.
+        self.turns = True
 
     def write(self) -> None:
         program = self.program
@@ -60,14 +65,22 @@ class BatchNormPass(ABC):
             vectors = (self.rows + 4) * (self.chunks * words + extra)
             return program.scratch.words // 4 + vectors if self.most(words) else None
 
-        cut = image_parts(
-            program, self.images, [x, vector],
-            size=lambda words: self.maps * self.height * self.width * words, fixed=fixed,
-        )  # fmt: skip
-        if cut is None:
+        def cut() -> tuple[list[Channels], list[Interval]] | None:
+            return image_parts(
+                program, self.images, [x, vector],
+                size=lambda words: self.maps * self.height * self.width * words, fixed=fixed,
+            )  # fmt: skip
+
+        found = cut()
+        if found is not None and not ImageSums.suits(found[1]):
+            # Sums in turns would need all images in order again and again.
+            self.turns = False
+            found = cut()
+        if found is None:
             self.write_bands()
         else:
-            channels, pieces = cut
+            channels, pieces = found
+            pieces = ImageSums.pieces(pieces) if self.turns else pieces
             program.run([job for part in channels for job in self.jobs(part, pieces)])
         program.scratch.forget(self)
 
@@ -87,7 +100,11 @@ class BatchNormPass(ABC):
     @property
     def rows(self) -> int:
         """Vectors in the block that stays."""
-        return len(self.names) + len(self.sums) * self.images
+        return len(self.names) + len(self.sums) * self._image_rows
+
+    @property
+    def _image_rows(self) -> int:
+        return ImageSums.rows(self.images, turns=self.turns)
 
     def state(self, channels: Channels) -> Need:
         words = self.program.words(self.like, channels)
@@ -101,25 +118,45 @@ class BatchNormPass(ABC):
         tensor = getattr(self.tensors, name)
         return self.program.view(block, tensor, *self.box(images, channels))
 
-    def vectors(self, block: Block, channels: Channels) -> dict[str, View]:
-        """The state's vectors by name; those for each image as maps of N images."""
+    def vectors(self, block: Block, channels: Channels) -> dict[str, Any]:
+        """The state's vectors and sums (:class:`ImageSums`), by name."""
         end = self.like.pitch if channels is None else channels[1]
         begin = 0 if channels is None else channels[0]
         words = self.program.words(self.like, channels) // self.chunks
         size = min(end, self.like.shape[3]) - begin
         view = View.dense(block, (self.rows, 1, 1, size), words, chunks=self.chunks)
         count = len(self.names)
-        found = {name: view.pixel(row, 0, 0) for row, name in enumerate(self.names)}
+        found: dict[str, Any] = {name: view.pixel(row, 0, 0) for row, name in enumerate(self.names)}
         for number, name in enumerate(self.sums):
-            first = count + number * self.images
-            found[name] = view[first : first + self.images]
+            first = count + number * self._image_rows
+            rows = view[first : first + self._image_rows]
+            found[name] = ImageSums(self.vector, rows, self.images, turns=self.turns)
         return found
 
-    def total(self, o: View, sums: View | MapSums) -> View:
+    def likeness(
+        self, images: Interval, pieces: Sequence[Interval], channels: Channels
+    ) -> tuple[tuple[object, ...], tuple[int, int]]:
+        """What passes over some images have in common that differ in where these lie in DRAM alone,
+        and where that is; ``pieces`` in their order."""
+        begin, end = channels or (0, self.like.pitch)
+        ends = images == pieces[0], images == pieces[-1]
+        like = *ends, images[1] - images[0], end - begin, min(end, self.like.shape[3]) - begin
+        return like, (images[0], begin)
+
+    def sum_job(
+        self, name: str, place: tuple[Interval, Sequence[Interval], Channels], *needs: Any,
+        first: bool = False,
+    ) -> Job:  # fmt: skip
+        """A job that adds up images: ``place`` as for :meth:`likeness`, ``needs`` as for
+        :func:`~compiler.kernels.tiling.image_tiling.state_job`."""
+        like, at = self.likeness(*place)
+        phase = ImageSums.phase(place[0], turns=self.turns)
+        return state_job(*needs, first=first, like=(name, like, phase), at=at)
+
+    @staticmethod
+    def total(o: View, sums: ImageSums | MapSums) -> View:
         """The sum of all images' results in ``o``; returns where it is."""
-        if isinstance(sums, MapSums):
-            return sums.total(o)
-        return sums if self.images == 1 else self.vector.sum(o, sums)
+        return sums.total(o)
 
     def need(self, tensor: Tensor, channels: Channels) -> Need:
         return self.program.need(tensor, *VECTOR_BOX, channels)
@@ -156,6 +193,7 @@ class BatchNormPass(ABC):
                     room.append(self.program.result(output, *box, wide=True))
                 needs = (*more, *room)
                 do = partial(run, box, images)
-                like = shape, a, b, rows, columns, channels
-                jobs.append(state_job(state, maps(images), needs, do, like=like, at=(images[0],)))
+                like, at = self.likeness(images, pieces, channels)
+                like = "last", like, a, b, rows, columns
+                jobs.append(state_job(state, maps(images), needs, do, like=like, at=at))
         return jobs

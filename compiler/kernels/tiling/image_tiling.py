@@ -1,14 +1,96 @@
 """Layers that add up whole images: parts of the channels, and images at a time."""
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
-from compiler.tensors.intervals import Channels, Interval, regular_parts
+from compiler.codegen.vector_commands import VectorCommands
+from compiler.codegen.view import View
+from compiler.tensors.intervals import MANY_PARTS, Channels, Interval, regular_parts
 from compiler.tensors.tensor import Tensor
 
 from .splitting import MOST_WORDS, channel_parts, channel_steps
 
-__all__ = ["image_parts", "state_job"]
+__all__ = ["ImageSums", "image_parts", "state_job"]
+
+#: Partial sums of docs/training.md, which take turns.
+_TURNS = 8
+
+
+class ImageSums:
+    """The sum over a feature map from those of its images, per channel.
+
+    Either every image has a vector for its result; or, in ``turns``, the eight partial sums are
+    vectors, to which results of eight images at a time are added in order: so what is done for an
+    image is done at the same place eight images later.
+
+    Parameters
+    ----------
+    vector : VectorCommands
+    view : float32 map (rows, H, W, C) with a result or a partial sum in each of :meth:`rows` rows
+    images : how many
+    turns : whether they take turns
+    """
+
+    def __init__(self, vector: VectorCommands, view: View, images: int, *, turns: bool) -> None:
+        self.vector, self.view, self.images = vector, view, images
+        self.turns = turns and images > _TURNS
+
+    @staticmethod
+    def rows(images: int, *, turns: bool) -> int:
+        """Vectors that it needs."""
+        return 2 * _TURNS if turns and images > _TURNS else images
+
+    @staticmethod
+    def suits(pieces: Sequence[Interval]) -> bool:
+        """Whether turns suit a map that comes in these images: all at once, or many pieces. Else
+        passes in turns would load more than those to and fro."""
+        return len(pieces) == 1 or len(pieces) >= MANY_PARTS
+
+    @staticmethod
+    def pieces(pieces: Sequence[Interval]) -> list[Interval]:
+        """Pieces of which some always have eight images together."""
+        (begin, first), end = pieces[0], pieces[-1][1]
+        size = first - begin
+        if len(pieces) > 1:
+            size = size // _TURNS * _TURNS or 1 << size.bit_length() - 1
+        return [(n, min(n + size, end)) for n in range(begin, end, size)]
+
+    @staticmethod
+    def phase(images: Interval, *, turns: bool) -> Interval:
+        """What images have in common whose results are at the same places."""
+        first = images[0]
+        return (first % _TURNS, first < _TURNS) if turns else images
+
+    def row(self, number: int) -> int:
+        """The row where the result of an image belongs."""
+        return _TURNS + number % _TURNS if self.turns and number >= _TURNS else number
+
+    def __getitem__(self, number: int) -> View:
+        """That row."""
+        row = self.row(number)
+        return self.view[row : row + 1]
+
+    def add(self, images: Interval, x: View, **fields: Any) -> None:
+        """Images (begin, end) of the map, which ``x`` are; ``fields`` say what of them."""
+        for place, number in enumerate(range(*images)):
+            self.vector.sum(self[number], x[place : place + 1], **fields)
+            self.done(number)
+
+    def done(self, number: int) -> None:
+        """The result of an image is there, as those of all before."""
+        turn = number % _TURNS
+        if not self.turns or number < _TURNS:
+            return
+        if turn == _TURNS - 1 or number == self.images - 1:
+            partial = self.view[: turn + 1]
+            self.vector.add(partial, partial, self.view[_TURNS : _TURNS + turn + 1])
+
+    def total(self, o: View) -> View:
+        """The sum of all of them in ``o``; returns where it is."""
+        if self.images == 1:
+            return self.view
+        return self.vector.sum(o, self.view[:_TURNS] if self.turns else self.view)
 
 
 def image_parts(
@@ -67,4 +149,6 @@ def state_job(
     return Job(
         (*maps, state, *more),
         lambda *blocks: run(blocks[count], *blocks[:count], *blocks[count + 1 :]),
+        like=like,
+        at=at,
     )

@@ -77,7 +77,7 @@ def channel_parts(program: CoreProgram, tensors: Sequence[Tensor], words: int) -
     if words >= total:
         return [None]
     last = max(tensor.pitch for tensor in tensors)
-    return [(a * rows, last if b == total else b * rows) for a, b in even_parts(0, total, words)]
+    return [(a * rows, last if b == total else b * rows) for a, b in regular_parts(0, total, words)]
 
 
 def _words(program: CoreProgram, tensor: Tensor) -> int:

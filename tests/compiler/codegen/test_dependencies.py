@@ -6,6 +6,7 @@ Covers: compiler/codegen/entries.py, compiler/codegen/interleaving.py, compiler/
 import contextlib
 import random
 from itertools import permutations
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,6 +102,29 @@ def test_the_background_falls_behind(monkeypatch):
     recorder.emit(Opcode.VECTOR, {"cycles": 3}, reads=[short, Region("out", 0, 1)])
     cycles = [command.fields.get("cycles") for command in recorder.link()]
     assert cycles == [1000, 2, 1, 3, None]
+
+
+def test_a_semaphore_for_one_pair_after_the_other(seed):
+    """When the last token of a pair has been taken, another one may use its semaphore."""
+    config = SimpleNamespace(semaphores=2, semaphore_count=2, command_queue_depth=4)
+    one, two, three = (Region("buffer", place, place + 1) for place in range(3))
+    commands = [
+        (Opcode.LOAD, [], [one]),
+        (Opcode.LOSS, [one], [two]),
+        (Opcode.STORE, [two], [Region("dram", 0, 1)]),
+        (Opcode.VECTOR, [three], [two]),
+    ]
+    recorder = Recorder(config)
+    for opcode, reads, writes in commands:
+        recorder.emit(opcode, {}, reads=reads, writes=writes)
+    linked = recorder.link()
+    assert recorder.semaphores == {
+        0: "c0.load->loss, then c0.store->vector",
+        1: "c0.loss->store",
+    }
+    rng = random.Random(seed)
+    for _ in range(10):
+        assert not violations(commands, execute(linked, rng, config.command_queue_depth))
 
 
 def test_products_in_the_background():

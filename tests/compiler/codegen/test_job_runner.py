@@ -1,6 +1,7 @@
 """Jobs that come again become loops, and do what they do written out.
 
-Covers: compiler/codegen/loops.py, compiler/codegen/running_loop.py, compiler/codegen/tokens.py.
+Covers: compiler/codegen/loops.py, compiler/codegen/running_loop.py, compiler/codegen/tokens.py,
+compiler/codegen/linking.py, compiler/codegen/clock.py.
 """
 
 import random
@@ -272,10 +273,10 @@ def test_a_loop_without_a_period_is_written_out(monkeypatch, seed):
             raise Unsettled(frozenset([loops[1].name]))
         return original(entries, loops, tokens)
 
-    from compiler.codegen import dependencies
+    from compiler.codegen import linking
 
-    original = dependencies.roll
-    monkeypatch.setattr(dependencies, "roll", fail)
+    original = linking.roll
+    monkeypatch.setattr(linking, "roll", fail)
     layers = [partial(Machine.layer, x=1000 * n, y=1000 * n + 1000, count=40) for n in range(3)]
     check(layers, random.Random(seed), loops=2)
     assert calls == [3]

@@ -85,8 +85,10 @@ def test_other_errors():
     with pytest.raises(compiler.CompileError, match="must be a torch.nn.Sequential, not Conv2d"):
         stages_of(nn.Conv2d(3, 4, 1), (2, 3, 8, 8), CONFIG)
     with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\)"):
+        stages_of(model, (3, 8, 8), CONFIG)
+    with pytest.raises(compiler.CompileError, match="its input is a sequence; it takes maps"):
         compiler.compile(model, CONFIG, (3, 8, 8))
-    with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\) .* not 3"):
+    with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\).* not 3"):
         compiler.compile(model, CONFIG, 3)
     with pytest.raises(compiler.CompileError, match="config must be an AdaGPConfig, .*, not None"):
         compiler.compile(model, None, (2, 3, 8, 8))

@@ -15,6 +15,8 @@ from emulator.interpreter import interpret
 from golden.inference.graph import GraphNetwork
 from hw.config import make_config
 from verif.networks.train_blocks import BLOCKS, INPUT_SHAPE, random_model
+from verif.networks.train_sequences import LENGTH, WIDTH
+from verif.networks.train_sequences import NETWORKS as SEQUENCES
 
 #: Blocks by name, and what is left of their normalisations: those that are not folded.
 KEPT = {
@@ -77,6 +79,19 @@ def test_blocks(name, rng, seed, tmp_path):
     assert model.training
 
 
+@pytest.mark.parametrize("name", ["normalized mlp", "attention"])
+def test_sequences(name, rng, seed):
+    config = make_config(variant="baseline", preset="tiny")
+    model, shape = random_model(SEQUENCES[name], rng), (LENGTH, WIDTH)
+    program = compile_graph(model, config, (2, *shape))
+    network = GraphNetwork(model, input_shape=shape, rows=config.rows, columns=config.columns)
+    values = rng.standard_normal((2, *shape)).astype(np.float32)
+    expected = network.stored(values)[network.nodes[-1].name]
+    images = network.encode_input(values).reshape(program.input.shape)
+    found = results(program, images.astype(program.input.dtype), seed)[-1]
+    np.testing.assert_array_equal(found, expected.reshape(found.shape))
+
+
 def test_what_is_compiled_as_what(rng):
     """A list of stages where it is one, the graph otherwise; the model stays as it is."""
     config = make_config(variant="baseline", preset="tiny")
@@ -93,8 +108,10 @@ def test_what_is_compiled_as_what(rng):
         compiler.compile(model, small, (1, 2, 6, 6))
     with pytest.raises(compiler.CompileError, match="needs the vector engine"):
         compile_graph(model, small, (1, 2, 6, 6))
-    with pytest.raises(compiler.CompileError, match=r"input_shape must be \(N, C, H, W\) or"):
-        compile_graph(model, config, (2, 6, 6))
+    with pytest.raises(
+        compiler.CompileError, match=r"input_shape must be \(N, C, H, W\), \(N, F\)"
+    ):
+        compile_graph(model, config, (2,))
 
 
 def test_a_normalisation_is_folded_once(rng, seed):

@@ -15,8 +15,10 @@ from compiler.codegen import dependencies
 from compiler.codegen.program import executed_commands
 from compiler.training.compile import compile_training
 from golden.layers.optimizer import SGD
+from golden.prediction.schedule import Phase
 from hw.config import make_config
 from hw.isa.encoding import Opcode
+from verif.networks.adagp_run import AdaGPRun
 from verif.networks.training_result import Batch
 from verif.networks.training_run import TrainingRun
 
@@ -70,7 +72,7 @@ def test_loops_go_back_to_commands_of_the_program(separate):
             assert fields["first"] >= places[step.first]
 
 
-def test_gradient_prediction():
+def test_programs_of_gradient_prediction():
     """Every program has its own loops: BP and GP alone, and the run of many batches."""
     options = {"images": IMAGES}
     program, plain = (
@@ -87,6 +89,30 @@ def test_gradient_prediction():
     assert repeats
     for number, first in repeats:
         assert program.loop.program <= first < program.loop.program + 64 * number
+
+
+@pytest.mark.parametrize("variant", ["efficient", "max"])
+def test_gradient_prediction(variant, rng, seed):
+    """Loops of one thread beside commands of another one."""
+    config = make_config(variant=variant, preset="tiny", accumulator_depth=16)
+    batches = [
+        Batch(
+            images=rng.standard_normal((IMAGES, 4, 4, 1)),
+            targets=rng.integers(0, 3, IMAGES),
+            optimizer=SGD(learning_rate=0.1, momentum=0.9),
+            phase=phase,
+        )
+        for phase in (Phase.BP, Phase.GP)
+    ]
+    run = AdaGPRun(network(), config, SHAPE, batches, loops=True)
+    plain = compile_adagp(network(), config, SHAPE, images=IMAGES, loops=False)
+    for name, part in run.program.parts.items():
+        assert any(opcode is Opcode.REPEAT for opcode, _ in part.command_list)
+        assert sorted(work(part)) == sorted(work(plain.parts[name]))
+        steps = [step.last - step.first for step in part.steps]
+        assert sum(steps) + 1 == len(part.command_list)  # HALT
+    result = run.interpret(seed)
+    assert not result.differences, result.differences[0]
 
 
 def test_only_long_programs_have_loops(monkeypatch):

@@ -4,7 +4,8 @@ Covers: compiler/kernels/normalization/channel_means.py,
 compiler/kernels/normalization/layer_norm.py,
 compiler/kernels/normalization/layer_norm_parameters.py,
 compiler/kernels/attention/products.py, compiler/kernels/attention/softmax.py,
-compiler/training/sequence_steps.py, golden/training/sequence_layers.py.
+compiler/training/sequence_steps.py, golden/training/sequence_layers.py,
+golden/training/step_result.py.
 """
 
 import numpy as np

@@ -3,7 +3,8 @@
 Covers: verif/networks/train_blocks.py, verif/networks/training_result.py,
 compiler/kernels/maps/activations.py, compiler/kernels/maps/pointwise.py,
 compiler/kernels/maps/smooth.py, compiler/kernels/maps/dropout.py,
-compiler/kernels/normalization/scaling.py, compiler/training/transposed_steps.py,
+compiler/kernels/normalization/scaling.py, compiler/training/parameter_steps.py,
+compiler/training/transposed_steps.py,
 compiler/kernels/updates/binary_loss.py.
 """
 

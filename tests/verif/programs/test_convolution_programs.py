@@ -215,6 +215,10 @@ CUTS = {
     "many outputs": (
         {"buffer_bank_depth": 16}, ((2, 3, 3, 4), 70, (1, 1), (1, 1), (0, 0), (1, 1)), (None, 4, 1)
     ),
+    "all taps of few outputs": (
+        {"buffer_bank_depth": 128}, ((3, 4, 4, 4), 40, (3, 3), (1, 1), (1, 1), (1, 1)),
+        (None, 1, 3),
+    ),
     "wide kernel": (
         {"accumulator_depth": 16}, ((2, 3, 8, 4), 6, (3, 8), (1, 1), (0, 0), (1, 1)), (None, 2, 2)
     ),

@@ -297,7 +297,7 @@ async def training_layers(_):
         bench.load(np.zeros((config.memory_depth[0], core.rows), bench.memory.dtype))
         bench.set_registers(layer.coefficients, guard=True)
         memory = bytearray(layer.image)
-        transfers = Machine(config, memory)
+        transfers = Machine(config, memory, kernels=False)
         buffer = transfers.memories["memory 0"]
         cycles = 0
         for command in layer.commands[:-1]:
