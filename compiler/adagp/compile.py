@@ -164,6 +164,8 @@ class _Compiler:
         """The same commands for the other place of the inputs, which are loaded only."""
         moves = {}
         for name, tensor in self.odd.items():
+            if name not in self.tensors[part]:
+                continue  # the targets of a part that computes no loss
             begin = self.tensors[part][name].offset
             moves[begin, begin + tensor.size] = tensor.offset - begin
 

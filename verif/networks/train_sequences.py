@@ -9,9 +9,13 @@ from torch.nn import functional
 
 from algorithms.networks.transformer import Transformer
 from golden.layers.optimizer import SGD
+from golden.prediction.config import PredictorConfig
+from golden.prediction.schedule import Phase
 
+from .adagp_blocks import experienced
+from .adagp_run import AdaGPRun
 from .train_blocks import random_model
-from .training_result import Batch
+from .training_result import Batch, in_phases
 from .training_run import TrainingRun
 
 __all__ = ["LENGTH", "NETWORKS", "WIDTH", "sequence_run"]
@@ -122,12 +126,15 @@ _SENTENCES = {
 }
 
 
-def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> TrainingRun:
+def sequence_run(
+    network, config, rng, *, batches=2, images=3, phases=None, **options
+) -> TrainingRun:
     """Training of a network, by name or what makes it, on random sequences and labels, for each
     vector where the network has a sequence as its output.
 
     ``rng`` is a NumPy generator; ``options`` go to
-    :class:`~verif.networks.training_run.TrainingRun`.
+    :class:`~verif.networks.training_run.TrainingRun`. With ``phases``, a letter for each batch,
+    gradients are predicted by a predictor that has learned something.
     """
     model = random_model(NETWORKS.get(network, network), rng)
     shapes = _SENTENCES.get(network)
@@ -146,6 +153,12 @@ def sequence_run(network, config, rng, *, batches=2, images=3, **options) -> Tra
             targets=rng.integers(0, CLASSES, outputs),
             optimizer=SGD(learning_rate=0.1 / (number + 1), momentum=0.9, weight_decay=1e-3),
         )
-        for number in range(batches)
+        for number in range(batches if phases is None else len(phases))
     ]
+    if phases is not None:
+        stream = in_phases(stream, map(Phase, phases))
+        return AdaGPRun(
+            model, config, shapes or (LENGTH, WIDTH), stream,
+            predictor=PredictorConfig(channels=4, map_size=4), prepare=experienced(rng), **options,
+        )  # fmt: skip
     return TrainingRun(model, config, shapes or (LENGTH, WIDTH), stream, **options)

@@ -31,8 +31,20 @@ def check(result):
     assert result.compared
 
 
-@pytest.mark.parametrize("array", ARRAYS)
-@pytest.mark.parametrize("network", NETWORKS)
+#: What takes long is tried with one array, or in the regression alone.
+LONG = ("normalized mlp", "attention", "two sentences", "transformer", "paper's transformer")
+
+
+@pytest.mark.parametrize(
+    ("network", "array"),
+    [
+        (network, array)
+        if network not in LONG or (array == "5x3" and network not in LONG[3:])
+        else pytest.param(network, array, marks=pytest.mark.long)
+        for network in NETWORKS
+        for array in ARRAYS
+    ],
+)
 def test_networks_in_the_functional_model(network, array, rng, seed):
     check(sequence_run(network, configuration(array), rng, reuse=False).interpret(seed))
 
@@ -44,7 +56,24 @@ def test_networks_on_the_accelerator(network, rng, seed):
     check(run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=3_000_000))
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    ("network", "variant"),
+    [
+        ("token mlp", "low"),
+        pytest.param("token mlp", "max", marks=pytest.mark.long),
+        pytest.param("transformer", "low", marks=pytest.mark.long),
+    ],
+)
+def test_gradients_of_linear_layers_are_predicted(network, variant, rng, seed):
+    """Two batches of backpropagation, and one with predicted gradients."""
+    config = make_config(variant=variant, preset="tiny")
+    check(sequence_run(network, config, rng, images=2, phases="BBG").interpret(seed))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [pytest.param(name, marks=pytest.mark.long) if name == LONG[-1] else name for name in NETWORKS],
+)
 def test_layers_are_within_their_bounds_of_torch(network, rng, seed):
     run = sequence_run(network, configuration(), rng, batches=1)
     golden, batch = run.golden, run.batches[0]
