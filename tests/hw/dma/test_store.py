@@ -60,11 +60,13 @@ class Bench:
         simulator.run()
 
     async def begin(self, base=BASE, size=SIZE):
-        """A reset, in whose cycle no command is offered."""
+        """A reset, in whose cycle a command is offered, which is not to be executed."""
         ctx, dut = self.ctx, self.dut
         ctx.set(self.clear, 1)
-        ctx.set(dut.command.valid, 0)
+        ctx.set(dut.command.valid, 1)
+        ctx.set(dut.command.payload, usual(self))
         await ctx.tick()
+        ctx.set(dut.command.valid, 0)
         ctx.set(self.clear, 0)
         ctx.set(dut.memory_base, base)
         ctx.set(dut.memory_size, size)
