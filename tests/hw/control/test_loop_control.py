@@ -312,6 +312,12 @@ def test_large_counters_and_strides(seed):
                         assert await execute(encode(Opcode.REPEAT, level=level, count=2, first=0))
                     ctx.set(dut.counters.data[level], values[level])
             assert ctx.get(dut.open)
+        # A program in the upper half of a window of 4 GiB.
+        ctx.set(dut.program_address, 1 << 31)
+        ctx.set(dut.counters.data[0], 0)
+        first = (1 << 31) + 5 * COMMAND_BYTES
+        assert await execute(encode(Opcode.REPEAT, level=0, count=2, first=first))
+        assert ctx.get(dut.target) == first and not ctx.get(dut.bad_target)
 
     simulator = Simulator(dut)
     simulator.add_clock(1e-6)
