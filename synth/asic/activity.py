@@ -112,15 +112,16 @@ def _build(config, memory_bytes):
     from rtl_gen.generate import top_name
     from synth.common.emitted_verilog import emitted_verilog
     from verif.sim import runner
-    from verif.system import accelerator
+    from verif.sim.axi_ram import AXI_RAM
+    from verif.system.simulator import MINIMUM_MEMORY_BYTES, SIMULATED_TOP
 
-    name, size = top_name(config), accelerator.MINIMUM_MEMORY_BYTES
+    name, size = top_name(config), MINIMUM_MEMORY_BYTES
     while size < memory_bytes:
         size *= 2
     design = runner.build(
         {f"{name}.v": _traced(emitted_verilog(config))},
         toplevel="adagp_sim",
-        files=[accelerator.AXI_RAM, accelerator._SIMULATED_TOP],
+        files=[AXI_RAM, SIMULATED_TOP],
         parameters={
             "DATA_WIDTH": config.axi_data_width,
             "ADDRESS_WIDTH": config.axi_address_width,

@@ -41,8 +41,8 @@ METHODS = {"bp": None, "adagp": "BG"}
 BATCHES, IMAGES, CLASSES, RATE = 2, 2, 10, 0.05
 #: Least memory of a simulation, so that the networks of a configuration share one build.
 MEMORY_BYTES = 1 << 26
-#: After so many cycles, and so many per command, or so many seconds a simulation counts as hung.
-_PATIENCE, _PATIENCE_SECONDS = (50_000_000, 20_000), 7 * 24 * 3600.0
+#: After so many cycles, and so many per command, a simulation counts as hung.
+_PATIENCE = 50_000_000, 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +207,7 @@ def run_network(
         result = run.interpret(seed)
     else:
         result = run.simulate(
-            seed=seed, memory_bytes=MEMORY_BYTES, report=report, timeout_seconds=_PATIENCE_SECONDS,
+            seed=seed, memory_bytes=MEMORY_BYTES, report=report,
             timeout_cycles=min(_PATIENCE[0] + _PATIENCE[1] * max(commands), 1 << 31), **options,
         )  # fmt: skip
     return NetworkStep(

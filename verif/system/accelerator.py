@@ -122,7 +122,7 @@ def run(
     outcomes, size = [], 0
     device = RtlDevice.of(
         simulator, seed=seed, stall_share=stall_share, latency=latency, waves=waves,
-        directory=directory,
+        directory=directory, kept=True,
     )  # fmt: skip
     if report is not None:
         device.progress = _Reporter(report)

@@ -60,7 +60,9 @@ class RtlDevice:
 
     @classmethod
     def of(cls, simulator: Simulator, **options: Any) -> "RtlDevice":
-        """The same of a simulator that has been built; ``options`` also: ``waves``."""
+        """The same of a simulator that has been built; ``options`` also: ``waves``, and ``kept``,
+        with which the files of the simulation stay for a day, as those of
+        :func:`verif.sim.runner.run` do."""
         device = cls.__new__(cls)
         device._begin(simulator, **options)
         return device
@@ -74,6 +76,7 @@ class RtlDevice:
         latency: int = 0,
         waves: bool = False,
         directory: str | Path | None = None,
+        kept: bool = False,
     ) -> None:
         config = self.config = simulator.config
         self.memory_bytes = simulator.memory_bytes
@@ -96,7 +99,8 @@ class RtlDevice:
             try:
                 self.result = runner.run(
                     simulator.design, "verif.system.cocotb_device", testcase="serve", seed=seed,
-                    files={"job.json": json.dumps(job)}, directory=directory or private / "run",
+                    files={"job.json": json.dumps(job)},
+                    directory=directory or (None if kept else private / "run"),
                     timeout_seconds=_YEAR, waves=waves,
                 )  # fmt: skip
             except Exception as error:

@@ -13,12 +13,13 @@ from verif.sim.axi_ram import AXI_RAM
 from verif.sim.instrument import current
 from verif.sim.technology import MODELS
 
-__all__ = ["Simulator", "build"]
+__all__ = ["MINIMUM_MEMORY_BYTES", "SIMULATED_TOP", "Simulator", "build"]
 
 #: Least size of the simulated memory: programs that fit share one build.
 MINIMUM_MEMORY_BYTES = 1 << 20
 
-_SIMULATED_TOP = Path(__file__).parents[1] / "sim" / "rtl" / "adagp_sim.v"
+#: The accelerator with its memory, as it is simulated.
+SIMULATED_TOP = Path(__file__).parents[1] / "sim" / "rtl" / "adagp_sim.v"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ def build(
     design = runner.build(
         {f"{name}.v": text, **watching},
         toplevel="adagp_sim",
-        files=[AXI_RAM, _SIMULATED_TOP, *MODELS[config.technology]],
+        files=[AXI_RAM, SIMULATED_TOP, *MODELS[config.technology]],
         parameters={
             "DATA_WIDTH": config.axi_data_width,
             "ADDRESS_WIDTH": config.axi_address_width,

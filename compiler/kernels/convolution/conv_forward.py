@@ -1,6 +1,6 @@
 """Forward product of a convolution in training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,17 +46,43 @@ def forward(
         jobs = product.jobs()
     except LineTooLarge:
         jobs = _Blocked(program, layer, relu).jobs()
-    half = len(jobs) // 2 if beside else len(jobs)
-    program.run(jobs[:half])
     if beside:
-        beside(program, tensors)
-        program.run(jobs[half:])
+        _run_around(program, jobs, partial(beside, program, tensors))
+    else:
+        program.run(jobs)
     if reorganizer is None:
         return
     if product.held:
         reorganizer.finish()
     else:
         reorganizer.write()
+
+
+def _run_around(program: CoreProgram, jobs: Sequence[Job], beside: Callable[[], None]) -> None:
+    """Do the first half of the jobs, what is ``beside`` them, and the rest.
+
+    Results that both halves write stay in the memory meanwhile; they may take a quarter of it.
+    """
+
+    def shared(number: int) -> list[Need]:
+        if not 0 < number < len(jobs):
+            return []
+        before = {need.key for need in jobs[number - 1].needs}
+        return [need for need in jobs[number].needs if need.load is None and need.key in before]
+
+    def fits(number: int) -> bool:
+        return 4 * sum(need.words for need in shared(number)) <= program.scratch.words
+
+    half = len(jobs) // 2
+    places = sorted(range(len(jobs) + 1), key=lambda number: abs(number - half))
+    half = next(number for number in places if fits(number))
+    program.run(jobs[:half])
+    found = [program.scratch.find(need.key) for need in shared(half) if need.key is not None]
+    beside()
+    for block in found:
+        if block is not None:
+            program.scratch.release(block)
+    program.run(jobs[half:])
 
 
 class _Forward:

@@ -1,11 +1,14 @@
 """The kept Verilog is that of the generator, and changes with what it is made of."""
 
+import pytest
+
 from hw.config import make_config
 from rtl_gen.generate import accelerator_verilog
 from synth.common import emitted_verilog
 from synth.common.cache import ENVIRONMENT
 
 
+@pytest.mark.long
 def test_kept_text_is_the_generators(tmp_path, monkeypatch):
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
     config = make_config(variant="low", preset="tiny", rows=2, columns=2)

@@ -12,6 +12,7 @@ from synth.common.errors import ToolError
 from synth.common.memories import list_memories, macro_bits, memories_of
 
 
+@pytest.mark.long
 def test_tiny_accelerator():
     """All macros of both cores, with the sizes of the configuration."""
     config = make_config(variant="max", preset="tiny", buffer_banks=2, accumulator_depth=64)

@@ -145,6 +145,7 @@ def test_nextpnr_has_these_places(tmp_path, name):
     assert routed["overused"][-1] == 0 < len(routed["overused"])
 
 
+@pytest.mark.long
 def test_nextpnr_reads_settings(tmp_path):
     """It refuses a number that is none."""
     pytest.importorskip("pyosys")

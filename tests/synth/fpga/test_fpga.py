@@ -90,6 +90,7 @@ def test_area(device, resource, number, small):
     assert sum(block[resource] for block in result["blocks"].values()) == used[resource]["used"]
 
 
+@pytest.mark.long
 def test_module_by_module_against_flat(monkeypatch, tmp_path):
     """Two columns, mapped once: as many multipliers, and no less logic than all at once."""
     monkeypatch.setenv("ADAGP_SYNTH_CACHE", str(tmp_path / "cache"))

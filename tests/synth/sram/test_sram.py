@@ -125,6 +125,7 @@ def test_bad_options(options, message, capsys):
     assert re.search(message, capsys.readouterr().err)
 
 
+@pytest.mark.long
 def test_missing_program(cache, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "none"))
     monkeypatch.setattr("synth.common.wheels._installed", lambda wheel: None)

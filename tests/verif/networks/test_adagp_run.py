@@ -260,6 +260,7 @@ def small():
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_batches_alone_on_the_accelerator(rng, seed):
     """Each phase as a program of its own, on a memory that stalls."""
     config = make_config(variant="low", preset="tiny")

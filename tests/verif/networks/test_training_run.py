@@ -216,6 +216,7 @@ def test_a_last_depthwise_convolution_stays_float32(array, rng, seed):
     np.testing.assert_array_equal(first, np.full((2, 1, 1, 2), (1 + 2**-7) ** 2, np.float32))
 
 
+@pytest.mark.long
 def test_a_last_depthwise_convolution_on_the_accelerator(rng, seed):
     """With a bias, strides and padding, after another layer."""
     config = make_config(variant="baseline", preset="tiny", **ARRAYS["5x3"])

@@ -307,6 +307,7 @@ def test_weight_gradients_in_parts(name, rng, seed):
     compare(program, bytes(memory), expected, name)
 
 
+@pytest.mark.long
 def test_parts_on_the_accelerator(rng, seed):
     """Gathered lines; then products in blocks."""
     blocked = ((1, 4, 12, 30), 33, (3, 3), (2, 2), (1, 1), (1, 1))

@@ -73,7 +73,7 @@ def test_everything_at_once(core, seed):
     assert sum(fields["wait"].bit_count() > 1 for fields in masks) >= 5
 
 
-@pytest.mark.parametrize("name", ["max", "efficient", "5x3"])
+@pytest.mark.parametrize("name", ["max", pytest.param("efficient", marks=pytest.mark.long), "5x3"])
 def test_accelerator(name, seed):
     """Every program twice, one after the other without a reset, on a memory that stalls."""
     config = config_of(name)
