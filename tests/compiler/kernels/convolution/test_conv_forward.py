@@ -1,0 +1,38 @@
+"""The forward product; tests/verif/programs/test_convolution_programs.py checks its numbers."""
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.dependencies import Recorder
+from compiler.codegen.scratchpad import NoRoom
+from compiler.kernels.convolution.conv_forward import forward
+from hw.config import make_config
+from hw.isa.encoding import Opcode
+from verif.programs.convolution_programs import ConvolutionProgram
+
+
+def test_results_outlive_what_is_beside_the_product():
+    """One block holds the results of all column tiles, while others take all the room there is."""
+    config = make_config(variant="baseline", preset="tiny")
+    layer = ConvolutionProgram(config=config, shape=(2, 4, 4, 56), outputs=16, kernel=(1, 1)).layer
+    recorder = Recorder(config)
+    program = CoreProgram(config, config.cores[0], recorder)
+    taken = []
+
+    def beside(program, tensors):
+        assert tensors == "tensors"
+        while True:
+            try:
+                taken.append(program.scratch.take(1))
+            except NoRoom:
+                break
+        program.scratch.drop(taken)
+        for block in taken:
+            program.scratch.release(block)
+
+    forward(program, layer, beside=beside, tensors="tensors")
+    commands = recorder.link()
+    posts = [c.fields["out_address"] for c in commands if c.opcode is Opcode.POST]
+    assert len(posts) == 4, "as many column tiles"
+    assert posts == list(range(posts[0], posts[0] + 4)), "words of the first pixel of one block"
+    results = range(posts[0], posts[0] + 2 * 4 * 4 * 4)
+    wrong = [block.address for block in taken if block.address in results]
+    assert taken and not wrong, f"word {wrong[0]:#x} is given to somebody else"
