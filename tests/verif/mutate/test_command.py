@@ -95,8 +95,8 @@ def test_wrong_input(arguments, message, capsys):
 
 
 def test_tests_of_a_file():
-    dma = "tests/hw/dma/test_dma.py"
-    assert covering_tests(PROJECT_ROOT, "hw/dma/store.py") == [dma]
+    store = ["tests/hw/dma/test_store.py", "tests/hw/dma/test_dma.py"]
+    assert covering_tests(PROJECT_ROOT, "hw/dma/store.py") == store
     gearbox = ["tests/hw/dma/test_gearbox.py", "tests/hw/dma/test_gearbox_runs.py"]
     assert covering_tests(PROJECT_ROOT, "hw/dma/gearbox.py") == gearbox
     vector = "tests/hw/engines/test_vector.py"
