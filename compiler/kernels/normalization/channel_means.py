@@ -1,4 +1,4 @@
-"""Numbers that belong to a pixel: means over its channels, and operations with them.
+"""Numbers that belong to a pixel, as means over its channels are: operations with them.
 
 A number of a pixel is a float32 vector that holds it in every lane, so it goes with every word of
 the pixel.
@@ -7,16 +7,13 @@ the pixel.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from compiler.codegen.convolution_walk import matmul_walk
 from compiler.codegen.core_builder import CoreProgram, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.kernels.updates.scalars import lanes
-from compiler.tensors.encoding import codes_of
 from hw.config import CoreConfig
-from hw.formats import FLOAT32
 
-__all__ = ["by_words", "channel_mean", "number_words", "ones_need", "split", "split_view"]
+__all__ = ["by_words", "number_words", "ones_need", "split", "split_view"]
 
 
 def number_words(program: CoreProgram) -> int:
@@ -32,56 +29,6 @@ def ones_need(program: CoreProgram) -> Need:
         program.vector.fill(View.dense(block, (1, 1, 1, size), 1), 1.0)
 
     return Need(("ones", size), 1, load)
-
-
-def channel_mean(
-    program: CoreProgram, o: View, values: View, ones: Block, *, scale: float = 1.0
-) -> None:
-    """``o``, numbers of pixels (1, 1, P, lanes): sums of all channels of ``values``, operands of as
-    many pixels, times ``scale``.
-
-    A product with ones: K tiles of ``rows`` channels in order, from +0 on. ``ones`` is the block of
-    :func:`ones_need`. P is at most the number of accumulators.
-    """
-    core, size, pixels = program.core, o.shape[3], o.shape[2]
-    for tile in range(-(-size // core.columns)):
-        first = tile * core.columns
-        valid = min(core.columns, size - first)
-        program.weights(
-            {
-                "address": ones.address,
-                "row_stride": 0,
-                "cb_count": values.words,
-                "row_limit": valid,
-                "transpose": 0,
-            },
-            ones,
-        )
-        bank = program.next_bank()
-        walk = matmul_walk(
-            values.address, values.strides[2], images=1, outputs=((0, 1), (0, pixels)),
-            taps=((0, 1), (0, 1)), lines=((0, 1), (0, pixels)), stride=(1, 1), padding=(0, 0),
-            dilation=(1, 1),
-        )  # fmt: skip
-        program.matmul(
-            walk | {"accumulator_bank": bank, "channels": valid, "cb_count": values.words},
-            values.block,
-        )
-        last = first + valid == size
-        end = o.words * core.rows if last else first + valid
-        place, fields = program.column_place((first, first + valid), end, wide=True)
-        program.post(
-            fields
-            | {
-                "accumulator_bank": bank,
-                "scale": int(codes_of(FLOAT32, scale)),
-                "wo_count": pixels,
-                "wo_stride": 1,
-                "out_address": o.address + place,
-                "out_wo_stride": o.strides[2],
-            },
-            o.block,
-        )
 
 
 def split_view(program: CoreProgram, block: Block, pixels: int, channels: int) -> View:

@@ -10,13 +10,13 @@ from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
 from compiler.kernels.tiling.splitting import MOST_WORDS, PIECES, begin_of, boxes, like_box
+from compiler.kernels.updates.scalars import channel_sum
 from compiler.tensors.intervals import PixelBox
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Factor, Term
 
 from .channel_means import (
     by_words,
-    channel_mean,
     number_words,
     ones_need,
     split,
@@ -172,7 +172,7 @@ class _Pixels:
 
     def mean(self, o: View, values: View, ones: Block) -> None:
         """``o``: mean of the channels of a map, or of the sum of two parts."""
-        channel_mean(self.program, o, values, ones, scale=self.reciprocal)
+        channel_sum(self.program, o, values, ones, scale=self.reciprocal)
 
 
 class _Forward(_Pixels):
@@ -209,7 +209,7 @@ class _Forward(_Pixels):
         vector.divide(lane, 1.0, lane)
         vector.copy(high, lane)
         vector.emit(low, lane, z=high, **_LEFT)
-        channel_mean(self.program, inverse, parts, ones)
+        channel_sum(self.program, inverse, parts, ones)
 
 
 class _InputGradient(_Pixels):

@@ -2,11 +2,14 @@
 
 from typing import Self
 
+from compiler.codegen.convolution_walk import matmul_walk
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
+from compiler.tensors.encoding import codes_of
 from compiler.tensors.parameters import lanes
 from compiler.tensors.tensor import Tensor
+from hw.formats import FLOAT32
 from hw.isa.vector import Watch
 
 __all__ = ["Scalars", "channel_sum", "repeat", "running", "sink"]
@@ -60,15 +63,19 @@ class Scalars:
         return self.all[:, :, part]
 
 
-def channel_sum(program: CoreProgram, total: View, values: View, ones: Block) -> None:
-    """``total``, a number, is the sum of the channels of ``values``, one pixel of operands.
+def channel_sum(
+    program: CoreProgram, o: View, values: View, ones: Block, *, scale: float = 1.0
+) -> None:
+    """``o``, numbers of pixels (1, 1, P, lanes): sums of all channels of ``values``, operands of as
+    many pixels, times ``scale``.
 
     A product with ones: K tiles of ``rows`` channels in order, from +0 on. ``ones`` is a block
-    whose first word holds operands 1.
+    whose first word holds operands 1. P is at most the number of accumulators.
     """
-    core, size = program.core, total.shape[3]
+    core, size, pixels = program.core, o.shape[3], o.shape[2]
     for tile in range(-(-size // core.columns)):
-        valid = min(core.columns, size - tile * core.columns)
+        first = tile * core.columns
+        valid = min(core.columns, size - first)
         program.weights(
             {
                 "address": ones.address,
@@ -80,26 +87,29 @@ def channel_sum(program: CoreProgram, total: View, values: View, ones: Block) ->
             ones,
         )
         bank = program.next_bank()
+        walk = matmul_walk(
+            values.address, values.strides[2], images=1, outputs=((0, 1), (0, pixels)),
+            taps=((0, 1), (0, 1)), lines=((0, 1), (0, pixels)), stride=(1, 1), padding=(0, 0),
+            dilation=(1, 1),
+        )  # fmt: skip
         program.matmul(
-            {
-                "accumulator_bank": bank,
-                "channels": valid,
-                "x_address": values.address,
-                "cb_count": values.words,
-                "cb_stride": 1,
-                "h_limit": 1,
-                "w_limit": 1,
-                **{f"{axis}_origin": 0 for axis in "hw"},
-            },
+            walk | {"accumulator_bank": bank, "channels": valid, "cb_count": values.words},
             values.block,
         )
-        first = tile * core.columns
         last = first + valid == size
-        place, fields = program.column_place(
-            (first, first + valid), total.words * core.rows if last else first + valid, wide=True
-        )
+        end = o.words * core.rows if last else first + valid
+        place, fields = program.column_place((first, first + valid), end, wide=True)
         program.post(
-            fields | {"accumulator_bank": bank, "out_address": total.address + place}, total.block
+            fields
+            | {
+                "accumulator_bank": bank,
+                "scale": int(codes_of(FLOAT32, scale)),
+                "wo_count": pixels,
+                "wo_stride": 1,
+                "out_address": o.address + place,
+                "out_wo_stride": o.strides[2],
+            },
+            o.block,
         )
 
 
