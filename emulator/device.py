@@ -10,6 +10,7 @@ from hw.registers.model import Register
 from .batch_loop import next_position, scheduled_phase
 from .executor import execute
 from .machine import Machine
+from .memory import FunctionalError
 
 __all__ = ["EmulatorDevice"]
 
@@ -97,17 +98,17 @@ class EmulatorDevice:
         FunctionalError
             of the program
         """
-        if self._run is None:
+        if self._run is not None:
+            try:
+                self._advance(self._run)
+            except StopIteration:
+                self._finish("DONE")
+            except FunctionalError:
+                self._finish("ERROR")
+                self._registers["INTERRUPT_STATUS"] = 0
+                raise
+        elif not self._registers["INTERRUPT_STATUS"]:
             raise TimeoutError("no program runs: there will be no interrupt")
-        try:
-            self._advance(self._run)
-        except StopIteration:
-            self._finish(DONE=1)
-        except TimeoutError:
-            raise  # the program waits for the host
-        except Exception:
-            self._finish(DONE=1, ERROR=1)
-            raise
         found = dict(self._registers)
         self._registers["INTERRUPT_STATUS"] = 0
         return found
@@ -140,12 +141,10 @@ class EmulatorDevice:
             return self._registers[name]
         return self._registers[f"{name}_LO"] | self._registers[f"{name}_HI"] << 32
 
-    def _set(self, name, **fields):
-        value = 0
-        for field in self._map[name].fields:
-            value |= fields.pop(field.name, 0) << field.lsb
-        assert not fields, fields
-        self._registers[name] = value
+    def _bits(self, register, *names):
+        """The value in which these flags are set."""
+        masks = {field.name: field.mask for field in self._map[register].fields}
+        return sum(masks[name] for name in names)
 
     def _control(self, control: Register, value: int) -> None:
         start, stop = (field.mask & value for field in control.fields)
@@ -154,7 +153,7 @@ class EmulatorDevice:
                 raise ValueError("CONTROL.START is refused while a program runs")
             self._begin()
         elif stop and self._run is not None:
-            self._finish(DONE=1, STOPPED=1)
+            self._finish("STOPPED")
 
     def _begin(self):
         base, size = self._value("MEM_BASE"), self._registers["MEM_SIZE"]
@@ -171,7 +170,7 @@ class EmulatorDevice:
             self._sample()
         for name in ("ERROR_CODE", "ERROR_UNIT", "ERROR_ADDRESS_LO", "ERROR_ADDRESS_HI"):
             self._registers[name] = 0
-        self._set("STATUS", BUSY=1)
+        self._registers["STATUS"] = self._bits("STATUS", "BUSY")
         self._run = execute(self._machine, bytes(window[program : program + length]), program)
         self._boundary = None
 
@@ -186,12 +185,12 @@ class EmulatorDevice:
             if registers["BATCHES_DONE"] >= registers["BATCHES"]:
                 raise StopIteration
             if registers["BATCHES_READY"] <= registers["BATCHES_DONE"]:
-                self._set("STATUS", BUSY=1, WAITING=1)
+                registers["STATUS"] = self._bits("STATUS", "BUSY", "WAITING")
                 raise TimeoutError(
                     f"the program waits for batch {registers['BATCHES_DONE']}: BATCHES_READY is "
                     f"{registers['BATCHES_READY']}"
                 )
-            self._set("STATUS", BUSY=1)
+            registers["STATUS"] = self._bits("STATUS", "BUSY")
             registers["PHASE"] = phase = scheduled_phase(registers)
             odd = bool(registers["BATCHES_DONE"] % 2)
             self._boundary = run.send((phase is PhaseCode.GP, odd))
@@ -206,7 +205,7 @@ class EmulatorDevice:
         registers["BATCHES_DONE"] += 1
         registers.update(next_position(registers))
         self._sample()
-        self._set("INTERRUPT_STATUS", BATCH=1)
+        registers["INTERRUPT_STATUS"] |= self._bits("INTERRUPT_STATUS", "BATCH")
         self._rejected()
         if registers["BATCHES_DONE"] >= registers["BATCHES"]:
             raise StopIteration
@@ -217,18 +216,12 @@ class EmulatorDevice:
         seed = self._registers["SAMPLE_SEED"] + self._registers["BATCHES_DONE"]
         self._machine.sample_seed = seed & 0xFFFFFFFF
 
-    def _finish(self, **status):
-        batch = self._map_bit("INTERRUPT_STATUS", "BATCH")
-        before = self._registers["INTERRUPT_STATUS"] & batch
-        cause = "STOPPED" if "STOPPED" in status else "ERROR" if "ERROR" in status else "DONE"
-        self._set("INTERRUPT_STATUS", **{cause: 1})
-        self._registers["INTERRUPT_STATUS"] |= before
-        self._set("STATUS", **status)
+    def _finish(self, cause):
+        """The run is over, because of ``cause``, a flag of INTERRUPT_STATUS."""
+        self._registers["INTERRUPT_STATUS"] |= self._bits("INTERRUPT_STATUS", cause)
+        self._registers["STATUS"] = self._bits("STATUS", *{"DONE", cause})
         self._rejected()
         self._run = None
-
-    def _map_bit(self, register, name):
-        return next((f.mask for f in self._map[register].fields if f.name == name), 0)
 
     def _rejected(self):
         """What the guards of this run have rejected."""

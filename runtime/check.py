@@ -1,17 +1,20 @@
 """The golden model beside the accelerator: the same batches, compared bit for bit."""
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from golden.arithmetic.dot_product import decode
+from golden.arithmetic.formats import FLOAT32
 from golden.layers.optimizer import SGD, Adam, AdamW
 from golden.prediction.config import PredictorConfig
 from golden.prediction.schedule import Phase
 from golden.prediction.step import PredictedTraining
 from golden.training.step import Training
 from hw.config import AdaGPConfig
+from verif.networks.training_result import Difference, compare_arrays
 
 from .state import State
 
@@ -26,35 +29,6 @@ _PREDICTOR = {
     "taps": "predictor.taps",
     "taps_velocity": "predictor.taps.velocity",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """The first wrong number of a tensor after a batch.
-
-    Members
-    -------
-    batch : number of the batch, from 0
-    tensor, position : where
-    actual, expected : bits
-    count, size : how many of the tensor's numbers are wrong
-    """
-
-    batch: int
-    tensor: str
-    position: tuple[int, ...]
-    actual: int
-    expected: int
-    count: int
-    size: int
-
-    def __str__(self) -> str:
-        actual, expected = np.array([self.actual, self.expected], np.uint32).view(np.float32)
-        return (
-            f"batch {self.batch}: {self.tensor}{list(self.position)} is {self.actual:#010x} "
-            f"({actual:.9g}), golden has {self.expected:#010x} ({expected:.9g}); {self.count} of "
-            f"{self.size} numbers of this tensor differ"
-        )
 
 
 class GoldenTwin:
@@ -147,50 +121,30 @@ class GoldenTwin:
             result = golden.step(images, targets, phase)
         else:
             result = golden.step(images, targets)
-        pairs: list[tuple[str, Any, Any]]
-        pairs = [(f"weights {name}", _bits(state.weights[name]), bits)
-                 for name, bits in (golden.weights | golden.running).items()]  # fmt: skip
-        pairs += [(f"{role} of {name}", _bits(state.slots[role][name]), slots[index])
-                  for index, role in enumerate(optimizer.slots)
-                  for name, slots in golden.slots.items()]  # fmt: skip
-        if self._predicts:
-            pairs += self._predictor(state)
+        pairs: dict[str, tuple[Any, Any]] = {}
         if loss is not None and result.loss is not None:
-            pairs.insert(0, ("loss", _bits(np.float32(loss)), np.uint32(result.loss.value)))
-        return [
-            found
-            for name, actual, expected in pairs
-            if (found := _difference(number, name, actual, expected))
-        ]
+            pairs["loss"] = _bits([loss]), np.uint32(result.loss.value)
+        for name, bits in (golden.weights | golden.running).items():
+            pairs[f"weights {name}"] = _bits(state.weights[name]), bits
+        for index, role in enumerate(optimizer.slots):
+            for name, slots in golden.slots.items():
+                pairs[f"{role} of {name}"] = _bits(state.slots[role][name]), slots[index]
+        if self._predicts:
+            pairs |= self._predictor(state)
+        actual, expected = ({name: pair[k] for name, pair in pairs.items()} for k in range(2))
+        return compare_arrays(number, actual, expected, partial(decode, FLOAT32))[0]
 
     def _predictor(self, state):
+        """Numbers of the predictor: actual and expected by name."""
         own = self._golden.state()
-        pairs = [(tensor, state.predictor[tensor], own["predictor"][name])
-                 for name, tensor in _PREDICTOR.items()]  # fmt: skip
+        pairs = {tensor: (state.predictor[tensor], own["predictor"][name])
+                 for name, tensor in _PREDICTOR.items()}  # fmt: skip
         for what in _STATISTICS:
-            pairs += [
-                (
-                    f"{what} of {name}",
-                    state.predictor[f"{name}.prediction.{what}"][0, 0, :, 0],
-                    bits,
-                )
-                for name, bits in own[what].items()
-            ]
+            for name, bits in own[what].items():
+                actual = state.predictor[f"{name}.prediction.{what}"][0, 0, :, 0]
+                pairs[f"{what} of {name}"] = actual, bits
         return pairs
 
 
 def _bits(values):
     return np.ascontiguousarray(values, np.float32).view(np.uint32)
-
-
-def _difference(number, name, actual, expected):
-    actual = np.atleast_1d(np.asarray(actual))
-    expected = np.asarray(expected).reshape(actual.shape)
-    wrong = np.argwhere(actual != expected)
-    if not len(wrong):
-        return None
-    place = tuple(int(index) for index in wrong[0])
-    return Difference(
-        batch=number, tensor=name, position=place, actual=int(actual[place]),
-        expected=int(expected[place]), count=len(wrong), size=actual.size,
-    )  # fmt: skip

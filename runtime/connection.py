@@ -60,8 +60,8 @@ class Connection:
     watchdog : cycles without progress that end a run with an error; 0: none do
     options : for the device, e.g. ``latency=40`` of the simulated memory
 
-    A device is opened when it is first
-    needed, and again with more memory when a program needs that; what is in its memory stays.
+    A device is opened when it is first needed, and again with more memory when a program needs
+    that; what is in its memory stays.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Connection:
         """Close the device; its memory is lost."""
         if self._device is not None:
             self._device.close()
-        self._device, self._windows = None, []
+        self._device, self._windows, self._end_run = None, [], None
 
     @property
     def device_name(self) -> str:
@@ -121,6 +121,13 @@ class Connection:
         """Give a window back."""
         self._windows.remove(window)
 
+    def _require_window(self, window: Window) -> None:
+        if window not in self._windows:
+            raise AcceleratorError(
+                f"the memory at {window.base:#x} has been given back, or the device was closed: "
+                "what it held is lost"
+            )
+
     def _grow(self, size: int) -> None:
         if self._device is not None and self._device.memory_bytes >= size:
             return
@@ -134,11 +141,14 @@ class Connection:
             self.put(window, 0, data)
 
     def put(self, window: Window, offset: int, data: bytes | bytearray) -> None:
-        """Write ``data`` at ``offset`` of a window."""
+        """Write ``data`` at ``offset`` of a window. Raises as :meth:`get`."""
+        self._require_window(window)
         self.device.put(window.base + offset, bytes(data))
 
     def get(self, window: Window, offset: int, size: int) -> bytes:
-        """``size`` bytes from ``offset`` of a window on."""
+        """``size`` bytes from ``offset`` of a window on. Raises AcceleratorError if it has been
+        given back, or its device closed."""
+        self._require_window(window)
         return self.device.get(window.base + offset, size)
 
     def read(self, window: Window, tensor: Tensor) -> np.ndarray:
@@ -151,12 +161,10 @@ class Connection:
     def require(self, config: AdaGPConfig) -> None:
         """Raise ValueError unless a program for ``config`` can run here."""
         if config != self.config:
-            names = [
-                n for n, value in config.as_dict().items() if self.config.as_dict()[n] != value
-            ]
+            own, other = self.config.as_dict(), config.as_dict()
+            names = [name for name, value in other.items() if own[name] != value]
             ours, theirs = (
-                ", ".join(f"{name}={one.as_dict()[name]}" for name in names)
-                for one in (self.config, config)
+                ", ".join(f"{name}={one[name]}" for name in names) for one in (own, other)
             )
             raise ValueError(f"the program was compiled for {theirs}; the accelerator has {ours}")
 

@@ -12,7 +12,8 @@ class DifferenceFound(Exception):
 
     Members
     -------
-    differences : list of :class:`runtime.check.Difference`, the first wrong number of every tensor
+    differences : list of :class:`~verif.networks.training_result.Difference`, the first wrong
+        number of every tensor
     """
 
     def __init__(self, differences):

@@ -191,7 +191,7 @@ class Trainer:
                 task = bar.add_task(f"epoch {self.epoch}", total=total)
                 for images, targets in self._rest(loader):
                     begin = time.perf_counter()
-                    if self._size_is_new(len(images)):
+                    if len(images) not in self._sessions:
                         bar.update(task, description=f"epoch {self.epoch}: compiling")
                     result = self._train(images, targets)
                     seconds = time.perf_counter() - begin
@@ -282,9 +282,6 @@ class Trainer:
             }
         return numbers
 
-    def _size_is_new(self, size):
-        return size not in self._sessions
-
     def _session(self, images):
         size = len(images)
         shape = self._shape = self._shape or input_shape(images)
@@ -310,14 +307,12 @@ class Trainer:
         return session
 
     def _twin(self, state: State, shape: tuple[int, ...]) -> GoldenTwin:
-        was = self._model.training
         twin = GoldenTwin(
-            self._model.train(), self.accelerator.config, shape,
+            self._model, self.accelerator.config, shape,
             optimizer=optimizers.golden_optimizer(self._optimizer, self._coefficients()),
             predictor=self._predictor if self.method == "adagp" else None,
             predict=self._predict, loss=self._loss, guard=self._guard,
         )  # fmt: skip
-        self._model.train(was)
         twin.load(state)
         return twin
 

@@ -120,6 +120,7 @@ def test_stop_and_reset():
     with pytest.raises(ValueError, match="START is refused while a program runs"):
         device.write("CONTROL", 1)
     device.write("CONTROL", 2)
+    assert status(device.wait()) == {"DONE", "STOPPED"}
     memory = device.get(BASE, PROGRAM.size)
     device.reset()
     assert device.get(BASE, PROGRAM.size) == memory

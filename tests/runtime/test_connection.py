@@ -102,5 +102,9 @@ def test_prediction(network, rng):
         with pytest.raises(ValueError, match="images must be of shape .N, 2, 4, 4., not"):
             run(images[:, :1])
     assert accelerator.window(8).base == 0, "memory has not been given back"
+    window = accelerator.window(8)
+    accelerator.close()
+    with pytest.raises(AcceleratorError, match="memory at 0x1000 has been given back, or the dev"):
+        accelerator.get(window, 0, 8)
     with pytest.raises(CompileError, match="Tanhshrink"):
         accelerator.predict(nn.Sequential(network, nn.Tanhshrink()), images)

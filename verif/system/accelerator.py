@@ -120,9 +120,9 @@ def run(
         if len(item.batches) != (item.loop.batches if item.loop else 0):
             raise ValueError(f"changes for {len(item.batches)} batches, but loop is {item.loop}")
     outcomes, size = [], 0
-    device = RtlDevice.of(
-        simulator, seed=seed, stall_share=stall_share, latency=latency, waves=waves,
-        directory=directory, kept=True,
+    device = RtlDevice(
+        simulator.config, simulator.memory_bytes, simulator=simulator, seed=seed,
+        stall_share=stall_share, latency=latency, waves=waves, directory=directory, kept=True,
     )  # fmt: skip
     if report is not None:
         device.progress = _Reporter(report)
@@ -210,9 +210,10 @@ class _OneRun:
             if done < len(item.batches):
                 self._put(item.batches[done])
                 self._device.write("BATCHES_READY", done + 1)
-        good = not (causes["ERROR"] or causes["STOPPED"])
-        if good and len(self._batches) != len(item.batches):
-            raise AssertionError(f"{len(self._batches)} batches are done, not {len(item.batches)}")
+        if item.batches and not (causes["ERROR"] or causes["STOPPED"]):
+            done = values["BATCHES_DONE"]
+            if not len(self._batches) == done == len(item.batches):
+                raise AssertionError(f"{done} batches are done, not {len(item.batches)}")
         return values, causes
 
     def _end_batch(self, values):

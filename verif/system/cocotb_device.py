@@ -8,6 +8,7 @@ from pathlib import Path
 import cocotb
 
 from hw.config import AdaGPConfig
+from hw.registers import host
 
 from .harness import Harness
 
@@ -47,6 +48,9 @@ class _Requests:
         found = {name: await self._driver.read(name) for name in names}
         await self._driver.write("INTERRUPT_STATUS", found["INTERRUPT_STATUS"])
         await self._harness.wait(2)
+        ended = not host.field_values(self._driver.map, "STATUS", found["STATUS"])["BUSY"]
+        if ended and int(self._harness.dut.irq.value):
+            raise AssertionError("the interrupt stays high after it has been acknowledged")
         return found
 
     async def observed(self):
@@ -74,16 +78,16 @@ async def serve(dut):
     await harness.reset()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(job["socket"])
-        host = connection.makefile("rwb")
+        peer = connection.makefile("rwb")
 
         def send(*message):
-            pickle.dump(message, host)
-            host.flush()
+            pickle.dump(message, peer)
+            peer.flush()
 
         requests = _Requests(harness, lambda cycle: send(None, cycle))
         while True:
             try:
-                name, arguments = pickle.load(host)
+                name, arguments = pickle.load(peer)
             except EOFError:
                 return
             try:

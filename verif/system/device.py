@@ -9,7 +9,6 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,8 +36,11 @@ class RtlDevice:
     ----------
     config : AdaGPConfig
     memory_bytes : size of the memory, at least; undefined at first
+    simulator : of ``config``, if it has been built, with ``waves`` if these are wanted
     seed, stall_share, latency : of the memory, see :func:`verif.system.accelerator.run`
+    waves : leave a waveform, in :attr:`result`
     directory : of the simulation's files; by default a temporary one
+    kept : by default one that stays for a day, as those of :func:`verif.sim.runner.run` do
 
     Members
     -------
@@ -55,22 +57,12 @@ class RtlDevice:
 
     counts_cycles = True
 
-    def __init__(self, config: AdaGPConfig, memory_bytes: int, **options: Any) -> None:
-        self._begin(build(config, memory_bytes=memory_bytes), **options)
-
-    @classmethod
-    def of(cls, simulator: Simulator, **options: Any) -> "RtlDevice":
-        """The same of a simulator that has been built; ``options`` also: ``waves``, and ``kept``,
-        with which the files of the simulation stay for a day, as those of
-        :func:`verif.sim.runner.run` do."""
-        device = cls.__new__(cls)
-        device._begin(simulator, **options)
-        return device
-
-    def _begin(
+    def __init__(
         self,
-        simulator: Simulator,
+        config: AdaGPConfig,
+        memory_bytes: int,
         *,
+        simulator: Simulator | None = None,
         seed: int = runner.DEFAULT_SEED,
         stall_share: float = 0.0,
         latency: int = 0,
@@ -78,8 +70,8 @@ class RtlDevice:
         directory: str | Path | None = None,
         kept: bool = False,
     ) -> None:
-        config = self.config = simulator.config
-        self.memory_bytes = simulator.memory_bytes
+        simulator = simulator or build(config, memory_bytes=memory_bytes, waves=waves)
+        self.config, self.memory_bytes = config, simulator.memory_bytes
         self.result: runner.Result | None = None
         self.progress: Callable[[int], object] = lambda cycle: None
         self._closing = contextlib.ExitStack()
