@@ -1,6 +1,6 @@
 """The accelerator and its memory in Python, operated as hardware is: five calls, no time."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from hw.config import AdaGPConfig
 from hw.isa.batch import PhaseCode
@@ -121,7 +121,7 @@ class EmulatorDevice:
             for register in self._map
             if register.counter is None and not register.name.endswith("_FLAGS")
         }
-        self._run: Iterator[bool] | None = None
+        self._run: Generator[bool, str | None, None] | None = None
         self._boundary: bool | None = None
 
     def close(self) -> None:
@@ -192,8 +192,9 @@ class EmulatorDevice:
                 )
             registers["STATUS"] = self._bits("STATUS", "BUSY")
             registers["PHASE"] = phase = scheduled_phase(registers)
-            odd = bool(registers["BATCHES_DONE"] % 2)
-            self._boundary = run.send((phase is PhaseCode.GP, odd))
+            part = "gp" if phase is PhaseCode.GP else "bp"
+            parity = "odd" if registers["BATCHES_DONE"] % 2 else "even"
+            self._boundary = run.send(f"{part}_{parity}")
             if self._count():
                 return
 

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from golden.prediction.schedule import Phase
-from hw.isa.encoding import COMMAND_BYTES, Opcode, control_opcodes, decode, queue_opcodes
+from hw.isa.encoding import Opcode, queue_opcodes
 from hw.isa.loops import LoopCounters
 
 from .machine import Access, FunctionalError, Machine
 from .matmul import tile_count
+from .program import CommandStream
 
 __all__ = ["FunctionalError", "InterpreterResult", "interpret"]
 
@@ -152,9 +153,8 @@ class _Interpreter:
     def __init__(self, machine, commands, seed, program, loop, boundary):
         self.config = config = machine.config
         self.rows = [core.rows for core in config.cores]
-        self.commands = commands
-        self.decoded = {}
-        self.program, self.loop, self.boundary = program, loop, boundary
+        self.commands = CommandStream(machine, commands, program)
+        self.loop, self.boundary = loop, boundary
         self.machine = machine
         self.watch = _Watch(self.machine)
         self.random = np.random.default_rng(seed)
@@ -211,8 +211,8 @@ class _Interpreter:
     def _choices(self):
         """What could happen next, as (kind, queue)."""
         if not self.halted:
-            opcode, fields = self._next()
-            key = (fields.get("core"), opcode)
+            opcode, fields = self.commands[self.position]
+            key = (fields["core"], opcode)
             if opcode is Opcode.HALT:
                 yield "dispatch", None
             elif opcode is Opcode.BATCH:
@@ -248,32 +248,8 @@ class _Interpreter:
         running.tiles -= count
         return not running.tiles
 
-    def _next(self):
-        if self.position not in self.decoded:
-            self.decoded[self.position] = self._decode()
-        return self.decoded[self.position]
-
-    def _decode(self):
-        start = self.position * COMMAND_BYTES
-        raw = self.commands[start : start + COMMAND_BYTES]
-        try:
-            if not raw:
-                raise ValueError("the program ends without HALT")
-            opcode, fields = decode(bytes(raw))
-        except ValueError as error:
-            raise FunctionalError(f"command {self.position}: {error}") from error
-        used = fields["wait"] | fields["signal"]
-        known = opcode in control_opcodes(self.config) or (fields["core"], opcode) in self.queues
-        if opcode in (Opcode.BATCH, Opcode.REPEAT) and (used or fields["core"]):
-            raise FunctionalError(
-                f"command {self.position}: {opcode.name} has no core and no semaphores"
-            )
-        if used >> self.config.semaphore_count or not known:
-            raise FunctionalError(f"command {self.position}: no such core, engine or semaphore")
-        return opcode, fields
-
     def _dispatch(self, key):
-        opcode, fields = self._next()
+        opcode, fields = self.commands[self.position]
         if key is None:
             self.halted = True
         else:
@@ -285,41 +261,17 @@ class _Interpreter:
 
     def _repeat(self, _key):
         """The loop in front of this REPEAT has been dispatched once more."""
-        _, fields = self._next()
-        if not fields["count"]:
-            raise FunctionalError(f"command {self.position} (REPEAT): count is 0")
-        place = self._place("REPEAT", fields, "first")
-        self.position = place if self.counters.repeat(fields) else self.position + 1
+        self.position = self.commands.repeat(self.position, self.counters)
         self.executed += 1
-
-    def _place(self, name, fields, field):
-        """The number of the command whose offset ``field`` is."""
-        place, rest = divmod(fields[field] - self.program, COMMAND_BYTES)
-        if rest or not 0 <= place < len(self.commands) // COMMAND_BYTES:
-            raise FunctionalError(
-                f"command {self.position} ({name}): {field} {fields[field]:#x} is no command of "
-                "the program"
-            )
-        return place
 
     def _batch(self, _key):
         """Everything before this BATCH has finished."""
-        _, fields = self._next()
+        _, fields = self.commands[self.position]
         self._no_tiles()
         if self.loop is None:
             raise FunctionalError(f"command {self.position} (BATCH): the registers say no loop")
-        if fields["first"] and self.looping:
-            raise FunctionalError(
-                f"command {self.position} (BATCH): first is 1, but it is not the run's first BATCH"
-            )
+        places = self.commands.batch(self.position, self.counters, begun=self.looping)
         self.looping = True
-        if any(self.counters.values):
-            raise FunctionalError(
-                f"command {self.position} (BATCH): a loop is not over, its counters are "
-                f"{self.counters.values}"
-            )
-        names = ("bp_even", "bp_odd", "gp_even", "gp_odd")
-        places = {name: self._place("BATCH", fields, name) for name in names}
         phases = self.loop.phases()
         if not fields["first"]:
             self.phases.append(phases[len(self.phases)])

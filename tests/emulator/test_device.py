@@ -1,6 +1,6 @@
 """The emulator as a device, and programs executed in order.
 
-Covers: emulator/executor.py.
+Covers: emulator/executor.py, emulator/program.py.
 """
 
 import numpy as np

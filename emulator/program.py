@@ -1,0 +1,91 @@
+"""The commands of a program, decoded when they are first needed, and where they lead."""
+
+from typing import Any
+
+from hw.isa.encoding import COMMAND_BYTES, Opcode, control_opcodes, decode
+from hw.isa.loops import LoopCounters
+
+from .machine import Machine
+from .memory import FunctionalError
+
+__all__ = ["TARGETS", "CommandStream"]
+
+#: Fields of BATCH that say where it leads.
+TARGETS = ("bp_even", "bp_odd", "gp_even", "gp_odd")
+
+
+class CommandStream:
+    """A sequence of (opcode, fields), which must not be changed.
+
+    Parameters
+    ----------
+    machine : that is to execute them
+    commands : the command stream
+    offset : of the first one in the memory window, from which REPEAT and BATCH count
+
+    Raises
+    ------
+    FunctionalError
+        from every call, naming the command, where it is undefined, or leads to none of the program.
+    """
+
+    def __init__(self, machine: Machine, commands: bytes, offset: int = 0) -> None:
+        self._machine, self._commands, self._offset = machine, bytes(commands), offset
+        self._decoded: list[tuple[Opcode, dict[str, Any]] | None]
+        self._decoded = [None] * -(-len(commands) // COMMAND_BYTES)
+
+    def __getitem__(self, place: int) -> tuple[Opcode, dict[str, Any]]:
+        if place >= len(self._decoded):
+            raise FunctionalError(f"command {place}: the program ends without HALT")
+        found = self._decoded[place]
+        if found is None:
+            raw = self._commands[place * COMMAND_BYTES :][:COMMAND_BYTES]
+            found = self._decoded[place] = self._decode(place, raw)
+        return found
+
+    def _decode(self, place, raw):
+        machine = self._machine
+        try:
+            opcode, fields = decode(raw)
+        except ValueError as error:
+            raise FunctionalError(f"command {place}: {error}") from error
+        used = fields["wait"] | fields["signal"]
+        known = opcode in control_opcodes(machine.config)
+        known |= (fields["core"], opcode) in machine.commands
+        if opcode in (Opcode.BATCH, Opcode.REPEAT) and (used or fields["core"]):
+            raise FunctionalError(f"command {place}: {opcode.name} has no core and no semaphores")
+        if used >> machine.config.semaphore_count or not known:
+            raise FunctionalError(f"command {place}: no such core, engine or semaphore")
+        return opcode, fields
+
+    def repeat(self, place: int, counters: LoopCounters) -> int:
+        """Execute the REPEAT at ``place``; the number of the command behind it."""
+        fields = self[place][1]
+        if not fields["count"]:
+            raise FunctionalError(f"command {place} (REPEAT): count is 0")
+        first = self._target(place, "first")
+        return first if counters.repeat(fields) else place + 1
+
+    def batch(self, place: int, counters: LoopCounters, *, begun: bool) -> dict[str, int]:
+        """The numbers of the commands that the BATCH at ``place`` may lead to, by name in
+        :data:`TARGETS`; ``begun``: it is not the run's first BATCH."""
+        if self[place][1]["first"] and begun:
+            raise FunctionalError(
+                f"command {place} (BATCH): first is 1, but it is not the run's first BATCH"
+            )
+        if any(counters.values):
+            raise FunctionalError(
+                f"command {place} (BATCH): a loop is not over, its counters are {counters.values}"
+            )
+        return {name: self._target(place, name) for name in TARGETS}
+
+    def _target(self, place, field):
+        """The number of the command whose offset ``field`` of command ``place`` is."""
+        opcode, fields = self[place]
+        target, rest = divmod(fields[field] - self._offset, COMMAND_BYTES)
+        if rest or not 0 <= target < len(self._commands) // COMMAND_BYTES:
+            raise FunctionalError(
+                f"command {place} ({opcode.name}): {field} {fields[field]:#x} is no command of "
+                "the program"
+            )
+        return target
