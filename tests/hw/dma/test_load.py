@@ -6,13 +6,12 @@ tests/hw/dma/test_dma.py has it on a whole AXI4 bus.
 import random
 
 import pytest
-from amaranth.hdl import ResetInserter, Signal
-from amaranth.sim import Simulator
 
 from emulator.transfers import transfer_rows
 from hw.bus.signatures import RESP_DECERR, RESP_EXOKAY, RESP_OKAY, RESP_SLVERR
 from hw.dma.load import LoadEngine
 from hw.isa.error_codes import ErrorCode
+from tests.hw.dma.engine_bench import EngineBench
 from tests.hw.dma.test_burst import CONFIGS, EACH, command_of
 
 #: Without bursts of 256 beats, which are dropped for long.
@@ -29,7 +28,7 @@ def bytes_at(address, count):
     return (MEMORY[place:] + MEMORY)[:count]
 
 
-class Bench:
+class Bench(EngineBench):
     """A LoadEngine, its commands, a memory and a buffer.
 
     Chances per cycle: ``accept`` a burst is accepted, ``beat`` a beat comes, ``write`` a word is
@@ -39,23 +38,9 @@ class Bench:
     """
 
     def __init__(self, shape, seed, **chances):
-        self.config = CONFIGS[shape]
-        self.core = self.config.cores[0]
-        self.dut, self.clear = LoadEngine(self.config, self.core), Signal()
-        self.rng = random.Random(f"{seed} {shape}")
-        self.chances = {"accept": 1.0, "beat": 1.0, "write": 1.0} | chances
-        self.width, self.word = self.config.beat_bytes, self.core.word_bytes
-
-    def simulate(self, process):
-        async def testbench(ctx):
-            self.ctx = ctx
-            await self.begin()
-            await process(self)
-
-        simulator = Simulator(ResetInserter(self.clear)(self.dut))
-        simulator.add_clock(1e-6)
-        simulator.add_testbench(testbench)
-        simulator.run()
+        super().__init__(
+            LoadEngine, shape, seed, {"accept": 1.0, "beat": 1.0, "write": 1.0} | chances
+        )
 
     def forget(self, base=BASE, size=SIZE):
         self.commands, self.sent, self.done = [], 0, 0
@@ -76,9 +61,6 @@ class Bench:
         self.ctx.set(self.dut.stop, 0)
         self.forget(**window)
         assert not self.ctx.get(self.dut.busy)
-
-    def chance(self, name):
-        return self.rng.random() < self.chances[name]
 
     async def step(self):
         ctx, dut, rng = self.ctx, self.dut, self.rng

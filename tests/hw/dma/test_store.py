@@ -6,8 +6,6 @@ tests/hw/dma/test_dma.py has it on a whole AXI4 bus.
 import random
 
 import pytest
-from amaranth.hdl import ResetInserter, Signal
-from amaranth.sim import Simulator
 
 from emulator.transfers import transfer_rows
 from hw.bus.signatures import (
@@ -20,6 +18,7 @@ from hw.bus.signatures import (
 from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.dma.store import StoreEngine
 from hw.isa.error_codes import ErrorCode
+from tests.hw.dma.engine_bench import EngineBench
 from tests.hw.dma.test_burst import CONFIGS, EACH, command_of
 
 BASE, SIZE = 0x5000, 1 << 16
@@ -32,7 +31,7 @@ def word_at(address, size):
     return random.Random(address).randbytes(size)
 
 
-class Bench:
+class Bench(EngineBench):
     """A StoreEngine, its commands, a buffer and a bus.
 
     Chances per cycle: ``accept`` a burst or a beat is accepted, ``read`` a word is read, ``answer``
@@ -41,23 +40,9 @@ class Bench:
     """
 
     def __init__(self, shape, seed, **chances):
-        self.config = CONFIGS[shape]
-        self.core = self.config.cores[0]
-        self.dut, self.clear = StoreEngine(self.config, self.core), Signal()
-        self.rng = random.Random(f"{seed} {shape}")
-        self.chances = {"accept": 1.0, "read": 1.0, "answer": 1.0} | chances
-        self.width, self.word = self.config.beat_bytes, self.core.word_bytes
-
-    def simulate(self, process):
-        async def testbench(ctx):
-            self.ctx = ctx
-            await self.begin()
-            await process(self)
-
-        simulator = Simulator(ResetInserter(self.clear)(self.dut))
-        simulator.add_clock(1e-6)
-        simulator.add_testbench(testbench)
-        simulator.run()
+        super().__init__(
+            StoreEngine, shape, seed, {"accept": 1.0, "read": 1.0, "answer": 1.0} | chances
+        )
 
     async def begin(self, base=BASE, size=SIZE):
         """A reset, in whose cycle a command is offered, which is not to be executed."""
@@ -74,9 +59,6 @@ class Bench:
         self.bursts, self.open, self.stored, self.reads, self.errors = [], [], {}, [], []
         self.answers, self.answered = {}, 0
         self.words = [None] * BUFFER_READ_LATENCY
-
-    def chance(self, name):
-        return self.rng.random() < self.chances[name]
 
     async def step(self):
         ctx, dut, rng = self.ctx, self.dut, self.rng
