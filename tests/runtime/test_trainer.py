@@ -166,7 +166,7 @@ def test_a_deliberate_difference_is_found(network, data):
     trained = trainer(network, method="bp", check=True)
     images, labels = next(iter(loader(data)))
     trained.step(images, labels)
-    session = trained._sessions[5]
+    session = trained.session
     tensor = session.program.parameters["5.weight"].tensors["master"]
     value = trained.accelerator.get(session.window, tensor.offset, 4)
     trained.accelerator.put(session.window, tensor.offset, bytes([value[0] ^ 0x40, *value[1:]]))
