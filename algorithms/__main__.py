@@ -6,7 +6,9 @@ from cli.interrupt import end_on_signals
 
 if __name__ == "__main__":
     # Before imports that take seconds.
-    end_on_signals("algorithms", "; the same command goes on" * (sys.argv[1:2] == ["train"]))
+    end_on_signals(
+        "algorithms", "; the same command goes on" * (sys.argv[1:2] in (["train"], ["compare"]))
+    )
 
 import argparse
 import json
@@ -16,6 +18,7 @@ import numpy as np
 import torch
 
 from algorithms.common.float_training import Recipe, default_path
+from algorithms.comparison.command import add_compare
 from algorithms.data.datasets import DATASETS
 from algorithms.experiments.experiment import DEVICES, RESULTS, Experiment, best_device, run
 from algorithms.experiments.methods import METHODS
@@ -45,6 +48,7 @@ def _parser():
     commands = parser.add_subparsers(dest="command", required=True)
     _add_train(commands)
     _add_report(commands)
+    add_compare(commands)
     _add_models(commands)
     _add_digits(commands)
     return parser

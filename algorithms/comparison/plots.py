@@ -1,0 +1,101 @@
+"""Pictures of a comparison, as PNG."""
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from cli.atomic_files import replacing
+
+from .contestants import CONTESTANTS, REFERENCE
+from .tournament import Result
+
+__all__ = ["plot_curves", "plot_delays", "plot_kept"]
+
+_LABELS = {
+    "backward": "share of the backward pass that is computed",
+    "norm": "s, share of the gradient's norm to keep",
+    "cosine": "cosine of prediction and true gradient",
+}
+
+
+def _mean_curve(curves):
+    """(shares, mean over the seeds) of curves whose points differ a little."""
+    end = np.linspace(0.05, 1, 20)
+    values = [np.interp(end, *np.array(curve).T) for curve in curves]
+    return end, np.mean(values, axis=0), np.std(values, axis=0)
+
+
+def _save(figure, path):
+    with replacing(Path(path)) as file:
+        figure.savefig(file, dpi=120, format="png")
+    pyplot.close(figure)
+    return True
+
+
+def plot_curves(results: list[Result], path: str | Path) -> bool:
+    """Test accuracy over time, the mean of all seeds; methods without a delay."""
+    shown = [result for result in results if not CONTESTANTS[result.method].delay]
+    figure, axes = pyplot.subplots(figsize=(9, 5.5), layout="constrained")
+    for number, result in enumerate(shown):
+        curves = [record["curve"] for record in result.records]
+        time, middle, spread = _mean_curve(curves)
+        reference = result.method == REFERENCE
+        style = "-" if reference else ("-", "--", ":")[number // 10 % 3]
+        color = "black" if reference else None
+        label = f"{result.method}, {100 * middle[-1]:.1f} %"
+        (line,) = axes.plot(
+            time, 100 * middle, style, color=color, label=label, lw=2 if reference else 1.2
+        )
+        axes.fill_between(time, 100 * (middle - spread), 100 * (middle + spread),
+                          color=line.get_color(), alpha=0.08, lw=0)  # fmt: skip
+    axes.set(xlabel="share of the time, in MACs", ylabel="test accuracy in %")
+    axes.legend(ncols=2, fontsize="small", loc="lower right")
+    axes.grid(alpha=0.3)
+    return _save(figure, path)
+
+
+def plot_kept(results: list[Result], path: str | Path) -> bool:
+    """Ratios of VCAS and cosines of predictions over time; False if there is nothing to show."""
+    names = sorted({name for result in results for r in result.records for name in r["kept"]})
+    if not names:
+        return False
+    figure, panels = pyplot.subplots(
+        1, len(names), figsize=(4.5 * len(names), 4), layout="constrained", squeeze=False
+    )
+    for axes, name in zip(panels[0], names, strict=True):
+        for result in results:
+            curves = [record["kept"][name] for record in result.records if name in record["kept"]]
+            if curves:
+                time, middle, _ = _mean_curve(curves)
+                axes.plot(time, middle, label=result.method)
+        axes.set(xlabel="share of the time", title=_LABELS.get(name, name))
+        axes.title.set_fontsize("small")
+        axes.legend(fontsize="small")
+        axes.grid(alpha=0.3)
+    return _save(figure, path)
+
+
+def plot_delays(results: list[Result], path: str | Path) -> bool:
+    """Accuracy over the delay, with and without braking; False if no method has a delay."""
+    if not any(CONTESTANTS[result.method].delay for result in results):
+        return False
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for label, braked in (("SGD with momentum", False), ("with Adaptive Braking", True)):
+        points = sorted(
+            (CONTESTANTS[result.method].delay, result.accuracies)
+            for result in results
+            if bool(CONTESTANTS[result.method].braking) == braked
+            and (CONTESTANTS[result.method].delay or result.method in (REFERENCE, "braking"))
+        )
+        delays = [delay for delay, _ in points]
+        means = [100 * np.mean(values) for _, values in points]
+        errors = [100 * np.std(values, ddof=1) for _, values in points]
+        axes.errorbar(delays, means, errors, marker="o", capsize=3, label=label)
+    axes.set(xlabel="delay of the gradients in steps", ylabel="test accuracy in %")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    return _save(figure, path)

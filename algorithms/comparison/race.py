@@ -1,0 +1,192 @@
+"""One training run for a budget of time: its settings and its record as JSON.
+
+A run leaves ``<data>-<model>-<method>-<digest>.json``; the digest is that of everything the result
+depends on. A finished run is not done again.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from algorithms.common.float_training import one_thread
+from algorithms.data.datasets import ImageData, load_images
+from algorithms.networks.registry import MODELS
+from cli.atomic_files import replacing
+
+from .contestants import CONTESTANTS
+from .costs import Costs
+from .steppers import TimedSchedule, make_stepper
+
+__all__ = ["Race", "record_path", "run_race"]
+
+_EVALUATED = 1000  # images at a time
+_CURVE = 20  # points of the curve of accuracy over time, ...
+_SOME = 1000  # ... of so many test images; the last one is of all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """What to train and for how long.
+
+    Members
+    -------
+    data : see :func:`algorithms.data.datasets.load_images`
+    model, method : names in MODELS and CONTESTANTS
+    seed : of the split, the initial weights, the order of the batches and of all samples
+    rate : learning rate at the start; it falls to 0, linearly over the time
+    budget : time, in MACs of so many batches of backpropagation
+    batch : images of a batch, before the method's share
+    warm_up : share of the time in which ADA-GP does not predict
+    pool : images are made smaller by averaging squares of so many pixels a side
+    train_images, test_images : how many are used, None for all
+
+    Raises
+    ------
+    ValueError
+        naming every field that is wrong.
+    """
+
+    data: str
+    model: str
+    method: str
+    seed: int
+    rate: float
+    budget: int = 300
+    batch: int = 64
+    warm_up: float = 0.2
+    pool: int = 1
+    train_images: int | None = None
+    test_images: int | None = None
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
+            for name, allowed in (("model", MODELS), ("method", CONTESTANTS))
+            if getattr(self, name) not in allowed
+        ]
+        problems += [
+            f"{name} must be at least {least}, not {getattr(self, name)!r}"
+            for name, least in (("seed", 0), ("budget", 1), ("batch", 6), ("pool", 1))
+            if getattr(self, name) < least
+        ]
+        if not self.rate > 0:
+            problems.append(f"rate must be above 0, not {self.rate!r}")
+        if not 0 <= self.warm_up < 1:
+            problems.append(f"warm_up must be from 0 to below 1, not {self.warm_up!r}")
+        if problems:
+            raise ValueError("; ".join(problems))
+
+
+def record_path(race: Race, directory: str | Path) -> Path:
+    """Where the record of a run lies."""
+    everything = {
+        "race": dataclasses.asdict(race),
+        "method": dataclasses.asdict(CONTESTANTS[race.method]),
+        "torch": torch.__version__,
+    }
+    digest = hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:10]
+    return Path(directory) / f"{Path(race.data).name}-{race.model}-{race.method}-{digest}.json"
+
+
+def run_race(race: Race, directory: str | Path) -> dict:
+    """Train on one thread of the processor, or read the record of an earlier run.
+
+    Returns
+    -------
+    dict
+        The record: ``race``; ``curve``, points of [share of the time, test accuracy] on 1,000
+        images, the last one at the end on all; ``steps``; ``macs`` of the budget and ``spent``
+        ones, at most a batch more; ``kept``, for numbers of single steps by name the means between
+        the points of the curve.
+
+    Raises
+    ------
+    ValueError
+        for data that is not there, or fewer images than a batch has.
+    """
+    path = record_path(race, directory)
+    if path.is_file():
+        return json.loads(path.read_text())
+    data = load_images(race.data, seed=race.seed, train=race.train_images, test=race.test_images)
+    if len(data.train_labels) < race.batch:
+        raise ValueError(
+            f"batch must be at most {len(data.train_labels)}, the number of training images"
+        )
+    with one_thread(), torch.random.fork_rng(devices=[]):
+        record = _train(race, data)
+    text = json.dumps(record, allow_nan=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode())
+    return json.loads(text)
+
+
+def _train(race: Race, data: ImageData) -> dict:
+    contestant = CONTESTANTS[race.method]
+    images, tests = (_pooled(part, race.pool) for part in (data.train_images, data.test_images))
+    shape = tuple(images.shape[1:])
+    torch.manual_seed(race.seed)
+    model = MODELS[race.model](shape, data.classes)
+    costs = Costs.of(race.model, shape, data.classes)
+    schedule = TimedSchedule(race.warm_up)
+    optimizer, step = make_stepper(contestant, model, costs, rate=race.rate, schedule=schedule)
+    starts = [group["lr"] for group in optimizer.param_groups]
+    budget, spent, steps = race.budget * costs.batch(race.batch), 0.0, 0
+    curve: list[list[float]] = []
+    kept: dict[str, list[list[float]]] = {}
+    sums: dict[str, list[float]] = {}
+    size = max(2, round(race.batch * contestant.batch))
+    batches = _batches(len(images), size, race.seed)
+    while spent < budget:
+        schedule.gone = spent / budget
+        for group, start in zip(optimizer.param_groups, starts, strict=True):
+            group["lr"] = start * (1 - schedule.gone)
+        model.train()
+        chosen = next(batches)
+        macs, values = step(images[chosen], data.train_labels[chosen])
+        for name, value in values.items():
+            if math.isfinite(value):
+                sums.setdefault(name, []).append(value)
+        spent, steps = spent + macs, steps + 1
+        if spent / budget * _CURVE >= len(curve) + 1 or spent >= budget:
+            share = min(1.0, spent / budget)
+            seen = None if spent >= budget else _SOME
+            curve.append([share, _accuracy(model, tests[:seen], data.test_labels[:seen])])
+            for name, numbers in sums.items():
+                kept.setdefault(name, []).append([share, sum(numbers) / len(numbers)])
+            sums = {}
+    return {
+        "race": dataclasses.asdict(race),
+        "curve": curve,
+        "steps": steps,
+        "macs": budget,
+        "spent": spent,
+        "kept": kept,
+    }
+
+
+def _pooled(images, pool):
+    return functional.avg_pool2d(images, pool) if pool > 1 else images
+
+
+def _batches(count, size, seed):
+    """Indices without end: epochs in random order, without what is left behind the last batch."""
+    epoch = 0
+    while True:
+        order = np.random.default_rng([seed, epoch]).permutation(count)
+        yield from torch.from_numpy(order[: count // size * size]).split(size)
+        epoch += 1
+
+
+@torch.no_grad()
+def _accuracy(model, images, labels):
+    model.eval()
+    parts = zip(images.split(_EVALUATED), labels.split(_EVALUATED), strict=True)
+    return sum(int((model(x).argmax(1) == y).sum()) for x, y in parts) / len(labels)

@@ -1,0 +1,164 @@
+"""What a comparison says: a table with differences paired by seed, and plots."""
+
+import json
+import math
+import statistics
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scipy.stats import ttest_rel
+
+from cli.atomic_files import write_whole
+
+from .contestants import CONTESTANTS, REFERENCE
+from .tournament import Result, Tournament
+
+__all__ = ["Difference", "differences", "summary_table", "write_summary"]
+
+#: A difference counts if chance makes one as large in fewer cases than this, all methods together.
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Of a method's accuracy to that of the one it is compared with, on the same seeds.
+
+    Members
+    -------
+    method, against : names
+    mean, error : in points, and the standard error of the mean
+    wins, seeds : on how many seeds it was better, of how many
+    chance : p of the paired t test, corrected for the number of methods (Holm)
+    """
+
+    method: str
+    against: str
+    mean: float
+    error: float
+    wins: int
+    seeds: int
+    chance: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether it counts."""
+        return self.chance < _LEVEL
+
+
+def differences(results: list[Result]) -> dict[str, Difference]:
+    """By method, without the reference itself."""
+    by_name = {result.method: result.accuracies for result in results}
+    found = {}
+    for name, own in by_name.items():
+        against = CONTESTANTS[name].against
+        if name == against:
+            continue
+        pairs = [100 * (a - b) for a, b in zip(own, by_name[against], strict=True)]
+        spread = statistics.stdev(pairs)
+        chance = float(ttest_rel(own, by_name[against]).pvalue) if spread else float(not any(pairs))
+        found[name] = Difference(
+            method=name, against=against, mean=statistics.mean(pairs),
+            error=spread / math.sqrt(len(pairs)), wins=sum(pair > 0 for pair in pairs),
+            seeds=len(pairs), chance=chance,
+        )  # fmt: skip
+    return _corrected(found)
+
+
+def _corrected(found):
+    """Holm: the smallest p times the number of comparisons, the next one times one less."""
+    worst, result = 0.0, dict(found)
+    for place, difference in enumerate(sorted(found.values(), key=lambda each: each.chance)):
+        worst = max(worst, min(1.0, difference.chance * (len(found) - place)))
+        result[difference.method] = Difference(**asdict(difference) | {"chance": worst})
+    return result
+
+
+def summary_table(tournament: Tournament, results: list[Result]) -> str:
+    """Markdown."""
+    found = differences(results)
+    images = "all" if tournament.train_images is None else f"{tournament.train_images:,}"
+    lines = [
+        f"{Path(tournament.data).name}, {tournament.model}, {images} images"
+        + (f" averaged over {tournament.pool} × {tournament.pool} pixels" * (tournament.pool > 1))
+        + f"; time of {tournament.budget} batches of {tournament.batch} by backpropagation; "
+        f"{tournament.seeds} seeds; rates from "
+        f"{', '.join(f'{rate:g}' for rate in tournament.rates)}, tuned on "
+        f"{tournament.tuning_seeds} other seeds.",
+        "",
+        "| method | rate | steps | accuracy in % | compared with | difference | better on | p |",
+        "| --- | --: | --: | --: | --- | --: | --: | --: |",
+    ]
+    for result in results:
+        accuracies = [100 * value for value in result.accuracies]
+        cells = [
+            result.method,
+            f"{result.rate:g}" + ("*" if result.rate_at_the_edge else ""),
+            f"{statistics.mean(record['steps'] for record in result.records):.0f}",
+            f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies):.2f}",
+        ]
+        if difference := found.get(result.method):
+            mark = "**" if difference.significant else ""
+            cells += [
+                difference.against,
+                f"{mark}{difference.mean:+.2f} ± {difference.error:.2f}{mark}",
+                f"{difference.wins} of {difference.seeds}",
+                "<0.001" if difference.chance < 0.001 else f"{difference.chance:.3f}",
+            ]
+        else:
+            cells += ["", "", "", ""]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", _statement(found)]
+    if any(result.rate_at_the_edge for result in results):
+        lines += ["", "\\* The smallest or largest of the rates that were tried."]
+    return "\n".join(lines)
+
+
+def _statement(found):
+    counting = [each for each in found.values() if each.significant]
+    text = (
+        f"Of {len(found)} differences, {len(counting)} are significant at {_LEVEL:.0%} "
+        "(paired t test, corrected for their number after Holm)"
+    )
+    better = [each.method for each in counting if each.mean > 0]
+    worse = [each.method for each in counting if each.mean < 0]
+    for word, names in (("better", better), ("worse", worse)):
+        if names:
+            text += f"; {word}: {', '.join(names)}"
+    return text + "."
+
+
+def write_summary(
+    tournament: Tournament, results: list[Result], directory: str | Path, *, plots: bool = True
+) -> tuple[str, list[Path]]:
+    """Write table, JSON and plots; returns the table and the files."""
+    directory = Path(directory)
+    text = summary_table(tournament, results)
+    name = f"comparison-{Path(tournament.data).name}-{tournament.model}"
+    files = [directory / f"{name}.md", directory / f"{name}.json"]
+    document = {
+        "tournament": asdict(tournament),
+        "methods": {
+            result.method: {
+                "summary": CONTESTANTS[result.method].summary,
+                "rate": result.rate,
+                "tuning": result.tuning,
+                "accuracies": result.accuracies,
+                "curves": [record["curve"] for record in result.records],
+                "kept": [record["kept"] for record in result.records],
+            }
+            for result in results
+        },
+        "differences": {name: asdict(each) for name, each in differences(results).items()},
+        "reference": REFERENCE,
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    write_whole(files[0], text + "\n")
+    write_whole(files[1], json.dumps(document, indent=1) + "\n")
+    if plots:
+        from .plots import plot_curves, plot_delays, plot_kept
+
+        for kind, plot in (("time", plot_curves), ("kept", plot_kept), ("delay", plot_delays)):
+            path = directory / f"{name}-{kind}.png"
+            if plot(results, path):
+                files.append(path)
+    return text, files

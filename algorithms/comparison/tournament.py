@@ -1,0 +1,174 @@
+"""Many runs: rates tuned on seeds of their own, then every method on fresh seeds."""
+
+import dataclasses
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from rich.console import Console
+
+from cli.progress import progress_bar
+
+from .contestants import CONTESTANTS, REFERENCE
+from .race import Race, record_path, run_race
+
+__all__ = ["Result", "Tournament"]
+
+#: Seeds for tuning begin here: no result is of one of them.
+_TUNING_SEEDS = 1001
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A method at its best rate.
+
+    Members
+    -------
+    method : in CONTESTANTS
+    tuning : mean accuracy by rate, on the seeds for tuning
+    records : of the fresh seeds, in order; see :func:`algorithms.comparison.race.run_race`
+    """
+
+    method: str
+    tuning: dict[float, float]
+    records: tuple[dict, ...]
+
+    @property
+    def rate(self) -> float:
+        """The rate with the best mean in tuning."""
+        return max(self.tuning, key=self.tuning.__getitem__)
+
+    @property
+    def accuracies(self) -> list[float]:
+        """At the end, by seed."""
+        return [record["curve"][-1][1] for record in self.records]
+
+    @property
+    def rate_at_the_edge(self) -> bool:
+        """Whether the best rate is the smallest or largest that was tried."""
+        return self.rate in (min(self.tuning), max(self.tuning))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tournament:
+    """What is compared.
+
+    Members
+    -------
+    data, model, budget, batch, pool, train_images, test_images : as in Race
+    methods : names in CONTESTANTS; those that others are compared with are added
+    rates : learning rates to choose from
+    tuning_seeds, seeds : how many of each
+
+    Raises
+    ------
+    ValueError
+        as Race, and naming a method, ``rates`` or a number of seeds.
+    """
+
+    data: str
+    model: str
+    methods: tuple[str, ...]
+    rates: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+    tuning_seeds: int = 2
+    seeds: int = 5
+    budget: int = 300
+    batch: int = 64
+    pool: int = 1
+    train_images: int | None = None
+    test_images: int | None = None
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.methods if name not in CONTESTANTS]:
+            raise ValueError(
+                f"methods: {', '.join(unknown)} must be among {', '.join(CONTESTANTS)}"
+            )
+        if not self.rates or min(self.rates) <= 0:
+            raise ValueError(f"rates must be numbers above 0, not {self.rates!r}")
+        for name, least in (("tuning_seeds", 1), ("seeds", 2)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        named = {REFERENCE, *self.methods, *(CONTESTANTS[n].against for n in self.methods)}
+        ordered = tuple(name for name in CONTESTANTS if name in named)
+        object.__setattr__(self, "methods", ordered)
+        self._race(REFERENCE, 1, self.rates[0])
+
+    def _race(self, method, seed, rate):
+        names = ("data", "model", "budget", "batch", "pool", "train_images", "test_images")
+        return Race(
+            method=method, seed=seed, rate=rate, **{name: getattr(self, name) for name in names}
+        )
+
+    def tuning_races(self, method: str) -> list[Race]:
+        """Runs that a method's rate is chosen from."""
+        seeds = range(_TUNING_SEEDS, _TUNING_SEEDS + self.tuning_seeds)
+        return [self._race(method, seed, rate) for rate in self.rates for seed in seeds]
+
+    def run(self, directory: str | Path, *, jobs: int | None = None) -> list[Result]:
+        """Do what has not been done, in ``jobs`` processes (None: one per processor).
+
+        Shows progress where there is a terminal.
+        """
+        jobs = jobs or os.cpu_count() or 1
+        with progress_bar(Console(stderr=True)) as bar:
+            total = len(self.methods) * (len(self.rates) * self.tuning_seeds + self.seeds)
+            task = bar.add_task(f"{self.data}, {self.model}", total=total)
+
+            def done(races: Sequence[Race]) -> Iterator[dict]:
+                yield from _all(races, directory, jobs, lambda: bar.advance(task))
+
+            tuning: dict[str, dict[float, list[float]]] = {}
+            races = [race for method in self.methods for race in self.tuning_races(method)]
+            for record in done(races):
+                race = record["race"]
+                accuracies = tuning.setdefault(race["method"], {}).setdefault(race["rate"], [])
+                accuracies.append(record["curve"][-1][1])
+            results = [
+                Result(
+                    method=method,
+                    tuning={rate: mean(values) for rate, values in tuning[method].items()},
+                    records=(),
+                )
+                for method in self.methods
+            ]
+            fresh = [
+                self._race(result.method, seed, result.rate)
+                for result in results
+                for seed in range(1, self.seeds + 1)
+            ]
+            records = list(done(fresh))
+        return [
+            dataclasses.replace(
+                result,
+                records=tuple(r for r in records if r["race"]["method"] == result.method),
+            )
+            for result in results
+        ]
+
+
+def _all(races, directory, jobs, advance):
+    """Records of all runs, in order; those that are there are read."""
+    missing = [race for race in races if not record_path(race, directory).is_file()]
+    for _ in range(len(races) - len(missing)):
+        advance()
+    if jobs == 1:
+        for race in missing:
+            run_race(race, directory)
+            advance()
+    elif missing:
+        # Not forked: torch's threads do not outlive a fork.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+            futures = [pool.submit(run_race, race, directory) for race in missing]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+                    advance()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    return [run_race(race, directory) for race in races]

@@ -1,0 +1,66 @@
+"""Runs for a budget: what they cost, and that every method learns.
+
+Covers: algorithms/comparison/contestants.py, algorithms/comparison/steppers.py.
+"""
+
+import json
+
+import pytest
+
+from algorithms.comparison.contestants import CONTESTANTS
+from algorithms.comparison.race import Race, record_path, run_race
+from algorithms.comparison.steppers import TimedSchedule
+from golden.prediction.schedule import Phase
+
+
+def race(**changes):
+    settings = {"data": "digits", "model": "vgg", "method": "bp", "seed": 1, "rate": 0.1}
+    return Race(**settings | {"budget": 30, "train_images": 256, "test_images": 100} | changes)
+
+
+@pytest.mark.parametrize(
+    "method", ["bp", "bp-half", "head-rate", "echo", "adagp", "mean", "vcas", "braking-delay8"]
+)
+def test_methods(method, tmp_path):
+    """The budget is spent, and no more than a batch above it."""
+    record = run_race(race(method=method), tmp_path)
+    assert record["macs"] <= record["spent"] < record["macs"] * (1 + 1.1 / 30)
+    times = [time for time, _ in record["curve"]]
+    assert times == sorted(times) and times[-1] == 1
+    assert record["curve"][-1][1] > (0.05 if CONTESTANTS[method].delay else 0.2)
+    steps = {"bp": 30, "head-rate": 30, "bp-half": 60}
+    if method in steps:
+        assert record["steps"] == steps[method]
+    elif method in ("adagp", "mean"):
+        assert record["steps"] > 40  # a batch of Phase GP costs a third
+        assert record["kept"]["cosine"]
+
+
+def test_the_same_settings_give_the_same_record(tmp_path):
+    first = run_race(race(method="vcas"), tmp_path / "a")
+    second = run_race(race(method="vcas"), tmp_path / "b")
+    assert first == second
+    path = record_path(race(method="vcas"), tmp_path / "a")
+    path.write_text(json.dumps(first | {"steps": -1}))
+    assert run_race(race(method="vcas"), tmp_path / "a")["steps"] == -1, "it was done again"
+
+
+def test_phases_by_time():
+    schedule, phases = TimedSchedule(0.2), []
+    for number in range(100):
+        schedule.gone = number / 100
+        phase = schedule.phase(0, number)
+        schedule.over(phase)
+        phases.append(phase)
+    assert set(phases[:20]) == {Phase.WARM_UP}
+    letters = "".join(phase.value for phase in phases)
+    assert letters[20:30] == "GGGGBGGGGB"
+    assert letters[-20:] == "GB" * 10 or letters[-20:] == "BG" * 10
+
+
+def test_wrong_settings():
+    message = "method must be one of .* not 'x'; batch must be at least 6, not 1; rate must be"
+    with pytest.raises(ValueError, match=message):
+        race(method="x", batch=1, rate=0)
+    with pytest.raises(ValueError, match="batch must be at most 256"):
+        run_race(race(batch=300), "unused")
