@@ -26,6 +26,7 @@ PACKAGES = (
     "cli",
     "examples",
     "runtime",
+    "perf",
 )
 
 # Third-party packages a package is restricted to; the others may use any.

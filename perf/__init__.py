@@ -1,0 +1,1 @@
+"""Models of time: what the paper's evaluation is made of, from counted work."""

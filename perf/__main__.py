@@ -1,0 +1,34 @@
+"""Command line of the models of time: ``python -m perf pipelines``."""
+
+import sys
+
+from cli.interrupt import end_on_signals
+
+if __name__ == "__main__":
+    end_on_signals("perf")  # before imports that take seconds
+
+import argparse
+from collections.abc import Sequence
+
+from perf.pipelines.command import add_pipelines
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m perf", description="Models of what the paper's evaluation shows."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    add_pipelines(commands)
+    options = parser.parse_args(arguments)
+    try:
+        return options.action(options)
+    except (OSError, ValueError) as error:
+        print(f"python -m perf {options.command}: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
