@@ -65,6 +65,19 @@ class EpochRecord:
             return None
         return self.counters["READ_BYTES"] + self.counters["WRITE_BYTES"]
 
+    def __str__(self) -> str:
+        """The epoch in a line."""
+        parts = [f"epoch {self.epoch}: {self.batches} batches"]
+        if self.loss is not None:
+            parts.append(f"loss {self.loss:.4f}")
+        if self.accuracy is not None:
+            parts.append(f"{self.accuracy:.2%} correct")
+        if self.validation is not None:
+            parts.append(f"validation {self.validation:.2%}")
+        if self.cycles is not None:
+            parts.append(f"{self.cycles:,} cycles")
+        return ", ".join(parts)
+
 
 @dataclass(kw_only=True)
 class History:

@@ -56,9 +56,11 @@ class Session(ABC):
 
     Members
     -------
+    program : as given
     sample_seed : of the random numbers of the next batch
     """
 
+    program: Any
     sample_seed: int
 
     def __init__(

@@ -111,6 +111,7 @@ class Trainer:
         self._predict = predict
         self._shape: tuple[int, ...] | None = None
         self._state = State.of(model)
+        self._stale = False  # the accelerator has learned more since
         self._sessions: dict[int, Session] = {}
         self._current: int | None = None
         self._golden: GoldenTwin | None = None
@@ -126,8 +127,8 @@ class Trainer:
     @property
     def state(self) -> State:
         """Weights, statistics, the optimizer's and the predictor's numbers, as they are now."""
-        if self._current is not None:
-            self._state = self._sessions[self._current].state()
+        if self._stale:
+            self._state, self._stale = self.session.state(), False
         return self._state
 
     @property
@@ -135,6 +136,19 @@ class Trainer:
         """The module, with the weights and statistics that have been learned."""
         self.state.into(self._model)
         return self._model
+
+    @property
+    def session(self) -> Session:
+        """The program of the last batch, and the window of memory it works in.
+
+        Raises
+        ------
+        ValueError
+            no batch has been trained
+        """
+        if self._current is None:
+            raise ValueError("there is no program in memory before the first batch")
+        return self._sessions[self._current]
 
     def close(self) -> None:
         """Give back the accelerator's memory; what has been learned stays here."""
@@ -205,7 +219,7 @@ class Trainer:
                     raise ValueError("the loader yields no batch")
                 self._end_epoch(validation)
                 bar.remove_task(task)
-                show(_line(self.history.epochs[-1]))
+                show(str(self.history.epochs[-1]))
                 if checkpoint:
                     self.save(checkpoint)
         self.state.into(self._model)
@@ -218,7 +232,7 @@ class Trainer:
     def _train(self, images, targets):
         """A batch as :func:`runtime.data.as_batch` returns it."""
         session, coefficients = self._session(images), self._coefficients()
-        session.sample_seed = self._count
+        session.sample_seed, self._stale = self._count, True
         result = session.step(images, targets, coefficients, self.epoch, self.batch)
         if self._golden is not None:
             differences = self._golden.step(
@@ -243,7 +257,7 @@ class Trainer:
                 yield as_batch(batch, self._shape)
 
     def _end_epoch(self, validation):
-        session = self._sessions[self._current] if self._current else None
+        session = None if self._current is None else self._sessions[self._current]
         gates = session.gates() if isinstance(session, PredictionSession) else {}
         accuracy = None if validation is None else self.evaluate(validation)
         record = self._sums.record(self.epoch, validation=accuracy, gates=gates)
@@ -350,7 +364,8 @@ class Trainer:
         """
         contents = read_checkpoint(path, self._identity())
         self.close()
-        self._state, self._golden = State.restored(contents["state"]), None
+        self._state, self._stale = State.restored(contents["state"]), False
+        self._golden = None
         self.epoch, self.batch = contents["epoch"], contents["batch"]
         self._count = contents["count"]
         self._optimizer.load_state_dict(contents["optimizer"])
@@ -379,17 +394,3 @@ class Trainer:
 
 def _silent(_line):
     pass
-
-
-def _line(record):
-    """An epoch in a line."""
-    parts = [f"epoch {record.epoch}: {record.batches} batches"]
-    if record.loss is not None:
-        parts.append(f"loss {record.loss:.4f}")
-    if record.accuracy is not None:
-        parts.append(f"{record.accuracy:.2%} correct")
-    if record.validation is not None:
-        parts.append(f"validation {record.validation:.2%}")
-    if record.cycles is not None:
-        parts.append(f"{record.cycles:,} cycles")
-    return ", ".join(parts)

@@ -10,7 +10,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import torch
 from markdown_it import MarkdownIt
+from torch import nn
 
 from tests.test_project import ROOT, tracked_files
 
@@ -214,6 +216,35 @@ def test_the_example_prints_what_it_shows(request):
     titles = ("", "waveform") if request.config.getoption("long") else ("",)
     faults = run_blocks("docs/example.md", EXAMPLE.read_text(), titles)
     assert not faults, "\n".join(faults)
+
+
+#: Pages whose blocks are executed by tests of their own.
+OWN_TESTS = ("docs/example.md", "docs/tutorial.md")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in DOCUMENTS
+        if "```python" in path.read_text() and str(path.relative_to(ROOT)) not in OWN_TESTS
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_examples_run(path, tmp_path, monkeypatch):
+    """Python blocks of a page, in order. README's is about a network of the reader's own."""
+    monkeypatch.chdir(tmp_path)
+    given = {}
+    if path.name == "README.md":
+        torch.manual_seed(1)
+        images, labels = torch.rand(4, 1, 4, 4), torch.arange(4) % 2
+        model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+        given = {"model": model, "images": images}
+        given["train_loader"] = given["test_loader"] = [(images, labels)]
+    blocks = [(line, code) for line, language, code in fences(path.read_text())
+              if language == "python"]  # fmt: skip
+    for line, code in blocks:
+        exec(compile("\n" * line + code, path.name, "exec"), given)
 
 
 def test_every_page_is_in_the_navigation_of_the_site():

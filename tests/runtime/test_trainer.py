@@ -138,8 +138,9 @@ class Interrupting:
             yield batch
 
 
-@pytest.mark.parametrize("method", ["bp", "adagp"])
-def test_interrupted_training_goes_on(network, data, method, tmp_path, seed):
+@pytest.mark.parametrize(("method", "device"), [("bp", "emulator"), ("adagp", "rtl")])
+def test_interrupted_training_goes_on(network, data, method, device, tmp_path, seed):
+    """On the device where it was interrupted, or on another one."""
     whole, half = (trainer(copy.deepcopy(network), method=method) for _ in range(2))
     torch.manual_seed(seed)
     whole.fit(loader(data, shuffle=True), 2, progress=False)
@@ -147,12 +148,13 @@ def test_interrupted_training_goes_on(network, data, method, tmp_path, seed):
     path = tmp_path / "half.pt"
     with pytest.raises(Interrupted):
         half.fit(Interrupting(data), 2, checkpoint=path, checkpoint_every=1, progress=False)
-    resumed = trainer(network, method=method, check=True)
+    resumed = trainer(network, device, method=method, check=True)
     resumed.resume(path)
     assert (resumed.epoch, resumed.batch) == (1, 1)
     history = resumed.fit(loader(data, shuffle=True), 2, progress=False)
     same(bits(resumed), bits(whole))
     assert [epoch.loss for epoch in history.epochs] == [e.loss for e in whole.history.epochs]
+    resumed.accelerator.close()
     other = trainer(network, method="bp" if method == "adagp" else "adagp")
     with pytest.raises(ValueError, match=f"was written with method {method}, the trainer has"):
         other.resume(path)
@@ -166,7 +168,7 @@ def test_a_deliberate_difference_is_found(network, data):
     trained = trainer(network, method="bp", check=True)
     images, labels = next(iter(loader(data)))
     trained.step(images, labels)
-    session = trained._sessions[5]
+    session = trained.session
     tensor = session.program.parameters["5.weight"].tensors["master"]
     value = trained.accelerator.get(session.window, tensor.offset, 4)
     trained.accelerator.put(session.window, tensor.offset, bytes([value[0] ^ 0x40, *value[1:]]))
