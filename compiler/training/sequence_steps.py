@@ -78,15 +78,21 @@ class SequenceSteps(TransposedSteps):
         options = {"heads": heads, "scale": layer.options["scale"]}
         self._add(layer.name, "forward", over_channels, key, query, scores, reads=[key, query],
                   writes=[scores], **options)  # fmt: skip
-        named = {"mask": self._causal(layer)} if layer.options["causal"] else {}
+        masked = layer.options["causal"] or "mask" in layer.options
+        named = {"mask": self._mask(layer)} if masked else {}
         self._add(layer.name, "forward", softmax, scores, shares, writes=[shares],
                   reads=[scores, *named.values()], named=named)  # fmt: skip
         self._add(layer.name, "forward", over_keys, shares, value, output, reads=[shares, value],
                   writes=[output], heads=heads)  # fmt: skip
 
-    def _causal(self, layer: Layer) -> str:
-        """Minus infinity for keys behind the query, +0 elsewhere."""
+    def _mask(self, layer: Layer) -> str:
+        """What is added to the scores: minus infinity for keys behind the query, +0 elsewhere, or
+        what the network has for it."""
         queries, keys = (self.layers[part].shape[1] for part in layer.inputs[:2])
+        if "mask" in layer.options:
+            values = np.array(layer.options["mask"]).T[np.newaxis, :, np.newaxis]
+            pitch = channel_pitch(queries, self.config)
+            return self._constant(f"{layer.name}.mask", values, pitch=pitch)
         name = f"causal mask of {queries} and {keys}"
         if name not in self.tensors:
             behind = np.arange(keys)[:, np.newaxis] > np.arange(queries)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden.arithmetic.dot_product import column_dot
+from golden.arithmetic.dot_product import column_dot, encode
 from golden.arithmetic.float32 import max_f32
 from golden.arithmetic.float32_unit import VectorUnit, constant, negate, widen
 from golden.arithmetic.formats import FLOAT32, FloatFormat
@@ -35,11 +35,12 @@ class Attended:
 
 
 def attention(
-    fmt: FloatFormat, q, k, v, *, heads: int, causal: bool, scale: float, rows: int
+    fmt: FloatFormat, q, k, v, *, heads: int, causal: bool, scale: float, rows: int, mask=None
 ) -> Attended:
     """For every sentence and head, with the keys as pixels and the queries as channels: scores
-    ``(k . q) * scale``, minus infinity for keys behind the query if ``causal``; shares their
-    softmax over the keys; the output is the sum of the shares times v.
+    ``(k . q) * scale``, minus infinity for keys behind the query if ``causal``, plus ``mask``
+    (Tq, Tk), real numbers that are rounded to operands; shares their softmax over the keys; the
+    output is the sum of the shares times v.
 
     The softmax: m, the largest score of a query; w = :func:`golden.layers.smooth.exponential` of
     the score minus m; s, the sum of w over the keys; the share ``w * (1 / s)``, rounded.
@@ -49,6 +50,8 @@ def attention(
     scores = _scores(fmt, k, q, scale, rows, unit)
     if causal:
         scores = unit.add(scores, _future(k.shape[1], q.shape[1]))
+    if mask is not None:
+        scores = unit.add(scores, widen(fmt, encode(fmt, mask).T))
     largest = scores[:, 0]
     for row in np.moveaxis(scores, 1, 0)[1:]:
         largest = max_f32(largest, row)
@@ -63,8 +66,9 @@ def attention(
 
 
 def attention_backward(
-    fmt: FloatFormat, q, k, v, dy, shares, *, heads: int, causal: bool, scale: float, rows: int
-):
+    fmt: FloatFormat, q, k, v, dy, shares, *, heads: int, causal: bool, scale: float, rows: int,
+    mask=None,
+):  # fmt: skip
     """([codes] of the gradients of q, k and v, flags).
 
     With g = ``(v . dy) * scale`` and D, the sum of share times g over the keys: the gradient of a

@@ -148,6 +148,9 @@ def torch_layer(training, node, before, mode=True):
         )
     if node.kind == "dropout":
         return partial(_dropout, node, training.sample_seed + before["count"]), parameters
+    if node.options.get("mask"):
+        fmt = training.format
+        options["mask"] = decode(fmt, encode(fmt, options["mask"])).tolist()
     if node.kind == "clamp":  # its limits are operands
         fmt = training.format
         options = {key: float(decode(fmt, encode(fmt, limit))) for key, limit in options.items()}
@@ -159,10 +162,13 @@ def _of_vectors(function, x, *arguments, **named):
     return function(x.movedim(1, 3), *arguments, **named).movedim(3, 1)
 
 
-def _attention(*maps, heads, causal, scale):
+def _attention(*maps, heads, causal, scale, mask=None):
     """On maps (N, C, T, 1)."""
     parts = [part[..., 0].unflatten(1, (heads, -1)).transpose(2, 3) for part in maps]
-    y = functional.scaled_dot_product_attention(*parts, is_causal=causal, scale=scale)
+    mask = None if mask is None else torch.tensor(mask, dtype=torch.float64)
+    y = functional.scaled_dot_product_attention(
+        *parts, attn_mask=mask, is_causal=causal, scale=scale
+    )
     return y.transpose(2, 3).flatten(1, 2)[..., None]
 
 
