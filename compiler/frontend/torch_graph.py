@@ -39,6 +39,7 @@ from .network_inputs import (
 from .supported_layers import (
     ALLOWED,
     CHECKS,
+    HINTS,
     called,
     complete_norm,
     label_of,
@@ -307,6 +308,8 @@ class _Tracing(fx.Interpreter):
                     "own",
                 )
         check = CHECKS.get(type(module))
+        if type(module) in HINTS:
+            refuse(label, f"it is not supported: {HINTS[type(module)]}")
         if check is None:
             refuse(label, f"{type(module).__name__} is not supported; allowed are {ALLOWED}")
         kind, options = check(label, module, source)

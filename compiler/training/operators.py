@@ -80,6 +80,11 @@ OPERATORS = (
         "numbers, (queries, keys) for all sentences and heads; no dropout",
     ),
     Operator(
+        kind="softmax", written=("Softmax", "Softmax2d", "softmax"), forward="array, VECTOR",
+        backward="array, VECTOR",
+        conditions="over the channels of maps (`dim=1`), vectors, or sequences (`dim=-1`)",
+    ),
+    Operator(
         kind="embedding", written=("Embedding",), forward=_ARRAY, backward=_ARRAY,
         conditions="of an input of the network, tokens (N, T), which the host's `batch` writes as "
         "vectors with a 1; the vector of `padding_idx` is 0; no `max_norm`, no "

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -36,7 +36,7 @@ class Task:
     judge: Callable[[Learned, int], list[str]]
 
 
-def main(task: Task, arguments=None) -> int:
+def main(task: Task, arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit status: 1 if the device differs from golden."""
     end_on_signals(task.name)
     options = _parser(task).parse_args(arguments)
@@ -77,7 +77,7 @@ def main(task: Task, arguments=None) -> int:
     return 0 if result is None or result.passed else 1
 
 
-def _parser(task):
+def _parser(task: Task) -> argparse.ArgumentParser:
     command = f".venv/bin/python -m {task.name}"
     parser = argparse.ArgumentParser(
         prog=command.removeprefix(".venv/bin/"), allow_abbrev=False, description=task.description,

@@ -4,6 +4,7 @@
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from algorithms.data.canvas import Score, canvases, score
 from algorithms.networks import digits_cnn
 from algorithms.networks.digit_detector import DigitDetector
 from golden.layers.optimizer import Adam
+from hw.config import AdaGPConfig
 from verif.networks.learning import Learned, learn, one_cycle, torch_inputs
 from verif.networks.training_result import Batch
 
@@ -22,22 +24,24 @@ __all__ = ["TASK", "judge", "run"]
 
 #: Canvases in a batch, and new ones to judge by, with digits that were held out.
 COUNT, NEW = 16, 150
+#: Pixels of a canvas each way.
+SIZE = 16
 #: Of what is background so much counts.
 SHARE, IGNORED = 1 / 3, -100
 LOSSES = [nn.CrossEntropyLoss(ignore_index=IGNORED), "mean_squared_error"]
 
 
-def run(config, batches: int, seed: int = 1, **options) -> Learned:
+def run(config: AdaGPConfig, batches: int, seed: int = 1, **options: Any) -> Learned:
     """Train; ``options`` go to :func:`verif.networks.learning.learn`."""
     torch.manual_seed(seed)
     data, rng = digits_cnn.load(seed), np.random.default_rng([seed, 0])
     stream = []
     for optimizer in one_cycle(Adam(learning_rate=0.02), batches):
-        own = canvases(rng, data.train_images, data.train_labels, COUNT)
+        own = canvases(rng, data.train_images, data.train_labels, COUNT, SIZE)
         targets = [own.sampled(rng, SHARE, IGNORED), own.offsets]
         stream.append(Batch(images=own.images, targets=targets, optimizer=optimizer))
-    model, size = DigitDetector(), stream[0].images.shape[1]
-    return learn(model, config, (1, size, size), stream, loss=LOSSES, seed=seed, **options)
+    shape = (1, SIZE, SIZE)
+    return learn(DigitDetector(), config, shape, stream, loss=LOSSES, seed=seed, **options)
 
 
 def judge(learned: Learned, seed: int = 1) -> list[str]:
@@ -54,7 +58,7 @@ def judge(learned: Learned, seed: int = 1) -> list[str]:
 def scores(learned: Learned, seed: int = 1) -> tuple[Score, Score]:
     """Of golden and of torch."""
     data = digits_cnn.load(seed)
-    new = canvases(np.random.default_rng([seed, 1]), data.test_images, data.test_labels, NEW)
+    new = canvases(np.random.default_rng([seed, 1]), data.test_images, data.test_labels, NEW, SIZE)
     with torch.no_grad():
         outputs = [part.numpy() for part in learned.model(*torch_inputs(new.images))]
     return score(new, *learned.golden.predict(new.images)), score(new, *outputs)

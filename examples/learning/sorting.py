@@ -4,6 +4,7 @@
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ import torch
 from algorithms.data.sequences import TOKENS, sorting, written
 from algorithms.networks.transformer import Transformer
 from golden.layers.optimizer import Adam
+from hw.config import AdaGPConfig
 from verif.networks.learning import Learned, learn, one_cycle
 from verif.networks.training_result import Batch
 
@@ -22,7 +24,7 @@ __all__ = ["TASK", "judge", "run"]
 LENGTH, COUNT, NEW = 6, 16, 100
 
 
-def run(config, batches: int, seed: int = 1, **options) -> Learned:
+def run(config: AdaGPConfig, batches: int, seed: int = 1, **options: Any) -> Learned:
     """Train; ``options`` go to :func:`verif.networks.learning.learn`."""
     torch.manual_seed(seed)
     model = Transformer(TOKENS, TOKENS, length=LENGTH, width=16, heads=2, layers=1, hidden=32)
@@ -47,9 +49,9 @@ def accuracies(learned: Learned, seed: int = 1) -> tuple[float, float]:
     """Of golden and of torch, which write one digit after the other."""
     new = sorting(np.random.default_rng([seed, 1]), NEW, LENGTH)
 
-    def in_torch(inputs):
+    def in_torch(inputs: list[np.ndarray]) -> np.ndarray:
         with torch.no_grad():
-            return learned.model(*map(torch.from_numpy, inputs)).numpy()
+            return np.asarray(learned.model(*map(torch.from_numpy, inputs)))
 
     golden, floats = (
         float((written(predict, new.sources) == new.targets).all(1).mean())

@@ -12,7 +12,7 @@ import numpy as np
 from golden.arithmetic.dot_product import decode, dot_error_bound, encode
 from golden.arithmetic.running_error import Estimate, interleaved_sum
 
-__all__ = ["attention_bounds"]
+__all__ = ["attention_bounds", "softmax_bounds"]
 
 _UNIT = 2.0**-24
 _SMALL = 2.0**-117
@@ -37,6 +37,19 @@ def attention_bounds(fmt, q, k, v, dy, *, heads, causal, scale, rows, mask=None)
     dk = _product(ds, exact[0], "bkq,bqc->bkc", rows)
     dv = _product(shares, exact[3], "bkq,bqc->bkc", rows)
     return [_joined(part.error, heads) for part in (output, dq, dk, dv)]
+
+
+def softmax_bounds(fmt, x, dy, rows):
+    """Errors of a softmax over the channels of x, (N, H, W, C), and of the gradient of x: those of
+    attention to keys and values that are an identity."""
+    maps = [part.reshape(len(part), -1, 1, part.shape[3]) for part in (x, dy)]
+    identity = np.broadcast_to(
+        np.eye(x.shape[3])[:, np.newaxis], (len(x), x.shape[3], 1, x.shape[3])
+    )
+    y, dx, *_ = attention_bounds(
+        fmt, maps[0], identity, identity, maps[1], heads=1, causal=False, scale=1.0, rows=rows
+    )
+    return y.reshape(x.shape), dx.reshape(x.shape)
 
 
 def _shares(fmt, q, k, causal, scale, rows, mask):

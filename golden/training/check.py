@@ -19,7 +19,7 @@ from golden.layers.dropout import dropout_mask
 from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
-from .attention_bounds import attention_bounds
+from .attention_bounds import attention_bounds, softmax_bounds
 from .map_bounds import map_bounds
 from .norm_bounds import layer_norm_bounds
 from .norm_layers import NORMS
@@ -208,6 +208,7 @@ _MAPS = {
     "affine": lambda x, factor, offset: x * factor + offset,
     "upsample": lambda x, factor: functional.interpolate(x, scale_factor=factor),
     "concatenate": lambda *x: torch.cat(x, 1),
+    "softmax": lambda x: torch.softmax(x, 1),
     "attention": lambda *x, **options: _attention(*x, **options),
     "flatten": lambda x: x * 1,
     "max_pool": _max_pool,
@@ -254,6 +255,9 @@ def _layer_bounds(training, node, before, done, dy):
         values = (part.value for part in (*exact, gradient))
         y, *found = attention_bounds(fmt, *values, **node.options, rows=rows)
         return y, found, {}
+    if node.kind == "softmax":
+        y, found = softmax_bounds(fmt, x.value, gradient.value, rows)
+        return y, [found], {}
     if node.kind == "layer_norm":
         own = [Estimate.bits(FLOAT32, before["weights"][name]) for name in node.parameters]
         y, dx, scale, shift = layer_norm_bounds(

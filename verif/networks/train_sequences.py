@@ -49,6 +49,19 @@ class MeanOfTokens(nn.Module):
         return self.head(torch.relu(self.first(x)).mean(1))
 
 
+class SharesOfTokens(nn.Module):
+    """Softmax over the numbers of each vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 9), nn.Linear(9, CLASSES)
+        self.shares = nn.Softmax(-1)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(3 * x * self.shares(x))
+
+
 class NormalizedMLP(nn.Module):
     """Normalisation over the numbers of each vector, of 8 and of 11 of them."""
 
@@ -117,6 +130,7 @@ def _transformer(layers):
 NETWORKS = {
     "token mlp": TokenMLP,
     "mean of tokens": MeanOfTokens,
+    "shares of tokens": SharesOfTokens,
     "normalized mlp": NormalizedMLP,
     "attention": CausalAttention,
     "two sentences": TwoSentences,
