@@ -191,32 +191,51 @@ class Linker:
         self, tokens: Mapping[tuple[Queue, Queue], Sequence[Token]]
     ) -> Iterator[tuple[int, tuple[Queue, Queue]]]:
         """(semaphore, pair of queues): one of the core that waits while that has any, then another
-        core's, then one whose tokens have all been taken when the pair's first one is given."""
+        core's, then one that pairs of queues can have one after the other, of which the first comes
+        first."""
         own, count = self.config.semaphores, self.config.semaphore_count
-        used: dict[int, tuple[Queue, Queue]] = {}
+        used: dict[int, list[tuple[Queue, Queue]]] = {}
         left = []
         for source, target in tokens:
             first = target[0] * own
             free = [number for number in range(first, first + own) if number not in used]
             if free:
-                used[free[0]] = source, target
+                used[free[0]] = [(source, target)]
             else:
                 left.append((source, target))
         free = [number for number in range(count) if number not in used]
-        used |= dict(zip(free, left, strict=False))
-        yield from list(used.items())
+        used |= {number: [pair] for number, pair in zip(free, left, strict=False)}
         for pair in left[len(free) :]:
-            begin = tokens[pair][0][0].at_start
-            for number, (_, queue) in used.items():
-                if begin.get(queue, -1) >= tokens[used[number]][-1][1].number:
+            for others in used.values():
+                place = sum(self._over(tokens[other], tokens[pair]) for other in others)
+                if all(self._over(tokens[pair], tokens[other]) for other in others[place:]):
+                    others.insert(place, pair)
                     break
             else:
                 pairs = [f"{a[1].name} to {b[1].name}" for a, b in tokens]
                 raise CompileError(
                     f"the program needs {len(pairs)} semaphores, not {count}: {', '.join(pairs)}"
                 )
-            used[number] = pair
-            yield number, pair
+        for number, sharing in used.items():
+            for pair in sharing:
+                yield number, pair
+
+    def _over(self, tokens: Sequence[Token], later: Sequence[Token]) -> bool:
+        """Whether all ``tokens`` have been taken when the first one of ``later`` is given, and
+        nobody waits for that one before: who waits takes what comes first. A command takes its
+        tokens when it starts, and gives when it ends; it waits when the one in front of it in its
+        queue has started."""
+        last, (source, target) = tokens[-1][1], later[0]
+        if last.queue == source.queue:
+            given = last.number <= source.number
+        else:
+            given = source.at_start.get(last.queue, -1) >= last.number
+        if last.queue == target.queue or not given:
+            return given
+        if not target.number:
+            return False
+        before = self._queues[target.queue][target.number - 1]
+        return before.at_start.get(last.queue, -1) >= last.number
 
 
 def _counted(places: Iterable[int]) -> list[int]:

@@ -293,6 +293,10 @@ FUNCTIONS: dict[Any, tuple[Callable[[str, Any, Any], LayerKind], dict[str, Any]]
     functional.silu: (CHECKS[nn.SiLU], {"inplace": False}),
     functional.gelu: (CHECKS[nn.GELU], {"approximate": "none"}),
     functional.softplus: (CHECKS[nn.Softplus], {"beta": 1, "threshold": 20}),
+    **dict.fromkeys(
+        (functional.softmax, torch.softmax, "softmax"),
+        (CHECKS[nn.Softmax], {"dim": ..., "_stacklevel": 3, "dtype": None}),
+    ),
     functional.interpolate: (
         CHECKS[nn.Upsample],
         {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None,

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from .functions import Call, Operation
 from .layer import Layer
+from .network_inputs import Constant
 from .supported_layers import refuse
 
 __all__ = ["ATTENTION", "Heads", "REARRANGING", "head_operation"]
@@ -101,17 +102,45 @@ def _attention(call: Call) -> Operation:
             "query, key and value must be sequences (N, T, C), or with heads (N, heads, T, C) as "
             "x.view(N, T, heads, C).transpose(1, 2) makes them",
         )
-    if arguments.attn_mask is not None or arguments.dropout_p or arguments.enable_gqa:
-        refuse(call.label, "attn_mask must be None, dropout_p 0 and enable_gqa False")
+    if arguments.dropout_p or arguments.enable_gqa:
+        refuse(call.label, "dropout_p must be 0 and enable_gqa False")
     (heads,), (query, _, value) = counts, layers
     scale = arguments.scale
     if scale is None:
         scale = 1.0 / sqrt(query.shape[0] // heads)
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not isfinite(scale):
         refuse(call.label, f"scale must be a finite number, not {scale}")
-    options = {"heads": heads, "causal": bool(arguments.is_causal), "scale": float(scale)}
+    options: dict[str, Any] = {"heads": heads, "causal": bool(arguments.is_causal)}
+    options["scale"] = float(scale)
+    if arguments.attn_mask is not None:
+        if arguments.is_causal:
+            refuse(call.label, "with is_causal attn_mask must be None")
+        options["mask"] = _mask(call, arguments.attn_mask, layers[0].shape[1], layers[1].shape[1])
     layout = (heads, True) if isinstance(parts[0], Heads) else None
     return Operation(
         kind="attention", options=options, sources=tuple(layers), heads=layout,
         shape=(value.shape[0], query.shape[1], 1),
     )  # fmt: skip
+
+
+def _mask(call: Call, given: Any, queries: int, keys: int) -> tuple[tuple[float, ...], ...]:
+    """What is added to the scores: of each query a number for each key."""
+    if not isinstance(given, Constant):
+        refuse(call.label, "attn_mask must be a constant: a buffer, or what has been made of some")
+    values = given.values
+    if values.dtype == torch.bool:
+        values = torch.zeros(values.shape).masked_fill(~values, float("-inf"))
+    try:
+        full = values.double().expand(1, 1, queries, keys)[0, 0]
+    except RuntimeError:
+        refuse(
+            call.label,
+            f"attn_mask must have shape {(queries, keys)}, for all sentences and heads alike, not "
+            f"{tuple(values.shape)}",
+        )
+    if not bool((full < float("inf")).all()):
+        refuse(call.label, "the numbers of attn_mask must be finite, or -inf")
+    blind = torch.isinf(full).all(1).nonzero()
+    if len(blind):
+        refuse(call.label, f"query {int(blind[0])} of attn_mask must see at least one key")
+    return tuple(tuple(row) for row in full.tolist())

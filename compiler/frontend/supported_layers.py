@@ -13,6 +13,7 @@ from compiler.tensors.intervals import Pair
 __all__ = [
     "ALLOWED",
     "CHECKS",
+    "HINTS",
     "IDENTITY",
     "LayerKind",
     "Source",
@@ -46,10 +47,10 @@ class Source(Protocol):
 #: For messages.
 ALLOWED = (
     "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, Embedding, ReLU, ReLU6, "
-    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, "
-    "AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, "
-    "Identity, the functions of these without parameters, scaled_dot_product_attention, mean over "
-    "a map, view, reshape, cat, +, -, *, and / by a number"
+    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, Softmax, "
+    "MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, "
+    "Dropout2d, Identity, the functions of these without parameters, scaled_dot_product_attention, "
+    "mean over a map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -263,6 +264,18 @@ def _softplus(name: str, layer: Any, source: Source) -> LayerKind:
     return "softplus", {}
 
 
+def _softmax(name: str, layer: Any, source: Source) -> LayerKind:
+    dim = 1 if isinstance(layer, nn.Softmax2d) else layer.dim
+    if source.flat and source.shape[1:] != (1, 1):
+        refuse(name, f"its input is a map {source.shape} that has been flattened to vectors")
+    dims = (2, -1) if source.sequence else (1, -1) if source.flat else (1, -3)
+    if dim not in dims:
+        refuse(name, f"it must be taken over the channels, dim={dims[0]}, not dim={dim}")
+    if getattr(layer, "dtype", None) is not None:
+        refuse(name, f"dtype must be None, not {layer.dtype}")
+    return "softmax", {}
+
+
 def _upsample(name: str, layer: Any, source: Source) -> LayerKind:
     require_map(name, source)
     if layer.mode != "nearest":
@@ -317,6 +330,8 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.SiLU: lambda *_: ("silu", {}),
     nn.GELU: _gelu,
     nn.Softplus: _softplus,
+    nn.Softmax: _softmax,
+    nn.Softmax2d: _softmax,
     nn.Upsample: _upsample,
     nn.UpsamplingNearest2d: _upsample,
     nn.Flatten: _flatten,
@@ -324,6 +339,16 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.Dropout2d: _dropout_channels,
     nn.Identity: lambda *_: IDENTITY,
 }
+
+
+_ATTENTION = (
+    "its projections are one parameter; write linear layers and scaled_dot_product_attention, as "
+    "algorithms/networks/transformer.py does"
+)
+#: What to do instead of modules that people may expect to work.
+HINTS: dict[type, str] = dict.fromkeys(
+    (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer), _ATTENTION
+)
 
 
 def require_module(model: object) -> None:

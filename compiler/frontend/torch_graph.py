@@ -16,7 +16,7 @@ from torch import fx, nn
 from compiler.errors import CompileError
 
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
-from .heads import Heads, head_operation
+from .heads import ATTENTION, Heads, head_operation
 from .layer import (
     LEARNING,
     Layer,
@@ -39,6 +39,7 @@ from .network_inputs import (
 from .supported_layers import (
     ALLOWED,
     CHECKS,
+    HINTS,
     called,
     complete_norm,
     label_of,
@@ -140,7 +141,8 @@ class _Tracing(fx.Interpreter):
         module = self.modules[step.target] if step.op == "call_module" else None
         label = label_of(step, module) if step.op != "placeholder" else step.name
         args, kwargs = self._operands(step, label)
-        if any(isinstance(part, Constant) for part in args):
+        masked = step.target in ATTENTION  # a constant is no map there
+        if any(isinstance(part, Constant) for part in args) and not masked:
             if not _holds_map([*args, *kwargs.values()]):
                 combine(step, label, args, kwargs, self.constants)
                 return super().run_node(step)
@@ -306,6 +308,8 @@ class _Tracing(fx.Interpreter):
                     "own",
                 )
         check = CHECKS.get(type(module))
+        if type(module) in HINTS:
+            refuse(label, f"it is not supported: {HINTS[type(module)]}")
         if check is None:
             refuse(label, f"{type(module).__name__} is not supported; allowed are {ALLOWED}")
         kind, options = check(label, module, source)

@@ -76,7 +76,13 @@ OPERATORS = (
         backward="array, VECTOR",
         conditions="of sequences (N, T, C), or of heads as "
         "`x.view(N, T, heads, C).transpose(1, 2)` makes them, each of whole granules of channels "
-        "(4 at 16 bits and 8 bytes); `is_causal`, `scale`; no `attn_mask`, no dropout",
+        "(4 at 16 bits and 8 bytes); `is_causal`, `scale`; `attn_mask` a constant, of booleans or "
+        "numbers, (queries, keys) for all sentences and heads; no dropout",
+    ),
+    Operator(
+        kind="softmax", written=("Softmax", "Softmax2d", "softmax"), forward="array, VECTOR",
+        backward="array, VECTOR",
+        conditions="over the channels of maps (`dim=1`), vectors, or sequences (`dim=-1`)",
     ),
     Operator(
         kind="embedding", written=("Embedding",), forward=_ARRAY, backward=_ARRAY,

@@ -19,7 +19,7 @@ __all__ = ["SequenceSteps"]
 
 
 class SequenceSteps(TransposedSteps):
-    """Normalisation over channels, and attention; methods as those of
+    """Normalisation over channels, softmax, and attention; methods as those of
     :class:`~compiler.training.map_steps.MapSteps`."""
 
     def _forward_layer_norm(self, layer: Layer, sources: list[str]) -> None:
@@ -55,11 +55,49 @@ class SequenceSteps(TransposedSteps):
         self._updates(layer)
 
     def _table(self, layer: Layer, name: str, **options: Any) -> str:
-        """A map for each sentence and head, with the keys as pixels and the queries as channels."""
-        queries, keys = (self.layers[part].shape[1] for part in layer.inputs[:2])
-        shape = (self.images * layer.options["heads"], keys, 1, queries)
-        pitch = channel_pitch(queries, self.config)
+        """A map for each sentence and head, with the keys as pixels and the queries as channels; of
+        a softmax for each image, with its channels as pixels."""
+        if layer.kind == "softmax":
+            keys, height, width = layer.shape
+            shape = (self.images, keys, 1, height * width)
+        else:
+            queries, keys = (self.layers[part].shape[1] for part in layer.inputs[:2])
+            shape = (self.images * layer.options["heads"], keys, 1, queries)
+        pitch = channel_pitch(shape[3], self.config)
         return self._tensor(f"{layer.name}.{name}", shape, pitch=pitch, **options)
+
+    def _identity(self, size: int) -> str:
+        """A vector for each channel, 1 there and +0 elsewhere."""
+        name = f"identity of {size}"
+        if name not in self.tensors:
+            self._constant(name, np.eye(size)[np.newaxis, :, np.newaxis])
+        return name
+
+    def _forward_softmax(self, layer: Layer, sources: list[str]) -> None:
+        """Attention of the pixels to the channels: products with an identity exchange both."""
+        output, identity = self._map(layer), self._identity(layer.shape[0])
+        self.maps[layer.name] = output
+        scores = self._table(layer, "scores", kind="float32")
+        shares = self._table(layer, "shares")
+        self._add(layer.name, "forward", over_channels, identity, sources[0], scores, heads=1,
+                  scale=1.0, reads=[identity, sources[0]], writes=[scores])  # fmt: skip
+        self._add(layer.name, "forward", softmax, scores, shares, reads=[scores], writes=[shares])
+        self._add(layer.name, "forward", over_keys, shares, identity, output, heads=1,
+                  reads=[shares, identity], writes=[output])  # fmt: skip
+
+    def _backward_softmax(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
+        goal = self._gradient_map(layer, goals[0])
+        if not goal:
+            return
+        identity, shares = self._identity(layer.shape[0]), f"{layer.name}.shares"
+        gradient = self._table(layer, "shares.gradient", kind="float32")
+        scores = self._table(layer, "scores.gradient")
+        self._add(layer.name, "backward", over_channels, identity, dy, gradient, heads=1,
+                  scale=1.0, reads=[identity, dy], writes=[gradient])  # fmt: skip
+        self._add(layer.name, "backward", softmax_backward, shares, gradient, scores,
+                  reads=[shares, gradient], writes=[scores])  # fmt: skip
+        self._add(layer.name, "backward", over_keys, scores, identity, goal, heads=1,
+                  reads=[scores, identity], writes=[goal])  # fmt: skip
 
     def _forward_attention(self, layer: Layer, sources: list[str]) -> None:
         heads, unit = layer.options["heads"], self._unit(self.config.operand_format)
@@ -78,15 +116,21 @@ class SequenceSteps(TransposedSteps):
         options = {"heads": heads, "scale": layer.options["scale"]}
         self._add(layer.name, "forward", over_channels, key, query, scores, reads=[key, query],
                   writes=[scores], **options)  # fmt: skip
-        named = {"mask": self._causal(layer)} if layer.options["causal"] else {}
+        masked = layer.options["causal"] or "mask" in layer.options
+        named = {"mask": self._mask(layer)} if masked else {}
         self._add(layer.name, "forward", softmax, scores, shares, writes=[shares],
                   reads=[scores, *named.values()], named=named)  # fmt: skip
         self._add(layer.name, "forward", over_keys, shares, value, output, reads=[shares, value],
                   writes=[output], heads=heads)  # fmt: skip
 
-    def _causal(self, layer: Layer) -> str:
-        """Minus infinity for keys behind the query, +0 elsewhere."""
+    def _mask(self, layer: Layer) -> str:
+        """What is added to the scores: minus infinity for keys behind the query, +0 elsewhere, or
+        what the network has for it."""
         queries, keys = (self.layers[part].shape[1] for part in layer.inputs[:2])
+        if "mask" in layer.options:
+            values = np.array(layer.options["mask"]).T[np.newaxis, :, np.newaxis]
+            pitch = channel_pitch(queries, self.config)
+            return self._constant(f"{layer.name}.mask", values, pitch=pitch)
         name = f"causal mask of {queries} and {keys}"
         if name not in self.tensors:
             behind = np.arange(keys)[:, np.newaxis] > np.arange(queries)

@@ -147,21 +147,39 @@ def column_dot(fmt: FloatFormat | IntFormat, x, w, psum) -> tuple[np.ndarray, np
 
     ``x`` has shape (M, R) and ``w`` (R, C), both operand codes; ``psum`` has shape (M, C) and holds
     the bits of float32 numbers, or of int32 numbers for an integer format. Returns the bits of the
-    results (M, C) uint32 and their flags (M, C) uint8. Raises ``ValueError`` on shapes that do not
-    fit each other.
+    results (M, C) uint32 and their flags (M, C) uint8. Of a float format all of them may have the
+    same axes in front, for several passes with weights of their own. Raises ``ValueError`` on
+    shapes that do not fit each other.
     """
     x, w, psum = np.asarray(x), np.asarray(w), np.asarray(psum)
-    if x.ndim != 2 or w.ndim != 2 or psum.shape != (x.shape[0], w.shape[1]):
+    several = fmt.is_float and x.ndim > 2
+    if (
+        (x.ndim != 2 and not several)
+        or w.ndim != x.ndim
+        or psum.shape != (*x.shape[:-1], w.shape[-1])
+        or w.shape[:-2] != x.shape[:-2]
+    ):
         raise ValueError(
             "Shapes must be x (M, R), w (R, C), psum (M, C), "
             f"not x {x.shape}, w {w.shape}, psum {psum.shape}"
         )
-    if x.shape[1] != w.shape[0]:
-        raise ValueError(f"x has {x.shape[1]} columns but w has {w.shape[0]} rows")
+    if x.shape[-1] != w.shape[-2]:
+        raise ValueError(f"x has {x.shape[-1]} columns but w has {w.shape[-2]} rows")
     if not fmt.is_float:
         return _column_dot_integer(fmt, x, w, psum)
     result = np.empty(psum.shape, dtype=np.uint32)
     flags = np.empty(psum.shape, dtype=np.uint8)
+    if several:
+        x, w, psum, *results = (
+            part.reshape(-1, *part.shape[-2:]) for part in (x, w, psum, result, flags)
+        )
+        step = max(1, _CHUNK_ELEMENTS // max(1, w[0].size * x.shape[1])) if len(w) else 1
+        for start in range(0, len(x), step):
+            part = slice(start, start + step)
+            results[0][part], results[1][part] = _column_dot_float(
+                fmt, x[part], _Operand(fmt, w[part]), psum[part]
+            )
+        return result, flags
     step = max(1, _CHUNK_ELEMENTS // max(1, w.size))
     weights = _Operand(fmt, w)
     for start in range(0, x.shape[0], step):
@@ -232,10 +250,12 @@ def _column_dot_float(fmt, x, weights, psum):
 
     # Terms on the grid. The product of significands has 2 * significand_bits + 2 bits.
     offset = fmt.bias + _PRODUCT_OFFSET
-    products = lanes.value[:, :, None] * weights.value[None, :, :]
+    products = lanes.value[..., :, :, None] * weights.value[..., None, :, :]
     products <<= WINDOW_BITS - 2 * fmt.significand_bits - 2
-    grids = lanes.grid[:, :, None] + (weights.grid[None, :, :] - np.int32(offset))
-    np.copyto(grids, _NO_TERM, where=lanes.nowhere[:, :, None] | weights.nowhere[None, :, :])
+    grids = lanes.grid[..., :, :, None] + (weights.grid[..., None, :, :] - np.int32(offset))
+    np.copyto(
+        grids, _NO_TERM, where=lanes.nowhere[..., :, :, None] | weights.nowhere[..., None, :, :]
+    )
     addend = (mantissa + (1 << 23)) << (3 + (~exponent & 1))
     addend_grid = ((exponent + 1) >> 1) - _PSUM_OFFSET
     absent = psum_zero | psum_special
@@ -243,35 +263,35 @@ def _column_dot_float(fmt, x, weights, psum):
     addend_grid = np.where(absent, _NO_TERM, addend_grid).astype(np.int32)
 
     # Alignment to the largest grid exponent.
-    top = np.maximum(grids.max(axis=1), addend_grid)
-    distance = top[:, None, :] - grids
+    top = np.maximum(grids.max(axis=-2), addend_grid)
+    distance = top[..., None, :] - grids
     shift = 2 * np.minimum(distance, 15)
     aligned = products >> shift
     cut = (aligned << shift) != products
     np.copyto(aligned, 0, where=distance >= DROP_DISTANCE)
-    lost = (cut | ((distance >= DROP_DISTANCE) & (products != 0))).any(axis=1)
+    lost = (cut | ((distance >= DROP_DISTANCE) & (products != 0))).any(axis=-2)
     addend_shift = np.minimum(2 * (top - addend_grid).astype(np.int64), 62)
     addend_aligned = addend >> addend_shift
     lost |= (addend_aligned << addend_shift) != addend
-    negative = lanes.sign[:, :, None] ^ weights.sign[None, :, :]
+    negative = lanes.sign[..., :, :, None] ^ weights.sign[..., None, :, :]
     aligned ^= negative
     aligned -= negative
-    total = aligned.sum(axis=1, dtype=np.int64)
+    total = aligned.sum(axis=-2, dtype=np.int64)
     total += np.where(sign != 0, -addend_aligned, addend_aligned)
 
     result, flags = _round_sum(total, top.astype(np.int64), lost)
 
     # Special values.
-    infinite = lanes.inf[:, :, None] | weights.inf[None, :, :]
+    infinite = lanes.inf[..., :, :, None] | weights.inf[..., None, :, :]
     psum_inf = psum_special & (mantissa == 0)
-    nan = lanes.nan.any(axis=1)[:, None] | weights.nan.any(axis=0)[None, :]
+    nan = lanes.nan.any(axis=-1)[..., None] | weights.nan.any(axis=-2)[..., None, :]
     nan = nan | (psum_special & (mantissa != 0))
     plus = psum_inf & (sign == 0)
     minus = psum_inf & (sign != 0)
     if infinite.any():
-        zero = infinite & (lanes.zero[:, :, None] | weights.zero[None, :, :])
-        plus = plus | (zero | (infinite & (negative == 0))).any(axis=1)
-        minus = minus | (zero | (infinite & (negative != 0))).any(axis=1)
+        zero = infinite & (lanes.zero[..., :, :, None] | weights.zero[..., None, :, :])
+        plus = plus | (zero | (infinite & (negative == 0))).any(axis=-2)
+        minus = minus | (zero | (infinite & (negative != 0))).any(axis=-2)
     invalid = plus & minus & ~nan
     result = np.where(minus, FLOAT32.infinity | FLOAT32.sign_bit, result)
     result = np.where(plus, FLOAT32.infinity, result)

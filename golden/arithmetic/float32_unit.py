@@ -95,7 +95,7 @@ class VectorUnit:
         The :meth:`sum` over the pixels of each image, then that over the images' results; of one
         image it is the first alone.
         """
-        images = np.stack([self.sum(image) for image in np.asarray(values, np.uint32)])
+        images = self.sum(np.moveaxis(np.asarray(values, np.uint32), 1, 0))
         return images[0] if len(images) == 1 else self.sum(images)
 
     def _collect(self, result):

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from golden.arithmetic.dot_product import column_dot, encode
 from golden.arithmetic.float32 import max_f32
 from golden.arithmetic.float32_unit import VectorUnit, constant, negate, widen
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
-from .conv_general import convolution
-from .conv_gradients import input_gradient, weight_gradient
 from .smooth import exponential
 
 __all__ = ["Attended", "attention", "attention_backward"]
@@ -36,11 +35,12 @@ class Attended:
 
 
 def attention(
-    fmt: FloatFormat, q, k, v, *, heads: int, causal: bool, scale: float, rows: int
+    fmt: FloatFormat, q, k, v, *, heads: int, causal: bool, scale: float, rows: int, mask=None
 ) -> Attended:
     """For every sentence and head, with the keys as pixels and the queries as channels: scores
-    ``(k . q) * scale``, minus infinity for keys behind the query if ``causal``; shares their
-    softmax over the keys; the output is the sum of the shares times v.
+    ``(k . q) * scale``, minus infinity for keys behind the query if ``causal``, plus ``mask``
+    (Tq, Tk), real numbers that are rounded to operands; shares their softmax over the keys; the
+    output is the sum of the shares times v.
 
     The softmax: m, the largest score of a query; w = :func:`golden.layers.smooth.exponential` of
     the score minus m; s, the sum of w over the keys; the share ``w * (1 / s)``, rounded.
@@ -50,22 +50,25 @@ def attention(
     scores = _scores(fmt, k, q, scale, rows, unit)
     if causal:
         scores = unit.add(scores, _future(k.shape[1], q.shape[1]))
+    if mask is not None:
+        scores = unit.add(scores, widen(fmt, encode(fmt, mask).T))
     largest = scores[:, 0]
     for row in np.moveaxis(scores, 1, 0)[1:]:
         largest = max_f32(largest, row)
     w = exponential(unit, unit.subtract(scores, largest[:, np.newaxis]))
-    total = np.stack([unit.sum(part) for part in w])
+    total = unit.sum(np.moveaxis(w, 1, 0))
     inverse = unit.divide(constant(1.0), total)
     shares = unit.round(fmt, unit.multiply(w, inverse[:, np.newaxis]))
-    output = [_over_keys(fmt, *pair, rows, unit) for pair in zip(shares, v, strict=True)]
+    output = _over_keys(fmt, shares, v, rows, unit)
     return Attended(
         output=_joined(output, heads), shares=shares[:, :, np.newaxis], flags=unit.flags
     )
 
 
 def attention_backward(
-    fmt: FloatFormat, q, k, v, dy, shares, *, heads: int, causal: bool, scale: float, rows: int
-):
+    fmt: FloatFormat, q, k, v, dy, shares, *, heads: int, causal: bool, scale: float, rows: int,
+    mask=None,
+):  # fmt: skip
     """([codes] of the gradients of q, k and v, flags).
 
     With g = ``(v . dy) * scale`` and D, the sum of share times g over the keys: the gradient of a
@@ -77,12 +80,12 @@ def attention_backward(
     shares = np.asarray(shares)[:, :, 0]
     g = _scores(fmt, v, dy, scale, rows, unit)
     wide = widen(fmt, shares)
-    sums = np.stack([unit.sum(part) for part in unit.multiply(wide, g)])
+    sums = unit.sum(np.moveaxis(unit.multiply(wide, g), 1, 0))
     ds = unit.multiply(unit.subtract(g, sums[:, np.newaxis]), wide)
     ds = unit.round(fmt, ds)
-    dq = [_over_keys(fmt, *pair, rows, unit) for pair in zip(ds, k, strict=True)]
-    dk = [_over_queries(fmt, *pair, rows, unit) for pair in zip(ds, q, strict=True)]
-    dv = [_over_queries(fmt, *pair, rows, unit) for pair in zip(shares, dy, strict=True)]
+    dq = _over_keys(fmt, ds, k, rows, unit)
+    dk = _over_queries(fmt, ds, q, rows, unit)
+    dv = _over_queries(fmt, shares, dy, rows, unit)
     return [_joined(part, heads) for part in (dq, dk, dv)], unit.flags
 
 
@@ -95,7 +98,6 @@ def _by_head(codes, heads):
 
 def _joined(parts, heads):
     """The map of what belongs to each head."""
-    parts = np.stack(parts)
     parts = np.moveaxis(parts.reshape(-1, heads, *parts.shape[1:]), 1, 2)
     return parts.reshape(*parts.shape[:2], 1, -1)
 
@@ -108,30 +110,27 @@ def _future(keys, queries):
 
 def _scores(fmt, a, b, scale, rows, unit):
     """(N * heads, Ta, Tb): products over the channels, K tiles of these, times ``scale``."""
-    found = []
-    for left, right in zip(a, b, strict=True):
-        sums, flags = input_gradient(
-            fmt, left[np.newaxis, :, np.newaxis], right.T[:, :, np.newaxis, np.newaxis],
-            input_size=(len(left), 1), rows=rows,
-        )  # fmt: skip
-        found.append(_counted(sums, flags, unit)[0, :, 0])
-    return unit.multiply(np.stack(found), constant(scale))
+    return unit.multiply(_products(fmt, a, np.moveaxis(b, 1, 2), rows, unit), constant(scale))
 
 
 def _over_keys(fmt, shares, values, rows, unit):
-    """(Tq, C), rounded: shares (Tk, Tq) times values (Tk, C), K tiles of keys."""
-    maps = (part[np.newaxis, :, np.newaxis] for part in (shares, values))
-    sums, flags = weight_gradient(fmt, *maps, kernel=1, rows=rows)
-    return unit.round(fmt, _counted(sums, flags, unit)[:, :, 0, 0].T)
+    """(N * heads, Tq, C), rounded: shares (Tk, Tq) times values (Tk, C), K tiles of keys."""
+    return unit.round(fmt, _products(fmt, np.moveaxis(shares, 1, 2), values, rows, unit))
 
 
 def _over_queries(fmt, shares, values, rows, unit):
-    """(Tk, C), rounded: shares (Tk, Tq) times values (Tq, C), K tiles of queries."""
-    weights = values.T[:, :, np.newaxis, np.newaxis]
-    sums, flags = convolution(fmt, shares[np.newaxis, :, np.newaxis], weights, rows=rows)
-    return unit.round(fmt, _counted(sums, flags, unit)[0, :, 0])
+    """(N * heads, Tk, C), rounded: shares (Tk, Tq) times values (Tq, C), K tiles of queries."""
+    return unit.round(fmt, _products(fmt, shares, values, rows, unit))
 
 
-def _counted(sums, flags, unit):
-    unit.flags |= int(np.bitwise_or.reduce(flags, axis=None))
+def _products(fmt, a, b, rows, unit):
+    """(P, M, C) float32 bits: each ``a`` (P, M, K) times its ``b`` (P, K, C), from +0 on, K tiles
+    of ``rows`` in order; lanes behind the last one hold +0 on both sides."""
+    fill = (0, 0), (0, -a.shape[2] % rows)
+    a, b = np.pad(a, ((0, 0), *fill)), np.pad(b, ((0, 0), *fill[::-1]))
+    sums = np.zeros((*a.shape[:2], b.shape[2]), np.uint32)
+    for first in range(0, a.shape[2], rows):
+        tile = slice(first, first + rows)
+        sums, flags = column_dot(fmt, a[:, :, tile], b[:, tile], sums)
+        unit.flags |= int(np.bitwise_or.reduce(flags, axis=None))
     return sums

@@ -9,20 +9,20 @@ positive numbers keeps the largest relative error and adds that of its additions
 
 import numpy as np
 
-from golden.arithmetic.dot_product import dot_error_bound
+from golden.arithmetic.dot_product import decode, dot_error_bound, encode
 from golden.arithmetic.running_error import Estimate, interleaved_sum
 
-__all__ = ["attention_bounds"]
+__all__ = ["attention_bounds", "softmax_bounds"]
 
 _UNIT = 2.0**-24
 _SMALL = 2.0**-117
 
 
-def attention_bounds(fmt, q, k, v, dy, *, heads, causal, scale, rows):
+def attention_bounds(fmt, q, k, v, dy, *, heads, causal, scale, rows, mask=None):
     """Errors of the output and of the gradients of q, k and v, (N, T, 1, C) each, before they are
     rounded to operands; from their real values."""
     q, k, v, dy = (_by_head(part, heads) for part in (q, k, v, dy))
-    shares = _shares(fmt, q, k, causal, scale, rows)
+    shares = _shares(fmt, q, k, causal, scale, rows, mask)
     exact = [Estimate.exact(part) for part in (q, k, v, dy)]
     output = _product(shares, exact[2], "bkq,bkc->bqc", rows)
     g = _product(exact[2], exact[3], "bkc,bqc->bkq", rows) * Estimate.constant(scale)
@@ -39,11 +39,29 @@ def attention_bounds(fmt, q, k, v, dy, *, heads, causal, scale, rows):
     return [_joined(part.error, heads) for part in (output, dq, dk, dv)]
 
 
-def _shares(fmt, q, k, causal, scale, rows):
+def softmax_bounds(fmt, x, dy, rows):
+    """Errors of a softmax over the channels of x, (N, H, W, C), and of the gradient of x: those of
+    attention to keys and values that are an identity."""
+    maps = [part.reshape(len(part), -1, 1, part.shape[3]) for part in (x, dy)]
+    identity = np.broadcast_to(
+        np.eye(x.shape[3])[:, np.newaxis], (len(x), x.shape[3], 1, x.shape[3])
+    )
+    y, dx, *_ = attention_bounds(
+        fmt, maps[0], identity, identity, maps[1], heads=1, causal=False, scale=1.0, rows=rows
+    )
+    return y.reshape(x.shape), dx.reshape(x.shape)
+
+
+def _shares(fmt, q, k, causal, scale, rows, mask):
     """The softmax as it is stored, (N * heads, Tk, Tq)."""
     scores = _product(Estimate.exact(k), Estimate.exact(q), "bkc,bqc->bkq", rows)
     scores = scores * Estimate.constant(scale)
-    value = scores.value
+    hidden = False
+    if mask is not None:
+        added = decode(fmt, encode(fmt, mask)).T
+        hidden = np.isinf(added)
+        scores = scores + Estimate.exact(np.where(hidden, 0.0, added))
+    value = np.where(hidden, -np.inf, scores.value)
     if causal:
         behind = np.arange(value.shape[1])[:, np.newaxis] > np.arange(value.shape[2])
         value = np.where(behind, -np.inf, value)
@@ -54,7 +72,9 @@ def _shares(fmt, q, k, causal, scale, rows):
     most = scores.error.max(axis=1, keepdims=True)
     reach = np.where(np.isfinite(d), np.abs(d) + scores.error + most, 0.0)
     off = scores.error + _UNIT * reach
-    relative = np.expm1(off) + 2.0**-16 + reach * 2.0**-22
+    # Powers so small are below 2**-118 in both.
+    relative = np.expm1(np.minimum(off, 80)) + 2.0**-16 + reach * 2.0**-22
+    relative = np.where(d + off < -85, 0.0, relative)
     additions = (-(-value.shape[1] // 8) + 5) * _UNIT
     relative = (1 + relative) * (1 + additions) / (1 - relative.max(axis=1, keepdims=True)) - 1
     share = power / total

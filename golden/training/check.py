@@ -19,7 +19,7 @@ from golden.layers.dropout import dropout_mask
 from golden.layers.product import PRODUCTS
 
 from . import bounds as training_bounds
-from .attention_bounds import attention_bounds
+from .attention_bounds import attention_bounds, softmax_bounds
 from .map_bounds import map_bounds
 from .norm_bounds import layer_norm_bounds
 from .norm_layers import NORMS
@@ -148,6 +148,9 @@ def torch_layer(training, node, before, mode=True):
         )
     if node.kind == "dropout":
         return partial(_dropout, node, training.sample_seed + before["count"]), parameters
+    if node.options.get("mask"):
+        fmt = training.format
+        options["mask"] = decode(fmt, encode(fmt, options["mask"])).tolist()
     if node.kind == "clamp":  # its limits are operands
         fmt = training.format
         options = {key: float(decode(fmt, encode(fmt, limit))) for key, limit in options.items()}
@@ -159,10 +162,13 @@ def _of_vectors(function, x, *arguments, **named):
     return function(x.movedim(1, 3), *arguments, **named).movedim(3, 1)
 
 
-def _attention(*maps, heads, causal, scale):
+def _attention(*maps, heads, causal, scale, mask=None):
     """On maps (N, C, T, 1)."""
     parts = [part[..., 0].unflatten(1, (heads, -1)).transpose(2, 3) for part in maps]
-    y = functional.scaled_dot_product_attention(*parts, is_causal=causal, scale=scale)
+    mask = None if mask is None else torch.tensor(mask, dtype=torch.float64)
+    y = functional.scaled_dot_product_attention(
+        *parts, attn_mask=mask, is_causal=causal, scale=scale
+    )
     return y.transpose(2, 3).flatten(1, 2)[..., None]
 
 
@@ -202,6 +208,7 @@ _MAPS = {
     "affine": lambda x, factor, offset: x * factor + offset,
     "upsample": lambda x, factor: functional.interpolate(x, scale_factor=factor),
     "concatenate": lambda *x: torch.cat(x, 1),
+    "softmax": lambda x: torch.softmax(x, 1),
     "attention": lambda *x, **options: _attention(*x, **options),
     "flatten": lambda x: x * 1,
     "max_pool": _max_pool,
@@ -248,6 +255,9 @@ def _layer_bounds(training, node, before, done, dy):
         values = (part.value for part in (*exact, gradient))
         y, *found = attention_bounds(fmt, *values, **node.options, rows=rows)
         return y, found, {}
+    if node.kind == "softmax":
+        y, found = softmax_bounds(fmt, x.value, gradient.value, rows)
+        return y, [found], {}
     if node.kind == "layer_norm":
         own = [Estimate.bits(FLOAT32, before["weights"][name]) for name in node.parameters]
         y, dx, scale, shift = layer_norm_bounds(

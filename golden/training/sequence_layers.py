@@ -1,11 +1,16 @@
 """Layers of sequences in a training step: what a node stores, and its gradients."""
 
+import numpy as np
+
+from golden.arithmetic.dot_product import encode
 from golden.layers.attention import attention, attention_backward
 from golden.layers.layer_norm import layer_norm, layer_norm_backward
 
 __all__ = ["SEQUENCE_KINDS", "backward", "forward"]
 
-SEQUENCE_KINDS = ("layer_norm", "attention")
+SEQUENCE_KINDS = ("layer_norm", "attention", "softmax")
+#: A softmax over channels is attention of the pixels to keys and values that are an identity.
+_PLAIN = {"heads": 1, "causal": False, "scale": 1.0}
 
 
 def forward(training, node, maps, done):
@@ -21,6 +26,11 @@ def forward(training, node, maps, done):
         result = attention(training.format, *maps, **node.options, rows=training.rows)
         done.saved[node.name] = result
         return result.output, result.flags
+    if node.kind == "softmax":
+        own = _as_attention(training.format, *maps)
+        result = attention(training.format, *own, **_PLAIN, rows=training.rows)
+        done.saved[node.name] = result
+        return result.output.reshape(maps[0].shape), result.flags
     gamma, beta = (training.weights[f"{node.name}.{key}"] for key in ("weight", "bias"))
     result = layer_norm(
         training.format, *maps, gamma, beta, epsilon=node.module.eps, rows=training.rows
@@ -37,6 +47,13 @@ def backward(training, node, dy, done):
             training.format, *maps, dy, saved.shares, **node.options, rows=training.rows
         )
         return results, {}, flags
+    if node.kind == "softmax":
+        own = _as_attention(training.format, *maps)
+        results, flags = attention_backward(
+            training.format, *own, dy.reshape(own[0].shape), saved.shares, **_PLAIN,
+            rows=training.rows,
+        )  # fmt: skip
+        return [results[0].reshape(dy.shape)], {}, flags
     gamma = training.weights[f"{node.name}.weight"]
     result = layer_norm_backward(
         training.format, *maps, dy, gamma,
@@ -45,3 +62,11 @@ def backward(training, node, dy, done):
     new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
     new = {name: values for name, values in new.items() if name in node.trainable}
     return [result.input], new, result.flags
+
+
+def _as_attention(fmt, x):
+    """Queries (N, pixels, 1, C), keys and values of a map (N, H, W, C)."""
+    queries = x.reshape(len(x), -1, 1, x.shape[3])
+    identity = encode(fmt, np.eye(x.shape[3]))[np.newaxis, :, np.newaxis]
+    keys = np.broadcast_to(identity, (len(x), *identity.shape[1:]))
+    return queries, keys, keys

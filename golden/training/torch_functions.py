@@ -25,6 +25,7 @@ from .torch_layers import (
     plain,
     refuse,
     relu,
+    softmax,
     softplus,
     upsample,
 )
@@ -200,6 +201,10 @@ _FUNCTIONS = {
     functional.silu: (plain("silu"), ("inplace",), _PLACE),
     functional.gelu: (gelu, ("approximate",), {"approximate": "none"}),
     functional.softplus: (softplus, ("beta", "threshold"), {"beta": 1, "threshold": 20}),
+    **dict.fromkeys(
+        (functional.softmax, torch.softmax, "softmax"),
+        (softmax, ("dim", "_stacklevel", "dtype"), {"_stacklevel": 3, "dtype": None}),
+    ),
     functional.interpolate: (
         upsample, ("size", "scale_factor", "mode"),
         {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None,

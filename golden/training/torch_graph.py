@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import fx, nn
+from torch.nn import functional
 
 from .network_inputs import (
     Constant,
@@ -200,7 +201,8 @@ class _Tracing(fx.Interpreter):
             refuse(name, f"reading .{args[1]} is unknown")
         function = step.op in ("call_function", "call_method")
         held = _maps((args, kwargs))
-        if any(isinstance(part, Constant) for part in args):
+        attends = step.target is functional.scaled_dot_product_attention
+        if any(isinstance(part, Constant) for part in args) and not attends:
             if not held:
                 self.constants[step] = combined(step, name, args, kwargs)
                 return super().run_node(step)

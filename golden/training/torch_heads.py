@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from .network_inputs import Constant
 from .torch_layers import Found, refuse
 
 __all__ = ["Heads", "classify_heads"]
@@ -56,7 +57,7 @@ def _seen(node, heads):
 def _attention(name, args, kwargs, node_type):
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
     given = dict(zip(names, args, strict=False)) | kwargs
-    for key in ("attn_mask", "dropout_p", "enable_gqa"):
+    for key in ("dropout_p", "enable_gqa"):
         if given.get(key):
             refuse(name, f"{key} is not supported")
     parts = [given[key] for key in names[:3]]
@@ -76,4 +77,26 @@ def _attention(name, args, kwargs, node_type):
     if not np.isfinite(scale):
         refuse(name, f"its scale is {scale}")
     options = {"heads": count, "causal": bool(given.get("is_causal")), "scale": float(scale)}
+    if given.get("attn_mask") is not None:
+        if options["causal"]:
+            refuse(name, "attn_mask and is_causal are not supported together")
+        options["mask"] = _mask(name, given["attn_mask"], *(node.shape[1] for node in nodes[:2]))
     return Found(kind="attention", options=options, sources=tuple(nodes), heads=heads)
+
+
+def _mask(name, constant, queries, keys):
+    """Rows of real numbers that are added to the scores."""
+    if not isinstance(constant, Constant):
+        refuse(name, "its attn_mask must be a constant")
+    values = constant.values.numpy()
+    if values.dtype == bool:
+        values = np.where(values, 0.0, -np.inf)
+    if values.ndim > 4 or values.shape[:-2].count(1) != len(values.shape[:-2]):
+        refuse(name, f"its attn_mask {values.shape} must be the same for all sentences and heads")
+    try:
+        values = np.broadcast_to(values.astype(np.float64), (1, 1, queries, keys))[0, 0]
+    except ValueError:
+        refuse(name, f"its attn_mask {values.shape} must be of {queries} queries and {keys} keys")
+    if np.isnan(values).any() or (values == np.inf).any() or (values.max(1) == -np.inf).any():
+        refuse(name, "its attn_mask must have finite numbers, or -inf, and a key for every query")
+    return tuple(map(tuple, values.tolist()))

@@ -31,16 +31,17 @@ __all__ = [
     "plain",
     "refuse",
     "relu",
+    "softmax",
     "softplus",
     "upsample",
 ]
 
 ALLOWED = (
     "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, Embedding, ReLU, ReLU6, "
-    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, MaxPool2d, "
-    "AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, Dropout2d, "
-    "Identity, the functions of these without parameters, scaled_dot_product_attention, mean over "
-    "a map, view, reshape, cat, +, -, *, and / by a number"
+    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, Softmax, "
+    "MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, "
+    "Dropout2d, Identity, the functions of these without parameters, scaled_dot_product_attention, "
+    "mean over a map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -265,6 +266,16 @@ def softplus(name, layer, source):
     return "softplus", {}
 
 
+def softmax(name, layer, source):
+    dims = (2, -1) if source.sequence else (1, -1 if source.flat else -3)
+    dim = 1 if isinstance(layer, nn.Softmax2d) else layer.dim
+    if dim not in dims or (source.flat and source.shape[1:] != (1, 1)):
+        refuse(name, f"it is over channels, dim={dims[0]}, not dim={dim}")
+    if getattr(layer, "dtype", None) is not None:
+        refuse(name, f"its dtype is None, not {layer.dtype}")
+    return "softmax", {}
+
+
 def upsample(name, layer, source):
     needs_map(name, source)
     factor = layer.scale_factor
@@ -314,6 +325,8 @@ _MODULES = {
     nn.SiLU: plain("silu"),
     nn.GELU: gelu,
     nn.Softplus: softplus,
+    nn.Softmax: softmax,
+    nn.Softmax2d: softmax,
     nn.Upsample: upsample,
     nn.UpsamplingNearest2d: upsample,
     nn.Flatten: flatten,

@@ -172,6 +172,20 @@ class TransposedBlock(nn.Module):
         return self.head(torch.cat([y, self.gate(x).mean((2, 3))], 1))
 
 
+class SharesBlock(nn.Module):
+    """Softmax over the channels of a map and of a vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.gate = nn.Conv2d(3, 5, 3, padding=1), nn.Conv2d(5, 5, 1)
+        self.head = nn.Linear(5, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = 5 * x * torch.softmax(self.gate(x), 1)
+        return self.head(functional.softmax(3 * x.mean((2, 3)), dim=-1))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
@@ -182,6 +196,7 @@ BLOCKS = {
     "smooth": SmoothBlock,
     "norms": NormBlock,
     "transposed": TransposedBlock,
+    "shares": SharesBlock,
 }
 
 

@@ -49,6 +49,19 @@ class MeanOfTokens(nn.Module):
         return self.head(torch.relu(self.first(x)).mean(1))
 
 
+class SharesOfTokens(nn.Module):
+    """Softmax over the numbers of each vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 9), nn.Linear(9, CLASSES)
+        self.shares = nn.Softmax(-1)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(3 * x * self.shares(x))
+
+
 class NormalizedMLP(nn.Module):
     """Normalisation over the numbers of each vector, of 8 and of 11 of them."""
 
@@ -68,7 +81,7 @@ class NormalizedMLP(nn.Module):
 
 
 class CausalAttention(nn.Module):
-    """Two heads, of which no query sees a later key; then one head that sees all."""
+    """Two heads, of which no query sees a later key; then one head that looks at what is near."""
 
     def __init__(self):
         super().__init__()
@@ -76,6 +89,9 @@ class CausalAttention(nn.Module):
         self.value, self.out = nn.Linear(WIDTH, 16), nn.Linear(16, WIDTH)
         self.again = nn.Linear(WIDTH, 5)
         self.head = nn.Linear(5, CLASSES)
+        away = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)
+        nearby = -0.3 * away.abs().masked_fill(away > 3, 1000)
+        self.register_buffer("nearby", nearby.masked_fill(away > 4, float("-inf")))
 
     def forward(self, x):
         images, length, _ = x.shape
@@ -86,7 +102,8 @@ class CausalAttention(nn.Module):
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(images, length, 16))
         y = self.again(x)
-        return self.head(functional.scaled_dot_product_attention(y, y, y, scale=0.5))
+        y = functional.scaled_dot_product_attention(y, y, y, attn_mask=self.nearby, scale=0.5)
+        return self.head(y)
 
 
 class TwoSentences(nn.Module):
@@ -113,6 +130,7 @@ def _transformer(layers):
 NETWORKS = {
     "token mlp": TokenMLP,
     "mean of tokens": MeanOfTokens,
+    "shares of tokens": SharesOfTokens,
     "normalized mlp": NormalizedMLP,
     "attention": CausalAttention,
     "two sentences": TwoSentences,

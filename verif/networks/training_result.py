@@ -12,11 +12,11 @@ __all__ = ["Batch", "Difference", "TrainingResult", "compare_arrays", "in_phases
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """Images (N, H, W, C), or a list of what several inputs read, labels or targets, and the
+    """Images (N, H, W, C), labels or targets, of several inputs or outputs a list, and the
     optimizer of one step; ``phase`` is what gradient prediction does with them."""
 
-    images: np.ndarray
-    targets: np.ndarray
+    images: np.ndarray | list
+    targets: np.ndarray | list
     optimizer: SGD | Adam
     phase: Phase = Phase.BP
 

@@ -19,7 +19,7 @@ from verif.system.record import BASE
 
 from .training_result import TrainingResult, compare_arrays
 
-__all__ = ["TrainingRun"]
+__all__ = ["TrainingRun", "of_torch"]
 
 
 class TrainingRun:
@@ -334,7 +334,7 @@ class TrainingRun:
         """Losses of torch in float32 on the same batches, and its accuracy on ``images`` then."""
         model, losses = copy.deepcopy(self.model).train(), []
         first = self.batches[0].optimizer
-        optimizer = _of_torch(first, model.parameters())
+        optimizer = of_torch(first, model.parameters())
         for batch in self.batches:
             optimizer.param_groups[0]["lr"] = batch.optimizer.learning_rate
             loss = torch.nn.functional.cross_entropy(
@@ -363,7 +363,7 @@ def _compiled(optimizer) -> Optimizer:
     return Optimizer(kind=kind, betas=tuple(optimizer.betas), epsilon=optimizer.epsilon)
 
 
-def _of_torch(optimizer, parameters):
+def of_torch(optimizer, parameters):
     """Torch's own, of golden's optimizer."""
     options = {"lr": optimizer.learning_rate, "weight_decay": optimizer.weight_decay}
     if isinstance(optimizer, SGD):

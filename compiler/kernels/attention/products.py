@@ -29,7 +29,8 @@ def over_channels(
         layer = Convolution(name=table.name, x=o, y=left, weights=_weights(right), bias=None)
         input_gradient(program, layer, left, o, scale=scale)
 
-    _each(program, [_heads(a, heads), _heads(b, heads), _heads(table)], product)
+    images = table.shape[0] // heads
+    _each(program, [_heads(a, heads, images), _heads(b, heads, images), _heads(table)], product)
 
 
 def over_keys(
@@ -41,7 +42,8 @@ def over_keys(
         layer = Convolution(name=o.name, x=shares, y=vectors, weights=_weights(out), bias=None)
         weight_gradient(program, layer, vectors, _weights(out))
 
-    _each(program, [_heads(table), _heads(values, heads), _heads(o, heads)], product)
+    images = table.shape[0] // heads
+    _each(program, [_heads(table), _heads(values, heads, images), _heads(o, heads)], product)
 
 
 def over_queries(
@@ -65,12 +67,13 @@ def _each(program: CoreProgram, maps: list[Iterator[Tensor]], product: Callable[
     program.scratch.forget(*names, *(_weights_name(name) for name in names))
 
 
-def _heads(tensor: Tensor, count: int = 1) -> Iterator[Tensor]:
-    """(1, T, 1, C / count): the heads of each image, one after the other."""
-    images, length, _, channels = tensor.shape
-    own = channels // count
+def _heads(tensor: Tensor, count: int = 1, images: int | None = None) -> Iterator[Tensor]:
+    """(1, T, 1, C / count): the heads of each image, one after the other; T are its pixels. A
+    constant is the same for so many ``images``."""
+    own_images, height, width, channels = tensor.shape
+    own, length = channels // count, height * width
     item, pixel = tensor.dtype.itemsize, tensor.distance
-    for image in range(images):
+    for image in range(own_images) if own_images > 1 else [0] * (images or 1):
         for head in range(count):
             yield replace(
                 tensor,

@@ -1,6 +1,6 @@
 """Random orders in which queues and semaphores let commands run."""
 
-from hw.isa.encoding import QUEUE_OPCODES, Opcode
+from hw.isa.encoding import Opcode
 
 #: Commands of a queue that run at the same time.
 IN_FLIGHT = 4
@@ -23,43 +23,43 @@ def execute(linked, rng, depth):
     after the WEIGHTS before it. A queue holds ``depth`` commands.
     """
     tokens, events, next_command = [0] * 32, [], 0
-    queued = {opcode: [] for opcode in QUEUE_OPCODES}
-    running = {opcode: [] for opcode in QUEUE_OPCODES}
+    # (core, opcode), in an order that depends on the program alone.
+    queues = list(dict.fromkeys((command.core, command.opcode) for command in linked))
+    queued, running = {queue: [] for queue in queues}, {queue: [] for queue in queues}
     ended = set()
-    feeders, weights = {}, None
+    feeders, weights = {}, {}
     for number, command in enumerate(linked):
         if command.opcode is Opcode.WEIGHTS:
-            weights = number
+            weights[command.core] = number
         elif command.opcode is Opcode.MATMUL:
-            feeders[number] = weights
-    preference = {opcode: rng.choice((0.02, 1, 50)) for opcode in QUEUE_OPCODES}
+            feeders[number] = weights.get(command.core)
+    preference = {queue: rng.choice((0.02, 1, 50)) for queue in queues}
     while True:
         choices = []
         if next_command < len(linked):
-            opcode = linked[next_command].opcode
-            if opcode is not Opcode.HALT and len(queued[opcode]) < depth:
-                choices.append(("dispatch", opcode))
-        for opcode, queue in queued.items():
-            if queue and len(running[opcode]) < IN_FLIGHT:
-                wait = linked[queue[0]].wait
+            queue = linked[next_command].core, linked[next_command].opcode
+            if queue[1] is not Opcode.HALT and len(queued[queue]) < depth:
+                choices.append(("dispatch", queue))
+        for queue, waiting in queued.items():
+            if waiting and len(running[queue]) < IN_FLIGHT:
+                wait = linked[waiting[0]].wait
                 if all(tokens[n] for n in range(32) if wait >> n & 1):
-                    choices.append(("start", opcode))
-            if running[opcode]:
-                head = running[opcode][0]
-                if opcode is not Opcode.MATMUL or feeders[head] in ended:
-                    choices.append(("end", opcode))
+                    choices.append(("start", queue))
+            if running[queue]:
+                head = running[queue][0]
+                if queue[1] is not Opcode.MATMUL or feeders[head] in ended:
+                    choices.append(("end", queue))
         if not choices:
             assert next_command == len(linked) - 1, f"deadlock at command {next_command}"
             assert not any(queued.values())
             assert not any(tokens)
             return events
-        weights = [preference[opcode] for _, opcode in choices]
-        what, opcode = rng.choices(choices, weights)[0]
+        what, queue = rng.choices(choices, [preference[queue] for _, queue in choices])[0]
         if what == "dispatch":
-            queued[opcode].append(next_command)
+            queued[queue].append(next_command)
             next_command += 1
             continue
-        command = (queued if what == "start" else running)[opcode].pop(0)
+        command = (queued if what == "start" else running)[queue].pop(0)
         events.append((what, command))
         mask = linked[command].wait if what == "start" else linked[command].signal
         for number in range(32):
@@ -67,7 +67,7 @@ def execute(linked, rng, depth):
                 tokens[number] += -1 if what == "start" else 1
                 assert tokens[number] <= 15
         if what == "start":
-            running[opcode].append(command)
+            running[queue].append(command)
         else:
             ended.add(command)
 

@@ -18,12 +18,13 @@ from hw.isa.encoding import Opcode
 from tests.compiler.codegen.orders import conflicts, execute, violations
 
 CONFIG = make_config(variant="baseline", preset="tiny")
+A, B, C = (Region("buffer", place, place + 1) for place in range(3))
 
 
-def random_program(rng, length, background=False):
-    """(recorder, [(opcode, reads, writes)]): layers that load, compute and store, somewhere; those
-    without products or loss perhaps in the background."""
-    commands, behind = [], set()
+def random_program(rng, length, background=False, config=CONFIG, cores=1):
+    """(recorder, [(opcode, reads, writes)]): layers that load, compute and store, somewhere, on any
+    of the ``cores``; those without products or loss perhaps in the background."""
+    commands, behind, places = [], set(), []
 
     def place(memory, size):
         begin = rng.randrange(size - 3)
@@ -53,10 +54,11 @@ def random_program(rng, length, background=False):
         commands.append((Opcode.STORE, [result], [place("dram", 64)]))
         if background and kind == "vector":
             behind |= set(range(first, len(commands)))
-    recorder = Recorder(CONFIG)
+        places += [rng.randrange(cores) if cores > 1 else 0] * (len(commands) - first)
+    recorder = Recorder(config)
     for number, (opcode, reads, writes) in enumerate(commands):
         with recorder.background() if number in behind else contextlib.nullcontext():
-            recorder.emit(opcode, {}, reads=reads, writes=writes)
+            recorder.emit(opcode, {}, reads=reads, writes=writes, core=places[number])
     return recorder, commands
 
 
@@ -104,27 +106,78 @@ def test_the_background_falls_behind(monkeypatch):
     assert cycles == [1000, 2, 1, 3, None]
 
 
-def test_a_semaphore_for_one_pair_after_the_other(seed):
+@pytest.mark.parametrize(
+    ("commands", "names"),
+    [
+        (  # the same queue waits
+            [
+                (Opcode.LOAD, [], [A]),
+                (Opcode.VECTOR, [A], [B]),
+                (Opcode.LOSS, [B], [C]),
+                (Opcode.VECTOR, [C], []),
+            ],
+            {0: "c0.load->vector, then c0.loss->vector", 1: "c0.vector->loss"},
+        ),
+        (  # another one does, whose command in front knows that the first pair is over
+            [
+                (Opcode.LOAD, [], [A]),
+                (Opcode.VECTOR, [A], [B]),
+                (Opcode.STORE, [B], []),
+                (Opcode.LOSS, [B], [C]),
+                (Opcode.STORE, [C], []),
+            ],
+            {
+                0: "c0.load->vector, then c0.loss->store",
+                1: "c0.vector->store",
+                2: "c0.vector->loss",
+            },
+        ),
+    ],
+)
+def test_a_semaphore_for_one_pair_after_the_other(commands, names, seed):
     """When the last token of a pair has been taken, another one may use its semaphore."""
-    config = SimpleNamespace(semaphores=2, semaphore_count=2, command_queue_depth=4)
-    one, two, three = (Region("buffer", place, place + 1) for place in range(3))
-    commands = [
-        (Opcode.LOAD, [], [one]),
-        (Opcode.LOSS, [one], [two]),
-        (Opcode.STORE, [two], [Region("dram", 0, 1)]),
-        (Opcode.VECTOR, [three], [two]),
-    ]
+    count = len(names)
+    config = SimpleNamespace(semaphores=count, semaphore_count=count, command_queue_depth=4)
     recorder = Recorder(config)
     for opcode, reads, writes in commands:
         recorder.emit(opcode, {}, reads=reads, writes=writes)
     linked = recorder.link()
-    assert recorder.semaphores == {
-        0: "c0.load->loss, then c0.store->vector",
-        1: "c0.loss->store",
-    }
+    assert recorder.semaphores == names
     rng = random.Random(seed)
-    for _ in range(10):
+    for _ in range(50):
         assert not violations(commands, execute(linked, rng, config.command_queue_depth))
+
+
+def test_who_waits_early_takes_the_tokens_of_others():
+    """A VECTOR at the head of its queue would take what LOAD gives to LOSS."""
+    config = SimpleNamespace(semaphores=2, semaphore_count=2, command_queue_depth=4)
+    recorder = Recorder(config)
+    recorder.emit(Opcode.LOAD, {}, writes=[A])
+    recorder.emit(Opcode.LOSS, {}, reads=[A], writes=[B])
+    recorder.emit(Opcode.STORE, {}, reads=[B])
+    recorder.emit(Opcode.VECTOR, {}, writes=[B])
+    with pytest.raises(CompileError, match="needs 3 semaphores, not 2"):
+        recorder.link()
+
+
+def test_few_semaphores(seed, monkeypatch):
+    """Two cores that share what they have: refused, or nothing is missed in any order."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(
+        interleaving, "duration", lambda *_: (rng.randrange(1, 50), rng.randrange(40))
+    )
+    shared = 0
+    for count in (8, 9, 10, 11) * 10:
+        config = SimpleNamespace(semaphores=count, semaphore_count=2 * count, command_queue_depth=4)
+        recorder, commands = random_program(rng, 40, config=config, cores=2)
+        before = {id(command): n for n, command in enumerate(recorder.commands(0, len(recorder)))}
+        with contextlib.suppress(CompileError):
+            linked = recorder.link()
+            order = [before[id(command)] for command in linked[:-1]]
+            shared += any(", then " in name for name in recorder.semaphores.values())
+            for _ in range(4):
+                assert not violations(commands, execute(linked, rng, 4), order)
+    assert shared
 
 
 def test_products_in_the_background():

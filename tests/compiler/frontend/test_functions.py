@@ -52,6 +52,8 @@ def test_the_arguments_of_functions():
         (nn.SiLU(), functional.silu),
         (nn.GELU("tanh"), lambda x: functional.gelu(x, approximate="tanh")),
         (nn.Softplus(), functional.softplus),
+        (nn.Softmax(1), lambda x: functional.softmax(x, dim=-3)),
+        (nn.Softmax2d(), lambda x: x.softmax(1)),
         (nn.Upsample((8, 6)), lambda x: functional.interpolate(x, scale_factor=(2, 1))),
         (nn.UpsamplingNearest2d(scale_factor=3), lambda x: functional.interpolate(x, (12, 18))),
     ]

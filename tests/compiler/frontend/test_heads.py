@@ -3,8 +3,10 @@
 Covers: golden/training/torch_heads.py.
 """
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from compiler.errors import CompileError
@@ -40,6 +42,63 @@ def test_the_same_layers_in_compiler_and_golden():
     assert layers[2].options == {"heads": 2, "causal": True, "scale": 0.5}
 
 
+class Masked(nn.Module):
+    """Masks in the shapes and types that torch takes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.ones(6, 6).tril().bool())
+        self.register_buffer("added", torch.linspace(-1, 0, 5).view(1, 1, 1, 5))
+
+    def forward(self, x):
+        y = attend(split(x), split(x), split(x), self.seen[:5, : x.size(1)])
+        y = attend(y, split(x), y, attn_mask=self.added - 1)
+        return torch.relu(y.transpose(1, 2).flatten(2))
+
+
+def test_masks():
+    layers, nodes = (function(Masked(), (5, 8)) for function in (trace, golden_trace))
+    assert [layer.kind for layer in layers] == ["input", "attention", "attention", "relu"]
+    assert [layer.options for layer in layers] == [node.options for node in nodes]
+    seen = np.array(layers[1].options["mask"])
+    assert (seen == np.where(np.tri(5, dtype=bool), 0.0, -np.inf)).all()
+    assert layers[2].options["mask"] == ((-2.0, -1.75, -1.5, -1.25, -1.0),) * 5
+
+
+def with_mask(mask, **options):
+    """A network whose attention of two heads has this mask."""
+
+    class One(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mask", mask)
+
+        def forward(self, x):
+            y = split(x)
+            return attend(y, y, y, attn_mask=self.mask, **options).transpose(1, 2).flatten(2)
+
+    return One()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (with_mask(torch.zeros(5, 4)), "layer scaled_dot_product_attention .*broadcast"),
+        (with_mask(torch.zeros(5, 5), is_causal=True), "attn_mask"),
+        (with_mask(torch.zeros(2, 5, 5)), r"shape \(5, 5\), for all .* alike, not \(2, 5, 5\)"),
+        (Forward(lambda self, x: attend(x, x, x, x[:, :5])), "not supported"),
+        (with_mask(torch.full((5, 5), float("inf"))), "must be finite, or -inf"),
+        (with_mask(torch.full((5, 5), float("nan"))), "must be finite, or -inf"),
+        (with_mask(torch.arange(5)[:, None] > torch.arange(5)), "query 0 of attn_mask must see"),
+    ],
+)
+def test_messages_about_masks(model, message):
+    with pytest.raises(CompileError, match=message):
+        trace(model, (5, 8))
+    with pytest.raises(ValueError, match="is not supported"):
+        golden_trace(model, (5, 8))
+
+
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
@@ -49,7 +108,7 @@ def test_the_same_layers_in_compiler_and_golden():
         (lambda self, x: split(x).flatten(1), "can be transposed"),
         (lambda self, x: split(x).transpose(2, 3), "can be transposed"),
         (lambda self, x: attend(*[split(x).transpose(1, 2)] * 3), "must be sequences"),
-        (lambda self, x: attend(x, x, x, dropout_p=0.5), "attn_mask must be None, dropout_p 0"),
+        (lambda self, x: attend(x, x, x, dropout_p=0.5), "dropout_p must be 0"),
         (lambda self, x: attend(x, x, x, scale=float("inf")), "scale must be a finite number"),
     ],
 )

@@ -29,6 +29,7 @@ KEPT = {
     "smooth": [],
     "norms": ["second", "third", "fourth"],
     "transposed": ["norm"],
+    "shares": [],
 }
 ARRAYS = [{}, {"rows": 5, "columns": 3}]
 

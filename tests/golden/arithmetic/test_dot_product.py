@@ -203,6 +203,21 @@ def test_chunks_do_not_show():
         assert (whole[k] == np.concatenate([half[k] for half in halves])).all()
 
 
+def test_several_passes_are_those_of_each(monkeypatch):
+    """Infinities and NaN among them, in chunks that divide nothing."""
+    monkeypatch.setattr(nx, "_CHUNK_ELEMENTS", 1000)
+    rng = np.random.default_rng(SEED)
+    x = random_codes(rng, nx.BF16, (3, 7, 6, 5), 300)
+    w, psum = random_codes(rng, nx.BF16, (3, 7, 5, 4), 300), np.zeros((3, 7, 6, 4), np.uint32)
+    found = nx.column_dot(nx.BF16, x, w, psum)
+    for place in np.ndindex(3, 7):
+        own = nx.column_dot(nx.BF16, x[place], w[place], psum[place])
+        assert all((part[place] == one).all() for part, one in zip(found, own, strict=True))
+    assert found[1].any()
+    with pytest.raises(ValueError, match="Shapes must be"):
+        nx.column_dot(nx.BF16, x, w[:2], psum)
+
+
 def test_integer_column_and_overflow():
     rng = np.random.default_rng(SEED)
     x, w = rng.integers(0, 256, (64, 12)), rng.integers(0, 256, (12, 7))

@@ -41,11 +41,14 @@ def golden(fmt, maps, **options):
     return [decode(fmt, part) for part in (done.output, *gradients)]
 
 
-def reference(fmt, maps, *, heads, causal, scale, **_):
+def reference(fmt, maps, *, heads, causal, scale, mask=None, **_):
     """The same in float64 by torch."""
     leaves = [torch.from_numpy(decode(fmt, part)).requires_grad_() for part in maps[:3]]
     q, k, v = (leaf[:, :, 0].unflatten(2, (heads, -1)).transpose(1, 2) for leaf in leaves)
-    y = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+    added = None if mask is None else torch.from_numpy(decode(fmt, encode(fmt, mask)))
+    y = functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=added, is_causal=causal, scale=scale
+    )
     y = y.transpose(1, 2).flatten(2)[:, :, None]
     found = torch.autograd.grad(y, leaves, torch.from_numpy(decode(fmt, maps[3])))
     return [part.detach().numpy() for part in (y, *found)]
@@ -57,6 +60,28 @@ def test_every_result_within_its_bound(case, fmt, rng):
     maps, (*_, heads, causal) = random_case(rng, fmt, case), case
     options = {"heads": heads, "causal": causal, "scale": 0.4, "rows": 5}
     errors = attention_bounds(fmt, *(decode(fmt, part) for part in maps), **options)
+    within_bounds(fmt, maps, options, errors)
+
+
+@pytest.mark.parametrize("fmt", [BF16, FP16], ids=lambda fmt: fmt.name)
+def test_masks(fmt, rng):
+    """Numbers that are no operands, large ones, and minus infinity."""
+    maps = random_case(rng, fmt, CASES[1])
+    mask = rng.standard_normal((5, 7))
+    mask[rng.random(mask.shape) < 0.3] = -1e4
+    mask[rng.random(mask.shape) < 0.3] = -np.inf
+    mask[:, 2] = 0.1
+    options = {"heads": 2, "causal": False, "scale": 0.4, "rows": 5, "mask": mask}
+    errors = attention_bounds(fmt, *(decode(fmt, part) for part in maps), **options)
+    within_bounds(fmt, maps, options, errors)
+    # A key that nobody sees has no gradient.
+    mask[:, 3] = -np.inf
+    *_, key, value = golden(fmt, maps, **options)
+    seen = [np.abs(part[:, 3]).max() / np.abs(part).max() for part in (key, value)]
+    assert max(seen) < 2.0**-100
+
+
+def within_bounds(fmt, maps, options, errors):
     found, expected = golden(fmt, maps, **options), reference(fmt, maps, **options)
     for index, (actual, wanted, error) in enumerate(zip(found, expected, errors, strict=True)):
         ratio, place = worst_excess(actual, wanted, Estimate(wanted, error).round(fmt).error)
