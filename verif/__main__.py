@@ -61,7 +61,8 @@ def _parser():
     run.add_argument(
         "--batches",
         type=int,
-        help="of train-digits (default: 60; --quick: 3) and train-adagp (default: 40; --quick: 8)",
+        help="of train-digits (default: 60; --quick: 3), train-adagp (default: 40; --quick: 8) and "
+        "networks (default: 2 of backpropagation, 4 of ADA-GP)",
     )
     run.add_argument(
         "--batch-size", type=int, default=16, help="images in each of them (default: 16)"

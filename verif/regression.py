@@ -236,7 +236,7 @@ def _networks(options):
         report = options.report and (lambda line, place=place: options.report(place + line))
         yield run_network(
             name, method, config, preset=options.preset, seed=options.seed, width=options.width,
-            device=options.device, report=report, **options.memory,
+            batches=options.batches, device=options.device, report=report, **options.memory,
         )  # fmt: skip
 
 

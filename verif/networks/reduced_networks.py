@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 
 import numpy as np
 import torch
@@ -28,7 +29,8 @@ from .training_run import TrainingRun
 __all__ = ["DEVICES", "METHODS", "REDUCED", "ReducedNetwork", "network_run", "run_network"]
 
 #: Name on the command line -> what the batches do, a letter each, as
-#: :class:`golden.prediction.schedule.Phase`. "bp" is a program of backpropagation alone.
+#: :class:`golden.prediction.schedule.Phase`, and again if there are more. "bp" is a program of
+#: backpropagation alone.
 METHODS = {"bp": "BB", "adagp": "BGGB"}
 #: What a network can run on: the Verilog in Verilator; the emulator, which executes commands in
 #: their order; the interpreter, which does in random orders that queues and semaphores allow.
@@ -96,31 +98,44 @@ REDUCED = {
 
 
 def network_run(
-    name: str, method: str, config, seed: int, reduced: ReducedNetwork | None = None
+    name: str,
+    method: str,
+    config,
+    seed: int,
+    reduced: ReducedNetwork | None = None,
+    batches: int | None = None,
 ) -> TrainingRun:
-    """A network in training, with golden's results; see :data:`METHODS`. ``reduced`` is another
-    size than the one in :data:`REDUCED`.
+    """A network in training, with golden's results. ``reduced`` is another size than the one in
+    :data:`REDUCED`, ``batches`` another number of them than :data:`METHODS` has.
 
     By backpropagation every stored map and gradient has a place of its own and is compared. By
     ADA-GP tensors share memory, as they do in the programs that users get; the predictor has
     experience, so that no gate is closed.
     """
-    reduced, phases = reduced or REDUCED[name], METHODS[method]
+    reduced, phases = reduced or REDUCED[name], _phases(method, batches)
     rng = np.random.default_rng([seed, list(REDUCED).index(name)])
     model = random_model(lambda: reduced.make(reduced.shape, CLASSES, width=reduced.width), rng)
     if reduced.reads_tokens:
-        batches = [_sentences(rng, reduced.shape) for _ in phases]
+        stream = [_sentences(rng, reduced.shape) for _ in phases]
     else:
-        batches = random_batches(
+        stream = random_batches(
             rng, [RATE] * len(phases), images=IMAGES, shape=reduced.shape, classes=CLASSES,
             targets=_target_maps(model, reduced, rng),
         )  # fmt: skip
     if method == "bp":
-        return TrainingRun(model, config, reduced.shape, batches, loss=reduced.loss, reuse=False)
+        return TrainingRun(model, config, reduced.shape, stream, loss=reduced.loss, reuse=False)
     return AdaGPRun(
-        model, config, reduced.shape, in_phases(batches, map(Phase, phases)), loss=reduced.loss,
+        model, config, reduced.shape, in_phases(stream, map(Phase, phases)), loss=reduced.loss,
         prepare=experienced(rng),
     )  # fmt: skip
+
+
+def _phases(method, batches):
+    """A letter for each batch."""
+    if batches is not None and batches < 1:
+        raise ValueError(f"batches must be at least 1, not {batches}")
+    pattern = METHODS[method]
+    return "".join(islice(cycle(pattern), len(pattern) if batches is None else batches))
 
 
 def _sentences(rng, shapes):
@@ -143,11 +158,22 @@ def _target_maps(model, reduced, rng):
 
 
 def run_network(
-    name, method, config, *, preset, width=None, seed=1, device="rtl", report=None, **options
+    name,
+    method,
+    config,
+    *,
+    preset,
+    width=None,
+    batches=None,
+    seed=1,
+    device="rtl",
+    report=None,
+    **options,
 ) -> NetworkStep:
     """Train on a device of :data:`DEVICES`; ``options`` go to
     :meth:`~verif.networks.training_run.TrainingRun.simulate`. With ``width`` the numbers of
-    channels are multiplied by it, and images have 32 × 32 pixels.
+    channels are multiplied by it, and images have 32 × 32 pixels; ``batches`` as for
+    :func:`network_run`.
 
     A network that the compiler refuses, or whose program breaks off, is a step with an error."""
     begin = time.perf_counter()
@@ -155,10 +181,10 @@ def run_network(
     step = NetworkStep(
         network=name, method=method, shape=reduced.shape, width=reduced.width,
         variant=config.variant, preset=preset, device=device, images=IMAGES,
-        phases=METHODS[method],
+        phases=_phases(method, batches),
     )  # fmt: skip
     try:
-        run = network_run(name, method, config, seed, reduced)
+        run = network_run(name, method, config, seed, reduced, batches)
     except CompileError as error:
         return replace(step, error=f"refused: {error}", golden_seconds=time.perf_counter() - begin)
     step = replace(

@@ -135,6 +135,12 @@ def test_the_emulator_counts_what_the_guard_rejects(networks, seed):
     assert result.passed and result.rejected[0] == 0 < result.rejected[1]
 
 
+def test_as_many_batches_as_are_asked_for(networks, seed):
+    config = make_config(variant="low", preset="tiny")
+    run = network_run("small", "adagp", config, seed, batches=5)
+    assert "".join(batch.phase.value for batch in run.batches) == "BGGBB"
+
+
 def test_sentences(networks, seed):
     networks_of_tokens = ReducedNetwork(make=Sentences, shape=[(3,), (3,)])
     config = make_config(variant="low", preset="tiny")
@@ -182,6 +188,7 @@ def test_all_that_is_wrong_is_in_one_table(networks, monkeypatch, capsys):
         (["digits", "--json", "x"], "--json is of the case networks, which is not named"),
         (["networks", "--network", "vgg13", "--format", "int8"], "float format, not training=True"),
         (["digits", "--device", "emulator"], "--device is of the case networks, which is not"),
+        (["networks", "--network", "vgg11", "--batches", "0"], "batches must be at least 1, not 0"),
         (["networks", "--device", "emulator", "--stalls"], "not of --device emulator"),
     ],
 )
