@@ -79,11 +79,12 @@ class ReducedNetwork:
 
 
 def _transformer(shapes, classes, *, width):
-    """512 numbers of a vector and in the hidden layers are the published width."""
+    """512 numbers of a vector and in the hidden layers are the published width; a tenth of the
+    numbers is dropped."""
     numbers = scaled(512, width)
     return Transformer(
         classes, classes, length=max(length for (length,) in shapes), width=numbers,
-        heads=min(8, numbers), hidden=numbers,
+        heads=min(8, numbers), hidden=numbers, dropout=0.1,
     )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def test_the_transformer_is_reduced_as_published():
         assert len(model.encoder) == len(model.decoder) == 3
         layer = model.decoder[2]
         assert layer.own.query.weight.shape == (numbers, numbers) and layer.own.heads == 8
-        assert layer.forward_network[0].out_features == numbers
+        assert layer.forward_network[0].out_features == numbers and layer.dropout.p == 0.1
         sentences = [
             torch.zeros(2, *shape, dtype=torch.int64, device="meta") for shape in own.shape
         ]
