@@ -44,7 +44,7 @@ def _parser():
         help="run cases of the regression",
         description="Run cases of the regression; every program runs twice without a reset in "
         "between, and everything it stores is compared.",
-        epilog="Example: python -m verif run networks --network resnet50 --method bp --emulator",
+        epilog="Example: python -m verif run networks --network resnet50 --device emulator",
     )
     run.add_argument("cases", nargs="*", metavar="CASE", help="names from --list, or all")
     run.add_argument("--list", action="store_true", help="list the cases and end")
@@ -61,7 +61,8 @@ def _parser():
     run.add_argument(
         "--batches",
         type=int,
-        help="of train-digits (default: 60; --quick: 3) and train-adagp (default: 40; --quick: 8)",
+        help="of train-digits (default: 60; --quick: 3), train-adagp (default: 40; --quick: 8) and "
+        "networks (default: 2 of backpropagation, 4 of ADA-GP)",
     )
     run.add_argument(
         "--batch-size", type=int, default=16, help="images in each of them (default: 16)"
@@ -74,8 +75,9 @@ def _parser():
         "--method", choices=("bp", "adagp"), help="of networks (default: one after the other)"
     )
     run.add_argument(
-        "--emulator", action="store_true",
-        help="of networks: the functional model in place of the RTL",
+        "--device", choices=("rtl", "emulator", "interpreter"),
+        help="of networks: the Verilog (default), the emulator, or the model that looks for races "
+        "in random orders",
     )  # fmt: skip
     run.add_argument(
         "--width", type=float,
@@ -183,13 +185,8 @@ def _settings(options):
 
 
 def _run(options, settings, console):
-    from verif.networks.reduced_networks import (
-        METHODS,
-        REDUCED,
-        print_network,
-        print_networks,
-        write_networks,
-    )
+    from verif.networks.network_step import print_network, print_networks, write_networks
+    from verif.networks.reduced_networks import METHODS, REDUCED
     from verif.networks.train_adagp import print_adagp
     from verif.networks.train_digits import print_training
 
@@ -207,10 +204,12 @@ def _run(options, settings, console):
     networks = tuple(dict.fromkeys(options.network or REDUCED))
     if wrong := [name for name in networks if name not in REDUCED]:
         raise ValueError(f"unknown network {', '.join(wrong)}; networks are {', '.join(REDUCED)}")
-    own = [f"--{name}" for name in ("network", "method", "width", "emulator", "json")
+    own = [f"--{name}" for name in ("network", "method", "width", "device", "json")
            if getattr(options, name)]  # fmt: skip
     if options.width is not None and not 0 < options.width <= 4:
         raise ValueError(f"--width must be above 0 and at most 4, not {options.width:g}")
+    if options.stalls and options.device in ("emulator", "interpreter"):
+        raise ValueError(f"--stalls is of the RTL's memory, not of --device {options.device}")
     if own and "networks" not in names:
         raise ValueError(f"{own[0]} is of the case networks, which is not named")
     case_options = Options(
@@ -224,7 +223,7 @@ def _run(options, settings, console):
         networks=networks,
         width=options.width,
         methods=(options.method,) if options.method else tuple(METHODS),
-        emulator=options.emulator,
+        device=options.device or "rtl",
         quick=options.quick,
         stalls=options.stalls,
         waves=options.waves,

@@ -12,8 +12,9 @@ from hw.config import VARIANTS, AdaGPConfig, make_config
 from verif.networks.adagp_blocks import CASES as PREDICTED_CASES
 from verif.networks.digits import run_digits
 from verif.networks.execute import Execution, execute
+from verif.networks.network_step import NetworkStep
 from verif.networks.random_networks import random_network, special_images, with_specials
-from verif.networks.reduced_networks import METHODS, REDUCED, NetworkStep, run_network
+from verif.networks.reduced_networks import METHODS, REDUCED, run_network
 from verif.networks.train_adagp import EPOCHS, AdaGPTraining, train_adagp
 from verif.networks.train_blocks import BLOCKS, block_run
 from verif.networks.train_digits import DigitsTraining, train_digits
@@ -44,8 +45,7 @@ QUICK = ("vgg11", "mobilenet-v2", "inception-v3")
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What the command line asks for; ``settings`` are fields of the configuration. Of the case
-    networks: ``networks`` and ``methods`` by name, ``width`` as in ``run_network``, ``emulator``
-    the functional model in place of the RTL."""
+    networks: ``networks``, ``methods`` by name; ``width``, ``device`` as in ``run_network``."""
 
     variants: tuple = tuple(VARIANTS)
     preset: str = "tiny"
@@ -58,7 +58,7 @@ class Options:
     networks: tuple = tuple(REDUCED)
     methods: tuple = tuple(METHODS)
     width: float | None = None
-    emulator: bool = False
+    device: str = "rtl"
     quick: bool = False
     stalls: bool = False
     waves: bool = False
@@ -218,21 +218,26 @@ def _adagp_blocks(options):
 
 
 def _networks(options):
-    """Ends with the first network that differs."""
     everything = options.networks == tuple(REDUCED)
     names = QUICK if options.quick and everything else options.networks
-    for variant in ("max",) if options.variants == tuple(VARIANTS) else options.variants:
-        config = options.config(variant)
-        for name in names:
-            for method in options.methods:
-                step = run_network(
-                    name, method, config, preset=options.preset, seed=options.seed,
-                    width=options.width, emulator=options.emulator, report=options.report,
-                    **options.memory,
-                )  # fmt: skip
-                yield step
-                if not step.passed:
-                    return
+    configs = [
+        options.config(variant)
+        for variant in (("max",) if options.variants == tuple(VARIANTS) else options.variants)
+    ]
+    if not configs[0].has_training_engines:
+        raise ValueError(
+            f"networks train, which needs training and a float format, not "
+            f"training={configs[0].training} and {configs[0].operand_format}"
+        )
+    todo = [(config, name, method) for config in configs for name in names
+            for method in options.methods]  # fmt: skip
+    for number, (config, name, method) in enumerate(todo, 1):
+        place = f"{number} of {len(todo)}: "
+        report = options.report and (lambda line, place=place: options.report(place + line))
+        yield run_network(
+            name, method, config, preset=options.preset, seed=options.seed, width=options.width,
+            batches=options.batches, device=options.device, report=report, **options.memory,
+        )  # fmt: skip
 
 
 def _images(shape, seed):
@@ -367,7 +372,7 @@ CASES = {
     ),
     "networks": Case(
         description="every network of the paper, with few channels, learns for two batches of "
-        "backpropagation and two of ADA-GP",
+        "backpropagation and four of ADA-GP",
         run=_networks,
     ),
     "ragged": Case(description="random networks on sizes that divide by nothing", run=_ragged),

@@ -78,7 +78,7 @@ class AdaGPRun(TrainingRun):
     def program_of(self, batch):
         return self.program.parts["bp" if batch.phase.backpropagates else "gp"]
 
-    def _changes(self, batch):
+    def changes(self, batch):
         images = self.golden.encode_input(batch.images)
         return self.program.first.batch(images, batch.targets)
 
@@ -154,7 +154,7 @@ class AdaGPRun(TrainingRun):
         )  # fmt: skip
         assert not result.semaphores, f"tokens are left: {result.semaphores}"
         # The model counts what was refused over the whole run.
-        return self._result(dumps, [None] * len(dumps))
+        return self.result(dumps, [None] * len(dumps))
 
     def simulate_loop(
         self, loop, *, seed=1, directory=None, memory=None, **options
@@ -252,8 +252,8 @@ class AdaGPRun(TrainingRun):
         state |= {name: values for name, values in kept.items() if name in _STATE}
         return state | found
 
-    def _result(self, dumps, *more):
-        result = super()._result(dumps, *more)
+    def result(self, dumps, *more, **options):
+        result = super().result(dumps, *more, **options)
         values = {part.name: getattr(result, part.name) for part in fields(TrainingResult)}
         return AdaGPResult(**values, gates=[self.program.gates(memory) for memory in dumps])
 

@@ -214,7 +214,8 @@ class TrainingRun:
         seed = (self.sample_seed + number) & 0xFFFFFFFF
         return bits | {"GUARD": int(self.guard), "SAMPLE_SEED": seed}
 
-    def _changes(self, batch):
+    def changes(self, batch) -> list:
+        """What the host writes into the window before a batch: (offset, bytes) each."""
         images = self.golden.encode_input(batch.images)
         return self.program_of(batch).batch(images, batch.targets)
 
@@ -222,7 +223,7 @@ class TrainingRun:
         """All batches in the functional model, in an order that ``seed`` chooses."""
         memory, dumps, rejected = self.memory(), [], []
         for number, batch in enumerate(self.batches):
-            for offset, data in self._changes(batch):
+            for offset, data in self.changes(batch):
                 memory[offset : offset + len(data)] = data
             registers = self.registers(batch, number)
             coefficients = [registers.get(f"COEFFICIENT{index}", 0) for index in range(8)]
@@ -239,7 +240,7 @@ class TrainingRun:
             assert not result.semaphores, f"tokens are left: {result.semaphores}"
             dumps.append(bytes(memory))
             rejected.append(sum(result.rejected))
-        return self._result(dumps, rejected)
+        return self.result(dumps, rejected)
 
     def part(self, first, last) -> "TrainingRun":
         """The same with batches [first, last) only; begins with the memory it is given."""
@@ -259,7 +260,7 @@ class TrainingRun:
         counts = [f"CORE{core.index}_VECTOR_REJECTED" for core in self.config.cores]
         rejected = [sum(outcome.record.counters[c] for c in counts) for outcome in outcomes]
         memories = [outcome.memory for outcome in outcomes]
-        return self._result(memories, rejected, outcomes, seconds)
+        return self.result(memories, rejected, outcomes, seconds)
 
     def outcomes(self, *, seed=1, directory=None, memory=None, memory_bytes=0, **options) -> list:
         """All batches on the RTL, without a reset in between: ``Outcome`` s.
@@ -275,7 +276,7 @@ class TrainingRun:
                     image=None if number else image,
                     program_size=len(program.commands),
                     program=program.program,
-                    changes=tuple(self._changes(batch)),
+                    changes=tuple(self.changes(batch)),
                     registers=self.registers(batch, number),
                 )
             )
@@ -294,7 +295,9 @@ class TrainingRun:
                 )
         return outcomes
 
-    def _result(self, dumps, rejected, outcomes=(), seconds=0.0):
+    def result(self, dumps, rejected, outcomes=(), seconds=0.0) -> TrainingResult:
+        """What came of it, from the memory after every batch, how many tiles the guard rejected in
+        it (None: unknown), and on the RTL its outcome."""
         differences, compared, losses = [], 0, []
         for number, (memory, tiles) in enumerate(zip(dumps, rejected, strict=True)):
             found, count = self.compare(number, memory, tiles)
