@@ -7,7 +7,9 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
+from compiler.kernels.tiling.partial_sums import MapSums
 from compiler.kernels.tiling.splitting import MOST_WORDS, channel_parts, channel_steps
+from compiler.kernels.tiling.state import held
 from compiler.kernels.updates.scalars import Scalars, channel_sum, running, sink
 from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts
 from compiler.tensors.tensor import Tensor
@@ -45,69 +47,96 @@ class _GradientStatistics:
         self.chunks = program.core.chunks_per_wide
         self.blocks = -(-layer.rows // BLOCK)
         self.words = program.words(layer.error)
+        self.parts, self.count, self.streamed = self._cut()
 
-    def write(self) -> None:
-        program, layer = self.program, self.layer
-        parts, count = self._cut()
-        # Sums of all channels, as three vectors of operands, and those of the blocks of a part.
-        # They stay where they are until the last job.
-        totals = Need(object(), 3 * self.words)
-        most = max(self._part_words(channels) for channels in parts)
-        sums = Need(object(), 3 * self.blocks * most * self.chunks)
-        jobs = []
-        for channels in parts:
-            for group in even_parts(0, self.blocks, count):
-                rows = (group[0] * BLOCK, min(group[1] * BLOCK, layer.rows))
-                box = ((0, 1), rows, (0, 1), channels)
-                maps = [program.need(tensor, *box) for tensor in (self.gradient, layer.prediction)]
-                needs = (totals, sums, *maps)
-                jobs.append(Job(needs, partial(self._sum, box, group)))
-            jobs.append(Job((totals, sums), partial(self._total, channels)))
-        count = len(GRADIENT_STATISTICS)
-        needs = (
-            totals,
-            sums,
-            program.need(layer.gradient_statistics, (0, 1), (0, 1), (0, count)),
-            program.need(self.ones, (0, 1), (0, 1), (0, 1)),
-            Need(object(), Scalars.words(program, 5)),
-        )
-        jobs.append(Job(needs, self._finish))
-        program.run(jobs)
+    # What is needed --------------------------------------------------------------------------
 
-    def _cut(self) -> tuple[list[Channels], int]:
-        """Parts of the channels, and blocks of rows that are in the buffer together."""
+    def _cut(self) -> tuple[list[Channels], int, bool]:
+        """Parts of the channels, blocks of rows that are in the buffer together, and whether the
+        sums of blocks are added up as they come, because those of all blocks do not fit."""
         program, layer = self.program, self.layer
         room = program.scratch.words - 3 * self.words
-        for words in channel_steps(program, layer.error):
-            wide = self.chunks * words
-            free = room - 3 * self.blocks * wide
-            # Two maps, those of the next job as well.
-            for copies in (2, 1):
-                most = min(free // (2 * copies), MOST_WORDS) // (BLOCK * wide)
-                if most >= 1:
-                    break
-            if most >= 1:
-                tensors = [layer.error, self.gradient, layer.prediction]
-                return channel_parts(program, tensors, words), min(most, self.blocks)
+        last = sum(need.words for need in self._last())
+        tensors = [layer.error, self.gradient, layer.prediction]
+        for streamed in (False, True):
+            # Vectors of a product for every block that is there, and besides.
+            each, fixed = (1, MapSums.rows(1, 1)) if streamed else (0, self.blocks)
+            for words in channel_steps(program, layer.error):
+                wide = self.chunks * words
+                free = room - 3 * fixed * wide
+                # Two maps, those of the next job as well.
+                for copies in (2, 1):
+                    most = min(free // (2 * copies * BLOCK + 3 * each), MOST_WORDS // BLOCK) // wide
+                    if most >= 1:
+                        break
+                most = min(most, self.blocks)
+                if most >= 1 and free - 3 * each * most * wide >= last:
+                    parts = channel_parts(program, tensors, words)
+                    # Behind the channels a part may have words of the pitch alone.
+                    return [part for part in parts if self._size(part)], most, streamed
         raise CompileError(
             f"layer {layer.name}: {BLOCK} rows of its gradient, one word per row, and the sums for "
             f"its gate do not fit into the buffer ({program.scratch.words} words)"
         )
+
+    def _last(self) -> tuple[Need, Need, Need]:
+        """What the last job needs besides the totals."""
+        program, count = self.program, len(GRADIENT_STATISTICS)
+        return (
+            program.need(self.layer.gradient_statistics, (0, 1), (0, 1), (0, count)),
+            program.need(self.ones, (0, 1), (0, 1), (0, 1)),
+            Need(object(), Scalars.words(program, 5)),
+        )
+
+    def _size(self, channels: Channels) -> int:
+        """Channels of a part."""
+        begin, end = channels or (0, self.layer.outputs)
+        return max(0, min(end, self.layer.outputs) - begin)
 
     def _part_words(self, channels: Channels) -> int:
         """Words of operands that a row of a part of the channels has."""
         begin, end = channels or (0, self.layer.error.pitch)
         return -(-(min(end, self.layer.error.pitch) - begin) // self.program.core.rows)
 
-    def _rows(self, block: Block, channels: Channels, what: int) -> View:
-        """Sums of the blocks of rows: of g·g, of out·g, of out·out."""
-        begin, end = channels or (0, self.layer.outputs)
-        # Behind the channels a part may have words of the pitch alone.
-        size = max(0, min(end, self.layer.outputs) - begin)
+    # Jobs ------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        program, layer = self.program, self.layer
+        # Sums of all channels, as three vectors of operands, and those of a part. They are the
+        # first words until the last job: so what is left for maps is in one piece.
+        most = max(self._part_words(channels) for channels in self.parts)
+        sizes = 3 * self.words, 3 * self._vectors * most * self.chunks
+        jobs = []
+        with held(program, *sizes) as (totals, sums):
+            for channels in self.parts:
+                for group in even_parts(0, self.blocks, self.count):
+                    rows = (group[0] * BLOCK, min(group[1] * BLOCK, layer.rows))
+                    box = ((0, 1), rows, (0, 1), channels)
+                    needs = (totals, sums, program.need(self.gradient, *box),
+                             program.need(layer.prediction, *box))  # fmt: skip
+                    jobs.append(Job(needs, partial(self._sum, box, group)))
+                jobs.append(Job((totals, sums), partial(self._total, channels)))
+            jobs.append(Job((totals, *self._last()), self._finish))
+            program.run(jobs)
+
+    @property
+    def _vectors(self) -> int:
+        """Of every product: the sums of all blocks, or of those that are there and of all before
+        them."""
+        return MapSums.rows(1, 1) + self.count if self.streamed else self.blocks
+
+    def _rows(self, sums: Block, channels: Channels, what: int) -> View:
+        """All vectors of a product as rows: g·g, out·g, or out·out."""
         words = self._part_words(channels)
-        shape = (1, self.blocks, 1, size)
-        return View.dense(block, shape, words, chunks=self.chunks,
-                          first=what * self.blocks * words * self.chunks)  # fmt: skip
+        shape = (1, self._vectors, 1, self._size(channels))
+        return View.dense(sums, shape, words, chunks=self.chunks,
+                          first=what * self._vectors * words * self.chunks)  # fmt: skip
+
+    def _map_sums(self, rows: View) -> MapSums:
+        """The sum of the sums of blocks, in the first of these rows."""
+        shape = (MapSums.rows(1, 1), 1, 1, rows.shape[3])
+        state = View.dense(rows.block, shape, rows.words, chunks=rows.chunks, first=rows.first)
+        return MapSums(self.program, state, 1, 1)
 
     def _sum(
         self,
@@ -121,6 +150,7 @@ class _GradientStatistics:
         program = self.program
         g = program.view(gradient, self.gradient, *box)
         out = program.view(prediction, self.layer.prediction, *box)
+        place = MapSums.rows(1, 1) - group[0] if self.streamed else 0
         for number in range(*group):
             first = (number - group[0]) * BLOCK
             part = (slice(None), slice(first, min(first + BLOCK, g.shape[1])))
@@ -130,8 +160,23 @@ class _GradientStatistics:
                 (out, {"factor": Factor.U}),
             )
             for what, (x, options) in enumerate(products):
-                o = self._rows(sums, box[3], what)[:, number : number + 1]
+                row = place + number
+                o = self._rows(sums, box[3], what)[:, row : row + 1]
                 self.vector.sum(o, x[part], **options)
+        if self.streamed:
+            self._add(group, sums, box[3])
+
+    def _add(self, group: Interval, sums: Block, channels: Channels) -> None:
+        """The sums of some blocks to those of all before them."""
+        for what in range(3):
+            rows = self._rows(sums, channels, what)
+            total = self._map_sums(rows)
+            if group[0] == 0:
+                total.begin((0, 1))
+            shape = (1, 1, group[1] - group[0], rows.shape[3])
+            first = rows.first + MapSums.rows(1, 1) * rows.strides[1]
+            numbers = View.dense(sums, shape, rows.words, chunks=rows.chunks, first=first)
+            total.add(numbers, group[0])
 
     def _total(self, channels: Channels, totals: Block, sums: Block) -> None:
         begin = (channels or (0, 0))[0] // self.program.core.rows
@@ -139,14 +184,16 @@ class _GradientStatistics:
             rows = self._rows(sums, channels, what)
             o = View.dense(totals, (1, 1, 1, rows.shape[3]), rows.words,
                            first=what * self.words + begin)  # fmt: skip
-            if self.blocks == 1:
+            if self.streamed:
+                total = self._map_sums(rows)
+                total.finish((0, 1))
+                self.vector.copy(o, total.total(o))
+            elif self.blocks == 1:
                 self.vector.copy(o, rows)
             else:
                 self.vector.sum(o, rows)
 
-    def _finish(
-        self, totals: Block, sums: Block, state_block: Block, ones: Block, room: Block
-    ) -> None:
+    def _finish(self, totals: Block, state_block: Block, ones: Block, room: Block) -> None:
         program, vector, layer = self.program, self.vector, self.layer
         state = Scalars.stored(program, state_block, layer.gradient_statistics)
         new = Scalars(program, room, 4)
@@ -178,4 +225,4 @@ class _GradientStatistics:
         box = ((0, 1), (0, 1), (0, len(GRADIENT_STATISTICS)))
         program.store(layer.gradient_statistics, (*box, (0, layer.gradient_statistics.pitch)),
                       state_block)  # fmt: skip
-        program.scratch.drop([totals, sums, room])
+        program.scratch.drop([room])

@@ -38,6 +38,14 @@ class _TooLong(Exception):
     """More commands than a recorder may collect."""
 
 
+class _Scattered(Exception):
+    """What a list of jobs needs has no room where its blocks lie now; ``run`` is its number."""
+
+    def __init__(self, run: int) -> None:
+        super().__init__(f"no room in run {run}")
+        self.run = run
+
+
 def write_program(
     config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None
 ) -> _T:
@@ -49,17 +57,21 @@ def write_program(
         different are written out. False: all commands are. None: all are as long as these are no
         more than :data:`MOST_WRITTEN_OUT`.
     """
-    if loops is None:
-        with contextlib.suppress(_TooLong):
-            return write(Recorder(config, most=MOST_WRITTEN_OUT))
-    elif not loops:
-        return write(Recorder(config))
+    most = MOST_WRITTEN_OUT if loops is None else None
     written_out: frozenset[Hashable] = frozenset()
+    gathered: frozenset[int] = frozenset()
     while True:
         try:
-            return write(Recorder(config, loops=True, written_out=written_out))
+            return write(
+                Recorder(config, loops=bool(loops), written_out=written_out, most=most,
+                         gathered=gathered)
+            )  # fmt: skip
+        except _TooLong:
+            loops, most = True, None
         except Unsettled as error:
             written_out |= error.loops
+        except _Scattered as error:
+            gathered |= {error.run}
 
 
 class Recorder:
@@ -71,6 +83,8 @@ class Recorder:
     loops : periods may be left out (:meth:`leave_out`)
     written_out : names of loops in which nothing is left out
     most : commands, of which one more ends :func:`write_program`'s attempt; None for any number
+    gathered : numbers of lists of jobs (:meth:`begin_run`) that begin with an empty memory; None
+        where nothing can be written again
 
     Members
     -------
@@ -80,9 +94,9 @@ class Recorder:
 
     def __init__(
         self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
-        most: int | None = None,
+        most: int | None = None, gathered: Collection[int] | None = None,
     ) -> None:  # fmt: skip
-        self.config, self._most = config, most
+        self.config, self._most, self._gathered = config, most, gathered
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
         self._runs = 0
@@ -116,12 +130,25 @@ class Recorder:
         returned, or would be."""
         return self._places[number] if number < len(self._places) else self._size
 
-    # Loops -----------------------------------------------------------------------------------
+    # Lists of jobs ---------------------------------------------------------------------------
 
     def begin_run(self) -> int:
         """The number of a list of jobs that begins."""
         self._runs += 1
         return self._runs
+
+    def is_gathered(self) -> bool:
+        """Whether the list of jobs that has begun last is to begin with an empty memory, so that
+        its blocks lie side by side."""
+        return self._runs in (self._gathered or ())
+
+    def scattered(self) -> None:
+        """There is no room for that list of jobs as its blocks lie: where :func:`write_program` can
+        write it again, gathered, this ends the attempt."""
+        if self._gathered is not None and self._runs not in self._gathered:
+            raise _Scattered(self._runs)
+
+    # Loops -----------------------------------------------------------------------------------
 
     def may_loop(self, name: Hashable) -> bool:
         """Whether the loop of this name is not to be written out."""

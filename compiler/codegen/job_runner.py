@@ -35,6 +35,9 @@ class JobRunner:
         """
         self._queue, self._ready = list(jobs), None
         path = (self.recorder.begin_run(),)
+        if self.recorder.is_gathered():
+            self.scratch.forget_idle({need.key for job in self._queue for need in job.needs})
+            self.scratch.rewind()
         if self.recorder.loops:
             self._do_all(0, len(self._queue), path)
         else:
@@ -98,7 +101,10 @@ class JobRunner:
         if there < len(self._queue) and not any(loop.begins_empty(there) for loop in self._loops):
             with contextlib.suppress(NoRoom):
                 watched = _results(job, blocks) if job.watched else []
-                self._ready = self._acquire(self._queue[there], there, watched=watched)
+                packed = self.recorder.is_gathered()
+                self._ready = self._acquire(
+                    self._queue[there], there, packed=packed, watched=watched
+                )
         job.run(*blocks)
         for block in blocks:
             self.scratch.release(block)
@@ -107,12 +113,16 @@ class JobRunner:
         """The same without regard to banks, from the first word on, if it does not fit else; what
         can be loaded does not stay where it is."""
         try:
-            return self._acquire(job, number)
+            return self._acquire(job, number, packed=self.recorder.is_gathered())
         except NoRoom:
             keys = {need.key for need in job.needs if need.load is not None}
             self.scratch.drop_keys(keys.__contains__)
             self.scratch.rewind()
+        try:
             return self._acquire(job, number, packed=True)
+        except NoRoom:
+            self.recorder.scattered()
+            raise
 
     def _acquire(
         self, job: Job, number: int, *, packed: bool = False, watched: Sequence[Block] = ()

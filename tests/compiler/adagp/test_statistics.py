@@ -200,3 +200,21 @@ def test_small_memories(core, rng, seed):
         if lengths[depth] not in list(lengths.values())[:-1]:
             case.check_with_interpreter(f"{depth} words", seed)
     assert lengths[min(lengths)] > lengths[2048]
+
+
+@pytest.mark.parametrize("outputs", [25, 40])
+def test_what_stays_leaves_the_rest_in_one_piece(outputs, rng, seed):
+    """Sums in the middle of the memory would leave no room for rows of several channels."""
+    case = new_case("4x4", buffer_banks=8, buffer_bank_depth=64)
+    case, _ = observed_gradient(rng, case, 130, outputs)
+    case.check_with_interpreter(f"{outputs} channels", seed)
+
+
+@pytest.mark.parametrize(("core", "rows"), [("4x4", 560), ("3x2 beside 4x4", 450)])
+def test_more_blocks_of_rows_than_fit(core, rows, rng, seed):
+    """Their sums are added up as they come, eight at a time and a rest."""
+    fields = {"buffer_banks": 13, "buffer_bank_depth": 16}
+    if CORES[core][1]:
+        fields |= {"predictor_memory_banks": 13, "predictor_memory_bank_depth": 16}
+    case, _ = observed_gradient(rng, new_case(core, **fields), rows, 6)
+    case.check_with_interpreter(f"{rows} rows", seed)

@@ -14,7 +14,7 @@ from compiler.codegen.dependencies import Region, write_program
 from compiler.codegen.job_runner import JobRunner
 from compiler.codegen.jobs import Job, Need
 from compiler.codegen.loops import Unsettled
-from compiler.codegen.scratchpad import Scratch
+from compiler.codegen.scratchpad import NoRoom, Scratch
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LoopCounters
@@ -280,3 +280,29 @@ def test_a_loop_without_a_period_is_written_out(monkeypatch, seed):
     layers = [partial(Machine.layer, x=1000 * n, y=1000 * n + 1000, count=40) for n in range(3)]
     check(layers, random.Random(seed), loops=2)
     assert calls == [3]
+
+
+def added_up(machine, *, words, size):
+    """Pairs of blocks, the first of them smaller ones, are added to one that stays, and is stored
+    at last."""
+    total, count = Need(object(), words), 5
+    jobs = []
+    for item in range(count):
+        own = size if item else size // 2
+        pair = [machine.need(2000 + 100 * item + own * n, own) for n in range(2)]
+        run = partial(machine._tile, 9000, words, item, item == count - 1)
+        jobs.append(Job((total, *pair), run))
+    machine.runner.run(jobs)
+
+
+def test_blocks_that_stay_are_gathered_where_there_is_no_room_else(seed):
+    """In the middle of the memory the one that stays would leave two pieces, in which there is room
+    for one block of a pair alone. Then the program is written again."""
+    layers = [partial(Machine.layer, x=0, y=1000, count=4), partial(added_up, words=60, size=33)]
+    commands = check(layers, random.Random(seed), loops=0)
+    alone, both = (effect(expanded(part)[1]) for part in (write(layers[1:]), commands))
+    assert alone and both | alone == both
+    places = {c.fields["buffer_address"] for c in commands if c.opcode is Opcode.STORE}
+    assert 0 in places
+    with pytest.raises(NoRoom, match="34 more words do not fit into a memory of 128"):
+        write([partial(added_up, words=61, size=34)])
