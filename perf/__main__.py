@@ -1,4 +1,4 @@
-"""Command line of the models of time: ``python -m perf pipelines``."""
+"""Command line of the models of time: ``python -m perf analytic``, ``pipelines``."""
 
 import sys
 
@@ -10,6 +10,7 @@ if __name__ == "__main__":
 import argparse
 from collections.abc import Sequence
 
+from perf.analytic.command import add_analytic
 from perf.pipelines.command import add_pipelines
 
 __all__ = ["main"]
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m perf", description="Models of what the paper's evaluation shows."
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    add_analytic(commands)
     add_pipelines(commands)
     options = parser.parse_args(arguments)
     try:

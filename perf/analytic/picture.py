@@ -1,0 +1,51 @@
+"""Speed-ups of all networks as bars."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib
+import numpy as np
+
+import paper
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from cli.atomic_files import replacing
+
+if TYPE_CHECKING:
+    from .command import Row
+
+__all__ = ["plot_speed_ups"]
+
+_FIGURES = {"weight-stationary": 17, "row-stationary": 18, "input-stationary": 19}
+
+
+def plot_speed_ups(rows: Sequence["Row"], flow: str, path: str | Path) -> None:
+    """A panel for each data set: ``max``, and ``low`` or ``efficient``, by schedule B; the paper's
+    mean as a line."""
+    sets = list(dict.fromkeys((row.data, row.images) for row in rows))
+    figure, panels = pyplot.subplots(
+        len(sets), 1, figsize=(10, 2.6 * len(sets) + 0.8), layout="constrained", squeeze=False,
+        sharex=True,
+    )  # fmt: skip
+    number = _FIGURES[flow]
+    key = f"figure_{number}_{flow.replace('-', '_')}_max"
+    means = paper.figures()["speed_up_over_baseline"][key]["mean"]
+    for axes, (data, images) in zip(panels[:, 0], sets, strict=True):
+        own = [row for row in rows if (row.data, row.images) == (data, images)]
+        places = np.arange(len(own))
+        for shift, variant, label in ((-0.2, "low", "low, efficient"), (0.2, "max", "max")):
+            speeds = [row.speed_up(variant, "B") for row in own]
+            axes.bar(places + shift, speeds, 0.38, label=label)
+        axes.axhline(means[data], color="black", lw=1, ls="--", label="paper, max, mean")
+        axes.set(ylim=(1, None), ylabel="speed-up B", xticks=places)
+        axes.set_xticklabels([row.network for row in own], rotation=35, ha="right", fontsize=8)
+        axes.set_title(f"{data}, batch {images}", loc="left", fontsize=9)
+        axes.grid(axis="y", alpha=0.3)
+    panels[0, 0].legend(fontsize=8, ncols=3, loc="lower right")
+    figure.suptitle(f"{flow} (Figure {number}), by formulas", fontsize=10)
+    with replacing(Path(path)) as file:
+        figure.savefig(file, dpi=120, format="png")
+    pyplot.close(figure)
