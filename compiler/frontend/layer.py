@@ -21,7 +21,7 @@ __all__ = [
 #: Kinds with parameters.
 LEARNING = (
     "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm", "layer_norm",
-    "embedding",
+    "group_norm", "embedding",
 )  # fmt: skip
 
 

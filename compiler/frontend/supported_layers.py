@@ -46,11 +46,11 @@ class Source(Protocol):
 
 #: For messages.
 ALLOWED = (
-    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, Embedding, ReLU, ReLU6, "
-    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, Softmax, "
-    "MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, "
-    "Dropout2d, Identity, the functions of these without parameters, scaled_dot_product_attention, "
-    "mean over a map, view, reshape, cat, +, -, *, and / by a number"
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, GroupNorm, Embedding, "
+    "ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, "
+    "Softplus, Softmax, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, "
+    "Flatten, Dropout, Dropout2d, Identity, the functions of these without parameters, "
+    "scaled_dot_product_attention, mean over a map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -158,6 +158,15 @@ def _layer_norm(name: str, layer: nn.LayerNorm, source: Source) -> LayerKind:
     if layer.weight is None or layer.bias is None:
         refuse(name, "elementwise_affine and bias must be True")
     return "layer_norm", {}
+
+
+def _group_norm(name: str, layer: nn.GroupNorm, source: Source) -> LayerKind:
+    require_map(name, source)
+    if layer.num_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.num_channels} channels but gets {source.shape[0]}")
+    if layer.weight is None or layer.bias is None:
+        refuse(name, "affine must be True")
+    return "group_norm", {"groups": layer.num_groups}
 
 
 def _max_pool(name: str, layer: Any, source: Source) -> LayerKind:
@@ -314,6 +323,7 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
     nn.LayerNorm: _layer_norm,
+    nn.GroupNorm: _group_norm,
     nn.Embedding: _embedding,
     nn.MaxPool2d: _max_pool,
     nn.AvgPool2d: _average_pool,

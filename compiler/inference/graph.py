@@ -91,6 +91,8 @@ def compile_graph(
             f"float format, not training={config.training} and {config.operand_format}"
         )
     layers = fold(trace(copy.deepcopy(model).eval(), shape))
+    if any(layer.name == "input" for layer in layers[1:]):
+        raise CompileError("layer input: the images of a program have this name; call it otherwise")
     graph = GraphSteps(layers, config, images=images)
     plan = plan_memory({"": graph}, reuse=reuse)
     placed = graph.placed(plan.offsets.get)

@@ -72,6 +72,11 @@ OPERATORS = (
         conditions="over the numbers of every vector of a sequence, with weight and bias",
     ),
     Operator(
+        kind="group_norm", written=("GroupNorm",), forward="VECTOR, array",
+        backward="VECTOR, array",
+        conditions="any groups, with weight and bias",
+    ),
+    Operator(
         kind="attention", written=("scaled_dot_product_attention",), forward="array, VECTOR",
         backward="array, VECTOR",
         conditions="of sequences (N, T, C), or of heads as "

@@ -29,11 +29,11 @@ from compiler.tensors.parameters import channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
+from .group_steps import GroupSteps
 from .loss_function import loss_function
 from .named_tensors import NamedConvolution
 from .optimizer import optimizer_of
 from .program import OutputInfo
-from .sequence_steps import SequenceSteps
 
 __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
@@ -45,7 +45,7 @@ _SAVED = ("mean", "inverse", "a")
 COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
 
 
-class TrainingSteps(SequenceSteps):
+class TrainingSteps(GroupSteps):
     """The steps of a traced network, and the tensors between them.
 
     Parameters

@@ -21,7 +21,7 @@ from golden.layers.product import PRODUCTS
 from . import bounds as training_bounds
 from .attention_bounds import attention_bounds, softmax_bounds
 from .map_bounds import map_bounds
-from .norm_bounds import layer_norm_bounds
+from .norm_bounds import group_norm_bounds, layer_norm_bounds
 from .norm_layers import NORMS
 from .smooth_bounds import SMOOTH_KINDS, smooth_bounds
 
@@ -132,6 +132,9 @@ def torch_layer(training, node, before, mode=True):
         return lambda x: _of_vectors(
             functional.layer_norm, x, shape, **parameters, eps=epsilon
         ), parameters
+    if node.kind == "group_norm":
+        groups, epsilon = options["groups"], node.module.eps
+        return lambda x: functional.group_norm(x, groups, **parameters, eps=epsilon), parameters
     if node.kind in NORMS:
         running = [
             torch.from_numpy(decode(FLOAT32, before["running"][f"{node.name}.running_{key}"]))
@@ -258,10 +261,11 @@ def _layer_bounds(training, node, before, done, dy):
     if node.kind == "softmax":
         y, found = softmax_bounds(fmt, x.value, gradient.value, rows)
         return y, [found], {}
-    if node.kind == "layer_norm":
+    if node.kind in ("layer_norm", "group_norm"):
         own = [Estimate.bits(FLOAT32, before["weights"][name]) for name in node.parameters]
-        y, dx, scale, shift = layer_norm_bounds(
-            fmt, x, gradient, *own, epsilon=node.module.eps, rows=rows
+        bounds = layer_norm_bounds if node.kind == "layer_norm" else group_norm_bounds
+        y, dx, scale, shift = bounds(
+            fmt, x, gradient, *own, epsilon=node.module.eps, rows=rows, **node.options
         )
         return y, [dx], {"weight": scale, "bias": shift}
     if node.kind in NORMS:

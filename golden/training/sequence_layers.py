@@ -1,14 +1,16 @@
-"""Layers of sequences in a training step: what a node stores, and its gradients."""
+"""Layers of sequences, and what is normalised within an image, in a training step: what a node
+stores, and its gradients."""
 
 import numpy as np
 
 from golden.arithmetic.dot_product import encode
 from golden.layers.attention import attention, attention_backward
+from golden.layers.group_norm import group_norm, group_norm_backward
 from golden.layers.layer_norm import layer_norm, layer_norm_backward
 
 __all__ = ["SEQUENCE_KINDS", "backward", "forward"]
 
-SEQUENCE_KINDS = ("layer_norm", "attention", "softmax")
+SEQUENCE_KINDS = ("layer_norm", "group_norm", "attention", "softmax")
 #: A softmax over channels is attention of the pixels to keys and values that are an identity.
 _PLAIN = {"heads": 1, "causal": False, "scale": 1.0}
 
@@ -32,9 +34,11 @@ def forward(training, node, maps, done):
         done.saved[node.name] = result
         return result.output.reshape(maps[0].shape), result.flags
     gamma, beta = (training.weights[f"{node.name}.{key}"] for key in ("weight", "bias"))
-    result = layer_norm(
-        training.format, *maps, gamma, beta, epsilon=node.module.eps, rows=training.rows
-    )
+    normalize = group_norm if node.kind == "group_norm" else layer_norm
+    result = normalize(
+        training.format, *maps, gamma, beta, epsilon=node.module.eps, rows=training.rows,
+        **node.options,
+    )  # fmt: skip
     done.saved[node.name] = result
     return result.output, result.flags
 
@@ -55,10 +59,13 @@ def backward(training, node, dy, done):
         )  # fmt: skip
         return [results[0].reshape(dy.shape)], {}, flags
     gamma = training.weights[f"{node.name}.weight"]
-    result = layer_norm_backward(
-        training.format, *maps, dy, gamma,
-        mean=saved.mean, inverse=saved.inverse, rows=training.rows,
-    )  # fmt: skip
+    own = {"mean": saved.mean, "inverse": saved.inverse, "rows": training.rows}
+    if node.kind == "group_norm":
+        result = group_norm_backward(
+            training.format, *maps, dy, gamma, a=saved.a, **own, **node.options
+        )
+    else:
+        result = layer_norm_backward(training.format, *maps, dy, gamma, **own)
     new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
     new = {name: values for name, values in new.items() if name in node.trainable}
     return [result.input], new, result.flags

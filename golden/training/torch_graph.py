@@ -32,7 +32,7 @@ _IMAGES = 11
 #: Kinds whose module has parameters.
 _LEARNING = (
     "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm", "layer_norm",
-    "embedding",
+    "group_norm", "embedding",
 )  # fmt: skip
 
 

@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 ALLOWED = (
-    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, Embedding, ReLU, ReLU6, "
-    "Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, Softplus, Softmax, "
-    "MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, Flatten, Dropout, "
-    "Dropout2d, Identity, the functions of these without parameters, scaled_dot_product_attention, "
-    "mean over a map, view, reshape, cat, +, -, *, and / by a number"
+    "Conv2d, ConvTranspose2d, Linear, BatchNorm2d, BatchNorm1d, LayerNorm, GroupNorm, Embedding, "
+    "ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, "
+    "Softplus, Softmax, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, "
+    "Flatten, Dropout, Dropout2d, Identity, the functions of these without parameters, "
+    "scaled_dot_product_attention, mean over a map, view, reshape, cat, +, -, *, and / by a number"
 )
 
 
@@ -164,6 +164,15 @@ def _layer_norm(name, layer, source):
     if layer.weight is None or layer.bias is None:
         refuse(name, "it must have a weight and a bias")
     return "layer_norm", {}
+
+
+def _group_norm(name, layer, source):
+    needs_map(name, source)
+    if layer.num_channels != source.shape[0]:
+        refuse(name, f"it takes {layer.num_channels} channels but gets {source.shape[0]}")
+    if layer.weight is None or layer.bias is None:
+        refuse(name, "it must have a weight and a bias")
+    return "group_norm", {"groups": layer.num_groups}
 
 
 def _windows(layer):
@@ -309,6 +318,7 @@ _MODULES = {
     nn.BatchNorm2d: _batch_norm,
     nn.BatchNorm1d: _batch_norm,
     nn.LayerNorm: _layer_norm,
+    nn.GroupNorm: _group_norm,
     nn.Embedding: _embedding,
     nn.MaxPool2d: max_pool,
     nn.AvgPool2d: average_pool,

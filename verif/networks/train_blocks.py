@@ -186,6 +186,24 @@ class SharesBlock(nn.Module):
         return self.head(functional.softmax(3 * x.mean((2, 3)), dim=-1))
 
 
+class GroupBlock(nn.Module):
+    """Normalisation over groups: of all channels of the input, of two, of one; a frozen weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.given, self.stem = nn.GroupNorm(1, 3), nn.Conv2d(3, 6, 3, padding=1)
+        self.first, self.conv = nn.GroupNorm(3, 6), nn.Conv2d(6, 5, 3, stride=2)
+        self.second, self.head = nn.GroupNorm(5, 5, eps=1e-3), nn.Linear(5, CLASSES)
+        for norm in (self.given, self.first, self.second):
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+            nn.init.uniform_(norm.bias, -0.5, 0.5)
+        self.second.weight.requires_grad_(False)
+
+    def forward(self, x):
+        x = torch.relu(self.first(self.stem(self.given(x))))
+        return self.head(torch.relu(self.second(self.conv(x))).mean((2, 3)))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
@@ -197,6 +215,7 @@ BLOCKS = {
     "norms": NormBlock,
     "transposed": TransposedBlock,
     "shares": SharesBlock,
+    "groups": GroupBlock,
 }
 
 

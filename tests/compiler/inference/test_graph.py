@@ -30,6 +30,7 @@ KEPT = {
     "norms": ["second", "third", "fourth"],
     "transposed": ["norm"],
     "shares": [],
+    "groups": [],
 }
 ARRAYS = [{}, {"rows": 5, "columns": 3}]
 
@@ -113,6 +114,11 @@ def test_what_is_compiled_as_what(rng):
         compiler.CompileError, match=r"input_shape must be \(N, C, H, W\), \(N, F\)"
     ):
         compile_graph(model, config, (2,))
+    named = nn.Sequential()
+    named.add_module("stem", nn.Conv2d(2, 4, 3))
+    named.add_module("input", nn.ReLU())
+    with pytest.raises(compiler.CompileError, match="layer input: the images of a program have"):
+        compile_graph(named, config, (1, 2, 6, 6))
 
 
 def test_a_normalisation_is_folded_once(rng, seed):
