@@ -120,8 +120,8 @@ def print_network(console, step) -> None:
 
 
 def print_networks(console, steps) -> None:
-    """A table of all networks that were trained; columns for which there is nothing are left
-    out."""
+    """A table of all networks that were trained, with cycles where there are some, else with
+    commands."""
     rows = [
         {
             "network": step.network,
@@ -139,6 +139,8 @@ def print_networks(console, steps) -> None:
         box=box.SIMPLE, title=f"networks: {steps[0].images} images in a batch, {steps[0].device}"
     )
     headings = [heading for heading in rows[0] if any(row[heading] for row in rows)]
+    if "cycles" in headings:
+        headings.remove("commands")
     for heading in headings:
         left = heading in ("network", "method")
         table.add_column(heading, justify="left" if left else "right", overflow="fold")
