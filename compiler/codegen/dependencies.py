@@ -39,8 +39,9 @@ class _TooLong(Exception):
 
 
 def write_program(
-    config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None
-) -> _T:
+    config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None,
+    early: bool = False,
+) -> _T:  # fmt: skip
     """What ``write(recorder)`` returns, which emits and links a program. It may be called again.
 
     Parameters
@@ -48,16 +49,17 @@ def write_program(
     loops : True: commands that come again are written once; loops whose periods turn out to be
         different are written out. False: all commands are. None: all are as long as these are no
         more than :data:`MOST_WRITTEN_OUT`.
+    early : as of :class:`~compiler.codegen.linking.Linker`
     """
     if loops is None:
         with contextlib.suppress(_TooLong):
-            return write(Recorder(config, most=MOST_WRITTEN_OUT))
+            return write(Recorder(config, most=MOST_WRITTEN_OUT, early=early))
     elif not loops:
-        return write(Recorder(config))
+        return write(Recorder(config, early=early))
     written_out: frozenset[Hashable] = frozenset()
     while True:
         try:
-            return write(Recorder(config, loops=True, written_out=written_out))
+            return write(Recorder(config, loops=True, written_out=written_out, early=early))
         except Unsettled as error:
             written_out |= error.loops
 
@@ -71,6 +73,7 @@ class Recorder:
     loops : periods may be left out (:meth:`leave_out`)
     written_out : names of loops in which nothing is left out
     most : commands, of which one more ends :func:`write_program`'s attempt; None for any number
+    early : as of :class:`~compiler.codegen.linking.Linker`
 
     Members
     -------
@@ -80,9 +83,9 @@ class Recorder:
 
     def __init__(
         self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
-        most: int | None = None,
+        most: int | None = None, early: bool = False,
     ) -> None:  # fmt: skip
-        self.config, self._most = config, most
+        self.config, self._most, self._early = config, most, early
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
         self._runs = 0
@@ -262,7 +265,7 @@ class Recorder:
     def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT; see
         :meth:`~compiler.codegen.linking.Linker.link`."""
-        linker = Linker(self.config, self._entries, self._loops)
+        linker = Linker(self.config, self._entries, self._loops, early=self._early)
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1
