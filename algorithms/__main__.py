@@ -239,7 +239,7 @@ def _digits(options):
     data = digits_cnn.load(recipe.seed)
     with torch.no_grad():
         logits = model(digits_cnn.to_torch(data.test_images)).numpy()
-    network = Network.from_torch(
+    network = Network(
         model,
         input_shape=digits_cnn.INPUT_SHAPE,
         rows=options.rows,
@@ -247,10 +247,10 @@ def _digits(options):
         calibration=data.calibration_images,
     )
     started = time.perf_counter()
-    result = network.forward(data.test_images)
+    found = network.predict(data.test_images)
     seconds = time.perf_counter() - started
-    own = digits_cnn.accuracy(result.logits, data.test_labels)
-    same = np.mean(result.logits.argmax(1) == logits.argmax(1))
+    own = digits_cnn.accuracy(found, data.test_labels)
+    same = np.mean(found.argmax(1) == logits.argmax(1))
     name = f"bit-exact {options.format}"
     width = max(len(name), len("torch float32"))
     print(f"accuracy on {len(data.test_labels)} test images")

@@ -57,6 +57,7 @@ def compile(
     placement: str | Sequence[int] | None = None,
     parameters: Sequence[Any] | None = None,
     predictor_memory: Iterable[int] | None = None,
+    reuse: bool = True,
 ) -> "CompiledProgram":
     """Compile ``model`` for ``config``.
 
@@ -89,7 +90,7 @@ def compile(
         naming the layer, why it cannot be compiled and what can.
     """
     # PyTorch takes seconds to import; whoever only reads programs does without.
-    from compiler.inference.lower import compile_network
+    from compiler.inference.compile import compile_network
 
     return compile_network(
         model,
@@ -98,4 +99,5 @@ def compile(
         placement=placement,
         parameters=parameters,
         predictor_memory=predictor_memory,
+        reuse=reuse,
     )

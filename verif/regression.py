@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from golden.inference.network import Network
 from hw.config import VARIANTS, AdaGPConfig, make_config
 from verif.networks.adagp_blocks import CASES as PREDICTED_CASES
 from verif.networks.digits import run_digits
@@ -19,7 +18,7 @@ from verif.networks.train_adagp import EPOCHS, AdaGPTraining, train_adagp
 from verif.networks.train_blocks import BLOCKS, block_run
 from verif.networks.train_digits import DigitsTraining, train_digits
 from verif.networks.training_result import TrainingResult
-from verif.networks.workload import Workload, prepare
+from verif.networks.workload import Workload, golden_network, prepare
 
 __all__ = ["CASES", "Case", "NetworkStep", "Options", "Step", "TrainingStep"]
 
@@ -317,10 +316,10 @@ def special_workload(config, seed: int) -> Workload:
     torch.manual_seed(seed)
     shape = (2, 7, 6, 5)
     model = nn.Sequential(nn.Conv2d(7, 9, 3, padding=1, bias=False), nn.ReLU(), nn.Conv2d(9, 6, 1))
-    network = Network.from_torch(model, input_shape=shape[1:], rows=config.rows)
-    fmt = network.operand_format
+    network = golden_network(model, config, shape[1:])
+    fmt = network.format
     codes = special_images(fmt, (2, 6, 5, 7), 0.01, seed)
-    first = network.parameters[0]
+    first = next(iter(network.parameters.values()))
     bits = [(with_specials(fmt, first.weights_bits, 0.015, seed), first.bias_bits), None]
     return prepare("special values", model, config, _images(shape, 1), input_bits=codes, bits=bits)
 

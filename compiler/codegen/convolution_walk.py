@@ -8,7 +8,12 @@ from compiler.tensors.intervals import Interval, Pair
 
 from .cost import Fields
 
-__all__ = ["clip", "input_range", "matmul_walk", "window_range"]
+__all__ = ["clip", "input_range", "matmul_walk", "outputs_of", "window_range"]
+
+
+def outputs_of(size: int, window: int, stride: int) -> int:
+    """How many whole windows lie on ``size`` lines."""
+    return (size - window) // stride + 1
 
 
 def window_range(

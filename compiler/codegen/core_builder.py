@@ -49,6 +49,7 @@ class CoreProgram:
     ) -> None:
         self.config, self.core, self.recorder = config, core, recorder
         self.scratch = Scratch(config, core.memories[0] if memory is None else memory)
+        self._memories = {self.scratch.memory: self.scratch}
         self._runner = JobRunner(self.scratch, recorder, core.index)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
@@ -61,6 +62,12 @@ class CoreProgram:
         begin, end = channels or (0, tensor.pitch)
         size = (min(end, tensor.pitch) - begin) * tensor.dtype.itemsize
         return -(-size // self.core.word_bytes)
+
+    def memory(self, number: int) -> Scratch:
+        """:attr:`scratch`, or that of the other memory that the core reaches."""
+        if number not in self._memories:
+            self._memories[number] = Scratch(self.config, number)
+        return self._memories[number]
 
     # Transfers -------------------------------------------------------------------------------
 
@@ -132,7 +139,11 @@ class CoreProgram:
 
     def load(self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0) -> None:
         """LOADs of a box of ``tensor`` into words from ``first`` on."""
-        for move in transfers(tensor, *box, self.core.word_bytes):
+        self.load_moves(transfers(tensor, *box, self.core.word_bytes), block, first)
+
+    def load_moves(self, moves: Iterable[Transfer], block: Block, first: int = 0) -> None:
+        """LOADs of ``moves`` into words from ``first`` on."""
+        for move in moves:
             fields = dma_fields(block.address + first + move.word, move)
             self.recorder.emit(
                 Opcode.LOAD,

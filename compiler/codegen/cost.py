@@ -164,15 +164,18 @@ class Timeline:
     Parameters
     ----------
     config : AdaGPConfig
-    shared : one dispatcher serves all cores, as in the hardware; otherwise each core has its own
+
+    Members
+    -------
+    end : when all commands so far have finished
+    finished : when the last one has
+    fetched : when the weights of the last MATMUL had been read
     """
 
-    def __init__(self, config: AdaGPConfig, *, shared: bool = True) -> None:
+    def __init__(self, config: AdaGPConfig) -> None:
         self.config = config
         self._cores = config.cores
-        self.shared = shared
-        self.end = START_CYCLES
-        self._dispatch: dict[int, int] = {}
+        self.end = self.finished = self.fetched = self._dispatched = START_CYCLES
         self._free: dict[_Queue, int] = {}
         self._starts: dict[_Queue, list[int]] = {}
         self._tokens: dict[int, list[int]] = {}
@@ -181,27 +184,15 @@ class Timeline:
         self._weights: dict[int, tuple[int, int, list[tuple[list[int], int]]]] = {}
         self._dispatch_cycles = 2 + COMMAND_BYTES // config.beat_bytes
 
-    def ready(self, command: Command) -> bool:
-        """Whether every token the command takes has been given by a command pushed before."""
-        return all(
-            len(self._tokens.get(semaphore, ())) > self._taken.get(semaphore, 0)
-            for semaphore in bits(command.wait)
-        )
-
-    def dispatch(self, command: Command) -> int:
-        """Cycle in which the command would enter its queue."""
-        core = 0 if self.shared else command.core
-        cycle = self._dispatch.get(core, START_CYCLES) + self._dispatch_cycles
-        starts = self._starts.get((command.core, command.opcode), ())
-        depth = self.config.command_queue_depth
-        return max(cycle, starts[-depth - 1]) if len(starts) > depth else cycle
-
-    def push(self, command: Command) -> int:
-        """Execute ``command``; returns the cycle in which it starts."""
+    def push(self, command: Command, after: int = 0) -> int:
+        """Execute ``command``, not before cycle ``after``; returns the one in which it starts."""
         key = (command.core, command.opcode)
-        entered = self.dispatch(command)
-        self._dispatch[0 if self.shared else command.core] = entered
-        start = max(entered, self._free.get(key, 0))
+        starts = self._starts.setdefault(key, [])
+        depth = self.config.command_queue_depth
+        self._dispatched += self._dispatch_cycles
+        if len(starts) > depth:
+            self._dispatched = max(self._dispatched, starts[-depth - 1])
+        start = max(self._dispatched, self._free.get(key, 0), after)
         for semaphore in bits(command.wait):
             index = self._taken.get(semaphore, 0)
             self._taken[semaphore] = index + 1
@@ -215,7 +206,7 @@ class Timeline:
         else:
             busy, latency = _duration(command, self.config, core)
         self._free[key] = start + busy
-        end = start + busy + latency
+        self.finished = end = start + busy + latency
         self.end = max(self.end, end)
         given = []
         for semaphore in bits(command.signal):
@@ -224,7 +215,7 @@ class Timeline:
             tokens.append(end)
         if command.opcode is Opcode.WEIGHTS:
             self._weights[command.core] = (start, pace, given)
-        self._starts.setdefault(key, []).append(start)
+        starts.append(start)
         return start
 
     def _multiply(self, command: Command, start: int, core: CoreConfig) -> int:
@@ -237,9 +228,9 @@ class Timeline:
         cycles = max(vectors, pace, SUM_CYCLES)
         begin = max(start, first + pace + WEIGHTS_LATENCY_CYCLES)
         key = (command.core, Opcode.WEIGHTS)
-        self._free[key] = max(self._free[key], begin + (tiles - 1) * cycles)
+        self.fetched = self._free[key] = max(self._free[key], begin + (tiles - 1) * cycles)
         for given, index in tokens:
-            given[index] = max(given[index], self._free[key])
+            given[index] = max(given[index], self.fetched)
         return begin - start + tiles * cycles + COMMAND_CYCLES
 
 

@@ -47,8 +47,9 @@ class _Scattered(Exception):
 
 
 def write_program(
-    config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None
-) -> _T:
+    config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None,
+    early: bool = False,
+) -> _T:  # fmt: skip
     """What ``write(recorder)`` returns, which emits and links a program. It may be called again.
 
     Parameters
@@ -56,6 +57,7 @@ def write_program(
     loops : True: commands that come again are written once; loops whose periods turn out to be
         different are written out. False: all commands are. None: all are as long as these are no
         more than :data:`MOST_WRITTEN_OUT`.
+    early : as of :class:`~compiler.codegen.linking.Linker`
     """
     most = MOST_WRITTEN_OUT if loops is None else None
     written_out: frozenset[Hashable] = frozenset()
@@ -64,7 +66,7 @@ def write_program(
         try:
             return write(
                 Recorder(config, loops=bool(loops), written_out=written_out, most=most,
-                         gathered=gathered)
+                         gathered=gathered, early=early)
             )  # fmt: skip
         except _TooLong:
             loops, most = True, None
@@ -85,6 +87,7 @@ class Recorder:
     most : commands, of which one more ends :func:`write_program`'s attempt; None for any number
     gathered : numbers of lists of jobs (:meth:`begin_run`) that begin with an empty memory; None
         where nothing can be written again
+    early : as of :class:`~compiler.codegen.linking.Linker`
 
     Members
     -------
@@ -94,9 +97,10 @@ class Recorder:
 
     def __init__(
         self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
-        most: int | None = None, gathered: Collection[int] | None = None,
+        most: int | None = None, gathered: Collection[int] | None = None, early: bool = False,
     ) -> None:  # fmt: skip
         self.config, self._most, self._gathered = config, most, gathered
+        self._early = early
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
         self._runs = 0
@@ -289,7 +293,7 @@ class Recorder:
     def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT; see
         :meth:`~compiler.codegen.linking.Linker.link`."""
-        linker = Linker(self.config, self._entries, self._loops)
+        linker = Linker(self.config, self._entries, self._loops, early=self._early)
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1

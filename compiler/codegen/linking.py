@@ -57,6 +57,8 @@ class Linker:
     config : AdaGPConfig
     entries : as they were recorded; they are changed
     loops : among them
+    early : what is waiting for WEIGHTS to be read goes on when they have been, for which it needs a
+        semaphore more; otherwise when what they are for is done
 
     Members
     -------
@@ -66,9 +68,10 @@ class Linker:
     """
 
     def __init__(
-        self, config: AdaGPConfig, entries: Sequence[Entry], loops: Sequence[Loop]
-    ) -> None:
-        self.config, self._entries, self._loops = config, entries, loops
+        self, config: AdaGPConfig, entries: Sequence[Entry], loops: Sequence[Loop], *,
+        early: bool = False,
+    ) -> None:  # fmt: skip
+        self.config, self._entries, self._loops, self._early = config, entries, loops, early
         self.semaphores: dict[int, str] = {}
         self.places: list[int] = []
         self._queues: dict[Queue, list[Entry]] = {}
@@ -148,7 +151,7 @@ class Linker:
         """Commands that ``entry`` has to wait for, without those that follow from others."""
         sources = [self._queues[queue][number] for queue, number in entry.after.items()]
         # Weights are out of the buffer when what they were for is done: few care for less.
-        for number, source in enumerate(sources):
+        for number, source in enumerate(() if self._early else sources):
             if source.user is not None and source.user.position < entry.position:
                 sources[number] = source.user
         sources.sort(key=lambda source: source.position, reverse=True)

@@ -3,15 +3,17 @@
 from bisect import bisect_left
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from compiler.errors import CompileError
+from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import PREDICTOR_MEMORY
 from hw.config import AdaGPConfig
 
 from .dependencies import Region
 
-__all__ = ["Block", "NoRoom", "Scratch"]
+__all__ = ["Block", "NoRoom", "Scratch", "arrange"]
 
 
 class NoRoom(CompileError):
@@ -46,6 +48,20 @@ class Block:
         )
 
 
+def arrange(
+    config: AdaGPConfig, memory: int, sizes: Sequence[int]
+) -> tuple[list[int], bool] | None:
+    """First words of blocks of ``sizes`` that are side by side in a memory, each from the start of
+    a bank of its own where there is room for that, and whether there is; None where they do not
+    fit."""
+    depths = config.memory_banks[memory]
+    for unit in (depths[0], 1):
+        begins = [0, *accumulate(round_up(size, unit) for size in sizes)]
+        if begins[-1] <= sum(depths):
+            return begins[:-1], unit > 1
+    return None
+
+
 class Scratch:
     """Allocates blocks of one memory.
 
@@ -61,7 +77,7 @@ class Scratch:
 
     def __init__(self, config: AdaGPConfig, memory: int = 0) -> None:
         depths = config.memory_banks[memory]
-        self.memory = memory
+        self.memory, self._config = memory, config
         self.bank_depth = depths[0]
         self.base = PREDICTOR_MEMORY if memory else 0
         self.words = sum(depths)
@@ -105,6 +121,23 @@ class Scratch:
         for block in there:
             self._remove(block)
         return self._insert(address - self.base, words, key)
+
+    def take_side_by_side(self, sizes: Sequence[int]) -> list[Block]:
+        """Blocks of ``sizes`` as :func:`arrange` places them, behind what was taken last if there
+        is room. Nobody may be using a word there."""
+        found = arrange(self._config, self.memory, sizes)
+        if found is None or self._reserved:
+            raise NoRoom(f"{sum(sizes)} words do not fit into a memory of {self.words}")
+        begins, apart = found
+        first = round_up(self._cursor, self.bank_depth if apart else 1)
+        if first + begins[-1] + sizes[-1] > self.words:
+            first = 0
+        blocks = []
+        for begin, size in zip(begins, sizes, strict=True):
+            block = self.take_at(self.base + first + begin, size)
+            assert block is not None
+            blocks.append(block)
+        return blocks
 
     def _insert(self, place: int, words: int, key: Hashable) -> Block:
         block = Block(self.memory, self.base + place, words, key)

@@ -2,7 +2,6 @@
 
 from compiler.codegen.convolution_walk import matmul_walk
 from compiler.codegen.cost import Fields
-from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.isa.encoding import Init
 from hw.isa.encoding import Pool as PoolKind
 
@@ -25,7 +24,7 @@ def matmul_fields(
 
     ``x_box`` is the box whose input window lies at ``x_address``; it contains ``box``.
     """
-    stage = geometry.stage
+    product = geometry.product
     walk = matmul_walk(
         x_address + box.cb0 - x_box.cb0,
         x_box.cb1 - x_box.cb0,
@@ -33,19 +32,17 @@ def matmul_fields(
         outputs=(geometry.conv_rows(tile), geometry.conv_columns(tile)),
         taps=((box.kh0, box.kh1), (box.kw0, box.kw1)),
         lines=geometry.input_window(tile, x_box),
-        stride=stage.stride,
-        padding=stage.padding,
-        dilation=stage.dilation,
+        stride=product.stride,
+        padding=product.padding,
+        dilation=product.dilation,
     )
     if box.first:
         init = Init.ACCUMULATOR
     else:
-        init = Init.ZERO if stage.bias is None else Init.BIAS
+        init = Init.BIAS if product.bias else Init.ZERO
     return walk | {
         "accumulator_bank": bank,
         "init": init,
-        # May lie before the window; sums of address and strides wrap at the field's width.
-        "x_address": walk["x_address"] % (1 << BUFFER_ADDRESS_WIDTH),
         "channels": _channels(geometry, column_tile),
         "cb_count": box.cb1 - box.cb0,
     }
@@ -67,28 +64,28 @@ def post_fields(
     ``position`` is the column tile's place among those stored together, ``last_channel`` the first
     one behind the channels stored with it (padding included).
     """
-    stage, core = geometry.stage, geometry.core
+    product, core = geometry.product, geometry.core
     (r0, r1), (c0, c1) = geometry.conv_rows(tile), geometry.conv_columns(tile)
-    place = position * core.groups_per_vector * (core.chunks_per_wide if stage.wide else 1)
+    place = position * core.groups_per_vector * (core.chunks_per_wide if product.wide else 1)
     groups = core.groups_per_vector
     if column_tile == geometry.column_tiles - 1:
         groups = -(-(last_channel - column_tile * core.columns) // core.post_lanes)
     row = c1 - c0
     return {
         "accumulator_bank": bank,
-        "pool": PoolKind.SUM if stage.pool == "sum" else PoolKind.MAX,
-        "relu": int(stage.relu),
-        "wide": int(stage.wide),
-        "pw_count": stage.pool_kernel[1],
-        "ph_count": stage.pool_kernel[0],
+        "pool": PoolKind.SUM if product.pool == "sum" else PoolKind.MAX,
+        "relu": int(product.relu),
+        "wide": int(product.wide),
+        "pw_count": product.pool_kernel[1],
+        "ph_count": product.pool_kernel[0],
         "group_count": groups,
         "wo_count": tile.w1 - tile.w0,
         "ho_count": tile.h1 - tile.h0,
         "n_count": tile.images,
         "pw_stride": 1,
         "ph_stride": row,
-        "wo_stride": stage.pool_stride[1],
-        "ho_stride": stage.pool_stride[0] * row,
+        "wo_stride": product.pool_stride[1],
+        "ho_stride": product.pool_stride[0] * row,
         "n_stride": (r1 - r0) * row,
         "channels": _channels(geometry, column_tile),
         "out_address": address + place // core.groups_per_word,
@@ -96,10 +93,10 @@ def post_fields(
         "out_wo_stride": words,
         "out_ho_stride": (tile.w1 - tile.w0) * words,
         "out_n_stride": (tile.h1 - tile.h0) * (tile.w1 - tile.w0) * words,
-        "scale": stage.scale,
+        "scale": product.scale,
     }
 
 
 def _channels(geometry: Geometry, column_tile: int) -> int:
-    columns, outputs = geometry.core.columns, len(geometry.stage.weight)
+    columns, outputs = geometry.core.columns, geometry.product.outputs
     return min(columns, outputs - column_tile * columns)

@@ -1,18 +1,15 @@
-"""Which core computes which stage for which images."""
+"""Which core computes which product for which images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from compiler.errors import CompileError
 from compiler.tensors.intervals import Interval
 from hw.config import AdaGPConfig, CoreConfig
 
+from .fused_product import FusedProduct
 from .tiling import Geometry
-
-if TYPE_CHECKING:
-    from compiler.frontend.sequential import Stage
 
 __all__ = ["Placement", "place"]
 
@@ -24,41 +21,49 @@ _MAX_TOKENS = 15
 
 @dataclass(frozen=True)
 class Placement:
-    """``groups``: images (begin, end) of each group; ``cores[group][stage]``: core index."""
+    """``groups``: images (begin, end) of each group; ``cores[group][product]``: core index."""
 
     groups: tuple[Interval, ...]
     cores: tuple[tuple[int, ...], ...]
 
 
 def place(
-    stages: "Sequence[Stage]", config: AdaGPConfig, choice: str | Sequence[int] | None = None
-) -> Placement:
-    """Place ``stages``.
+    products: Sequence[FusedProduct], config: AdaGPConfig, *, images: int, alone: bool,
+    choice: str | Sequence[int] | None = None,
+) -> Placement:  # fmt: skip
+    """Place ``products``, through which ``images`` pass.
 
     Parameters
     ----------
+    alone : the network consists of them, and has no other layer that computes; otherwise all of it
+        is on core 0
     choice :
         - ``"main"``: everything on core 0;
-        - ``"pipeline"``: the first stages on core 0 and the rest on core 1, which works on one
+        - ``"pipeline"``: the first products on core 0 and the rest on core 1, which works on one
           group of images while core 0 works on the next; balanced by cycles;
         - ``"split"``: a part of the images entirely on core 0, the others on core 1;
-        - a list of core indices, one for each stage: a pipeline with these cores;
-        - None: "pipeline" if there are two cores and two stages, else "main".
+        - a list of core indices, one for each product: a pipeline with these cores;
+        - None: "pipeline" if there are two cores and two
+          products ``alone``, else "main".
 
     Raises
     ------
     CompileError : unknown choice, or a core that the configuration does not have
     """
-    images, count = stages[0].input_shape[0], len(stages)
-    two = len(config.cores) == 2
+    count, two = len(products), len(config.cores) == 2
     if choice is None:
-        choice = "pipeline" if two and count > 1 else "main"
+        choice = "pipeline" if two and count > 1 and alone else "main"
+    if choice != "main" and not alone:
+        raise CompileError(
+            f"placement {choice!r} is for networks of convolutions, linear layers, ReLU and pooling"
+            " that are fused with them alone; this one is computed on core 0, placement 'main'"
+        )
     if isinstance(choice, list | tuple):
         cores = tuple(choice)
         if len(cores) != count or not set(cores) <= set(range(len(config.cores))):
             raise CompileError(
                 f"placement must list a core from 0 to {len(config.cores) - 1} for each of the "
-                f"{count} stages, not {list(choice)}"
+                f"{count} products, not {list(choice)}"
             )
         return _pipeline(images, cores)
     if choice not in ("main", "pipeline", "split"):
@@ -68,11 +73,11 @@ def place(
     if choice != "main" and not two:
         raise CompileError(f"placement {choice!r} needs two cores; {config.variant} has one")
     if choice == "pipeline" and count > 1:
-        cost = [[_cycles(stage, core) for stage in stages] for core in config.cores]
+        cost = [[_cycles(product, core) for product in products] for core in config.cores]
         first = min(range(1, count), key=lambda i: (max(sum(cost[0][:i]), sum(cost[1][i:])), -i))
         return _pipeline(images, (0,) * first + (1,) * (count - first))
     if choice == "split" and images > 1:
-        main, other = (sum(_cycles(stage, core) for stage in stages) for core in config.cores)
+        main, other = (sum(_cycles(product, core) for product in products) for core in config.cores)
         edge = min(max(1, round(images * other / (main + other))), images - 1)
         return Placement(((0, edge), (edge, images)), ((0,) * count, (1,) * count))
     return Placement(((0, images),), ((0,) * count,))
@@ -88,8 +93,7 @@ def _pipeline(images: int, cores: tuple[int, ...]) -> Placement:
     return Placement(tuple(pairwise(edges)), (cores,) * count)
 
 
-def _cycles(stage: "Stage", core: CoreConfig) -> int:
-    """Vector cycles of ``stage`` on ``core``."""
-    geometry = Geometry(stage, core)
-    images, (height, width) = stage.input_shape[0], stage.conv_shape
-    return images * height * width * geometry.k_tiles * geometry.column_tiles
+def _cycles(product: FusedProduct, core: CoreConfig) -> int:
+    """Vector cycles of an image on ``core``."""
+    geometry, (height, width) = Geometry(product, core), product.conv_map
+    return height * width * geometry.k_tiles * geometry.column_tiles

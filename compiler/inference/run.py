@@ -1,63 +1,33 @@
-"""What a core does at a stretch: a stage over some images, how it is cut, what orders it."""
+"""What a core does at a stretch: a fused product of some images, and how it is cut."""
 
-import enum
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING
 
-from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
 from hw.config import CoreConfig
 
+from .fused_product import FusedProduct
 from .tiling import Box, Tile
 
-if TYPE_CHECKING:
-    from compiler.frontend.sequential import Stage
-
-__all__ = ["Plan", "Run", "Semaphore", "group_unit"]
-
-
-class Semaphore(enum.IntEnum):
-    """Semaphores of one core, counted from its first."""
-
-    X_FULL = 0
-    X_FREE = 1
-    W_FULL = 2
-    W_FREE = 3
-    ACC_FULL = 4
-    ACC_FREE = 5
-    OUT_FULL = 6
-    OUT_FREE = 7
-    DONE = 8
-    #: Counted at the core that waits: the other core has stored an input.
-    INPUT = 9
+__all__ = ["Plan", "Run", "group_unit"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A stage over ``images`` (begin, end) on ``core``.
+    """A product of all images of ``source`` on ``core``.
 
     Members
     -------
+    source, target : (N, H, W, C)
     weights : (KH, KW, CI, CO); ``bias``: (1, 1, column tiles, columns), or None
-    waits_input : the other core stores the input; a token says when
-    signals_input : the other core reads the output
-    first : no run of this core comes before it
-    last : none comes after it
     """
 
-    stage: "Stage"
+    product: FusedProduct
     core: CoreConfig
-    images: Interval
     source: Tensor
     target: Tensor
     weights: Tensor
     bias: Tensor | None
-    weights_memory: int
-    first: bool = True
-    last: bool = True
-    waits_input: bool = False
-    signals_input: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +44,7 @@ class Plan:
     x_slots, w_slots, out_slots : slots of each ring
     group : column tiles whose outputs are stored together
     w_group : column tiles whose weights are loaded together
+    weights_memory : the one that weights and biases go through, 0 or 1
     """
 
     tiles: tuple[Tile, ...]
@@ -85,6 +56,7 @@ class Plan:
     w_slots: int
     out_slots: int
     group: int
+    weights_memory: int
     w_group: int = 1
 
 

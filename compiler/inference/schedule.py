@@ -1,34 +1,29 @@
-"""The commands of one run: a stage over some images on one core, with everything double-buffered.
+"""The commands of one run: a fused product on one core, with everything double-buffered.
 
 The order is output tiles outermost, then column tiles, then boxes of K tiles. An input window is
 loaded once per output tile and serves all its column tiles; weights stay in the buffer when all
 of them fit and are streamed through a ring of slots otherwise. Streaming weights costs about
 ``rows x columns`` operands for every K tile and output tile, streaming inputs would cost ``rows``
 for every vector: so the inputs stay. Biases always stay.
-
-Semaphores of a core: see :class:`~compiler.inference.run.Semaphore`. All of them are back at zero
-when a run has finished.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from compiler.codegen.core_builder import dma_fields
-from compiler.codegen.cost import Command
-from compiler.tensors.tensor import Pool, Transfer, transfers
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.scratchpad import Block, arrange
+from compiler.tensors.tensor import Transfer
 from hw.config import AdaGPConfig
-from hw.isa.encoding import Opcode
 
 from .command_fields import matmul_fields, post_fields
-from .run import Plan, Run, Semaphore
+from .run import Plan, Run
 from .tiling import Box, Geometry
 from .weight_layout import WeightSlice
 
 __all__ = ["RunScheduler"]
 
-#: Tokens a semaphore may hold at most, with one in reserve.
-MAX_TOKENS = 14
 #: Column tiles ahead of their use at which a weight LOAD enters the stream.
 LOOKAHEAD = 2
 #: Most LOADs that an input window is cut into, and words below which it is not worth cutting.
@@ -41,22 +36,22 @@ class _Item:
 
     what: tuple[Any, ...]
     index: int
-    address: int = 0
     first_use: int = -1
     last_use: int = -1
 
 
-#: Position in the stream, deadline, and the LOADs that come there together.
-_Load = tuple[float, float, list[Command]]
+#: Position in the stream, deadline, and what emits the LOADs that come there together.
+_Load = tuple[float, float, Callable[[], None]]
 
 
 class RunScheduler:
     """Commands of one :class:`Run` under one :class:`Plan`."""
 
-    def __init__(self, config: AdaGPConfig, run: Run, plan: Plan) -> None:
+    def __init__(self, config: AdaGPConfig, run: Run, plan: Plan, geometry: Geometry) -> None:
         self.config, self.run, self.plan = config, run, plan
         self.core = run.core
-        self.geometry = Geometry(run.stage, run.core)
+        self.geometry = geometry
+        self._slices: dict[tuple[int, Box], WeightSlice] = {}
         nts = self.geometry.column_tiles
         self.groups = [(i, min(i + plan.group, nts)) for i in range(0, nts, plan.group)]
         self.group_of = {
@@ -64,7 +59,7 @@ class RunScheduler:
         }
         #: About how many MATMULs there are.
         self.size = len(plan.tiles) * nts * len(plan.boxes)
-        self.fits = self._place()
+        self.fits = self._measure()
 
     def _x_box(self, item: _Item) -> Box:
         return item.what[2] if self.plan.chunk_x else self.geometry.whole
@@ -72,10 +67,14 @@ class RunScheduler:
     def _w_slice(self, item: tuple[int, int, Box]) -> WeightSlice:
         """The weights of an item (reuse, group of column tiles, box)."""
         _, group, box = item
+        if (group, box) in self._slices:
+            return self._slices[group, box]
         first = group * self.plan.w_group
         end = min(first + self.plan.w_group, self.geometry.column_tiles)
         unit = self.config.granule_bytes // self.run.weights.dtype.itemsize
-        return WeightSlice(self.run.weights, self.geometry, max(1, unit), box, first, end)
+        found = WeightSlice(self.run.weights, self.geometry, max(1, unit), box, first, end)
+        self._slices[group, box] = found
+        return found
 
     def chunk(self, group: int) -> tuple[int, int, int]:
         """(first channel, last channel + 1, words) of an output pixel's part in ``group``."""
@@ -86,8 +85,8 @@ class RunScheduler:
         row = (last - first) * self.run.target.dtype.itemsize
         return first, last, -(-row // self.core.word_bytes)
 
-    def _place(self) -> bool:
-        """Find room for the slots; whether there is any."""
+    def _measure(self) -> bool:
+        """Sizes of the slots; whether there is room for them."""
         plan, geometry = self.plan, self.geometry
         x_boxes = plan.boxes if plan.chunk_x else (geometry.whole,)
         self.x_slot = max(
@@ -101,23 +100,16 @@ class RunScheduler:
             self.chunk(group)[2] for group in range(len(self.groups))
         )
         self.w_slots = w_groups if plan.resident else plan.w_slots
-        biases = geometry.bias_words * geometry.column_tiles
-        w_size = self.w_slot * self.w_slots + biases
-        sizes = [self.x_slot * plan.x_slots, self.out_slot * plan.out_slots]
+        self.biases = geometry.bias_words * geometry.column_tiles
+        weights = self.w_slot * self.w_slots + self.biases
         own = self.core.memories[0]
-        shared = self.run.weights_memory == own
-        if shared:
-            sizes.append(w_size)
-        placed = Pool(self.config, own).place(sizes)
-        apart = None if shared else Pool(self.config, self.run.weights_memory).place([w_size])
-        if placed is None or (apart is None and not shared):
-            return False
-        self.x_base, self.out_base = placed[0][:2]
-        self.bias_base = placed[0][2] if apart is None else apart[0][0]
-        self.w_base = self.bias_base + biases
+        #: Words of the rings of inputs and outputs, then of weights with biases, by memory.
+        self.rooms = {own: [self.x_slot * plan.x_slots, self.out_slot * plan.out_slots]}
+        self.rooms.setdefault(plan.weights_memory, []).append(weights)
+        placed = [arrange(self.config, memory, sizes) for memory, sizes in self.rooms.items()]
         #: No two kinds of data share a bank.
-        self.spread = placed[1]
-        return True
+        self.spread = placed[0] is not None and placed[0][1]
+        return None not in placed
 
     def _number(self) -> None:
         """Products in order as (tile, column tile, box, x item, w item), and their items."""
@@ -144,206 +136,147 @@ class RunScheduler:
                     x = _use(self.x_items, x_known, x_key, op)
                     w = _use(self.w_items, w_known, w_key, op)
                     self.ops.append((t, nt, box, x, w))
-        for item in self.x_items:
-            item.address = self.x_base + item.index % plan.x_slots * self.x_slot
-        for item in self.w_items:
-            item.address = self.w_base + item.index % self.w_slots * self.w_slot
+
+    def _x_block(self, item: _Item) -> Block:
+        words = self.geometry.input_window_words(self.plan.tiles[item.what[0]], self._x_box(item))
+        return self._x.part(item.index % self.plan.x_slots * self.x_slot, words)
+
+    def _w_place(self, item: _Item) -> int:
+        """Its first word in the block of weights."""
+        return item.index % self.w_slots * self.w_slot
 
     # Commands --------------------------------------------------------------------------------
 
-    def _mask(self, *semaphores: int, core: int | None = None) -> int:
-        base = (self.core.index if core is None else core) * self.config.semaphores
-        return sum(1 << (base + semaphore) for semaphore in semaphores)
-
-    def commands(self) -> list[Command]:
+    def write(self, program: CoreProgram) -> None:
         """The run's commands, in an order in which they could also run one by one."""
+        blocks = [
+            block
+            for memory, sizes in self.rooms.items()
+            for block in program.memory(memory).take_side_by_side(sizes)
+        ]
+        self._x, self._out, weights = blocks
+        self._w = weights.part(0, weights.words - self.biases)
+        self._bias = weights.part(self._w.words, self.biases)
         self._number()
-        loads = [*self._bias_loads(), *self._x_loads(), *self._w_loads()]
+        loads = [
+            *self._bias_loads(program), *self._x_loads(program), *self._w_loads(program)
+        ]  # fmt: skip
         loads.sort(key=lambda load: load[:2])
-        pending = [command for _, _, commands in loads for command in commands]
-        if not self.run.first:
-            pending[0].wait |= self._mask(Semaphore.DONE)
-        result, position = [], 0
+        position = 0
         for op in range(len(self.ops)):
             while position < len(loads) and loads[position][0] <= op:
-                result += loads[position][2]
+                loads[position][2]()
                 position += 1
-            result += self._compute(op)
-        return result
+            self._compute(program, op)
+        for block in blocks:
+            program.memory(block.memory).release(block)
 
-    def _load(
-        self, address: int, moves: Iterable[Transfer], wait: int, signal: int
-    ) -> list[Command]:
-        commands = [
-            Command(Opcode.LOAD, self.core.index, fields=dma_fields(address + move.word, move))
-            for move in moves
-        ]
-        commands[0].wait = wait
-        commands[-1].signal = signal
-        return commands
-
-    def _x_loads(self) -> Iterator[_Load]:
-        """LOADs of the input windows as (position, deadline, commands)."""
-        plan, geometry, run = self.plan, self.geometry, self.run
+    def _x_loads(self, program: CoreProgram) -> Iterator[_Load]:
+        """LOADs of the input windows as (position, deadline, what emits them)."""
+        plan, geometry = self.plan, self.geometry
         for index, item in enumerate(self.x_items):
             tile, box = plan.tiles[item.what[0]], self._x_box(item)
             rows, columns = geometry.input_window(tile, box)
             earliest = 0
-            wait = 0
             if index >= plan.x_slots:
                 earliest = self.x_items[index - plan.x_slots].last_use + 1
-                wait = self._mask(Semaphore.X_FREE)
-            if index == 0 and run.waits_input:
-                wait |= self._mask(Semaphore.INPUT)
             by_image = tile.images > 1
             begin, end = (tile.n0, tile.n1) if by_image else rows
-            words = geometry.input_window_words(tile, box)
+            block = self._x_block(item)
             room = item.first_use - earliest
-            pieces = max(1, min(end - begin, room, MAX_PIECES, words // MIN_PIECE_WORDS))
-            unit = words // (end - begin)
+            pieces = max(1, min(end - begin, room, MAX_PIECES, block.words // MIN_PIECE_WORDS))
+            unit = block.words // (end - begin)
+            channels = box.cb0 * self.core.rows, box.cb1 * self.core.rows
             for piece in range(pieces):
                 low = begin + (end - begin) * piece // pieces
                 high = begin + (end - begin) * (piece + 1) // pieces
-                moves = transfers(
-                    run.source,
-                    (low, high) if by_image else (tile.n0, tile.n1),
-                    rows if by_image else (low, high),
-                    columns,
-                    (box.cb0 * self.core.rows, box.cb1 * self.core.rows),
-                    self.core.word_bytes,
-                )
-                signal = self._mask(Semaphore.X_FULL) if piece == pieces - 1 else 0
-                commands = self._load(
-                    item.address + (low - begin) * unit, moves, 0 if piece else wait, signal
-                )
-                position = earliest + room * piece // pieces
-                yield position, item.first_use + 0.5, commands
+                images = (low, high) if by_image else (tile.n0, tile.n1)
+                part = images, rows if by_image else (low, high), columns, channels
+                load = partial(program.load, self.run.source, part, block, (low - begin) * unit)
+                yield earliest + room * piece // pieces, item.first_use + 0.5, load
 
-    def _bias_loads(self) -> Iterator[_Load]:
-        """The LOAD of all biases, likewise: it goes before all others, which vouch for it."""
-        if self.run.bias is not None:
-            tiles, columns = (0, self.geometry.column_tiles), (0, self.run.bias.pitch)
-            moves = transfers(self.run.bias, (0, 1), (0, 1), tiles, columns, self.core.word_bytes)
-            yield 0, -1, self._load(self.bias_base, moves, 0, 0)
+    def _bias_loads(self, program: CoreProgram) -> Iterator[_Load]:
+        """The LOAD of all biases, likewise."""
+        bias = self.run.bias
+        if bias is not None:
+            part = *bias.pixels, (0, bias.pitch)
+            yield 0, -1, partial(program.load, bias, part, self._bias)
 
-    def _w_loads(self) -> Iterator[_Load]:
-        """LOADs of the weights, likewise; also notes which products wait for one."""
+    def _w_loads(self, program: CoreProgram) -> Iterator[_Load]:
+        """LOADs of the weights, likewise."""
         plan = self.plan
-        self.w_waits = set()
+
+        def load(moves: list[Transfer], item: _Item) -> Callable[[], None]:
+            return partial(program.load_moves, moves, self._w, self._w_place(item))
+
         head = plan.head_boxes if len(plan.boxes) == 1 else ()
-        rest = len(self.w_items) - bool(head)
-        per_token = max(1, -(-rest // (MAX_TOKENS - len(head)))) if plan.resident else 1
         for index, item in enumerate(self.w_items):
             weights = self._w_slice(item.what)
-            earliest = wait = 0
-            if index >= self.w_slots:
-                earliest = self.w_items[index - self.w_slots].last_use + 1
-                wait = self._mask(Semaphore.W_FREE)
-            signal = self._mask(Semaphore.W_FULL)
             if index == 0 and head:
                 for position, box in enumerate(head):
-                    self.w_waits.add(position)
                     place = max(0, position - LOOKAHEAD)
-                    commands = self._load(item.address, weights.moves(box), 0, signal)
-                    yield place, position, commands
+                    yield place, position, load(weights.moves(box), item)
                 continue
-            group = (index - bool(head)) % per_token
-            last = group == per_token - 1 or index == len(self.w_items) - 1
-            if group == 0:
-                self.w_waits.add(item.first_use)
-                use = item.first_use
-            commands = self._load(
-                item.address, weights.moves(weights.box), wait, signal if last else 0
-            )
-            yield max(earliest, use - LOOKAHEAD), use, commands
+            earliest = 0
+            if index >= self.w_slots:
+                earliest = self.w_items[index - self.w_slots].last_use + 1
+            use = item.first_use
+            yield max(earliest, use - LOOKAHEAD), use, load(weights.moves(weights.box), item)
 
-    def _compute(self, op: int) -> list[Command]:
+    def _compute(self, program: CoreProgram, op: int) -> None:
         """WEIGHTS and MATMUL, and after the last box of a column tile POST, after the last of a
         group STORE."""
-        plan, geometry = self.plan, self.geometry
+        geometry = self.geometry
         t, nt, box, x, w = self.ops[op]
-        job = t * geometry.column_tiles + nt
-        jobs = len(plan.tiles) * geometry.column_tiles
         first, last = box.first == 0, box.first + box.tiles == geometry.k_tiles
-        wait = signal = weights_wait = weights_signal = 0
-        if x.first_use == op:
-            wait |= self._mask(Semaphore.X_FULL)
-        if op in self.w_waits:
-            weights_wait = self._mask(Semaphore.W_FULL)
-        if first and job >= 2:
-            wait |= self._mask(Semaphore.ACC_FREE)
-        if x.last_use == op and x.index + plan.x_slots < len(self.x_items):
-            signal |= self._mask(Semaphore.X_FREE)
-        if w.last_use == op and w.index + self.w_slots < len(self.w_items):
-            weights_signal = self._mask(Semaphore.W_FREE)
-        if last:
-            signal |= self._mask(Semaphore.ACC_FULL)
-        bias = self.bias_base + nt * geometry.bias_words
-        weights = self._w_slice(w.what).fields(
-            nt, box, address=w.address, bias_address=bias if first and self.run.bias else None
-        )
+        if first:
+            self._bank = program.next_bank()
+        weights, place = self._w_slice(w.what), self._w_place(w)
+        if box == weights.box:
+            read = [self._w.part(place, weights.words)]
+        else:
+            moves = weights.moves(box)
+            read = [self._w.part(place + move.word, move.words) for move in moves]
+        bias = None
+        if first and geometry.bias_words:
+            block = self._bias.part(nt * geometry.bias_words, geometry.bias_words)
+            bias, read = block.address, [*read, block]
+        fields = weights.fields(nt, box, address=self._w.address + place, bias_address=bias)
+        program.weights(fields, *read)
+        vectors = self._x_block(x)
         fields = matmul_fields(
             geometry,
-            plan.tiles[t],
+            self.plan.tiles[t],
             nt,
             box,
             x_box=self._x_box(x),
-            x_address=x.address,
-            bank=job % 2,
+            x_address=vectors.address,
+            bank=self._bank,
         )
-        commands = [
-            Command(Opcode.WEIGHTS, self.core.index, weights_wait, weights_signal, weights),
-            Command(Opcode.MATMUL, self.core.index, wait, signal, fields),
-        ]
+        program.matmul(fields, vectors)
         if last:
-            commands += self._drain(t, nt, job, jobs)
-        return commands
+            self._drain(program, t, nt)
 
-    def _drain(self, t: int, nt: int, job: int, jobs: int) -> list[Command]:
-        plan, run, core = self.plan, self.run, self.core
-        tile = plan.tiles[t]
-        group = self.group_of[nt]
+    def _drain(self, program: CoreProgram, t: int, nt: int) -> None:
+        tile, group = self.plan.tiles[t], self.group_of[nt]
         begin, end = self.groups[group]
-        unit, units = t * len(self.groups) + group, len(plan.tiles) * len(self.groups)
-        address = self.out_base + unit % plan.out_slots * self.out_slot
-        wait, signal = self._mask(Semaphore.ACC_FULL), 0
-        if nt == begin and unit >= plan.out_slots:
-            wait |= self._mask(Semaphore.OUT_FREE)
-        if job + 2 < jobs:
-            signal |= self._mask(Semaphore.ACC_FREE)
-        if nt == end - 1:
-            signal |= self._mask(Semaphore.OUT_FULL)
         first, last, words = self.chunk(group)
+        unit = t * len(self.groups) + group
+        block = self._out.part(unit % self.plan.out_slots * self.out_slot, tile.pixels * words)
         fields = post_fields(
             self.geometry,
             tile,
             nt,
             position=nt - begin,
             last_channel=last,
-            address=address,
+            address=block.address,
             words=words,
-            bank=job % 2,
+            bank=self._bank,
         )
-        commands = [Command(Opcode.POST, core.index, wait, signal, fields)]
+        program.post(fields, block)
         if nt == end - 1:
-            moves = transfers(
-                run.target, (tile.n0, tile.n1), (tile.h0, tile.h1), (tile.w0, tile.w1),
-                (first, last), core.word_bytes,
-            )  # fmt: skip
-            stores = [
-                Command(Opcode.STORE, core.index, fields=dma_fields(address + move.word, move))
-                for move in moves
-            ]
-            stores[0].wait = self._mask(Semaphore.OUT_FULL)
-            if unit + plan.out_slots < units:
-                stores[-1].signal |= self._mask(Semaphore.OUT_FREE)
-            if unit == units - 1:
-                if not run.last:
-                    stores[-1].signal |= self._mask(Semaphore.DONE)
-                if run.signals_input:
-                    stores[-1].signal |= self._mask(Semaphore.INPUT, core=1 - core.index)
-            commands += stores
-        return commands
+            part = (tile.n0, tile.n1), (tile.h0, tile.h1), (tile.w0, tile.w1), (first, last)
+            program.store(self.run.target, part, block)
 
 
 def _use(

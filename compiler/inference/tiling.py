@@ -1,16 +1,13 @@
-"""Tiling of a stage: output tiles, the input windows that they need, blocks of K tiles."""
+"""Tiling of a fused product: output tiles, the input windows they need, blocks of K tiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from compiler.codegen.convolution_walk import input_range, window_range
 from compiler.tensors.intervals import Interval, even_parts
-from compiler.tensors.tensor import Shape
 from hw.config import CoreConfig
 
-if TYPE_CHECKING:
-    from compiler.frontend.sequential import Stage
+from .fused_product import FusedProduct
 
 __all__ = [
     "Box",
@@ -24,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Tile:
-    """Outputs [n0, n1) x rows [h0, h1) x columns [w0, w1) of a stage, after pooling."""
+    """Outputs [n0, n1) x rows [h0, h1) x columns [w0, w1), after pooling."""
 
     n0: int
     n1: int
@@ -63,17 +60,16 @@ class Box:
 
 
 class Geometry:
-    """Sizes of one stage on one core."""
+    """Sizes of one product on one core."""
 
-    def __init__(self, stage: "Stage", core: CoreConfig) -> None:
-        self.stage = stage
+    def __init__(self, product: FusedProduct, core: CoreConfig) -> None:
+        self.product = product
         self.core = core
-        shape: Shape = stage.weight.shape
-        outputs, inputs, self.kernel_h, self.kernel_w = shape
-        self.blocks = -(-inputs // core.rows)
+        self.kernel_h, self.kernel_w = product.kernel
+        self.blocks = -(-product.inputs // core.rows)
         self.k_tiles = self.blocks * self.kernel_h * self.kernel_w
-        self.column_tiles = -(-outputs // core.columns)
-        self.bias_words = 0 if stage.bias is None else core.bias_words
+        self.column_tiles = -(-product.outputs // core.columns)
+        self.bias_words = core.bias_words if product.bias else 0
         self.whole = Box(0, 0, self.blocks, 0, self.kernel_h, 0, self.kernel_w)
 
     def conv_rows(self, tile: Tile) -> Interval:
@@ -84,8 +80,8 @@ class Geometry:
         return self._pooled(1, tile.w0, tile.w1)
 
     def _pooled(self, axis: int, begin: int, end: int) -> Interval:
-        taps = 0, self.stage.pool_kernel[axis]
-        return window_range((begin, end), taps, stride=self.stage.pool_stride[axis])
+        taps = 0, self.product.pool_kernel[axis]
+        return window_range((begin, end), taps, stride=self.product.pool_stride[axis])
 
     def vectors(self, tile: Tile) -> int:
         """Output vectors of the convolution, one accumulator entry each."""
@@ -101,10 +97,10 @@ class Geometry:
             input_range(
                 conv,
                 taps,
-                stride=self.stage.stride[axis],
-                padding=self.stage.padding[axis],
-                dilation=self.stage.dilation[axis],
-                size=self.stage.input_shape[1 + axis],
+                stride=self.product.stride[axis],
+                padding=self.product.padding[axis],
+                dilation=self.product.dilation[axis],
+                size=self.product.input_map[axis],
             )
             for axis, conv, taps in (
                 (0, self.conv_rows(tile), (box.kh0, box.kh1)),
@@ -155,10 +151,10 @@ def tile_grid(geometry: Geometry, images: Interval, vectors: int) -> list[Tile] 
     Whole images if they fit, else whole rows, else parts of a row. Returns ``None`` when not even
     one pooling window fits.
     """
-    stage = geometry.stage
-    _, height, width, _ = stage.output_shape
-    kernel_h, kernel_w = stage.pool_kernel
-    stride_h, stride_w = stage.pool_stride
+    product = geometry.product
+    height, width = product.output_map
+    kernel_h, kernel_w = product.pool_kernel
+    stride_h, stride_w = product.pool_stride
     span_h = (height - 1) * stride_h + kernel_h
     span_w = (width - 1) * stride_w + kernel_w
     per_image = max(1, vectors // (span_h * span_w))

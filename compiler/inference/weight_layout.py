@@ -1,6 +1,7 @@
 """Weights in DRAM and in a buffer: which part a LOAD brings, and where WEIGHTS finds a tile."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from compiler.codegen.cost import Fields
 from compiler.tensors.intervals import Interval
@@ -36,7 +37,7 @@ class WeightSlice:
     first: int
     end: int
 
-    @property
+    @cached_property
     def channels(self) -> Interval:
         """(begin, end) of the output channels."""
         columns = self.geometry.core.columns
@@ -44,7 +45,7 @@ class WeightSlice:
         end = -(-min(self.end * columns, self.tensor.shape[3]) // self.unit) * self.unit
         return begin, min(end, self.tensor.pitch)
 
-    @property
+    @cached_property
     def row_words(self) -> int:
         begin, end = self.channels
         return -(-(end - begin) * self.tensor.dtype.itemsize // self.geometry.core.word_bytes)
@@ -54,7 +55,7 @@ class WeightSlice:
         rows = self.geometry.core.rows
         return box.cb0 * rows, min(box.cb1 * rows, self.tensor.shape[2])
 
-    @property
+    @cached_property
     def words(self) -> int:
         begin, end = self._inputs(self.box)
         kernel = (self.box.kh1 - self.box.kh0) * (self.box.kw1 - self.box.kw0)

@@ -21,9 +21,9 @@ class _Clock(Timeline):
     def skip(self, cycles: int) -> None:
         """All that is under way is so much later."""
         self.end += cycles
-        for times in (self._dispatch, self._free):
-            for key in times:
-                times[key] += cycles  # type: ignore[index]
+        self._dispatched += cycles
+        for key in self._free:
+            self._free[key] += cycles
         depth = self.config.command_queue_depth + 1
         for starts in self._starts.values():
             starts[:] = [start + cycles for start in starts[-depth:]]

@@ -1,23 +1,11 @@
-"""Numbers into codes, and parameters into the shape in which they lie in DRAM."""
-
-from typing import Protocol
+"""Numbers into codes."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hw.config import CoreConfig
 from hw.formats import FloatFormat, IntFormat
 
-__all__ = ["WeightsAndBias", "codes_of", "dense_weights", "storage", "tiled_biases"]
-
-
-class WeightsAndBias(Protocol):
-    """Codes as a :class:`compiler.frontend.sequential.Stage` has them."""
-
-    @property
-    def weight(self) -> np.ndarray: ...
-    @property
-    def bias(self) -> np.ndarray | None: ...
+__all__ = ["codes_of", "storage"]
 
 
 def storage(width: int) -> np.dtype:
@@ -50,17 +38,3 @@ def codes_of(fmt: FloatFormat | IntFormat, values: ArrayLike) -> np.ndarray:
     codes = np.where((biased >= fmt.exponent_max) | np.isinf(values), fmt.infinity, codes)
     codes = codes | np.where(np.signbit(values), 1 << (fmt.width - 1), 0)
     return np.where(np.isnan(values), fmt.nan, codes).astype(storage(fmt.width))
-
-
-def dense_weights(stage: WeightsAndBias) -> np.ndarray:
-    """Weights (KH, KW, CI, CO) of ``stage``."""
-    return np.ascontiguousarray(stage.weight.transpose(2, 3, 1, 0))
-
-
-def tiled_biases(stage: WeightsAndBias, core: CoreConfig) -> np.ndarray:
-    """Biases (1, 1, column tiles, columns) of ``stage`` on ``core``, filled up with zeros."""
-    tiles = -(-stage.weight.shape[0] // core.columns)
-    bias = np.zeros(tiles * core.columns, "<u4")
-    assert stage.bias is not None
-    bias[: len(stage.bias)] = stage.bias
-    return bias.reshape(1, 1, tiles, core.columns)

@@ -1,6 +1,5 @@
 """Where things lie: tensors in DRAM, regions in the on-chip memories."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Self
@@ -8,13 +7,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
+from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.formats import FLOAT32, format_by_name
 
 from .encoding import codes_of, storage
-from .intervals import Interval, PixelBox, round_up
+from .intervals import Interval, PixelBox
 
-__all__ = ["PREDICTOR_MEMORY", "Pool", "Shape", "Tensor", "Transfer", "transfers"]
+__all__ = ["PREDICTOR_MEMORY", "Shape", "Tensor", "Transfer", "transfers"]
 
 #: (N, H, W, C), of weights (KH, KW, CI, CO).
 Shape = tuple[int, int, int, int]
@@ -198,38 +197,3 @@ def transfers(
             )
             word += part * run_words
     return result
-
-
-class Pool:
-    """Allocates regions of one memory, each from the start of a bank of its own where it can.
-
-    Parameters
-    ----------
-    config : AdaGPConfig
-    memory : 0 global buffer, 1 predictor memory
-    """
-
-    def __init__(self, config: AdaGPConfig, memory: int) -> None:
-        depths = config.memory_banks[memory]
-        self.bank_depth = depths[0]
-        self.base = PREDICTOR_MEMORY if memory else 0
-        self.words = sum(depths)
-
-    def place(self, sizes: Sequence[int]) -> tuple[list[int], bool] | None:
-        """Addresses of regions of ``sizes`` words, and whether no two share a bank.
-
-        Returns ``None`` when they do not fit.
-        """
-        spread, position = [], 0
-        for size in sizes:
-            spread.append(self.base + position)
-            position += round_up(size, self.bank_depth)
-        if position <= self.words:
-            return spread, True
-        if sum(sizes) > self.words:
-            return None
-        packed, position = [], 0
-        for size in sizes:
-            packed.append(self.base + position)
-            position += size
-        return packed, False

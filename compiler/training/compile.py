@@ -120,21 +120,22 @@ def write_steps(
     tensors: Mapping[str, Tensor],
     *,
     loops: bool | None,
+    early: bool = False,
 ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
     """Commands of a program of these steps, with HALT, what of them belongs to which step, and the
-    names of their semaphores."""
+    names of their semaphores; ``early`` as of :class:`~compiler.codegen.linking.Linker`."""
 
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
-        program, infos = CoreProgram(config, config.cores[0], recorder), []
+        programs, infos = [CoreProgram(config, core, recorder) for core in config.cores], []
         for step in steps:
             first = len(recorder)
-            step.write(program, tensors)
-            infos.append(StepInfo.of(step, program, first))
+            step.write(programs[step.core], tensors)
+            infos.append(StepInfo.of(step, programs[step.core], first))
         with stage("semaphores"):
             commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
-    return write_program(config, write, loops=loops)
+    return write_program(config, write, loops=loops, early=early)
 
 
 def training_layers(

@@ -108,7 +108,7 @@ class StepGraph:
         self, layer: str, direction: str, function: Callable[..., object], *names: TensorReference,
         reads: Iterable[str | None] = (), writes: Iterable[str | None] = (),
         named: Mapping[str, TensorReference] | None = None, predictor: bool = False,
-        background: bool = False, **options: Any,
+        background: bool = False, core: int = 0, **options: Any,
     ) -> None:  # fmt: skip
         """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
         the options."""
@@ -130,6 +130,7 @@ class StepGraph:
                 reads=tuple(name for name in reads if name),
                 writes=tuple(name for name in writes if name),
                 write=write,
+                core=core,
                 predictor=predictor,
                 background=background,
             )

@@ -1,11 +1,12 @@
 """Steps of layers without parameters, and where the parts of concatenations lie."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
 from compiler.errors import CompileError
-from compiler.frontend.layer import Layer
+from compiler.frontend.layer import Layer, readers
 from compiler.kernels.maps.activations import (
     clamp,
     clamp_backward,
@@ -64,6 +65,8 @@ class MapSteps(StepGraph):
         self.maps: dict[str, str] = {}
         self._needs_gradient: frozenset[str] = frozenset()
         self._parts = self._joined(layers)
+        self._readers = readers(layers)
+        self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
 
     def _joined(self, layers: Sequence[Layer]) -> dict[str, tuple[str, int]]:
         """Layers that write their map into that of a concatenation -> its name, and their first
@@ -93,6 +96,14 @@ class MapSteps(StepGraph):
             whole = self._concatenation(self.layers[joined])
             return self._slice(layer.name, whole, (begin, begin + layer.shape[0]))
         return super()._map(layer, name, **options)
+
+    def _output(self, layer: Layer, **options: Any) -> tuple[str, bool]:
+        """The tensor that a layer writes: its map, or that of a ReLU that alone reads it."""
+        follower = self._readers[layer.name]
+        if len(follower) == 1 and self.layers[follower[0]].kind == "relu":
+            self._fused[follower[0]] = layer.name
+            layer = replace(layer, name=follower[0])
+        return self._map(layer, **options), layer.name in self._fused
 
     def _concatenation(self, layer: Layer) -> str:
         """The map of a concatenation, which exists from the first of its parts on."""
@@ -151,7 +162,11 @@ class MapSteps(StepGraph):
         self._simple(layer, sources, function, *slope, **layer.options)
 
     def _forward_add(self, layer: Layer, sources: list[str]) -> None:
-        self._simple(layer, sources, add_scaled if layer.options else add, **layer.options)
+        output, relu = self._output(layer)
+        self.maps[layer.name] = output
+        function = add_scaled if layer.options else add
+        self._add(layer.name, "forward", function, *sources, output, reads=sources,
+                  writes=[output], relu=relu, **layer.options)  # fmt: skip
 
     def _forward_multiply(self, layer: Layer, sources: list[str]) -> None:
         self._simple(layer, sources, multiply)

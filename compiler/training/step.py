@@ -20,6 +20,7 @@ class Step:
     reads, writes : names of tensors
     write : function of (CoreProgram, tensors by name) that emits the commands
     predictor : it is work of the predictor, which may have a core or a memory of its own
+    core : which core does it, unless it is the predictor's
     background : it may fall behind steps that follow, see
         :meth:`~compiler.codegen.dependencies.Recorder.background`
     """
@@ -29,6 +30,7 @@ class Step:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     write: Callable[[CoreProgram, Mapping[str, Tensor]], None]
+    core: int = 0
     predictor: bool = False
     background: bool = False
 

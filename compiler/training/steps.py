@@ -1,13 +1,12 @@
 """A training step as a list of steps from DRAM to DRAM: forward, loss, backward, update."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer, backward_order, learning, outputs, readers
+from compiler.frontend.torch_graph import Layer, backward_order, learning, outputs
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
@@ -25,7 +24,7 @@ from compiler.kernels.normalization.scaling import (
 )
 from compiler.kernels.updates.binary_loss import binary_loss_commands
 from compiler.kernels.updates.loss import LabelTensors, loss_commands
-from compiler.tensors.parameters import channel_pitch, stored_parameters
+from compiler.tensors.parameters import StoredParameter, channel_pitch, stored_parameters
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 
@@ -75,16 +74,17 @@ class TrainingSteps(GroupSteps):
         super().__init__(layers, config, images=images)
         self.outputs = _with_losses(outputs(layers), loss)
         self.optimizer = optimizer_of(optimizer)
-        self.parameters = stored_parameters(layers, config, slots=self.optimizer.slots)
+        self.parameters = self._stored_parameters(layers)
         for parameter in self.parameters.values():
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
         self.inputs: list[str] = []
-        self._readers = readers(layers)
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
-        self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
         self._build(layers)
+
+    def _stored_parameters(self, layers: Sequence[Layer]) -> dict[str, StoredParameter]:
+        return stored_parameters(layers, self.config, slots=self.optimizer.slots)
 
     def _build(self, layers: Sequence[Layer]) -> None:
         for layer in layers:
@@ -123,14 +123,6 @@ class TrainingSteps(GroupSteps):
             self.maps[layer.name] = self.maps[self._fused[layer.name]]
         else:
             getattr(self, f"_forward_{layer.kind}")(layer, sources)
-
-    def _output(self, layer: Layer, **options: Any) -> tuple[str, bool]:
-        """The tensor that a layer writes: its map, or that of a ReLU that alone reads it."""
-        follower = self._readers[layer.name]
-        if len(follower) == 1 and self.layers[follower[0]].kind == "relu":
-            self._fused[follower[0]] = layer.name
-            layer = replace(layer, name=follower[0])
-        return self._map(layer, **options), layer.name in self._fused
 
     def _product(self, layer: Layer) -> NamedConvolution:
         """How a product is computed: the names of its tensors in place of them."""

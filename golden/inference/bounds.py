@@ -1,8 +1,8 @@
 """How far the bit-exact model may be from torch: a bound for every element, derived, not tuned.
 
 Everything is computed from torch's values and from constants of the formats; nothing of the
-bit-exact model goes in. For one stage, let x be torch's input, w and b torch's weights and bias,
-e >= |x' - x| the error of the stored input x', u the unit roundoff of the operand format
+bit-exact model goes in. For one fused product, let x be torch's input, w and b torch's weights and
+bias, e >= |x' - x| the error of the stored input x', u the unit roundoff of the operand format
 (2**-(mantissa bits + 1)) and K the products per output. Then the following add up:
 
 1. operands: e * |w| + (|x| + e) * |w' - w|, convolved; |w' - w| <= u * |w|, or |w| where the
@@ -32,50 +32,51 @@ from golden.arithmetic.dot_product import decode, dot_error_bound
 from golden.arithmetic.formats import FLOAT32, FloatFormat, IntFormat
 from golden.arithmetic.running_error import rounding_error
 
+from .fusion import FusedProduct
 from .network import Network
 from .parameters import real_weights
-from .stages import Stage
 
-__all__ = ["network_error_bounds", "stage_error_bound"]
+__all__ = ["network_error_bounds", "product_error_bound"]
 
 _UNIT = 2.0**-24
 _FLUSH = FLOAT32.min_normal
 
 
 def network_error_bounds(network: Network, images, *, dtype=torch.float32):
-    """Run torch on ``images`` and bound the bit-exact network's error, stage by stage.
+    """Run torch on ``images`` and bound the bit-exact network's error, product by product.
 
-    The error of every stage's input is carried along, from the rounding of the images on.
+    The error of every product's input is carried along, from the rounding of the images on.
 
     Parameters
     ----------
+    network : a chain of fused products, and flattening
     images : float (N, H, W, C)
     dtype : torch's type
 
     Returns
     -------
     list of (reference, bound)
-        one pair of float64 (N, H, W, C) arrays per stage: torch's values and the largest error
+        one pair of float64 (N, H, W, C) arrays per product: torch's values and the largest error
         that the bit-exact model's real values may have.
     """
-    fmt, scales = network.operand_format, network.scales
     x = torch.from_numpy(np.array(np.moveaxis(np.asarray(images), 3, 1))).to(dtype)
-    error = _storing_error(fmt, np.abs(x.double().numpy()), scales[0])
+    scale = network.scales.get(network.nodes[0].name, 1.0)
+    error = _storing_error(network.format, np.abs(x.double().numpy()), scale)
     bounds = []
-    for index, stage in enumerate(network.stages):
-        x = x.reshape(len(x), *stage.input_shape)
-        y, error = stage_error_bound(network, index, x, error)
+    for name, product in network.products.items():
+        x = x.reshape(len(x), *product.input_shape)
+        y, error = product_error_bound(network, name, x, error)
         bounds.append((_channels_last(y), _channels_last(error)))
         x = y
     return bounds
 
 
-def stage_error_bound(network: Network, index: int, x: torch.Tensor, error=0.0):
-    """Torch's output of one stage and the bound of the bit-exact model's error.
+def product_error_bound(network: Network, name: str, x: torch.Tensor, error=0.0):
+    """Torch's output of one fused product and the bound of the bit-exact model's error.
 
     Parameters
     ----------
-    network, index : the stage is ``network.stages[index]``
+    network, name : the product is ``network.products[name]``
     x : (N, C, H, W) torch's input
     error : bound of the error of the stored input; 0 if it equals ``x``
 
@@ -84,46 +85,46 @@ def stage_error_bound(network: Network, index: int, x: torch.Tensor, error=0.0):
     y : (N, C, H, W) torch's output, in ``x``'s type
     bound : float64 array of that shape
     """
-    fmt, stage = network.operand_format, network.stages[index]
+    fmt, product = network.format, network.products[name]
     with torch.no_grad():
-        y = stage.reference(x)
-        sums = _without_pool(stage, x)
+        y = product.reference(x)
+        sums = _without_pool(product, x)
     unit = torch.finfo(x.dtype).eps
     x_magnitude = np.abs(x.double().numpy())
     reach = x_magnitude + error
-    weights = np.abs(real_weights(stage))
+    weights = np.abs(real_weights(product))
     bias = 0.0
-    if stage.module is not None and stage.module.bias is not None:
-        bias = np.abs(stage.module.bias.detach().double().numpy())[:, np.newaxis, np.newaxis]
+    if product.module is not None and product.module.bias is not None:
+        bias = np.abs(product.module.bias.detach().double().numpy())[:, np.newaxis, np.newaxis]
     products = weights[0].size
 
-    weight_error, bias_error = _parameter_errors(network, index, weights)
-    magnitude = bias + bias_error + _convolve(stage, reach, weights + weight_error)
-    bound = _convolve(stage, np.broadcast_to(error, reach.shape), weights)
-    bound = bound + _convolve(stage, reach, weight_error) + bias_error
-    bound = bound + (products + 2) * unit * (bias + _convolve(stage, x_magnitude, weights))
+    weight_error, bias_error = _parameter_errors(network, name, weights)
+    magnitude = bias + bias_error + _convolve(product, reach, weights + weight_error)
+    bound = _convolve(product, np.broadcast_to(error, reach.shape), weights)
+    bound = bound + _convolve(product, reach, weight_error) + bias_error
+    bound = bound + (products + 2) * unit * (bias + _convolve(product, x_magnitude, weights))
     if fmt.is_float:
         steps = -(-weights.shape[1] // network.rows) * weights.shape[2] * weights.shape[3]
         bound = bound + dot_error_bound(magnitude, steps * network.rows, network.rows)
         limit = FLOAT32.max_finite
     else:
-        limit = 2.0**31 * network.scales[index] * _weight_scale(network, index)
+        limit = 2.0**31 * _input_scale(network, name) * _weight_scale(network, name)
     bound = np.where(magnitude + bound < limit, bound, np.inf)
     sums = np.abs(sums.double().numpy())
-    bound = _pool_error(fmt, stage.pool, sums, bound, unit, limit)
-    return y, _output_error(network, index, np.abs(y.double().numpy()), bound)
+    bound = _pool_error(fmt, product.pool, sums, bound, unit, limit)
+    return y, _output_error(network, name, np.abs(y.double().numpy()), bound)
 
 
-def _parameter_errors(network, index, weights):
+def _parameter_errors(network, name, weights):
     """Bounds of |w' - w| and of |b' - b|."""
-    fmt, stage = network.operand_format, network.stages[index]
-    if stage.module is None:
+    fmt, product = network.format, network.products[name]
+    if product.module is None:
         return np.zeros_like(weights), 0.0
     if fmt.is_float:
         error = rounding_error(fmt, weights)
         return np.where(weights + error > fmt.max_finite, np.inf, error), _FLUSH
-    scale = _weight_scale(network, index)
-    bias_error = network.scales[index] * scale / 2 if stage.module.bias is not None else 0.0
+    scale = _weight_scale(network, name)
+    bias_error = _input_scale(network, name) * scale / 2 if product.module.bias is not None else 0.0
     return np.full_like(weights, scale / 2), bias_error
 
 
@@ -142,17 +143,17 @@ def _pool_error(fmt, pool, sums, bound, unit, limit):
     return np.where(mean * operations < limit, mean_error, np.inf)
 
 
-def _output_error(network, index, magnitude, bound):
-    fmt, stage = network.operand_format, network.stages[index]
+def _output_error(network, name, magnitude, bound):
+    fmt, product = network.format, network.products[name]
     if not fmt.is_float:
-        if stage.wide:
+        if product.wide:
             return bound
-        field = network.parameters[index].scale_field
+        field = network.parameters[name].scale_field
         multiplier = field & 0xFFFF
         bound = bound + (magnitude + bound) * (0.5 / max(multiplier, 0.5))
-    elif stage.wide:
+    elif product.wide:
         return bound
-    return bound + _storing_error(fmt, magnitude + bound, network.scales[index + 1])
+    return bound + _storing_error(fmt, magnitude + bound, network.scales.get(name, 1.0))
 
 
 def _storing_error(fmt: FloatFormat | IntFormat, magnitude, scale):
@@ -163,29 +164,35 @@ def _storing_error(fmt: FloatFormat | IntFormat, magnitude, scale):
     return scale / 2 + np.maximum(magnitude - fmt.maximum * scale, 0.0)
 
 
-def _weight_scale(network, index):
-    """Real value of one unit of the stage's integer weights."""
-    stage = network.stages[index]
-    if stage.module is None:
+def _input_scale(network, name):
+    (node,) = (node for node in network.nodes if node.name == name)
+    return network.scales[node.inputs[0]]
+
+
+def _weight_scale(network, name):
+    """Real value of one unit of the product's integer weights."""
+    product = network.products[name]
+    if product.module is None:
         return 1.0
-    fmt = network.operand_format
-    codes = np.abs(decode(fmt, network.parameters[index].weights_bits)).max()
-    return np.abs(real_weights(stage)).max() / codes if codes else 1.0 / fmt.maximum
+    fmt = network.format
+    codes = np.abs(decode(fmt, network.parameters[name].weights_bits)).max()
+    return np.abs(real_weights(product)).max() / codes if codes else 1.0 / fmt.maximum
 
 
-def _without_pool(stage: Stage, x):
-    return replace(stage, relu=False, pool=None).reference(x)
+def _without_pool(product: FusedProduct, x):
+    return replace(product, relu=False, pool=None).reference(x)
 
 
-def _convolve(stage, x, weights):
-    """Sums over the stage's products of two non-negative arrays; infinite wherever one is."""
+def _convolve(product, x, weights):
+    """Sums over the product's products of two non-negative arrays; infinite wherever one is."""
     if not (np.isfinite(x).all() and np.isfinite(weights).all()):
-        return np.full((len(x), *stage.sums_shape), np.inf)
+        return np.full((len(x), *product.sums_shape), np.inf)
     return functional.conv2d(
         torch.from_numpy(np.array(x, np.float64)),
         torch.from_numpy(np.array(weights, np.float64)),
-        stride=stage.stride,
-        padding=stage.padding,
+        stride=product.stride,
+        padding=product.padding,
+        dilation=product.dilation,
     ).numpy()
 
 

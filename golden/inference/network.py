@@ -1,30 +1,41 @@
-"""A network as the accelerator computes it: every stored activation and the logits, bit for bit."""
+"""A network as the accelerator runs it forward: every stored map, bit for bit.
 
+The forward part of :class:`golden.training.step.Training` in evaluation mode, with normalisation
+folded into the products before it (:mod:`golden.inference.folding`) and with what POST computes
+together with a product fused (:mod:`golden.inference.fusion`).
+"""
+
+import copy
 from dataclasses import dataclass
 
 import numpy as np
 from torch import nn
 
-from golden.arithmetic.dot_product import decode, encode
+from golden.arithmetic.dot_product import decode
 from golden.arithmetic.formats import FLOAT32, FloatFormat, IntFormat, format_by_name
 from golden.commands.post import post
 from golden.layers.conv2d import conv2d
+from golden.layers.conv_general import convolution
+from golden.layers.optimizer import SGD
+from golden.training.step import Training
+from golden.training.step_result import ForwardPass
 
-from .parameters import StageParameters, float_parameters
+from .folding import fold
+from .fusion import FusedProduct, fuse
+from .parameters import ProductParameters, float_parameters
 from .quantize import quantize
-from .stages import Stage, group_layers
 
-__all__ = ["ForwardResult", "Network", "StageResult", "forward_stage", "pooling_windows"]
+__all__ = ["Network", "ProductResult", "forward_product", "pooling_windows"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StageResult:
-    """What one stage computes.
+class ProductResult:
+    """What one fused product computes.
 
     Members
     -------
     sums : (N, H, W, C) uint32, accumulators: float32 (int32) bits, before post-processing
-    output : (N, H, W, C) what is stored: operand codes, or uint32 bits of a wide stage
+    output : (N, H, W, C) what is stored: operand codes, or uint32 bits of a wide one
     flags : uint8, union of :class:`golden.arithmetic.dot_product.Flags` over all elements and steps
     """
 
@@ -33,161 +44,155 @@ class StageResult:
     flags: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ForwardResult:
-    """What a network computes for a batch.
+class Network(Training):
+    """A network that is not trained.
+
+    Parameters
+    ----------
+    model : as for :class:`golden.training.step.Training`; its modules count as in evaluation mode.
+        It is not changed.
+    input_shape, rows, columns : likewise; columns matter to grouped layers only
+    operand_format : name of a format
+    calibration : float (N, H, W, C) images from which the scales of an integer format are chosen
+        (:func:`golden.inference.quantize.quantize`)
+    vector, window : see :func:`golden.inference.fusion.fuse`; integers have no vector unit
 
     Members
     -------
-    input_bits : (N, H, W, C) operand codes of the images
-    stages : one :class:`StageResult` per stage
-    logits : real values of the last stage's output, in the shape and order that torch has:
-        (N, features) behind Flatten or Linear, else (N, C, H, W); float64, in integer formats
-        multiplied by the output scale
+    nodes : list of :class:`golden.training.torch_graph.Node`
+    products, parameters : :class:`~golden.inference.fusion.FusedProduct` and
+        :class:`~golden.inference.parameters.ProductParameters` by node
+    scales : real value of one unit of the map of a node; none in float formats
+
+    Raises
+    ------
+    ValueError
+        for an unsupported layer, naming it; an unknown format; a missing calibration.
     """
 
-    input_bits: np.ndarray
-    stages: tuple[StageResult, ...]
-    logits: np.ndarray
-
-    @property
-    def outputs(self) -> list[np.ndarray]:
-        """Every stage's stored output, in order."""
-        return [stage.output for stage in self.stages]
-
-    @property
-    def flags(self) -> int:
-        """Union of all stages' flags."""
-        return int(np.bitwise_or.reduce([stage.flags for stage in self.stages]))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Network:
-    """Stages and their numbers; made by :meth:`from_torch`.
-
-    Members
-    -------
-    operand_format : of weights and stored activations
-    rows : rows of the array that executes it; decides the order of sums
-    input_shape : (C, H, W) of one image
-    stages, parameters : one :class:`golden.inference.stages.Stage` and one
-        :class:`golden.inference.parameters.StageParameters` per stage
-    scales : real value of one unit of the network's input and of each stage's output; 1 in float
-        formats
-    """
-
-    operand_format: FloatFormat | IntFormat
-    rows: int
-    input_shape: tuple[int, int, int]
-    stages: tuple[Stage, ...]
-    parameters: tuple[StageParameters, ...]
-    scales: tuple[float, ...]
-
-    @classmethod
-    def from_torch(
-        cls,
-        model: nn.Sequential,
-        *,
-        input_shape,
-        rows: int,
-        operand_format: str = "bf16",
-        calibration=None,
-    ) -> "Network":
-        """Group the layers of ``model`` and round its weights to the operand format.
-
-        Parameters
-        ----------
-        model : see :func:`golden.inference.stages.group_layers`
-        input_shape : (C, H, W) of one image, or (features,)
-        rows : rows of the array
-        operand_format : name of a format
-        calibration : float (N, H, W, C) images from which the scales of an integer format are
-            chosen (:func:`golden.inference.quantize.quantize`)
-
-        Raises
-        ------
-        ValueError
-            for an unsupported layer, naming it; an unknown format; a missing calibration.
-        """
+    def __init__(
+        self, model: nn.Module, *, input_shape, rows: int, columns: int | None = None,
+        operand_format: str = "bf16", calibration=None, vector: bool = True,
+        window: int | None = None,
+    ):  # fmt: skip
         fmt = format_by_name(operand_format)
-        stages = group_layers(model, input_shape)
+        self._vector, self._window = vector and fmt.is_float, window
+        self._rows: dict = {}
+        super().__init__(
+            copy.deepcopy(model).eval(),
+            input_shape=input_shape,
+            optimizer=SGD(learning_rate=0.0),
+            rows=rows,
+            columns=columns,
+            operand_format=operand_format,
+            loss="mean_squared_error",
+        )
+        self.products: dict[str, FusedProduct] = {
+            node.name: node.options["product"] for node in self.nodes if node.kind == "fused"
+        }
+        self.parameters: dict[str, ProductParameters] = {}
+        self.scales: dict[str, float] = {}
         if fmt.is_float:
-            parameters = [float_parameters(stage, fmt) for stage in stages]
-            scales = [1.0] * (len(stages) + 1)
+            for name, product in self.products.items():
+                self.parameters[name] = float_parameters(product, fmt)
         elif calibration is None:
             raise ValueError(f"Format {fmt.name} needs calibration images")
         else:
-            parameters, scales = quantize(stages, fmt, calibration)
-        return cls(
-            operand_format=fmt,
-            rows=rows,
-            input_shape=stages[0].input_shape,
-            stages=tuple(stages),
-            parameters=tuple(parameters),
-            scales=tuple(scales),
-        )
+            self.parameters, self.scales = quantize(self.nodes, fmt, calibration)
 
-    def encode_input(self, images) -> np.ndarray:
-        """Operand codes of float ``images`` (N, H, W, C) or, for linear inputs, (N, features)."""
-        channels, height, width = self.input_shape
-        images = np.asarray(images, np.float64)
-        if images.ndim == 2 and images.shape[1:] == (channels,) and height == width == 1:
-            images = images[:, np.newaxis, np.newaxis, :]
-        if images.ndim != 4 or images.shape[1:] != (height, width, channels):
-            raise ValueError(
-                f"Images must have shape (N, {height}, {width}, {channels}), not {images.shape}"
+    def _require_format(self, fmt) -> None:
+        """All formats are good."""
+
+    def _trace(self, model, input_shape):
+        nodes = fold(super()._trace(model, input_shape))
+        return fuse(nodes, vector=self._vector, window=self._window)
+
+    def _what_learns(self):
+        return frozenset()
+
+    def encode_input(self, images):
+        """Operand codes of real images, vectors or sequences."""
+        if self.scales:
+            images = np.asarray(images, np.float64) / self.scales[self.nodes[0].name]
+        return super().encode_input(images)
+
+    def forward(self, input_bits, *, training: bool = False, rows=None) -> ForwardPass:
+        """Run operand codes (N, H, W, C) through all nodes. ``rows``: name of a fused product ->
+        [(first image, last image + 1, rows of the array that computes them)] where they differ.
+
+        ``saved`` of the result has a :class:`ProductResult` for each fused product.
+        """
+        assert not training
+        self._rows = rows or {}
+        return super().forward(input_bits, training=False)
+
+    def stored(self, images) -> dict[str, np.ndarray]:
+        """What every node stores for real images (N, H, W, C): operand codes, or 32-bit ones."""
+        return self.forward(self.encode_input(images)).outputs
+
+    def _forward_node(self, node, values, done, training):
+        if node.kind != "fused":
+            return super()._forward_node(node, values, done, training)
+        x, product = values[0], self.products[node.name]
+        results = [
+            forward_product(
+                self.format, product, self.parameters[node.name], x[first:last], rows=rows
             )
-        return encode(self.operand_format, images / self.scales[0])
-
-    def forward(self, images) -> ForwardResult:
-        """Run float ``images`` (N, H, W, C) through all stages."""
-        return self.forward_bits(self.encode_input(images))
-
-    def forward_bits(self, input_bits) -> ForwardResult:
-        """Run operand codes (N, H, W, C) through all stages."""
-        results, x = [], input_bits
-        for stage, parameters in zip(self.stages, self.parameters, strict=True):
-            results.append(forward_stage(self.operand_format, stage, parameters, x, rows=self.rows))
-            x = results[-1].output
-        return ForwardResult(
-            input_bits=input_bits,
-            stages=tuple(results),
-            logits=self.decode_logits(results[-1].output),
+            for first, last, rows in self._rows.get(node.name, [(0, len(x), self.rows)])
+        ]
+        done.saved[node.name] = ProductResult(
+            sums=np.concatenate([result.sums for result in results]),
+            output=np.concatenate([result.output for result in results]),
+            flags=int(np.bitwise_or.reduce([result.flags for result in results])),
         )
+        return done.saved[node.name].output, done.saved[node.name].flags
+
+    def predict(self, images) -> np.ndarray:
+        """Real outputs in torch's shape; of a network with one output."""
+        return self.decode_logits(self.stored(images)[self.nodes[-1].name])
 
     def decode_logits(self, bits) -> np.ndarray:
-        """Real values of the last stage's output bits (N, H, W, C), shaped as torch's result."""
-        if self.operand_format.is_float:
-            values = decode(FLOAT32, bits)
+        """Real values of the last node's codes, in torch's shape."""
+        node = self.nodes[-1]
+        if self.scales:
+            values = np.asarray(bits, np.uint32).view(np.int32) * self.scales[node.name]
         else:
-            values = np.asarray(bits, np.uint32).view(np.int32) * self.scales[-1]
+            values = decode(FLOAT32 if bits.dtype == np.uint32 else self.format, bits)
         values = np.moveaxis(values, 3, 1)
-        return values.reshape(len(values), -1) if self.stages[-1].flattened else values
+        if node.sequence:
+            return np.moveaxis(values[..., 0], 1, 2)
+        return values.reshape(len(values), -1) if node.flat else values
 
 
-def forward_stage(
-    fmt: FloatFormat | IntFormat, stage: Stage, parameters: StageParameters, x_bits, *, rows: int
-) -> StageResult:
-    """Run operand codes ``x_bits`` (N, H, W, C) through one stage."""
-    sums, sum_flags = conv2d(
-        fmt,
-        x_bits,
-        parameters.weights_bits,
-        parameters.bias_bits,
-        stride=stage.stride,
-        padding=stage.padding,
-        rows=rows,
-    )
-    windows, (batch, height, width, channels) = pooling_windows(sums, stage.pool)
+def forward_product(
+    fmt: FloatFormat | IntFormat,
+    product: FusedProduct,
+    parameters: ProductParameters,
+    x_bits,
+    *,
+    rows: int,
+) -> ProductResult:
+    """Run operand codes ``x_bits`` (N, H, W, C) through one fused product."""
+    operands = x_bits, parameters.weights_bits, parameters.bias_bits
+    if product.dilation == (1, 1):
+        sums, sum_flags = conv2d(
+            fmt, *operands, stride=product.stride, padding=product.padding, rows=rows
+        )
+    else:
+        sums, sum_flags = convolution(
+            fmt, *operands, stride=product.stride, padding=product.padding,
+            dilation=product.dilation, rows=rows,
+        )  # fmt: skip
+    windows, (batch, height, width, channels) = pooling_windows(sums, product.pool)
     output, post_flags = post(
         fmt,
         windows,
-        relu=stage.relu,
-        pool="sum" if stage.pool is not None and stage.pool.kind == "average" else "max",
+        relu=product.relu,
+        pool="sum" if product.pool is not None and product.pool.kind == "average" else "max",
         scale=parameters.scale_field,
-        wide=stage.wide,
+        wide=product.wide,
     )
-    return StageResult(
+    return ProductResult(
         sums=sums,
         output=output.reshape(batch, height, width, channels),
         flags=int(np.bitwise_or.reduce(sum_flags, axis=None))

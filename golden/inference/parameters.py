@@ -1,4 +1,4 @@
-"""The numbers of a stage, as they go into the DRAM image and the commands."""
+"""The numbers of a fused product, as they go into the DRAM image and the commands."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ import numpy as np
 from golden.arithmetic.dot_product import encode
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
-from .stages import Stage
+from .fusion import FusedProduct
 
-__all__ = ["StageParameters", "float_parameters", "identity_weights"]
+__all__ = ["ProductParameters", "float_parameters", "identity_weights", "real_weights"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StageParameters:
-    """Bit patterns of one stage.
+class ProductParameters:
+    """Bit patterns of one fused product.
 
     Members
     -------
@@ -30,25 +30,25 @@ class StageParameters:
     scale_field: int
 
 
-def float_parameters(stage: Stage, fmt: FloatFormat) -> StageParameters:
+def float_parameters(product: FusedProduct, fmt: FloatFormat) -> ProductParameters:
     """Weights rounded once to ``fmt`` (nearest, ties to even), bias kept in float32."""
     window = 1
-    if stage.pool is not None and stage.pool.kind == "average":
-        window = stage.pool.kernel[0] * stage.pool.kernel[1]
-    bias = None if stage.module is None else stage.module.bias
-    return StageParameters(
-        weights_bits=encode(fmt, real_weights(stage)),
+    if product.pool is not None and product.pool.kind == "average":
+        window = product.pool.kernel[0] * product.pool.kernel[1]
+    bias = None if product.module is None else product.module.bias
+    return ProductParameters(
+        weights_bits=encode(fmt, real_weights(product)),
         bias_bits=None if bias is None else encode(FLOAT32, bias.detach().numpy()),
         scale_field=int(encode(FLOAT32, 1.0 / window)),
     )
 
 
-def real_weights(stage: Stage) -> np.ndarray:
-    """The stage's weights as real numbers (float64), shape (O, I, KH, KW)."""
-    if stage.module is None:
-        return identity_weights(stage.input_shape[0])
-    weights = stage.module.weight.detach().double().numpy()
-    return weights.reshape(-1, stage.input_shape[0], *stage.kernel)
+def real_weights(product: FusedProduct) -> np.ndarray:
+    """The product's weights as real numbers (float64), shape (O, I, KH, KW)."""
+    if product.module is None:
+        return identity_weights(product.input_shape[0])
+    weights = product.module.weight.detach().double().numpy()
+    return weights.reshape(-1, product.input_shape[0], *product.kernel)
 
 
 def identity_weights(channels: int) -> np.ndarray:

@@ -37,7 +37,7 @@ class Product:
     kind: str
     options: Mapping
     rows: int
-    columns: int
+    columns: int | None
 
     def forward(self, x, kernel, bias):
         """Sums (N, HO, WO, O). ``kernel`` is (O, I, KH, KW); a linear layer's is its map."""

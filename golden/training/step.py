@@ -74,7 +74,7 @@ class Training:
         input_shape,
         optimizer,
         rows: int,
-        columns: int,
+        columns: int | None,
         operand_format: str = "bf16",
         loss="cross_entropy",
         sample_seed: int = 0,
@@ -82,8 +82,7 @@ class Training:
         guard_tile: int | None = None,
     ):
         self.format = format_by_name(operand_format)
-        if not self.format.is_float:
-            raise ValueError(f"Training needs a float format, not {operand_format}")
+        self._require_format(self.format)
         self.nodes: list[Node] = self._trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
@@ -109,6 +108,10 @@ class Training:
                 self.operands[name] = encode(self.format, decode(FLOAT32, self.weights[name]))
             for name in node.trainable:
                 self.slots[name] = optimizer.start(self.weights[name])
+
+    def _require_format(self, fmt):
+        if not fmt.is_float:
+            raise ValueError(f"Training needs a float format, not {fmt.name}")
 
     def _trace(self, model, input_shape):
         return trace(model, input_shape)

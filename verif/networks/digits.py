@@ -8,7 +8,7 @@ import torch
 from algorithms.networks import digits_cnn
 
 from .execute import Execution, execute
-from .workload import Workload, prepare, prepare_graph
+from .workload import Workload, prepare
 
 __all__ = ["DigitsResult", "digits_workload", "run_digits"]
 
@@ -36,7 +36,7 @@ def digits_workload(
         raise ValueError(f"images must be from 1 to {len(data.test_images)}, not {images}")
     if residual:
         model = digits_cnn.trained_residual(seed, report=report)
-        return prepare_graph(
+        return prepare(
             f"digits-residual {config.variant} {config.operand_format}",
             model,
             config,

@@ -66,16 +66,27 @@ def add_vector(program: CoreProgram, x: Tensor, vector: Tensor, y: Tensor) -> No
     pointwise(program, [x], y, part, vectors=[vector])
 
 
-def add(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor) -> None:
-    """``y = x1 + x2``, rounded once."""
-    sum_gradients(program, [x1, x2], y)
+def add(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor, *, relu: bool = False) -> None:
+    """``y = x1 + x2``, rounded once; with ``relu`` +0 where that is negative."""
+
+    def part(out: View, _: View | None, first: View, second: View) -> None:
+        program.vector.add(out, first, second)
+        if relu:
+            program.vector.positive(out, out)
+
+    pointwise(program, [x1, x2], y, part)
 
 
-def add_scaled(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor, *, scale: float) -> None:
-    """``y = x1 + x2 * scale``, the product in float32, then the sum, rounded once to operands."""
+def add_scaled(
+    program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor, *, scale: float, relu: bool = False
+) -> None:
+    """``y = x1 + x2 * scale``, the product in float32, then the sum, rounded once to operands; with
+    ``relu`` +0 where that is negative."""
 
     def part(out: View, _: View | None, first: View, second: View) -> None:
         program.vector.scale_add(out, second, scale, first)
+        if relu:
+            program.vector.positive(out, out)
 
     pointwise(program, [x1, x2], y, part)
 

@@ -47,9 +47,10 @@ def test_split(seed):
 
 
 def test_size_of_the_network():
-    network = Network.from_torch(digits_cnn.DigitsCNN(), input_shape=digits_cnn.INPUT_SHAPE, rows=4)
-    assert sum(stage.macs for stage in network.stages) == 58736
-    assert [stage.output_shape[0] for stage in network.stages] == [6, 10, 14, 10]
+    network = Network(digits_cnn.DigitsCNN(), input_shape=digits_cnn.INPUT_SHAPE, rows=4)
+    products = network.products.values()
+    assert sum(product.macs for product in products) == 58736
+    assert [product.output_shape[0] for product in products] == [6, 10, 14, 10]
 
 
 @pytest.mark.parametrize("operand_format", ["bf16", "int8"])
@@ -58,14 +59,14 @@ def test_accuracy(model, seed, operand_format):
     data = digits_cnn.load(seed)
     with torch.no_grad():
         reference = model(digits_cnn.to_torch(data.test_images)).numpy()
-    own = Network.from_torch(
+    own = Network(
         model,
         input_shape=digits_cnn.INPUT_SHAPE,
         rows=4,
         operand_format=operand_format,
         calibration=data.calibration_images,
-    ).forward(data.test_images)
-    accuracies = [digits_cnn.accuracy(x, data.test_labels) for x in (reference, own.logits)]
+    ).predict(data.test_images)
+    accuracies = [digits_cnn.accuracy(x, data.test_labels) for x in (reference, own)]
     assert accuracies[0] >= 0.97
     assert abs(accuracies[1] - accuracies[0]) <= 0.02
 

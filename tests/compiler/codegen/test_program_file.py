@@ -222,11 +222,9 @@ def test_show(kind, programs, files, capsys):
     count = sum(len(part.commands) for part in parts.values()) // COMMAND_BYTES
     assert len(lines) == count + len(headings)
     first = next(line for line in lines if " MATMUL " in line)
-    wanted = "c0.x_full" if kind == "inference" else "c0.load->matmul"
-    assert f"wait={wanted}" in first
+    assert "wait=c0.load->matmul" in first
     assert not any(re.search(r"(wait|signal)=\S*\b\d+[, ]", line) for line in lines)
     if kind != "inference":
-        assert not any("x_free" in line or "x_full" in line for line in lines)
         # Tensors that take turns in one place are not called by the name of one of them.
         assert any(re.search(r"\(\d+ tensors in turn\)", line) for line in lines)
         assert any("(0.weight.operands+0x0)" in line for line in lines)

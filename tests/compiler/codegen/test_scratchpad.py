@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from compiler.codegen.scratchpad import NoRoom, Scratch
+from compiler.codegen.scratchpad import NoRoom, Scratch, arrange
 from compiler.tensors.tensor import PREDICTOR_MEMORY
 from hw.config import make_config
 
@@ -113,3 +113,25 @@ def test_banks_count_from_the_first_word_of_the_memory():
     first = scratch.take(4)
     second = scratch.take(4, apart=([first],))
     assert first.address // scratch.bank_depth != second.address // scratch.bank_depth
+
+
+def test_blocks_side_by_side_get_banks_of_their_own():
+    config = make_config(variant="baseline", preset="tiny")
+    assert arrange(config, 0, [100, 512, 600]) == ([0, 512, 1024], True)
+    assert arrange(config, 0, [600, 600, 600]) == ([0, 600, 1200], False)
+    assert arrange(config, 0, [1024, 1024, 1]) is None
+
+
+def test_blocks_side_by_side_lie_behind_what_was_taken_last():
+    scratch = Scratch(make_config(variant="baseline", preset="tiny"))
+    first = scratch.take_side_by_side([100, 512])
+    assert [block.address for block in first] == [0, 512]
+    for block in first:
+        scratch.release(block)
+    second = scratch.take_side_by_side([100, 100])
+    assert [block.address for block in second] == [1024, 1536]
+    for block in second:
+        scratch.release(block)
+    assert [block.address for block in scratch.take_side_by_side([1000, 1048])] == [0, 1000]
+    with pytest.raises(NoRoom, match="2049 words do not fit into a memory of 2048"):
+        scratch.take_side_by_side([2048, 1])

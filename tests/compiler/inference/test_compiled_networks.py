@@ -10,8 +10,8 @@ from torch import nn
 
 import compiler
 from emulator.interpreter import interpret
-from golden.inference.network import Network, forward_stage
 from hw.config import make_config
+from verif.networks.workload import golden_network
 
 DIGITS_LIKE = [
     nn.Conv2d(1, 6, 3, padding=1),
@@ -35,15 +35,10 @@ def run(layers, shape, config, *, seed=0, **options):
             layer.reset_parameters()
     values = np.random.default_rng(seed).normal(size=(shape[0], *shape[2:], shape[1]))
     values = values.reshape(shape[0], *((1, 1) if len(shape) == 2 else shape[2:]), shape[1])
-    network = Network.from_torch(
-        model,
-        input_shape=shape[1:],
-        rows=config.rows,
-        operand_format=config.operand_format,
-        calibration=values,
-    )
+    network = golden_network(model, config, shape[1:], values)
     codes = network.encode_input(values)
-    program = compiler.compile(model, config, shape, parameters=list(network.parameters), **options)
+    parameters = list(network.parameters.values())
+    program = compiler.compile(model, config, shape, parameters=parameters, reuse=False, **options)
     memory = program.memory(codes, fill=0xA5)
     outputs = [(tensor.offset, tensor.size) for tensor in program.outputs]
     result = interpret(config, program.commands, memory, seed=seed, unwritten=outputs)
@@ -53,22 +48,17 @@ def run(layers, shape, config, *, seed=0, **options):
 
 
 def compare(program, network, codes, memory):
-    for info, stage, parameters in zip(
-        program.stages, network.stages, network.parameters, strict=True
-    ):
-        tensor = program.tensors[info.output]
-        parts = [
-            forward_stage(network.operand_format, stage, parameters, codes[a:b], rows=rows).output
-            for a, b, rows in info.rows
-        ]
-        codes = np.concatenate(parts)
+    rows = {info.output: info.rows for info in program.stages}
+    done = network.forward(codes, rows=rows)
+    for info in program.stages:
+        tensor, expected = program.tensors[info.output], done.outputs[info.output]
         got = tensor.unpack(bytes(memory))
-        wrong = np.argwhere(got != codes)
+        wrong = np.argwhere(got != expected)
         if len(wrong):
             place = tuple(int(i) for i in wrong[0])
             pytest.fail(
-                f"{info.name} (N, H, W, C) = {place}: expected {int(codes[place]):#x} "
-                f"({tensor.values(codes[place])}), not {int(got[place]):#x} "
+                f"{info.name} (N, H, W, C) = {place}: expected {int(expected[place]):#x} "
+                f"({tensor.values(expected[place])}), not {int(got[place]):#x} "
                 f"({tensor.values(got[place])}); {len(wrong)} of {got.size} differ"
             )
 
@@ -142,7 +132,10 @@ def test_layer_larger_than_every_buffer(name):
     config = make_config(variant="baseline", preset="tiny", **SMALL)
     program, _ = run(layers, shape, config, seed=3)
     words = config.memory_depth[0]
-    weights = program.tensors["stage0.weights"].size // config.cores[0].word_bytes
+    weights = (
+        program.tensors["1.weight" if name == "kernel" else "0.weight"].size
+        // config.cores[0].word_bytes
+    )
     inputs = program.input.size // config.cores[0].word_bytes
     assert weights + inputs > words or program.stages[0].runs[0]["tiles"] > 1
 

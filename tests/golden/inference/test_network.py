@@ -11,9 +11,9 @@ from torch import nn
 from golden.arithmetic.dot_product import Flags, decode, encode
 from golden.arithmetic.formats import BF16, FLOAT32, FP16
 from golden.arithmetic.running_error import rounding_error
-from golden.inference.bounds import network_error_bounds, stage_error_bound
+from golden.inference.bounds import network_error_bounds, product_error_bound
+from golden.inference.fusion import Pool
 from golden.inference.network import Network, pooling_windows
-from golden.inference.stages import Pool
 
 FORMATS = ["bf16", "fp16", "fp8_e5m2", "int8"]
 
@@ -70,13 +70,14 @@ NETWORKS = {
 }
 
 
-def real_values(network, index, bits):
-    """Real values of what the network's stage ``index`` stored; -1 is its input."""
-    if index >= 0 and network.stages[index].wide and network.operand_format.is_float:
-        return decode(FLOAT32, bits)
-    if index >= 0 and network.stages[index].wide:
-        return np.asarray(bits).view(np.int32) * network.scales[index + 1]
-    return decode(network.operand_format, bits) * network.scales[index + 1]
+def real_values(network, name, bits):
+    """Real values of what the network's node ``name`` stored."""
+    scale = network.scales.get(name, 1.0)
+    if name in network.products and network.products[name].wide:
+        if network.format.is_float:
+            return decode(FLOAT32, bits)
+        return np.asarray(bits).view(np.int32) * scale
+    return decode(network.format, bits) * scale
 
 
 def assert_within(actual, reference, bound, what):
@@ -97,29 +98,36 @@ def make(name, operand_format, seed):
     map_shape = (*shape[1:], shape[0]) if len(shape) == 3 else (1, 1, *shape)
     images = rng.standard_normal((batch, *map_shape)).astype(np.float32)
     model = nn.Sequential(*layers).eval()
-    network = Network.from_torch(
-        model, input_shape=shape, rows=rows, operand_format=operand_format, calibration=images
+    network = Network(
+        model,
+        input_shape=shape,
+        rows=rows,
+        operand_format=operand_format,
+        calibration=images,
+        vector=False,
     )
     return model, network, images
 
 
 @pytest.mark.parametrize("operand_format", FORMATS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_every_stage_within_its_bound(name, operand_format, seed):
-    """Torch float32 gets each stage's stored input; the bound covers that stage alone."""
+def test_every_product_within_its_bound(name, operand_format, seed):
+    """Torch float32 gets each product's stored input; the bound covers that product alone."""
     _, network, images = make(name, operand_format, seed)
-    result = network.forward(images)
-    stored = [result.input_bits, *result.outputs]
-    for index, stage in enumerate(network.stages):
-        x = real_values(network, index - 1, stored[index]).astype(np.float32)
+    stored = network.stored(images)
+    for node in network.nodes:
+        if node.kind != "fused":
+            continue
+        (source,) = node.inputs
+        x = real_values(network, source, stored[source]).astype(np.float32)
         x = torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, 3, 1)))
-        y, bound = stage_error_bound(network, index, x)
+        y, bound = product_error_bound(network, node.name, x)
         assert np.isfinite(bound).all()
         assert_within(
-            real_values(network, index, stored[index + 1]),
+            real_values(network, node.name, stored[node.name]),
             np.moveaxis(y.double().numpy(), 1, 3),
             np.moveaxis(bound, 1, 3),
-            f"{name}, {operand_format}, stage {index} ({stage.name})",
+            f"{name}, {operand_format}, {network.products[node.name].name}",
         )
 
 
@@ -128,36 +136,38 @@ def test_every_stage_within_its_bound(name, operand_format, seed):
 def test_whole_network_within_its_bound(name, operand_format, seed):
     """Torch float32 runs alone from the real images; errors are carried along."""
     model, network, images = make(name, operand_format, seed)
-    result = network.forward(images)
+    stored, found = network.stored(images), network.predict(images)
     bounds = network_error_bounds(network, images)
-    for index, (reference, bound) in enumerate(bounds):
+    for product, (reference, bound) in zip(network.products, bounds, strict=True):
         assert_within(
-            real_values(network, index, result.outputs[index]),
+            real_values(network, product, stored[product]),
             reference,
             bound,
-            f"{name}, {operand_format}, up to stage {index}",
+            f"{name}, {operand_format}, up to {product}",
         )
-    shape = network.input_shape if len(images.shape) == 4 and images.shape[1] > 1 else (-1,)
+    shape = network.nodes[0].shape if images.shape[1] > 1 else (-1,)
     x = torch.from_numpy(np.ascontiguousarray(np.moveaxis(images, 3, 1)))
     with torch.no_grad():
         logits = model(x.reshape(len(images), *shape)).double().numpy()
-    assert result.logits.shape == logits.shape
+    assert found.shape == logits.shape
     worst = np.moveaxis(bounds[-1][1], 3, 1).reshape(logits.shape)
-    assert_within(result.logits, logits, worst, f"{name}, {operand_format}, logits")
+    assert_within(found, logits, worst, f"{name}, {operand_format}, logits")
 
 
 @pytest.mark.parametrize("operand_format", ["bf16", "int8"])
 def test_the_bound_notices_a_wrong_weight(operand_format, seed):
-    """A check that cannot fail is none: turned kernels must leave the bound of the stage."""
+    """A check that cannot fail is none: turned kernels must leave the bound of the product."""
     _, network, images = make("3x3, max pool, linear", operand_format, seed)
-    network.parameters[0].weights_bits[:] = network.parameters[0].weights_bits[..., ::-1, :].copy()
-    output = real_values(network, 0, network.forward(images).outputs[0])
+    first = next(iter(network.products))
+    weights = network.parameters[first].weights_bits
+    weights[:] = weights[..., ::-1, :].copy()
+    output = real_values(network, first, network.stored(images)[first])
     reference, bound = network_error_bounds(network, images)[0]
     assert (np.abs(output - reference) > bound).any()
 
 
 def test_bound_is_of_the_order_of_a_rounding(seed):
-    """One stage in bf16 is within a few per cent of torch, so the bound is worth something."""
+    """One product in bf16 is within a few per cent of torch, so the bound is worth something."""
     _, network, images = make("3x3, max pool, linear", "bf16", seed)
     reference, bound = network_error_bounds(network, images)[0]
     assert bound.max() < 0.05 * np.abs(reference).max()
@@ -172,25 +182,30 @@ def test_rounding_error_is_reached_and_never_exceeded(rng):
         assert (error / bound).max() > 0.99
 
 
-def test_forward_is_stage_by_stage(seed):
+def test_what_a_forward_pass_leaves(seed):
     _, network, images = make("3x3, max pool, linear", "bf16", seed)
-    result = network.forward(images)
-    assert [output.dtype for output in result.outputs] == [np.uint16, np.uint32]
-    assert [output.shape for output in result.outputs] == [(2, 3, 4, 7), (2, 1, 1, 5)]
-    again = network.forward_bits(result.input_bits)
-    assert all((a == b).all() for a, b in zip(result.outputs, again.outputs, strict=True))
-    single = network.forward(images[1:])
-    assert (single.outputs[1][0] == result.outputs[1][1]).all()
-    assert result.flags == int(Flags.INEXACT)
+    done = network.forward(network.encode_input(images))
+    assert list(done.outputs) == ["input_1", "3", "4"]
+    assert [done.outputs[name].dtype for name in ("3", "4")] == [np.uint16, np.uint32]
+    assert [done.outputs[name].shape for name in ("3", "4")] == [(2, 3, 4, 7), (2, 1, 1, 5)]
+    single = network.stored(images[1:])
+    assert (single["4"][0] == done.outputs["4"][1]).all()
+    assert done.flags["3"] | done.flags["4"] == int(Flags.INEXACT)
+    # Rows of another array: sums in another order.
+    rows = {"3": [(0, 1, 2), (1, 2, network.rows)]}
+    other = network.forward(done.outputs["input_1"], rows=rows)
+    assert (other.outputs["4"][1] == done.outputs["4"][1]).all()
+    assert (other.saved["3"].sums[0] != done.saved["3"].sums[0]).any()
 
 
 def test_weights_are_rounded_once(seed):
     _, network, _ = make("vectors", "bf16", seed)
-    weights = network.stages[0].module.weight.detach()
+    first = next(iter(network.products))
+    weights = network.products[first].module.weight.detach()
     expected = weights.bfloat16().view(torch.int16).numpy().view(np.uint16)
-    parameters = network.parameters[0]
+    parameters = network.parameters[first]
     assert (parameters.weights_bits.reshape(11, 13) == expected).all()
-    bias = network.stages[0].module.bias.detach().numpy()
+    bias = network.products[first].module.bias.detach().numpy()
     assert (parameters.bias_bits == bias.view(np.uint32)).all()
     assert parameters.scale_field == 0x3F800000
 
@@ -201,49 +216,56 @@ def test_relu_and_max_pool_commute_bit_for_bit(operand_format, rng):
     images[0, 0, 0, 0] = np.nan
     images[0, 3, 3, 1] = -0.0
     networks = [
-        Network.from_torch(
-            nn.Sequential(*layers), input_shape=(3, 6, 6), rows=1, operand_format=operand_format
+        Network(
+            nn.Sequential(*layers),
+            input_shape=(3, 6, 6),
+            rows=1,
+            operand_format=operand_format,
+            vector=False,
         )
         for layers in ([nn.MaxPool2d(2), nn.ReLU()], [nn.ReLU(), nn.MaxPool2d(2)])
     ]
-    first, second = (network.forward(images).outputs[0] for network in networks)
+    first, second = (network.stored(images)["1"] for network in networks)
     assert (first == second).all()
 
 
-def test_identity_stage_is_exact_for_finite_values(rng):
-    network = Network.from_torch(
-        nn.Sequential(nn.MaxPool2d(1), nn.MaxPool2d(1)), input_shape=(5, 3, 4), rows=4
+def test_identity_is_exact_for_finite_values(rng):
+    network = Network(
+        nn.Sequential(nn.MaxPool2d(1), nn.MaxPool2d(1)), input_shape=(5, 3, 4), rows=4, vector=False
     )
     codes = rng.integers(0, 1 << 16, (2, 3, 4, 5)).astype(np.uint16)
     finite = np.isfinite(decode(BF16, codes))
     codes[~finite] = 0
     codes[decode(BF16, codes) == 0] = 0  # -0 + 0 = +0, and subnormals are zeros
-    result = network.forward_bits(codes)
-    assert (result.outputs[0] == codes).all()
-    assert (result.outputs[1] == codes.astype(np.uint32) << 16).all()
-    assert result.flags == 0
+    done = network.forward(codes)
+    assert (done.outputs["0"] == codes).all()
+    assert (done.outputs["1"] == codes.astype(np.uint32) << 16).all()
+    assert set(done.flags.values()) == {0}
 
 
-def test_identity_stage_spreads_infinity_as_nan():
-    network = Network.from_torch(nn.Sequential(nn.ReLU()), input_shape=(3, 1, 1), rows=4)
-    result = network.forward(np.array([np.inf, 1.0, 2.0]).reshape(1, 1, 1, 3))
-    assert result.logits[0, 0, 0, 0] == np.inf
-    assert np.isnan(result.logits[0, 1:]).all()
-    assert result.flags & Flags.INVALID
+def test_identity_spreads_infinity_as_nan():
+    network = Network(nn.Sequential(nn.ReLU()), input_shape=(3, 1, 1), rows=4, vector=False)
+    codes = network.encode_input(np.array([np.inf, 1.0, 2.0]).reshape(1, 1, 1, 3))
+    done = network.forward(codes)
+    logits = network.decode_logits(done.outputs["0"])
+    assert logits[0, 0, 0, 0] == np.inf
+    assert np.isnan(logits[0, 1:]).all()
+    assert done.flags["0"] & Flags.INVALID
 
 
 def test_overflow_of_a_stored_activation():
-    """fp16 overflows where it is stored, not in the float32 sums; the last stage stays wide."""
+    """fp16 overflows where it is stored, not in the float32 sums; the output stays wide."""
     model = nn.Sequential(nn.Conv2d(1, 1, 1, bias=False), nn.Conv2d(1, 1, 1, bias=False))
     for layer, weight in zip(model, (1024.0, -1.0), strict=True):
         nn.init.constant_(layer.weight, weight)
-    network = Network.from_torch(model, input_shape=(1, 1, 2), rows=2, operand_format="fp16")
-    result = network.forward(np.array([1024.0, 1.0]).reshape(1, 1, 2, 1))
-    assert decode(FLOAT32, result.stages[0].sums).ravel().tolist() == [2.0**20, 1024.0]
-    assert result.outputs[0].ravel().tolist() == [FP16.infinity, encode(FP16, 1024.0)]
-    assert result.logits.ravel().tolist() == [-np.inf, -1024.0]
-    assert result.stages[0].flags == int(Flags.OVERFLOW | Flags.INEXACT)
-    _, bound = stage_error_bound(network, 0, torch.tensor([[[[1024.0, 1.0]]]]))
+    network = Network(model, input_shape=(1, 1, 2), rows=2, operand_format="fp16")
+    codes = network.encode_input(np.array([1024.0, 1.0]).reshape(1, 1, 2, 1))
+    done = network.forward(codes)
+    assert decode(FLOAT32, done.saved["0"].sums).ravel().tolist() == [2.0**20, 1024.0]
+    assert done.outputs["0"].ravel().tolist() == [FP16.infinity, encode(FP16, 1024.0)]
+    assert network.decode_logits(done.outputs["1"]).ravel().tolist() == [-np.inf, -1024.0]
+    assert done.flags["0"] == int(Flags.OVERFLOW | Flags.INEXACT)
+    _, bound = product_error_bound(network, "0", torch.tensor([[[[1024.0, 1.0]]]]))
     assert np.isinf(bound[0, 0, 0, 0]) and np.isfinite(bound[0, 0, 0, 1])
 
 
@@ -262,10 +284,10 @@ def test_pooling_windows_go_by_rows():
 def test_messages():
     model = nn.Sequential(nn.Linear(3, 2))
     with pytest.raises(ValueError, match="must be one of bf16, .*, not 'bf17'"):
-        Network.from_torch(model, input_shape=(3,), rows=4, operand_format="bf17")
+        Network(model, input_shape=(3,), rows=4, operand_format="bf17")
     with pytest.raises(ValueError, match="Format int8 needs calibration images"):
-        Network.from_torch(model, input_shape=(3,), rows=4, operand_format="int8")
-    network = Network.from_torch(model, input_shape=(3,), rows=4)
-    assert network.forward(np.ones((2, 3))).logits.shape == (2, 2)
-    with pytest.raises(ValueError, match=r"shape \(N, 1, 1, 3\), not \(2, 4\)"):
-        network.forward(np.ones((2, 4)))
+        Network(model, input_shape=(3,), rows=4, operand_format="int8")
+    network = Network(model, input_shape=(3,), rows=4)
+    assert network.predict(np.ones((2, 3))).shape == (2, 2)
+    with pytest.raises(ValueError, match=r"shape \(N, 1, 1, 3\), not \(2, 1, 1, 4\)"):
+        network.predict(np.ones((2, 4)))

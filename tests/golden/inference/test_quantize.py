@@ -9,8 +9,13 @@ from torch import nn
 
 from golden.arithmetic.dot_product import decode
 from golden.arithmetic.formats import INT8
+from golden.inference.fusion import fuse
 from golden.inference.quantize import SHIFT_LIMIT, quantize, scale_field
-from golden.inference.stages import group_layers
+from golden.training.torch_graph import trace
+
+
+def nodes_of(model, shape):
+    return fuse(trace(model, shape), vector=False)
 
 
 def factor_of(field):
@@ -61,9 +66,10 @@ def test_known_layer():
         model[0].bias.fill_(1.0)
         model[2].weight.fill_(1.27)
     images = np.array([0.0, 0.5, 1.27, -0.63], np.float32).reshape(1, 2, 2, 1)
-    parameters, scales = quantize(group_layers(model, (1, 2, 2)), INT8, images)
+    found, scales = quantize(nodes_of(model, (1, 2, 2)), INT8, images)
+    parameters = list(found.values())
     # Means: 1 - 2.54 * 0.25 = 0.365 and 1 - 2.54 * 0.32 = 0.1872.
-    assert scales == pytest.approx([0.01, 0.365 / 127, 0.365 / 127 * 0.01], rel=1e-6)
+    assert list(scales.values()) == pytest.approx([0.01, 0.365 / 127, 0.365 / 127 * 0.01], rel=1e-6)
     assert decode(INT8, parameters[0].weights_bits).item() == -127
     assert parameters[0].bias_bits.view(np.int32).item() == 5000  # 1 / (0.01 * 0.02)
     factor = 0.01 * 0.02 / (0.365 / 127) / 2
@@ -76,7 +82,8 @@ def test_known_layer():
 def test_identity_stages_keep_the_scale():
     model = nn.Sequential(nn.ReLU(), nn.Conv2d(2, 2, 1), nn.MaxPool2d(1), nn.AvgPool2d(2))
     images = np.linspace(-1, 1, 32, dtype=np.float32).reshape(1, 4, 4, 2)
-    parameters, scales = quantize(group_layers(model, (2, 4, 4)), INT8, images)
+    found, by_name = quantize(nodes_of(model, (2, 4, 4)), INT8, images)
+    parameters, scales = list(found.values()), list(by_name.values())
     assert scales[0] == scales[1] == pytest.approx(1 / 127)
     assert scales[3] == scales[2] / 4  # the wide sums of four
     assert decode(INT8, parameters[0].weights_bits)[:, :, 0, 0].tolist() == [[1, 0], [0, 1]]
@@ -86,13 +93,13 @@ def test_identity_stages_keep_the_scale():
 def test_layers_that_cannot_be_quantised_are_named():
     model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Conv2d(1, 1, 1))
     images = np.ones((1, 1, 1, 1), np.float32)
-    stages = group_layers(model, (1, 1, 1))
+    nodes = nodes_of(model, (1, 1, 1))
     nn.init.constant_(model[0].weight, float("nan"))
-    with pytest.raises(ValueError, match="layer 0 Conv2d, 1 ReLU cannot be quantised: it is not"):
-        quantize(stages, INT8, images)
+    with pytest.raises(ValueError, match="layer 0, 1 cannot be quantised: it is not"):
+        quantize(nodes, INT8, images)
     nn.init.constant_(model[0].weight, 1.0)
     nn.init.constant_(model[0].bias, -4.0 + 2.0**-22)  # all that is left of 4
-    with pytest.raises(ValueError, match=r"Layer 0 Conv2d, 1 ReLU cannot .* below 2\*\*16"):
-        quantize(stages, INT8, images * 4)
+    with pytest.raises(ValueError, match=r"Layer 0, 1 cannot .* below 2\*\*16"):
+        quantize(nodes, INT8, images * 4)
     with pytest.raises(ValueError, match="The input cannot be quantised"):
-        quantize(stages, INT8, images * np.inf)
+        quantize(nodes, INT8, images * np.inf)

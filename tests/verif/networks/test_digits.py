@@ -72,7 +72,8 @@ def test_scoreboard_finds_a_wrong_weight(config, seed):
     workload = digits_workload(config, images=2, seed=seed)
     stage, channel = 2, 7
     core = config.cores[workload.program.stages[stage].runs[0]["core"]]
-    weights = workload.program.tensors[f"stage{stage}.weights"]
+    output = workload.program.stages[stage].output
+    weights = workload.program.tensors[f"{output}.weight"]
     tile, column = divmod(channel, core.columns)
     image = bytearray(workload.image)
     # The sign of the weight of input channel 0 at the kernel's first position.

@@ -1,7 +1,7 @@
 """Inference of any graph: folded normalisation against torch in float64.
 
 The arithmetic of every layer is that of training, which is compared layer by layer with torch in
-tests/golden/training/test_step.py. Covers: golden/inference/folding.py.
+tests/golden/training/test_step.py.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from golden.inference.folding import fold
-from golden.inference.graph import GraphNetwork
+from golden.inference.network import Network
 from golden.training.torch_graph import trace
 
 PRODUCTS = {
@@ -64,9 +64,9 @@ def test_what_is_left_alone(seed):
 
     torch.manual_seed(seed)
     model = Several()
-    network = GraphNetwork(model, input_shape=(2, 3, 3), rows=3, columns=2)
+    network = Network(model, input_shape=(2, 3, 3), rows=3, columns=2)
     kinds = [node.kind for node in network.nodes[1:]]
-    assert kinds == ["fixed_norm", "convolution", "fixed_norm", "add", "convolution", "batch_norm"]
+    assert kinds == ["fixed_norm", "fused", "fixed_norm", "add", "fused", "batch_norm"]
     images = np.random.default_rng(seed).standard_normal((2, 3, 3, 2))
     assert list(network.stored(images)) == [node.name for node in network.nodes]
     assert model.training
