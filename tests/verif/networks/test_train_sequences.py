@@ -62,12 +62,21 @@ def test_networks_on_the_accelerator(network, rng, seed):
         ("token mlp", "low"),
         pytest.param("token mlp", "max", marks=pytest.mark.long),
         pytest.param("transformer", "low", marks=pytest.mark.long),
+        pytest.param("paper's transformer", "max", marks=pytest.mark.long),
     ],
 )
 def test_gradients_of_linear_layers_are_predicted(network, variant, rng, seed):
     """Two batches of backpropagation, and one with predicted gradients."""
     config = make_config(variant=variant, preset="tiny")
     check(sequence_run(network, config, rng, images=2, phases="BBG").interpret(seed))
+
+
+@pytest.mark.long
+def test_predicted_on_the_accelerator(rng, seed):
+    """An encoder and a decoder on two cores: a batch of each phase."""
+    config = make_config(variant="max", preset="tiny")
+    run = sequence_run("transformer", config, rng, images=2, phases="BG")
+    check(run.simulate(seed=seed, timeout_cycles=20_000_000))
 
 
 @pytest.mark.parametrize(
