@@ -125,8 +125,9 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--input",
         metavar="CxHxW",
-        help="shape of an image (default: 3x32x32, or what the network has; with --table that "
-        "of the publication, too; with --plan the model's INPUT_SHAPE)",
+        help="shape of an image, or lengths of sentences as in 32+32 (default: 3x32x32, or what "
+        "the network has; with --table that of the publication, too; with --plan the model's "
+        "INPUT_SHAPE)",
     )
     group.add_argument(
         "--batch", "--images", type=int, metavar="IMAGES",
@@ -155,7 +156,7 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--classes",
         type=int,
-        help="default: 10, from 96x96 pixels on 1000; 20 of a detector",
+        help="default: 10, from 96x96 pixels on 1000; 20 of a detector, 10000 tokens of a language",
     )
     group.add_argument(
         "--width", type=float, default=1.0, metavar="FACTOR",

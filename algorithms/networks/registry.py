@@ -7,6 +7,7 @@ from torch import nn
 
 from .blocks import basic_block, convolution
 from .paper_networks import LARGE, NETWORKS, imagenet_shape
+from .transformer import transformer
 from .yolo_v3 import YoloV3
 
 __all__ = ["MODELS", "PUBLISHED", "SMALL", "PublishedNetwork", "SmallResNet", "SmallVGG"]
@@ -78,21 +79,29 @@ class PublishedNetwork:
     Members
     -------
     make : takes an input shape (C, H, W), a number of classes, and perhaps ``width``
-    shapes : of images, that of the publication last
-    classes : of images smaller than LARGE, and of others
-    loss : what each output is trained for, as the compiler calls it
+    shapes : of images, that of the publication last; or the lengths of several sentences, such as
+        ((S,), (T,))
+    classes : of images smaller than LARGE, and of others; for sentences tokens of a language
+    loss : what each output is trained for, as the compiler calls it, or a loss of torch
     relative : the paper does not have it
     """
 
     make: Callable[..., nn.Module]
-    shapes: tuple[tuple[int, int, int], ...]
+    shapes: tuple[tuple, ...]
     classes: tuple[int, int] = (10, 1000)
-    loss: str = "cross_entropy"
+    loss: str | nn.Module = "cross_entropy"
     relative: bool = False
 
     def classes_of(self, shape) -> int:
-        """Those that images of a shape (C, H, W) usually have."""
+        """Those that images of a shape (C, H, W), or sentences, usually have."""
+        if not self.reads_images:
+            return self.classes[-1]
         return self.classes[min(shape[1:]) >= LARGE]
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether its input is an image; else sentences."""
+        return not isinstance(self.shapes[0][0], tuple)
 
 
 #: The networks of the paper by name, at the sizes that it has them.
@@ -107,7 +116,12 @@ PUBLISHED = {
     # Classes of PascalVOC.
     "yolo-v3": PublishedNetwork(
         make=YoloV3, shapes=((3, 416, 416),), classes=(20, 20), loss="mean_squared_error"
-    )
-}
+    ),
+    # About what the captions of Multi30k have; token 0 is padding.
+    "transformer": PublishedNetwork(
+        make=transformer, shapes=(((32,), (32,)),), classes=(10_000, 10_000),
+        loss=nn.CrossEntropyLoss(ignore_index=0),
+    ),
+}  # fmt: skip
 #: By the name on the command line; each takes an input shape and a number of classes.
 MODELS = SMALL | NETWORKS

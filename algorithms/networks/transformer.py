@@ -6,13 +6,32 @@ of padding are left out of the loss (``ignore_index``), and their embedding is 0
 not masked.
 """
 
-from math import log, sqrt
+from math import gcd, log, sqrt
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["Transformer"]
+from .blocks import scaled
+
+__all__ = ["Transformer", "transformer"]
+
+
+def transformer(lengths, tokens: int, *, width: float = 1.0):
+    """The network of the paper: 512 numbers of a vector and in hidden layers, 8 heads, a tenth of
+    the numbers dropped.
+
+    Parameters
+    ----------
+    lengths : of the two sentences, ((S,), (T,))
+    tokens : of each of the two languages
+    width : multiplies the 512, rounded to a multiple of 4; heads are fewer where 8 do not divide it
+    """
+    numbers = scaled(512, width)
+    return Transformer(
+        tokens, tokens, length=max(length for (length,) in lengths), width=numbers,
+        heads=gcd(8, numbers), hidden=numbers, dropout=0.1,
+    )  # fmt: skip
 
 
 class Transformer(nn.Module):
@@ -111,6 +130,7 @@ class _DecoderLayer(nn.Module):
 
 def _positions(length, width):
     """(length, width): sines and cosines of wavelengths from 2π to 10,000 · 2π."""
-    place = torch.arange(length)[:, None]
-    rates = torch.exp(torch.arange(0, width, 2) * (-log(10000.0) / width))
+    # Numbers even where the network has shapes alone, on the meta device.
+    place = torch.arange(length, device="cpu")[:, None]
+    rates = torch.exp(torch.arange(0, width, 2, device="cpu") * (-log(10000.0) / width))
     return torch.stack([torch.sin(place * rates), torch.cos(place * rates)], -1).flatten(1)

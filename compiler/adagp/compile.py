@@ -31,7 +31,7 @@ __all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
 def compile_adagp(
     model: torch.nn.Module,
     config: AdaGPConfig,
-    input_shape: Sequence[int],
+    input_shape: Sequence[int] | Sequence[Sequence[int]],
     *,
     images: int,
     loss: object = "cross_entropy",

@@ -61,7 +61,7 @@ __all__ = [
 _IMAGES = 7
 
 
-def trace(model: nn.Module, input_shape: Sequence[int]) -> list[Layer]:
+def trace(model: nn.Module, input_shape: Sequence[int] | Sequence[Sequence[int]]) -> list[Layer]:
     """Layers of ``model`` in order of execution, the input first. The model is not changed.
 
     Its ``forward`` returns one map, or a tuple or list of them: see :func:`outputs`. The last layer

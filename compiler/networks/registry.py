@@ -1,12 +1,15 @@
 """Networks by name, as definitions without weights."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import CompileError
 
-__all__ = ["network", "network_names", "published", "read_shape", "shape_text"]
+__all__ = ["InputShape", "network", "network_names", "published", "read_shape", "shape_text"]
+
+#: (C, H, W) of an image, or the lengths of several sentences, (T,) each.
+InputShape = tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 #: Who defines them, MODULE:NAME of a dictionary: the compiler needs none of them.
 _NETWORKS = "algorithms.networks.registry:PUBLISHED"
@@ -24,7 +27,8 @@ def network_names(*, relatives: bool = True) -> list[str]:
 
 
 def published(name: str) -> Any:
-    """What is known of a network: ``make``, ``shapes``, ``loss``, ``classes_of(shape)``.
+    """What is known of a network: ``make``, ``shapes``, ``loss``, ``classes_of(shape)``,
+    ``reads_images``.
 
     Raises
     ------
@@ -37,31 +41,39 @@ def published(name: str) -> Any:
     return networks[name]
 
 
-def shape_text(shape: Sequence[int]) -> str:
+def shape_text(shape: InputShape) -> str:
     """What :func:`read_shape` reads."""
-    return "x".join(str(size) for size in shape)
+    parts = ["x".join(map(str, part)) if isinstance(part, tuple) else str(part) for part in shape]
+    return ("x" if _is_image(shape) else "+").join(parts)
 
 
-def read_shape(text: str) -> tuple[int, int, int]:
-    """(C, H, W) of "CxHxW" or "C,H,W"."""
+def _is_image(shape: InputShape) -> bool:
+    return isinstance(shape[0], int)
+
+
+def read_shape(text: str) -> InputShape:
+    """(C, H, W) of "CxHxW" or "C,H,W"; ((S,), (T,)) of "S+T"."""
     sizes = text.replace(",", "x").split("x")
-    if len(sizes) != 3 or not all(size.isdecimal() and int(size) for size in sizes):
-        raise CompileError(
-            f"--input must be channels, height and width as in 3x32x32, not {text!r}"
-        )
-    channels, height, width = map(int, sizes)
-    return channels, height, width
+    lengths = text.split("+")
+    if len(sizes) == 3 and all(size.isdecimal() and int(size) for size in sizes):
+        return tuple(map(int, sizes))
+    if len(lengths) > 1 and all(size.isdecimal() and int(size) for size in lengths):
+        return tuple((int(size),) for size in lengths)
+    raise CompileError(
+        "--input must be channels, height and width of an image as in 3x32x32, or the lengths of "
+        f"sentences as in 32+32, not {text!r}"
+    )
 
 
 def network(
-    name: str, input_shape: Sequence[int], *, classes: int | None = None, width: float = 1.0
+    name: str, input_shape: InputShape, *, classes: int | None = None, width: float = 1.0
 ) -> Any:
     """A ``torch.nn.Module`` on the meta device: shapes, and no memory.
 
     Parameters
     ----------
     name : of :func:`network_names`
-    input_shape : (C, H, W)
+    input_shape : of :func:`read_shape`
     classes : None: as many as such images usually have
     width : what numbers of channels are multiplied by
 
@@ -75,6 +87,12 @@ def network(
     found = published(name)
     if not 0 < width <= 16:
         raise CompileError(f"width must be above 0 and at most 16, not {width}")
+    usual = found.shapes[0]
+    if found.reads_images != _is_image(input_shape) or len(input_shape) != len(usual):
+        raise CompileError(
+            f"the input of network {name} must be one as {shape_text(usual)}, not "
+            f"{shape_text(input_shape)}"
+        )
     if classes is None:
         classes = found.classes_of(input_shape)
     if classes < 1:

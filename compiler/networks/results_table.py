@@ -83,7 +83,7 @@ def wanted_cells(options: argparse.Namespace) -> list[Cell]:
     """Networks and variants of ``options``, by default all; each for CIFAR's images and for those
     of its publication, unless ``options.input`` says which."""
     known = network_names()
-    names = network_names(relatives=False) if options.only is None else options.only.split(",")
+    names = _all_networks(options.input) if options.only is None else options.only.split(",")
     unknown = [name for name in names if name not in known]
     if unknown:
         raise CompileError(
@@ -115,6 +115,15 @@ def wanted_cells(options: argparse.Namespace) -> list[Cell]:
     return cells
 
 
+def _all_networks(size: str | None) -> list[str]:
+    """Names of all networks of the paper, or of those that have inputs such as ``size``."""
+    names = network_names(relatives=False)
+    if size is None:
+        return names
+    images = isinstance(read_shape(size)[0], int)
+    return [name for name in names if published(name).reads_images == images]
+
+
 def document(outcomes: Iterable[Outcome], name: str) -> str:
     """The page, Markdown, of what the file ``name`` has; a table for each size and batch."""
     groups: dict[str, list[Outcome]] = {}
@@ -133,7 +142,7 @@ def document(outcomes: Iterable[Outcome], name: str) -> str:
 
 def _group(cell: Cell) -> str:
     """Cells of one table: sizes of the publication are together, whatever they are."""
-    size = " × ".join(cell.input.split("x")[1:])
+    size = _size(cell.input, " × ")
     if cell.input != SMALL and cell.input == shape_text(published(cell.network).shapes[-1]):
         size = "Size of the publication"
     others = [f"preset `{cell.preset}`"] * (cell.preset != DEFAULT_PRESET)
@@ -152,16 +161,20 @@ def _order(cell: Cell) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+def _size(text: str, times: str) -> str:
+    """Height and width of images; the lengths of sentences as they are."""
+    return times.join(text.split("x")[1:]) or text
+
+
 def _table(outcomes: Sequence[Outcome]) -> str:
     lines = [
-        "| network | image | variant | BP commands | GP commands | MiB | DRAM MiB | BP cycles | "
+        "| network | input | variant | BP commands | GP commands | MiB | DRAM MiB | BP cycles | "
         "GP cycles | seconds | memory |",
         "| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for outcome in outcomes:
         cell, programs = outcome.cell, outcome.programs
-        image = "×".join(cell.input.split("x")[1:])
-        row = [cell.network, image, cell.variant]
+        row = [cell.network, _size(cell.input, "×"), cell.variant]
         if outcome.reason is not None:
             row += ["no program"] + [""] * 5
         else:

@@ -37,7 +37,7 @@ __all__ = [
 def compile_training(
     model: torch.nn.Module,
     config: AdaGPConfig,
-    input_shape: Sequence[int],
+    input_shape: Sequence[int] | Sequence[Sequence[int]],
     *,
     images: int,
     loss: object = "cross_entropy",
@@ -139,7 +139,10 @@ def write_steps(
 
 
 def training_layers(
-    model: torch.nn.Module, config: AdaGPConfig, input_shape: Sequence[int], images: int
+    model: torch.nn.Module,
+    config: AdaGPConfig,
+    input_shape: Sequence[int] | Sequence[Sequence[int]],
+    images: int,
 ) -> list[Layer]:
     """Layers of a network in training, of :func:`compiler.frontend.torch_graph.trace`.
 

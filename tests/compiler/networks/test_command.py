@@ -8,6 +8,7 @@ compiler/__main__.py.
 import json
 import re
 
+import numpy as np
 import pytest
 from torch import nn
 
@@ -15,9 +16,10 @@ from compiler import AdaGPProgram, TrainingProgram
 from compiler.__main__ import main
 from compiler.adagp.compile import compile_adagp
 from compiler.codegen.cost import Command, estimate
-from compiler.networks.registry import network, network_names
+from compiler.networks.registry import network, network_names, published, read_shape, shape_text
 from compiler.networks.summary import summarize
 from compiler.stages import Stages, stage
+from compiler.training.compile import training_layers
 from hw.config import make_config
 from hw.isa.encoding import COMMAND_BYTES
 
@@ -91,6 +93,9 @@ def test_predicted_layers(variant):
         (["--network", "vgg"], "network must be one of vgg11, vgg13, .*, not 'vgg'"),
         (["--input", "3x32"], "--input must be channels, height and width .*, not '3x32'"),
         (["--input", "3x0x8"], "--input must be channels, height and width .*, not '3x0x8'"),
+        (["--input", "7+0"], "--input must be .* the lengths of sentences as in 32.32, not '7.0'"),
+        (["--input", "7+5"], "the input of network vgg11 must be one as 3x32x32, not 7.5"),
+        (["--network", "transformer", "--input", "7+5+3"], ".* be one as 32.32, not 7.5.3"),
         (["--input", "3x4x4"], "network vgg11: images must have at least 8 x 8 .*, not 4 x 4"),
         (["--batch", "0"], "images: a batch must have at least 1 image, not 0"),
         (["--width", "0"], "width must be above 0 and at most 16, not 0.0"),
@@ -109,12 +114,24 @@ def test_what_is_wrong_is_said_in_one_line(arguments, message, capsys):
 
 
 def test_all_networks_have_shapes_and_no_memory():
-    assert len(network_names(relatives=False)) >= 14
+    assert len(network_names(relatives=False)) == 15
     for name in network_names():
-        model = network(name, (3, 32, 32), width=0.25)
+        shape = (3, 32, 32) if published(name).reads_images else published(name).shapes[0]
+        assert read_shape(shape_text(shape)) == shape
+        model = network(name, shape, width=0.25)
         assert all(parameter.is_meta for parameter in model.parameters()), name
         biases = {value.shape for name, value in model.named_parameters() if value.dim() == 1}
-        assert ((3 * (5 + 20),) if name == "yolo-v3" else (10,)) in biases, name
+        assert {"yolo-v3": (3 * (5 + 20),), "transformer": (10_000,)}.get(name, (10,)) in biases
+
+
+def test_constants_of_a_network_without_weights():
+    """The Transformer's positions are numbers, which the compiler stores."""
+    shape = (7,), (5,)
+    model = network("transformer", shape, classes=9, width=1 / 64)
+    layers = training_layers(model, make_config(preset="tiny"), shape, 2)
+    constants = [layer.options["values"] for layer in layers if layer.kind == "constant"]
+    assert constants and all(np.isfinite(values).all() for values in constants)
+    assert any((values == 1).any() for values in constants)  # cos 0
 
 
 def test_stages():

@@ -47,8 +47,11 @@ def test_wanted_cells():
     cells = wanted_cells(options_of())
     names = {cell.network for cell in cells}
     assert names == set(network_names()) - {"vgg11", "resnet18"}
-    # YOLO-v3 is not for 32 × 32 pixels.
-    assert len(set(cells)) == len(cells) == (2 * len(names) - 1) * len(VARIANTS)
+    # YOLO-v3 is not for 32 × 32 pixels, the Transformer for no images.
+    assert len(set(cells)) == len(cells) == (2 * len(names) - 2) * len(VARIANTS)
+    assert {cell.network for cell in wanted_cells(options_of(input="7+5"))} == {"transformer"}
+    images = {cell.network for cell in wanted_cells(options_of(input="3x64x64"))}
+    assert images == names - {"transformer"}
     for cell in cells:
         assert cell.batch == (128 if cell.input == SMALL else 32)
         assert cell.method == ("bp" if cell.variant == "baseline" else "adagp")
