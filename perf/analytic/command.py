@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
@@ -11,40 +10,22 @@ from rich.console import Console
 from rich.table import Table
 
 import paper
-from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
+from algorithms.networks.paper_networks import NETWORKS
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
-from golden.prediction.schedule import ScheduleConfig
 
+from .evaluation import DATA, Row, evaluate
 from .flows import FLOWS
-from .shapes import Layer, layers_of
-from .training import VARIANTS, Batches, Machine, batches
+from .shapes import Layer
+from .training import Machine
 
-__all__ = ["DATA", "Row", "add_analytic", "evaluate"]
+__all__ = ["add_analytic"]
 
-#: Data sets of the paper: classes, and images of a batch.
-DATA = {"cifar10": (10, 128), "cifar100": (100, 128), "imagenet": (1000, 32)}
 _FIGURES = {
     "weight-stationary": "figure_17_weight_stationary_max",
     "row-stationary": "figure_18_row_stationary_max",
     "input-stationary": "figure_19_input_stationary_max",
 }
-_EPOCHS = 90
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A network on a data set, by variant."""
-
-    network: str
-    data: str
-    images: int
-    cycles: dict[str, Batches]
-
-    def speed_up(self, variant: str, schedule: str) -> float:
-        """Of schedule "A", a whole training, or "B", alternating for ever."""
-        own = self.cycles[variant]
-        return own.training(ScheduleConfig(), _EPOCHS) if schedule == "A" else own.steady
 
 
 def add_analytic(commands) -> None:
@@ -70,33 +51,6 @@ def add_analytic(commands) -> None:
         "ours has 64)")  # fmt: skip
     add("--plot", metavar="FILE.png", help="a bar for every network")
     add("--json", metavar="FILE", help="write all figures")
-
-
-def evaluate(
-    networks: list[str],
-    data: list[str],
-    machine: Machine,
-    *,
-    images: int | None = None,
-    layers: dict[tuple[str, int], list[Layer]] | None = None,
-) -> list[Row]:
-    """Every network on every data set; ``images`` of a batch, None for those of DATA.
-
-    ``layers`` keeps the networks' layers by name and classes from call to call.
-    """
-    known = {} if layers is None else layers
-    rows = []
-    for name in data:
-        classes, usual = DATA[name]
-        for network in networks:
-            shape = imagenet_shape(network) if name == "imagenet" else (3, 32, 32)
-            key = network, classes
-            if key not in known:
-                known[key] = layers_of(network, shape, classes)
-            count = images or usual
-            found = {each: batches(known[key], machine, each, count) for each in VARIANTS}
-            rows.append(Row(network=network, data=name, images=count, cycles=found))
-    return rows
 
 
 def _analytic(options) -> int:

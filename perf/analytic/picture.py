@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
@@ -14,15 +13,14 @@ from matplotlib import pyplot
 
 from cli.atomic_files import replacing
 
-if TYPE_CHECKING:
-    from .command import Row
+from .evaluation import Row
 
 __all__ = ["plot_speed_ups"]
 
 _FIGURES = {"weight-stationary": 17, "row-stationary": 18, "input-stationary": 19}
 
 
-def plot_speed_ups(rows: Sequence["Row"], flow: str, path: str | Path) -> None:
+def plot_speed_ups(rows: Sequence[Row], flow: str, path: str | Path) -> None:
     """A panel for each data set: ``max``, and ``low`` or ``efficient``, by schedule B; the paper's
     mean as a line."""
     sets = list(dict.fromkeys((row.data, row.images) for row in rows))

@@ -1,7 +1,7 @@
 """Cycles by formulas: products, folds and batches, by hand and beside the paper.
 
 Covers: perf/analytic/shapes.py, perf/analytic/flows.py, perf/analytic/command.py,
-perf/analytic/picture.py.
+perf/analytic/evaluation.py, perf/analytic/picture.py.
 """
 
 import json
@@ -14,7 +14,7 @@ from torch import nn
 from algorithms.networks.network_facts import examine
 from golden.prediction.schedule import ScheduleConfig
 from perf.__main__ import main
-from perf.analytic.command import evaluate
+from perf.analytic.evaluation import evaluate
 from perf.analytic.flows import FLOWS, Array, cycles
 from perf.analytic.shapes import Layer, Product, layers_of
 from perf.analytic.training import Batches, Machine, batches
