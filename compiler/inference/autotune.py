@@ -55,8 +55,17 @@ class _Planner:
 
     def candidates(self) -> list[RunScheduler]:
         """Those that fit, those with the fewest products first."""
-        found = list(self._whole_k()) or list(self._cut_k())
+        found = self._few(self._whole_k()) or self._few(self._cut_k())
         return sorted(found, key=lambda scheduler: scheduler.size)
+
+    def _few(self, schedulers: Iterable[RunScheduler]) -> list[RunScheduler]:
+        """Those up to the first that nobody will estimate: products become more and more."""
+        found = []
+        for scheduler in schedulers:
+            found.append(scheduler)
+            if scheduler.size > self.budget:
+                break
+        return found
 
     def best(self, candidates: list[RunScheduler]) -> Plan:
         """The plan that is estimated fastest, of ``candidates`` and what is made of the best."""

@@ -7,12 +7,12 @@ of them fit and are streamed through a ring of slots otherwise. Streaming weight
 for every vector: so the inputs stay. Biases always stay.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.core_builder import CoreProgram, Job
 from compiler.codegen.scratchpad import Block, arrange
 from compiler.tensors.tensor import Transfer
 from hw.config import AdaGPConfig
@@ -158,18 +158,49 @@ class RunScheduler:
         self._w = weights.part(0, weights.words - self.biases)
         self._bias = weights.part(self._w.words, self.biases)
         self._number()
-        loads = [
-            *self._bias_loads(program), *self._x_loads(program), *self._w_loads(program)
-        ]  # fmt: skip
+        loads = [*self._bias_loads(program), *self._x_loads(program), *self._w_loads(program)]
         loads.sort(key=lambda load: load[:2])
+        program.run(self._jobs(program, loads))
+        for block in blocks:
+            program.memory(block.memory).release(block)
+
+    def _jobs(self, program: CoreProgram, loads: Sequence[_Load]) -> Iterator[Job]:
+        """One for each output tile, with the LOADs that come meanwhile."""
+        first = done = 0
+        for t, tile in enumerate(self.plan.tiles):
+            last = first
+            while last < len(self.ops) and self.ops[last][0] == t:
+                last += 1
+            own = done
+            while done < len(loads) and (loads[done][0] < last or last == len(self.ops)):
+                done += 1
+            run = partial(self._tile, program, range(first, last), loads[own:done])
+            yield Job((), run, like=self._likeness(t), at=(tile.n0, tile.h0, tile.w0))
+            first = last
+
+    def _likeness(self, t: int) -> Hashable:
+        """What tiles have in common that differ in where they lie in DRAM alone: their own size,
+        and where the next one lies, whose inputs are loaded meanwhile."""
+        ahead = self.plan.x_slots
+        if not t or t + ahead >= len(self.plan.tiles):
+            return None
+        product, own, found = self.run.product, self.plan.tiles[t], []
+        for tile in self.plan.tiles[t : t + ahead]:
+            windows = self.geometry.input_window(tile, self.geometry.whole)
+            for begin, window, axis in ((own.h0, windows[0], 0), (own.w0, windows[1], 1)):
+                origin = begin * product.pool_stride[axis] * product.stride[axis]
+                found.append((window[0] - origin, window[1] - window[0]))
+            found.append((tile.n0 - own.n0, tile.images))
+            found += [(tile.h0 - own.h0, tile.h1 - tile.h0), (tile.w0 - own.w0, tile.w1 - tile.w0)]
+        return tuple(found)
+
+    def _tile(self, program: CoreProgram, ops: range, loads: Sequence[_Load]) -> None:
         position = 0
-        for op in range(len(self.ops)):
+        for op in ops:
             while position < len(loads) and loads[position][0] <= op:
                 loads[position][2]()
                 position += 1
             self._compute(program, op)
-        for block in blocks:
-            program.memory(block.memory).release(block)
 
     def _x_loads(self, program: CoreProgram) -> Iterator[_Load]:
         """LOADs of the input windows as (position, deadline, what emits them)."""

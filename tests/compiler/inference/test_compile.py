@@ -152,6 +152,21 @@ def test_grouped_layers_without_a_vector_engine(rng, seed):
     np.testing.assert_array_equal(results(program, images, seed)[-1], expected["1"])
 
 
+def test_output_tiles_are_written_once(rng, seed):
+    """In loops: fewer commands, about as many cycles, the same results."""
+    config = make_config(variant="baseline", preset="tiny", accumulator_depth=16)
+    model = random_model(lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.MaxPool2d(2)), rng)
+    images = rng.standard_normal((64, 4, 4, 3)).astype(np.float32)
+    programs = [
+        compile_network(model, config, (64, 3, 4, 4), loops=loops) for loops in (False, True)
+    ]
+    assert len(programs[1].commands) < 0.3 * len(programs[0].commands)
+    assert programs[1].estimated_cycles == pytest.approx(programs[0].estimated_cycles, rel=0.03)
+    expected = golden_network(model, config, (3, 4, 4)).stored(images)["1"]
+    for program in programs:
+        np.testing.assert_array_equal(results(program, images, seed)[-1], expected)
+
+
 def test_few_semaphores_are_enough(rng, seed):
     """The least that a configuration may have, on two cores in both directions."""
     config = make_config(variant="max", preset="tiny", semaphores=10)
