@@ -1,4 +1,4 @@
-"""Compiler: a ``torch.nn.Sequential`` into a command stream, a DRAM image and a memory map.
+"""Compiler: a ``torch.nn.Module`` into a command stream, a DRAM image and a memory map.
 
 Programs that were saved are read without torch; networks are trained by
 :func:`compiler.training.compile_training` and :func:`compiler.adagp.compile_adagp`.
@@ -64,21 +64,23 @@ def compile(
     Parameters
     ----------
     model : torch.nn.Module
-        a Sequential of Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d and Flatten, may be nested; or,
-        for float formats with the engines for training, any network that can be trained, in
-        evaluation mode
+        any network that can be trained, in evaluation mode; without the vector engine, as with
+        integer formats, of convolutions, linear layers, ReLU, pooling and flattening
     config : AdaGPConfig
     input_shape : tuple
-        (N, C, H, W), or (N, F) for a network that begins with a linear layer
+        (N, C, H, W), (N, F) for a network that begins with a linear layer, or (N, T, C) for
+        sequences
     placement : str, list or None
         which core computes what, see :func:`compiler.inference.placement.place`
     parameters : list or None
-        numbers of every stage instead of the model's own, and required for integer formats: an
-        object or dictionary with ``weights_bits`` (Co, C, Kh, Kw) operand codes, ``bias_bits``
+        numbers of every fused product instead of the model's own, and required for integer formats:
+        an object or dictionary with ``weights_bits`` (Co, C, Kh, Kw) operand codes, ``bias_bits``
         (Co,) float32 or int32 bits, or None, and ``scale_field``, the command field
     predictor_memory : list or None
-        indices of stages whose weights core 0 keeps in the predictor memory; None: those of the
-        last stage where core 0 reaches one (variant ``efficient``)
+        indices of fused products whose weights core 0 keeps in the predictor memory; None: those
+        of the last one where core 0 reaches one (variant ``efficient``)
+    reuse : bool
+        maps that are not needed at the same time share memory; False keeps all of them
 
     Returns
     -------

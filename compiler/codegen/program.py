@@ -38,7 +38,7 @@ class SemaphoreNames:
     Members
     -------
     first : the command with which it begins; it ends where the next one begins
-    names : number -> name, such as ``c0.x_full``
+    names : number -> name, such as ``c0.load->matmul``
     """
 
     first: int
@@ -47,7 +47,7 @@ class SemaphoreNames:
 
 @dataclass(frozen=True, kw_only=True)
 class StageInfo:
-    """What became of a stage.
+    """What became of a stage: a fused product, or a step of another layer.
 
     Members
     -------
@@ -85,9 +85,9 @@ class CompiledProgram:
     -------
     config : the configuration it is for
     commands : the command stream, which lies at offset 0 of the memory window
-    tensors : name -> :class:`~compiler.tensors.tensor.Tensor`: "input", "stage<i>.output",
-        "stage<i>.weights" (KH, KW, CI, CO) and, for every core that needs them,
-        "stage<i>.bias.core<j>" (1, 1, column tiles, columns)
+    tensors : name -> :class:`~compiler.tensors.tensor.Tensor`: "input", maps by the names of their
+        layers, "<layer>.weight" (KH, KW, CI, CO) of fused products and, for every core that needs
+        them, "<layer>.bias.core<j>" (1, 1, column tiles, columns); other parameters
     contents : name -> bytes of the tensors that are loaded with the program
     memory_size : bytes of the memory window
     stages : one :class:`StageInfo` per stage

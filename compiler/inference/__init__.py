@@ -1,1 +1,1 @@
-"""Forward passes of ``torch.nn.Sequential``."""
+"""Programs that run networks forward."""
