@@ -17,6 +17,7 @@ from hw.isa.encoding import Opcode
 
 from .cost import Command
 from .entries import Entry, Queue, latest, thread_of
+from .folding import fold
 from .interleaving import interleaved
 from .loops import Loop, Unsettled, roll
 from .tokens import Token, add_token, fits, merge_tokens
@@ -57,6 +58,7 @@ class Linker:
     config : AdaGPConfig
     entries : as they were recorded; they are changed
     loops : among them
+    cuts : where steps begin, if what comes again in one of them is to be written once; else None
 
     Members
     -------
@@ -66,9 +68,11 @@ class Linker:
     """
 
     def __init__(
-        self, config: AdaGPConfig, entries: Sequence[Entry], loops: Sequence[Loop]
-    ) -> None:
+        self, config: AdaGPConfig, entries: Sequence[Entry], loops: Sequence[Loop],
+        cuts: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
         self.config, self._entries, self._loops = config, entries, loops
+        self._cuts = cuts
         self.semaphores: dict[int, str] = {}
         self.places: list[int] = []
         self._queues: dict[Queue, list[Entry]] = {}
@@ -112,6 +116,11 @@ class Linker:
         commands, self.places = roll(self._entries, self._loops, taken)
         if self._loops and not fits(commands, self.config.command_queue_depth):
             raise Unsettled(frozenset(loop.name for loop in self._loops))
+        if self._cuts is not None:
+            # Steps of several threads are not one behind the other.
+            cuts = {self.places[cut] for cut in self._cuts if cut < len(recorded) and threads == 1}
+            commands, moved = fold(commands, cuts)
+            self.places = [moved[place] for place in self.places]
         if threads > 1:
             self.places = _counted(self.places[entry.position] for entry in recorded)
         return [*commands, Command(Opcode.HALT)]

@@ -128,6 +128,7 @@ def write_steps(
         program, infos = CoreProgram(config, config.cores[0], recorder), []
         for step in steps:
             first = len(recorder)
+            recorder.begin_step()
             step.write(program, tensors)
             infos.append(StepInfo.of(step, program, first))
         with stage("semaphores"):
