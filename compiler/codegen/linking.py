@@ -42,6 +42,9 @@ _DIRECT = {
     (Opcode.LOSS, Opcode.STORE),
 }
 
+#: Commands of several threads in which what comes again is looked for: in more it would take long.
+_STRETCH = 2048
+
 
 def _semaphore_name(source: Queue, target: Queue) -> str:
     """Name of the semaphore between two queues, (core, opcode) each."""
@@ -118,7 +121,9 @@ class Linker:
             raise Unsettled(frozenset(loop.name for loop in self._loops))
         if self._cuts is not None:
             # Steps of several threads are not one behind the other.
-            cuts = {self.places[cut] for cut in self._cuts if cut < len(recorded) and threads == 1}
+            cuts: Iterable[int] = range(0, len(commands), _STRETCH)
+            if threads == 1:
+                cuts = {self.places[cut] for cut in self._cuts if cut < len(recorded)}
             commands, moved = fold(commands, cuts)
             self.places = [moved[place] for place in self.places]
         if threads > 1:
