@@ -164,7 +164,10 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument("-o", "--output", metavar="FILE", help="save the program")
     group.add_argument("--json", metavar="FILE", help="write what is printed, and more, as JSON")
-    group.add_argument("--profile", action="store_true", help="say where the time went")
+    group.add_argument(
+        "--profile", action="store_true",
+        help="say where the time went, and what the commands are for",
+    )  # fmt: skip
     table = parser.add_argument_group("all networks (--table)")
     table.add_argument("--only", metavar="NAME,...", help="these networks alone")
     table.add_argument("--again", action="store_true", help="try again what was not compiled")

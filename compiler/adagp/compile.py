@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.cost import Command
-from compiler.codegen.dependencies import Recorder, write_program
+from compiler.codegen.cost import Command, executed
+from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
@@ -202,13 +202,27 @@ class _Compiler:
             self._keep(part, predictor, load=load)
             for step in self.graphs[part].steps:
                 first, program = len(recorder), predictor if step.predictor else main
+                recorder.begin_step()
                 step.write(program, tensors)
                 infos.append(StepInfo.of(step, program, first))
             with stage("semaphores"):
                 commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
-        return write_program(self.config, write, loops=self.loops)
+        if self.loops is not None or not self._is_long:
+            return write_program(self.config, write, loops=self.loops)
+        # As the part before has been, this one is likely to be too long to be written out.
+        found = write_program(self.config, write, loops=True)
+        count = sum(command.opcode is not Opcode.REPEAT for command in executed(found[0]))
+        return found if count > MOST_WRITTEN_OUT else write_program(self.config, write, loops=False)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether a part that has been written has loops."""
+        return any(
+            command.opcode is Opcode.REPEAT
+            for commands, _, _ in self._written.values() for command in commands
+        )  # fmt: skip
 
     def _programs(self, recorder: Recorder) -> tuple[CoreProgram, CoreProgram]:
         """:class:`CoreProgram` s of the network and of the predictor."""

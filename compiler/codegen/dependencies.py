@@ -104,6 +104,7 @@ class Recorder:
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
         self._runs = 0
+        self._cuts: list[int] = []
         self._places: list[int] = []
         self._size = 0
         self.semaphores: dict[int, str] = {}
@@ -135,6 +136,10 @@ class Recorder:
         return self._places[number] if number < len(self._places) else self._size
 
     # Lists of jobs ---------------------------------------------------------------------------
+
+    def begin_step(self) -> None:
+        """What comes is of another step: no loop has commands of both."""
+        self._cuts.append(len(self))
 
     def begin_run(self) -> int:
         """The number of a list of jobs that begins."""
@@ -293,7 +298,8 @@ class Recorder:
     def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT; see
         :meth:`~compiler.codegen.linking.Linker.link`."""
-        linker = Linker(self.config, self._entries, self._loops, early=self._early)
+        cuts = self._cuts if self.loops else None
+        linker = Linker(self.config, self._entries, self._loops, cuts, early=self._early)
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1

@@ -1,13 +1,20 @@
 """Jobs one by one, in loops where the same jobs come again."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from hw.isa.loops import LOOP_LEVELS
 
 from .dependencies import Recorder
 from .jobs import Job, JobLoop, Need, find_loop
-from .running_loop import RunningLoop, least
+from .running_loop import (
+    LEAST_AGAIN,
+    MANY_COMMANDS,
+    RunningLoop,
+    least,
+    least_again,
+    least_left_out,
+)
 from .scratchpad import Block, NoRoom, Scratch
 
 __all__ = ["JobRunner"]
@@ -28,12 +35,16 @@ class JobRunner:
         self._queue: list[Job] = []
         self._ready: Sequence[Block] | None = None  # those of the next job
         self._loops: list[RunningLoop] = []  # those around it, the outermost first
+        #: Commands of jobs that are like each other, as far as they are known.
+        self._lengths: dict[Hashable, int] = {}
+        self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Do jobs one by one; what one needs is loaded before the one in front is done, if there
         is room. A key that is in the memory already is not loaded again.
         """
         self._queue, self._ready = list(jobs), None
+        self._apart = set()
         path = (self.recorder.begin_run(),)
         if self.recorder.is_gathered():
             self.scratch.forget_idle({need.key for job in self._queue for need in job.needs})
@@ -49,12 +60,28 @@ class JobRunner:
         iteration."""
         number = first
         while loop := find_loop(self._queue, number, last, least):
+            if self._commands(loop) >= MANY_COMMANDS:
+                self._apart.add(loop.first)
+            self._do_few(number, loop.first, path, first)
+            self._do_loop(loop, (*path, loop.first - first, loop.size))
+            number = loop.end
+        self._do_few(number, last, path, first)
+
+    def _do_few(self, number: int, last: int, path: tuple[int, ...], first: int) -> None:
+        """The same where no loop has enough iterations to leave some out: each of them works at the
+        same places, so that it is seen to be the same afterwards."""
+        while loop := find_loop(self._queue, number, last, least_again):
             for job in range(number, loop.first):
                 self._do(job)
             self._do_loop(loop, (*path, loop.first - first, loop.size))
             number = loop.end
         for job in range(number, last):
             self._do(job)
+
+    def _commands(self, loop: JobLoop) -> int:
+        """Commands of an iteration, as far as they are known."""
+        jobs = self._queue[loop.first : loop.first + loop.size]
+        return sum(self._lengths.get(job.like, 0) for job in jobs)
 
     def _do_loop(self, loop: JobLoop, path: tuple[int, ...]) -> None:
         running: RunningLoop | None = None
@@ -82,11 +109,19 @@ class JobRunner:
         most = self.recorder.most_cycles(self.core)
         if most is not None:
             count = min(count, most // pace if pace else 0)
-        if count < least(loop.size):
+        if count < (LEAST_AGAIN if most is None else least_left_out(loop.size)):
             return None
         jobs = JobLoop(loop.first + done * loop.size, loop.size, count)
         level = len(self._loops)
-        running = RunningLoop(self.scratch, self.recorder, jobs, self._queue, path, level)
+        running = RunningLoop(
+            self.scratch,
+            self.recorder,
+            jobs,
+            self._queue,
+            path,
+            level,
+            commands=self._commands(jobs) if self._ready is None else 0,
+        )
         self._loops.append(running)
         return running
 
@@ -98,7 +133,9 @@ class JobRunner:
                 loop.before(number)
             blocks = self._acquire_packed(job, number)
         self._ready, there = None, number + 1
-        if there < len(self._queue) and not any(loop.begins_empty(there) for loop in self._loops):
+        apart = there in self._apart or any(loop.begins_empty(there) for loop in self._loops)
+        before = len(self.recorder)
+        if there < len(self._queue) and not apart:
             with contextlib.suppress(NoRoom):
                 watched = _results(job, blocks) if job.watched else []
                 packed = self.recorder.is_gathered()
@@ -106,6 +143,8 @@ class JobRunner:
                     self._queue[there], there, packed=packed, watched=watched
                 )
         job.run(*blocks)
+        if job.like is not None:
+            self._lengths[job.like] = len(self.recorder) - before
         for block in blocks:
             self.scratch.release(block)
 

@@ -17,6 +17,7 @@ from hw.isa.encoding import Opcode
 
 from .cost import Command
 from .entries import Entry, Queue, latest, thread_of
+from .folding import fold
 from .interleaving import interleaved
 from .loops import Loop, Unsettled, roll
 from .tokens import Token, add_token, fits, merge_tokens
@@ -41,6 +42,9 @@ _DIRECT = {
     (Opcode.LOSS, Opcode.STORE),
 }
 
+#: Commands of several threads in which what comes again is looked for: in more it would take long.
+_STRETCH = 2048
+
 
 def _semaphore_name(source: Queue, target: Queue) -> str:
     """Name of the semaphore between two queues, (core, opcode) each."""
@@ -59,6 +63,7 @@ class Linker:
     loops : among them
     early : what is waiting for WEIGHTS to be read goes on when they have been, for which it needs a
         semaphore more; otherwise when what they are for is done
+    cuts : where steps begin, if what comes again in one of them is to be written once; else None
 
     Members
     -------
@@ -68,10 +73,11 @@ class Linker:
     """
 
     def __init__(
-        self, config: AdaGPConfig, entries: Sequence[Entry], loops: Sequence[Loop], *,
-        early: bool = False,
+        self, config: AdaGPConfig, entries: Sequence[Entry], loops: Sequence[Loop],
+        cuts: Sequence[int] | None = None, *, early: bool = False,
     ) -> None:  # fmt: skip
-        self.config, self._entries, self._loops, self._early = config, entries, loops, early
+        self.config, self._entries, self._loops = config, entries, loops
+        self._cuts, self._early = cuts, early
         self.semaphores: dict[int, str] = {}
         self.places: list[int] = []
         self._queues: dict[Queue, list[Entry]] = {}
@@ -115,6 +121,13 @@ class Linker:
         commands, self.places = roll(self._entries, self._loops, taken)
         if self._loops and not fits(commands, self.config.command_queue_depth):
             raise Unsettled(frozenset(loop.name for loop in self._loops))
+        if self._cuts is not None:
+            # Steps of several threads are not one behind the other.
+            cuts: Iterable[int] = range(0, len(commands), _STRETCH)
+            if threads == 1:
+                cuts = {self.places[cut] for cut in self._cuts if cut < len(recorded)}
+            commands, moved = fold(commands, cuts)
+            self.places = [moved[place] for place in self.places]
         if threads > 1:
             self.places = _counted(self.places[entry.position] for entry in recorded)
         return [*commands, Command(Opcode.HALT)]

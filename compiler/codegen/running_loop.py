@@ -7,7 +7,7 @@ from .jobs import Job, JobLoop, find_loop
 from .loops import AFTER, BEFORE, Loop
 from .scratchpad import Block, Scratch
 
-__all__ = ["RunningLoop", "least"]
+__all__ = ["LEAST_AGAIN", "MANY_COMMANDS", "RunningLoop", "least", "least_again", "least_left_out"]
 
 #: Iterations that are written out before a period may begin: what stays is loaded then.
 _WARM_UP = 1
@@ -15,22 +15,34 @@ _WARM_UP = 1
 _LEAST_JOBS = 4
 #: Periods in which a loop must have become one.
 _PATIENCE = 3
+#: How often that is tried.
+_TRIES = 3
 #: Iterations that a loop's own period has at most.
 _MOST_OWN = 4
 #: Jobs before whose places are tried where another one is in use.
 _OTHERS = 8
 #: An iteration of so many jobs, or commands, may begin without what was left by the one before.
-_MANY_JOBS, _MANY_COMMANDS = 64, 128
+_MANY_JOBS, MANY_COMMANDS = 64, 96
+#: Iterations of a loop in which nothing is left out, and jobs in all of them, at least.
+LEAST_AGAIN, _LEAST_AGAIN_JOBS = 2, 16
 #: What all long iterations need stays where it takes no more than one part in so many.
 _LITTLE = 2
-#: In a memory so many times as large as the blocks of an iteration they may come to the same places
-#: only after many.
-_ROOMY = 4
 
 
 def least(size: int) -> int:
-    """Iterations that a loop of so many jobs has at least, to be one."""
+    """Iterations that a loop of so many jobs has at least, to be one. Long ones are worth it even
+    if none is left out."""
+    return LEAST_AGAIN if size >= _MANY_JOBS else least_left_out(size)
+
+
+def least_left_out(size: int) -> int:
+    """Iterations of a loop of so many jobs of which some can be left out, at least."""
     return _WARM_UP + _period(size) * (BEFORE + AFTER + 2)
+
+
+def least_again(size: int) -> int:
+    """The same for a loop in which none is left out: it has to be worth it."""
+    return max(LEAST_AGAIN, -(-_LEAST_AGAIN_JOBS // size))
 
 
 def _period(size: int) -> int:
@@ -41,9 +53,10 @@ def _period(size: int) -> int:
 class RunningLoop:
     """A loop while its jobs are done.
 
-    Where blocks fill the memory, they come to the same places again soon. Else they are made to:
-    every block takes the place of the one a period before. When periods have become equal, what is
-    left is left out but for the last ones.
+    Blocks are made to come to the same places again: each takes the place of the one a period
+    before. When periods have become equal, what is left is left out but for the last ones. What is
+    equal besides is seen afterwards (:mod:`~compiler.codegen.folding`), so loops of few iterations
+    are worth it, too.
 
     Parameters
     ----------
@@ -53,6 +66,7 @@ class RunningLoop:
     queue : all jobs
     name : of the loop, the same whenever the program is written
     level : loops around it
+    commands : of an iteration, as far as they are known
     """
 
     def __init__(
@@ -63,18 +77,24 @@ class RunningLoop:
         queue: Sequence[Job],
         name: Hashable,
         level: int,
+        *,
+        commands: int = 0,
     ) -> None:
         self.scratch, self.recorder, self.jobs, self.queue = scratch, recorder, jobs, queue
         self.name, self.level = name, level
         self._begin = _WARM_UP  # iterations in front of the first period that may be one
         self._forced = False  # places are those of a period ago
+        self._tries = 0  # at a period, which have failed
         self._period = _period(jobs.size)
         #: Keys of what all iterations need, if these begin with nothing else; else None.
         self._common: frozenset[Hashable] | None = None
         first, size = jobs.first, jobs.size
+        self._first = first + 1  # from which job on
         self._start = len(recorder)  # commands in front of it
-        if size >= _MANY_JOBS or find_loop(queue, first, first + size, least):
+        many = size >= _MANY_JOBS or commands >= MANY_COMMANDS
+        if many or find_loop(queue, first, first + size, least):
             self._clear()
+            self._first = first
         self._places: dict[int, Sequence[int | None]] = {}
         self._taken: dict[int, Sequence[Block]] = {}
         self._marks: list[int] = []  # commands in front of each iteration
@@ -118,9 +138,13 @@ class RunningLoop:
     def begins_empty(self, number: int) -> bool:
         """Whether nothing but what iterations have in common is in the memory when a job begins:
         the first one of a long iteration, in which there may be loops."""
-        if self._common is None or self._over or not self.jobs.first < number < self.jobs.end:
+        first, size = self.jobs.first, self.jobs.size
+        if self._common is None and number == first + _WARM_UP * size and not self._marks:
+            if len(self.recorder) - self._start >= MANY_COMMANDS:
+                self._clear()
+        if self._common is None or self._over or not self._first <= number <= self.jobs.end:
             return False
-        return (number - self.jobs.first) % self.jobs.size == 0
+        return (number - first) % size == 0
 
     def before(self, number: int) -> None:
         """Blocks for a job are about to be taken, and nobody uses any."""
@@ -151,27 +175,23 @@ class RunningLoop:
             return 0
         number = self.jobs.first + count * self.jobs.size
         self._marks.append(len(self.recorder))
-        if count == _WARM_UP and self._marks[0] - self._start >= _MANY_COMMANDS:
-            # What the second one needs first is there already.
-            self._clear()
-            self._begin = _WARM_UP + 1
         if self._common is not None:
             # Twice as long where accumulator banks alternate.
-            self._over = count > _WARM_UP + BEFORE * _MOST_OWN
-            return self._leave_out(number, count, 1) or self._leave_out(number, count, 2)
-        if not self._forced and count == _WARM_UP + 1:
-            if self._is_short() or self._is_roomy(number):
-                self._force(count)
+            if count > _WARM_UP + BEFORE * _MOST_OWN:
                 return 0
+            return self._leave_out(number, count, 1) or self._leave_out(number, count, 2)
+        if not self._forced:
+            if count > _WARM_UP:
+                self._force(count)
+            return 0
         for period in range(1, _MOST_OWN + 1):
             skipped = self._leave_out(number, count, period)
             if skipped:
                 return skipped
-        if not self._forced and count == _WARM_UP + BEFORE * _MOST_OWN:
-            self._force(count)
-        elif self._forced and count == self._begin + BEFORE * _MOST_OWN + _PATIENCE:
-            # More blocks take turns at more places.
-            self._over, self._period = self._period == _MOST_OWN, _MOST_OWN
+        if count == self._begin + BEFORE * _MOST_OWN + _PATIENCE:
+            # More blocks take turns at more places, or what was there before has to go first.
+            self._tries += 1
+            self._over, self._period = self._tries == _TRIES, _MOST_OWN
             self._begin = count
         return 0
 
@@ -187,20 +207,11 @@ class RunningLoop:
         if all(count >= _LEAST_JOBS for count in counts.values() if count):
             self._period = 1
 
-    def _is_short(self) -> bool:
-        """Whether there are too few iterations to find a period of its own."""
-        return self.jobs.count < _WARM_UP + _MOST_OWN * (BEFORE + AFTER + 2)
-
-    def _is_roomy(self, number: int) -> bool:
-        """Whether there is much more room than the blocks of an iteration take."""
-        jobs = range(number - self.jobs.size, number)
-        words = sum(block.words for job in jobs for block in self._taken.get(job, ()))
-        return words * _ROOMY <= self.scratch.words
-
     def _leave_out(self, number: int, count: int, period: int) -> int:
         """The same behind iteration ``count``, in front of job ``number``, for a period of so many
         iterations."""
-        times = (self.jobs.count - count - 1) // period - AFTER
+        # Unless what follows begins empty, too, the last one loads for it.
+        times = (self.jobs.count - count - (self._common is None)) // period - AFTER
         if count < self._begin + BEFORE * period or times < 1 or self._over:
             return 0
         lengths = {self._marks[n - 1] - self._marks[n - 1 - period]

@@ -19,6 +19,7 @@ from compiler.training.program import TrainingProgram
 from hw.config import AdaGPConfig
 from hw.config.selection import select_config
 
+from .command_counts import counts_table
 from .layer_table import layer_table, print_totals
 from .registry import network, published, read_shape
 from .summary import summarize
@@ -59,6 +60,7 @@ def compile_network(options: argparse.Namespace) -> None:
     )  # fmt: skip
     if options.profile:
         console.print(_profile(stages, total))
+        console.print(counts_table(program))
     if options.output:
         program.save(options.output)
         console.print(f"wrote {options.output}", markup=False, soft_wrap=True)

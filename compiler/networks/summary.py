@@ -10,7 +10,7 @@ from hw.isa.encoding import COMMAND_BYTES
 
 from .estimate import command_ends, executed_count
 
-__all__ = ["PHASES", "LayerSummary", "ProgramSummary", "phase_of", "summarize"]
+__all__ = ["PHASES", "LayerSummary", "ProgramSummary", "in_order", "phase_of", "summarize"]
 
 #: Phases of a batch, in order.
 PHASES = ("forward", "loss", "backward", "update", "predictor")
@@ -66,6 +66,13 @@ class ProgramSummary:
     cycles: int
 
 
+def in_order(program: TrainingProgram) -> bool:
+    """Whether steps come one after the other: all of them work in the same memory."""
+    if not program.config.has_predictor_memory:
+        return True
+    return not any(step.background or step.predictor for step in program.steps)
+
+
 def summarize(
     program: TrainingProgram | AdaGPProgram,
 ) -> tuple[list[LayerSummary], dict[str, ProgramSummary]]:
@@ -92,14 +99,12 @@ def _batch(
     name: str, program: TrainingProgram, layers: Mapping[str, LayerSummary]
 ) -> ProgramSummary:
     ends = command_ends(program.commands, program.program, program.config)
-    in_order = all(not step.background and not step.predictor for step in program.steps)
-    in_order |= not program.config.has_predictor_memory
-    before = 0
+    timed, before = in_order(program), 0
     for step in program.steps:
         layer = layers[_layer_of(step, layers)]
         layer.commands[name] = layer.commands.get(name, 0) + step.last - step.first
         layer.vectors[name] = layer.vectors.get(name, 0) + step.vectors
-        if in_order and step.last > step.first:
+        if timed and step.last > step.first:
             end = max(before, ends[step.last - 1])
             phases = layer.cycles.setdefault(name, {})
             phases[phase_of(step)] = phases.get(phase_of(step), 0) + end - before

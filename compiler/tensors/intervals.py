@@ -40,11 +40,11 @@ def even_parts(begin: int, end: int, size: int) -> list[Interval]:
     return list(pairwise(edges))
 
 
-def regular_parts(begin: int, end: int, size: int) -> list[Interval]:
-    """[begin, end) in as many parts as :func:`even_parts` makes. Many of them are all the same but
-    for the last one, which has what is left: so loops can go through them."""
+def regular_parts(begin: int, end: int, size: int, *, many: int = MANY_PARTS) -> list[Interval]:
+    """[begin, end) in as many parts as :func:`even_parts` makes. If they are ``many``, they are all
+    the same but for the last one, which has what is left: so loops can go through them."""
     parts = even_parts(begin, end, size)
-    if len(parts) < MANY_PARTS:
+    if len(parts) < many:
         return parts
     size = -(-(end - begin) // len(parts))
     return [(first, min(first + size, end)) for first in range(begin, end, size)]

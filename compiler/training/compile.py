@@ -129,6 +129,7 @@ def write_steps(
         programs, infos = [CoreProgram(config, core, recorder) for core in config.cores], []
         for step in steps:
             first = len(recorder)
+            recorder.begin_step()
             step.write(programs[step.core], tensors)
             infos.append(StepInfo.of(step, programs[step.core], first))
         with stage("semaphores"):

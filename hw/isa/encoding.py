@@ -19,13 +19,12 @@ waits for the tiles it takes.
 """
 
 import enum
-from collections.abc import Iterable
 
 from amaranth.lib import data
 
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 
-from .field import BUFFER_ADDRESS_NOTE, Field, fields_layout, pack_fields
+from .field import BUFFER_ADDRESS_NOTE, Field, field_places, fields_layout
 from .loops import LOOP_STRIDES, REPEAT
 from .loss import LOSS
 from .vector import VECTOR
@@ -322,23 +321,27 @@ for _opcode, _fields in COMMANDS.items():
         raise AssertionError(f"{_opcode.name} takes {_used} of {COMMAND_WIDTH} bits")
 
 
-def _defaults(fields: Iterable[Field]) -> dict[str, int]:
-    return {field.name: int(field.default) for field in fields if field.default is not None}
-
-
-def _places(opcode: Opcode) -> tuple[tuple[str, int, int, int], ...]:
-    """Name, first bit, mask and, if it is signed, sign bit of all fields but the opcode."""
-    places, position = [], 0
-    for field in (*HEADER, *COMMANDS[opcode]):
-        sign = 1 << (field.width - 1) if field.signed else 0
-        places.append((field.name, position, (1 << field.width) - 1, sign))
-        position += field.width
-    return tuple(place for place in places if place[0] != "opcode")
-
-
-_PLACES = {int(opcode): (opcode, _places(opcode)) for opcode in Opcode}
-_HEADER_DEFAULTS = _defaults(HEADER)
-_DEFAULTS = {opcode: _defaults(fields) for opcode, fields in COMMANDS.items()}
+_DEFAULTS = {
+    opcode: {field.name: int(field.default) for field in fields if field.default is not None}
+    for opcode, fields in COMMANDS.items()
+}
+#: Places of all fields but the opcode.
+_PLACES = {opcode: field_places((*HEADER, *COMMANDS[opcode])) for opcode in Opcode}
+for _place in _PLACES.values():
+    del _place["opcode"]
+_REQUIRED = {
+    opcode: frozenset(name for name, place in places.items() if place.default is None)
+    for opcode, places in _PLACES.items()
+}
+#: Commands in which all fields have their defaults.
+_WORDS = {
+    opcode: opcode + sum((place.default or 0) << place.position for place in places.values())
+    for opcode, places in _PLACES.items()
+}
+_DECODED = {
+    int(opcode): (opcode, tuple((name, *place[:3]) for name, place in places.items()))
+    for opcode, places in _PLACES.items()
+}
 
 
 def with_defaults(opcode: Opcode, values: dict[str, int]) -> dict[str, int]:
@@ -359,21 +362,20 @@ def encode(opcode: Opcode, **values: int) -> bytes:
         naming the field, its value and the range, or the field that is missing or unknown.
     """
     opcode = Opcode(opcode)
-    fields = (*HEADER, *COMMANDS[opcode])
-    values = {**_HEADER_DEFAULTS, **with_defaults(opcode, values), "opcode": opcode}
-    for field in fields:
-        if field.name not in values:
-            raise ValueError(f"{opcode.name} needs field {field.name}, which has no default")
-        low, high = field.range
-        if not low <= int(values[field.name]) <= high:
-            raise ValueError(
-                f"{opcode.name} field {field.name} must be from {low} to {high}, "
-                f"not {int(values[field.name])}"
-            )
-    names = {field.name for field in fields}
-    if unknown := [name for name in values if name not in names]:
+    word, places = _WORDS[opcode], _PLACES[opcode]
+    if missing := _REQUIRED[opcode] - values.keys():
+        name = next(name for name in places if name in missing)
+        raise ValueError(f"{opcode.name} needs field {name}, which has no default")
+    if unknown := [name for name in values if name not in places]:
         raise ValueError(f"{opcode.name} has no field {', '.join(unknown)}")
-    return pack_fields(fields, values).to_bytes(COMMAND_BYTES, "little")
+    for name, value in values.items():
+        position, mask, _, low, high, default = places[name]
+        if value != default:
+            if not low <= int(value) <= high:
+                allowed = f"from {low} to {high}, not {int(value)}"
+                raise ValueError(f"{opcode.name} field {name} must be {allowed}")
+            word ^= ((int(value) ^ (default or 0)) & mask) << position
+    return word.to_bytes(COMMAND_BYTES, "little")
 
 
 def decode(command: bytes) -> tuple[Opcode, dict[str, int]]:
@@ -388,9 +390,9 @@ def decode(command: bytes) -> tuple[Opcode, dict[str, int]]:
         raise ValueError(f"a command has {COMMAND_BYTES} bytes, not {len(command)}")
     word = int.from_bytes(command, "little")
     code = word & 0xFF
-    if code not in _PLACES:
+    if code not in _DECODED:
         raise ValueError(f"undefined command {code:#04x}")
-    opcode, places = _PLACES[code]
+    opcode, places = _DECODED[code]
     values = {}
     for name, position, mask, sign in places:
         value = (word >> position) & mask

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
 from hw.config import BUFFER_ADDRESS_WIDTH
 
-__all__ = ["BUFFER_ADDRESS_NOTE", "Field", "fields_layout", "pack_fields"]
+__all__ = ["BUFFER_ADDRESS_NOTE", "Field", "Place", "field_places", "fields_layout", "pack_fields"]
 
 #: For the documentation of fields that hold one.
 BUFFER_ADDRESS_NOTE = (
@@ -47,6 +48,30 @@ def fields_layout(fields: Iterable[Field]) -> data.StructLayout:
     return data.StructLayout(
         {f.name: signed(f.width) if f.signed else unsigned(f.width) for f in fields}
     )
+
+
+class Place(NamedTuple):
+    """Where a field lies in a number, and what it may hold: first bit, mask of its width, sign bit
+    or 0, least and greatest value, and default or None."""
+
+    position: int
+    mask: int
+    sign: int
+    low: int
+    high: int
+    default: int | None
+
+
+def field_places(fields: Iterable[Field]) -> dict[str, Place]:
+    """Places of ``fields`` by name, in order from the least significant bit."""
+    places, position = {}, 0
+    for field in fields:
+        sign = 1 << (field.width - 1) if field.signed else 0
+        mask = (1 << field.width) - 1
+        default = None if field.default is None else int(field.default)
+        places[field.name] = Place(position, mask, sign, *field.range, default)
+        position += field.width
+    return places
 
 
 def pack_fields(fields: Iterable[Field], values: Mapping[str, int]) -> int:

@@ -21,6 +21,8 @@ __all__ = [
 MOST_WORDS = (1 << 15) - 1
 #: Into how many a map is cut at least.
 PIECES = 8
+#: Parts of the channels that are many: each takes so many commands that two of them make a loop.
+_MANY_CHANNELS = 3
 
 
 def boxes(shape: Sequence[int], pixels: int) -> list[PixelBox]:
@@ -77,7 +79,8 @@ def channel_parts(program: CoreProgram, tensors: Sequence[Tensor], words: int) -
     if words >= total:
         return [None]
     last = max(tensor.pitch for tensor in tensors)
-    return [(a * rows, last if b == total else b * rows) for a, b in regular_parts(0, total, words)]
+    parts = regular_parts(0, total, words, many=_MANY_CHANNELS)
+    return [(a * rows, last if b == total else b * rows) for a, b in parts]
 
 
 def _words(program: CoreProgram, tensor: Tensor) -> int:

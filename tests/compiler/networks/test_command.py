@@ -1,12 +1,13 @@
 """``python -m compiler --network``: what is printed and written is what the program is.
 
-Covers: compiler/networks/command.py, compiler/networks/layer_table.py,
-compiler/networks/registry.py, compiler/networks/summary.py, compiler/stages.py,
-compiler/__main__.py.
+Covers: compiler/networks/command.py, compiler/networks/command_counts.py,
+compiler/networks/layer_table.py, compiler/networks/registry.py, compiler/networks/summary.py,
+compiler/stages.py, compiler/__main__.py.
 """
 
 import json
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,12 +17,14 @@ from compiler import AdaGPProgram, TrainingProgram
 from compiler.__main__ import main
 from compiler.adagp.compile import compile_adagp
 from compiler.codegen.cost import Command, estimate
+from compiler.codegen.program import executed_commands
+from compiler.networks.command_counts import command_counts
 from compiler.networks.registry import network, network_names, published, read_shape, shape_text
 from compiler.networks.summary import summarize
 from compiler.stages import Stages, stage
-from compiler.training.compile import training_layers
+from compiler.training.compile import compile_training, training_layers
 from hw.config import make_config
-from hw.isa.encoding import COMMAND_BYTES
+from hw.isa.encoding import COMMAND_BYTES, Opcode
 
 #: A network that compiles in two seconds.
 SMALL = ["--network", "vgg11", "--width", "0.0625", "--input", "3x8x8", "--batch", "2",
@@ -59,6 +62,7 @@ def test_a_network(tmp_path, capsys):
     assert layers["29"]["macs"] == 2 * 32 * 10
     assert set(layers["29"]["cycles"]["bp"]) == {"forward", "backward", "update"}
     assert found["memory_bytes"] == program.memory_size
+    assert re.search(r"bp +weight gradient +\d+ ", printed)
     stages = found["stages"]
     assert {"trace", "memory plan", "forward", "semaphores", "encode", "estimate"} <= set(stages)
     assert all(name in printed for name in stages)
@@ -83,8 +87,28 @@ def test_predicted_layers(variant):
         timed = [layer.cycles.get(name, {}) for layer in layers]
         total = sum(sum(phases.values()) for phases in timed)
         assert total == (0 if variant == "max" else programs[name].cycles)
+        counts = command_counts(part)
+        assert ("all" in counts) == (variant == "max")
+        assert sum(count.written for count in counts.values()) == programs[name].commands - 1
     vectors = sum(step.vectors for step in program.parts["gp"].steps)
     assert sum(layer.vectors.get("gp", 0) for layer in layers) == vectors
+
+
+def test_command_counts():
+    """By direction of steps and by type; those in loops as often as they are executed."""
+    model = nn.Sequential(nn.Conv2d(3, 12, 3), nn.ReLU(), nn.Flatten(), nn.Linear(432, 4))
+    config = make_config(variant="low", preset="tiny", accumulator_depth=16)
+    program = compile_training(model, config, (3, 8, 8), images=24, loops=True)
+    counts = command_counts(program)
+    assert set(counts) == {step.direction for step in program.steps}
+    assert sum(count.steps for count in counts.values()) == len(program.steps)
+    executed = [opcode for opcode, _ in executed_commands(program.command_list, program.program)]
+    assert sum(count.executed for count in counts.values()) == len(executed) - 1  # HALT
+    opcodes = sum((count.opcodes for count in counts.values()), Counter())
+    assert opcodes + Counter([Opcode.HALT]) == Counter(opcode for opcode, _ in program.command_list)
+    forward = counts["forward"]
+    assert 0 < forward.looped < forward.written < forward.executed
+    assert counts["loss"].looped == 0 < counts["loss"].written == counts["loss"].executed
 
 
 @pytest.mark.parametrize(

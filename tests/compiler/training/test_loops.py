@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from compiler.adagp import compile as adagp
 from compiler.adagp import compile_adagp
 from compiler.codegen import dependencies
 from compiler.codegen.program import executed_commands
@@ -113,6 +114,24 @@ def test_gradient_prediction(variant, rng, seed):
         assert sum(steps) + 1 == len(part.command_list)  # HALT
     result = run.interpret(seed)
     assert not result.differences, result.differences[0]
+
+
+def test_each_part_has_loops_only_if_it_is_long(monkeypatch):
+    """Also where the part before has been too long."""
+
+    def lengths(**options):
+        program = compile_adagp(network(), CONFIG, SHAPE, images=IMAGES, **options)
+        return {name: len(part.command_list) for name, part in program.parts.items()}
+
+    plain, looped = lengths(loops=False), lengths(loops=True)
+    assert plain["gp"] < plain["bp"]
+    for most, wanted in (
+        (plain["bp"] - 2, {"bp": looped["bp"], "gp": plain["gp"]}),
+        (plain["gp"] - 2, looped),
+    ):
+        for module in (dependencies, adagp):
+            monkeypatch.setattr(module, "MOST_WRITTEN_OUT", most)
+        assert lengths() == wanted
 
 
 def test_only_long_programs_have_loops(monkeypatch):

@@ -89,6 +89,7 @@ def test_what_is_given_comes_before_the_default(seed):
     ("opcode", "fields", "message"),
     [
         (Opcode.POST, {"wo_count": 0}, "POST field wo_count must be from 1 to 65535, not 0"),
+        (Opcode.MATMUL, {"channels": 0}, "MATMUL field channels must be from 1 to 65535, not 0"),
         (Opcode.POST, {"pool": Pool.SUM + 1}, "POST field pool must be from 0 to 1, not 2"),
         (Opcode.WEIGHTS, {"kw_stride": 1 << 23}, "from -8388608 to 8388607, not 8388608"),
         (Opcode.VECTOR, {"watch": Watch.MORE + 2}, "VECTOR field watch must be from 0 to 3, not 4"),
@@ -98,4 +99,4 @@ def test_what_is_given_comes_before_the_default(seed):
 )
 def test_messages(opcode, fields, message):
     with pytest.raises(ValueError, match=message):
-        encode(opcode, **required(opcode), **fields)
+        encode(opcode, **required(opcode) | fields)

@@ -15,6 +15,7 @@ from golden.arithmetic.formats import FLOAT32
 from golden.layers.optimizer import Adam
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import make_config
+from hw.isa.encoding import Opcode
 from verif.networks.adagp_blocks import CASES, CLASSES, experienced, predicted_run
 
 
@@ -283,3 +284,26 @@ def test_phases_on_the_accelerator(variant, rng, seed):
     check(result)
     assert any(result.gates[1].values())
     assert any(result.gates[4].values())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variant", ["efficient", "max"])
+def test_loops_of_two_threads_on_the_accelerator(variant, rng, seed):
+    """A batch of each phase with loops of the main thread beside commands of the other one, on a
+    memory that stalls."""
+    config = make_config(variant=variant, preset="tiny")
+    run = predicted_run(
+        looping, config, rng, "BG", images=40, shape=(2, 8, 8), prepare=experienced(rng), loops=True
+    )
+    for part in run.program.parts.values():
+        assert any(opcode is Opcode.REPEAT for opcode, _ in part.command_list)
+    check(run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=6_000_000))
+
+
+def looping():
+    """Layers whose commands come again for every image or two."""
+    return nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(5, 6, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(6, CLASSES),
+    )  # fmt: skip
