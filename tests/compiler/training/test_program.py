@@ -159,7 +159,7 @@ def test_command_line(capsys, tmp_path):
         (["--model", "compiler"], "--model must be MODULE:NAME, not 'compiler'"),
         (["--model", "no_such_module:X"], "--model no_such_module:X: No module named"),
         (["--model", "compiler.frontend.example:Nothing"], "has no attribute 'Nothing'"),
-        (["--input", "1,x"], "--input must be channels, height and width .*, not '1,x'"),
+        (["--input", "1,x"], "--input must be channels, height and width of an image"),
         (["--input", "3,8,8"], "takes 1 channels but gets 3"),
         (["--loss", "hinge"], "loss must be one of"),
     ],
