@@ -7,13 +7,11 @@ import itertools
 import random
 
 import pytest
-from amaranth.sim import Simulator
 
 from hw.bus.signatures import RESP_DECERR, RESP_SLVERR
 from hw.config import make_config
 from hw.control.fetch import AHEAD, KEPT
-from hw.control.loop_control import LoopControl
-from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
+from hw.isa.encoding import COMMAND_BYTES, Opcode, encode, engine_layout
 from hw.isa.error_codes import ErrorCode
 from verif.blocks.control.loop_bench import (
     BASE,
@@ -256,70 +254,35 @@ def test_batches_and_loops():
     LoopBench(TINY, latency=7).simulate(process)
 
 
-def test_large_counters_and_strides(seed):
-    """Of the block alone, with numbers that no program reaches in a simulation."""
+@pytest.mark.parametrize("program", [PROGRAM, (1 << 31) + PROGRAM])
+def test_programs_in_a_window_of_4_gib(program):
+    """One in its upper half, and one of 2 GiB that ends by HALT long before."""
+
+    async def process(bench):
+        stream = [load(8), load(64, loop0_stride=8), repeat(0, 3, 0, program), HALT]
+        behind = (1 << 31) // COMMAND_BYTES - len(stream) if program == PROGRAM else 4
+        assert await bench.run(stream, behind=behind) == []
+        assert [address for _, address in bench.loads] == [8, 64, 8, 72, 8, 80]
+
+    LoopBench(TINY, program=program, memory_size=1 << 32).simulate(process)
+
+
+def test_other_fields_of_a_moved_command_stay(seed):
     rng = random.Random(seed)
-    dut = LoopControl()
 
-    async def testbench(ctx):
-        ctx.set(dut.program_address, 0)
-        ctx.set(dut.program_size, 1 << 20)
+    async def process(bench):
+        fields = [
+            {
+                name: rng.getrandbits(field.width - 1)
+                for name, field in engine_layout(Opcode.LOAD)
+                if name != "dram_address" and not name.startswith("loop")
+            }
+            for _ in range(6)
+        ]
+        stream = [load(8 * n, loop2_stride=64, **own) for n, own in enumerate(fields)]
+        assert await bench.run([*stream, repeat(2, 3, 0), HALT]) == []
+        assert len(bench.values) == 3 * len(fields)
+        for values, own in zip(bench.values, 3 * fields, strict=True):
+            assert {name: values[name] for name in own} == own
 
-        async def execute(command):
-            ctx.set(dut.command, int.from_bytes(command, "little"))
-            ctx.set(dut.arrives, 1)
-            await ctx.tick()
-            ctx.set(dut.arrives, 0)
-            ctx.set(dut.offered, command[0] == Opcode.REPEAT)
-            for _ in range(200):
-                done, jump = ctx.get(dut.done), ctx.get(dut.jump)
-                if done or not (ctx.get(dut.wait) or ctx.get(dut.offered)):
-                    break
-                await ctx.tick()
-            if done:
-                await ctx.tick()
-            ctx.set(dut.offered, 0)
-            return jump
-
-        for level in range(4):
-            assert await execute(encode(Opcode.REPEAT, level=level, count=2, first=0))
-        top = (1 << 32) - 1
-        for value in (
-            1,
-            2,
-            top - 1,
-            top,
-            *(rng.getrandbits(rng.randrange(1, 33)) for _ in range(9)),
-        ):
-            values = [value or 1, *(rng.getrandbits(32) or 1 for _ in range(3))]
-            rng.shuffle(values)
-            for level, counter in enumerate(values):
-                ctx.set(dut.counters.data[level], counter)
-            strides = [rng.choice((0, 8, -8, -(1 << 31), rng.getrandbits(31))) for _ in range(4)]
-            start = rng.getrandbits(32)
-            fields = {f"loop{level}_stride": stride for level, stride in enumerate(strides)}
-            await execute(load(start, **fields))
-            total = start + sum(a * b for a, b in zip(values, strides, strict=True))
-            assert ctx.get(dut.add) == any(strides)
-            if any(strides):
-                assert ctx.get(dut.address) == total % (1 << 32), (values, strides)
-            level = rng.randrange(4)
-            for count in (values[level], values[level] + 1, values[level] + 2):
-                if 0 < count <= top:
-                    jump = await execute(encode(Opcode.REPEAT, level=level, count=count, first=0))
-                    assert jump == (values[level] + 1 < count), (values[level], count)
-                    if not jump:
-                        assert await execute(encode(Opcode.REPEAT, level=level, count=2, first=0))
-                    ctx.set(dut.counters.data[level], values[level])
-            assert ctx.get(dut.open)
-        # A program in the upper half of a window of 4 GiB.
-        ctx.set(dut.program_address, 1 << 31)
-        ctx.set(dut.counters.data[0], 0)
-        first = (1 << 31) + 5 * COMMAND_BYTES
-        assert await execute(encode(Opcode.REPEAT, level=0, count=2, first=first))
-        assert ctx.get(dut.target) == first and not ctx.get(dut.bad_target)
-
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(testbench)
-    simulator.run()
+    LoopBench(TINY).simulate(process)

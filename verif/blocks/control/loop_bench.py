@@ -27,10 +27,10 @@ def load(address=0, **fields):
     )
 
 
-def repeat(level, count, first):
+def repeat(level, count, first, program=PROGRAM):
     """A REPEAT to the command number ``first`` of the program."""
     return encode(
-        Opcode.REPEAT, level=level, count=count, first=PROGRAM + COMMAND_BYTES * first
+        Opcode.REPEAT, level=level, count=count, first=program + COMMAND_BYTES * first
     )  # fmt: skip
 
 
@@ -82,18 +82,21 @@ def _body(rng, first, levels, size):
 class LoopBench:
     """A run on a memory.
 
-    The memory window begins ``shift`` bytes behind BASE, so that the program is so much nearer to
-    its begin. ``latency``: cycles from a request to its first beat. ``accept``, ``beat``, ``take``:
-    chances per cycle that a request is taken, a beat comes, the queue takes a chunk. ``answers``:
-    command number -> response.
+    The program is ``program`` bytes behind BASE; the memory window of ``memory_size`` bytes begins
+    ``shift`` bytes behind BASE, so that the program is so much nearer to its begin. ``latency``:
+    cycles from a request to its first beat. ``accept``, ``beat``, ``take``: chances per cycle that
+    a request is taken, a beat comes, the queue takes a chunk. ``answers``: command number ->
+    response.
 
-    Of a run, ``loads`` are (cycle, address) of each LOAD dispatched, ``dispatched`` the cycles of
-    all commands, ``requests`` the numbers of those requested.
+    Of a run, ``loads`` are (cycle, address) and ``values`` the fields of each LOAD dispatched,
+    ``dispatched`` the cycles of all commands, ``requests`` the numbers of those requested.
     """
 
     config: AdaGPConfig
     seed: int = 0
     shift: int = 0
+    program: int = PROGRAM
+    memory_size: int = 1 << 20
     latency: int = 1
     accept: float = 1.0
     beat: float = 1.0
@@ -110,7 +113,7 @@ class LoopBench:
         async def host(ctx):
             self.ctx = ctx
             ctx.set(self.dut.fetch.memory_base, BASE + self.shift)
-            ctx.set(self.dut.fetch.memory_size, 1 << 20)
+            ctx.set(self.dut.fetch.memory_size, self.memory_size)
             ctx.set(self.dut.empty, (1 << len(self.dut.queues)) - 1)
             self.due, self.cycle = [], 0
             await process(self)
@@ -133,7 +136,8 @@ class LoopBench:
             resp = self.answers.get(number, RESP_OKAY)
             ctx.set(read.data.payload, {"data": bits, "resp": resp, "last": beat == beats - 1})
         if accept and ctx.get(read.request.valid):
-            number = (ctx.get(read.request.payload.address) - BASE - PROGRAM) // COMMAND_BYTES
+            place = ctx.get(read.request.payload.address) - BASE - self.program
+            number = place // COMMAND_BYTES
             self.requests.append(number)
             self.due += [(self.cycle + self.latency, number, beat) for beat in range(beats)]
 
@@ -141,8 +145,8 @@ class LoopBench:
         """Begin a run of ``stream`` and room for ``behind`` commands more."""
         ctx, dut = self.ctx, self.dut
         self.stream, self.loads, self.requests, self.chunks, self.errors = stream, [], [], [], []
-        self.dispatched = []
-        ctx.set(dut.fetch.program_address, PROGRAM - self.shift)
+        self.dispatched, self.values = [], []
+        ctx.set(dut.fetch.program_address, self.program - self.shift)
         ctx.set(dut.fetch.program_size, COMMAND_BYTES * (len(stream) + behind))
         ctx.set(dut.start, 1)
         await self.step()
@@ -160,6 +164,7 @@ class LoopBench:
             bits = sum(chunk << (CHUNK_WIDTH * n) for n, chunk in enumerate(self.chunks))
             _, values = decode((bits % (1 << 512)).to_bytes(COMMAND_BYTES, "little"))
             self.loads.append((self.cycle, values["dram_address"]))
+            self.values.append(values)
             self.chunks = []
         if ctx.get(dut.dispatched):
             self.dispatched.append(self.cycle)
