@@ -138,7 +138,7 @@ def _engines(config, seed, depth):
         memory = bytearray(program.image)
         interpret(
             config, program.program, memory, seed=seed, coefficients=program.coefficients,
-            guard=program.guard,
+            sample_seed=program.sample_seed, guard=program.guard,
         )  # fmt: skip
         wanted.append(bytes(memory))
     for memory in ({}, {"stall_share": 0.3, "latency": 20})[: 1 if depth is Depth.QUICK else 2]:
