@@ -68,7 +68,8 @@ class Inference:
         interrupt = accelerator.run(window, program=0, program_size=len(program.commands))
         if self.cycles is not None:
             self.cycles += interrupt.counters["CYCLES"]
-        output = accelerator.read(window, program.outputs[-1]).view(np.float32)
+        result = program.outputs[-1]  # float32, or what the last layer stores
+        output = result.values(accelerator.read(window, result)).astype(np.float32)
         if output.shape[1:3] == (1, 1):
             return output.reshape(len(output), -1)
         return np.moveaxis(output, 3, 1)

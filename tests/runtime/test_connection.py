@@ -87,6 +87,13 @@ def network(seed):
     return nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
 
 
+def test_maps_in_operand_format(rng, seed):
+    """An output that VECTOR leaves has the operand format: bf16, rounded once."""
+    images = torch.from_numpy(rng.normal(size=(3, 2, 4, 4)).astype(np.float32)).bfloat16().float()
+    with Accelerator(CONFIG) as accelerator, Inference(accelerator, nn.ReLU()) as run:
+        np.testing.assert_array_equal(run(images), torch.relu(images).numpy())
+
+
 def test_prediction(network, rng):
     images = torch.from_numpy(rng.normal(size=(5, 2, 4, 4)).astype(np.float32))
     accelerator = Accelerator(CONFIG)
