@@ -16,13 +16,15 @@ from runtime import Accelerator, Trainer, make_config
 from runtime.history import History
 
 
-def run(device: str = "emulator", method: str = "adagp", epochs: int = 6) -> History:
-    """Train on three of four digits and classify the others behind every epoch."""
+def run(
+    device: str = "emulator", method: str = "adagp", epochs: int = 6, images: int = 1344
+) -> History:
+    """Train on ``images`` digits and classify 450 others behind every epoch."""
     torch.manual_seed(0)
     digits = load_digits()
-    images = torch.tensor(digits.images[:, None] / 8 - 1, dtype=torch.float32)  # (N, 1, 8, 8)
-    data = TensorDataset(images, torch.tensor(digits.target))
-    train, test = random_split(data, [0.75, 0.25])
+    pixels = torch.tensor(digits.images[:, None] / 8 - 1, dtype=torch.float32)  # (N, 1, 8, 8)
+    data = TensorDataset(pixels, torch.tensor(digits.target))
+    train, test, _ = random_split(data, [images, 450, len(data) - images - 450])
 
     model = nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
@@ -36,7 +38,7 @@ def run(device: str = "emulator", method: str = "adagp", epochs: int = 6) -> His
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         trainer = Trainer(model, accelerator, method=method, schedule=schedule, optimizer=optimizer)
         history = trainer.fit(
-            DataLoader(train, batch_size=32, shuffle=True, drop_last=True),
+            DataLoader(train, batch_size=32, shuffle=True),
             epochs,
             validation=DataLoader(test, batch_size=75),
         )

@@ -9,12 +9,12 @@ import pytest
 from examples.training import difference, digits, interruption, residual, tabular
 
 
-@pytest.mark.parametrize(("method", "epochs"), [("bp", 1), ("adagp", 3)])
+@pytest.mark.parametrize(("method", "epochs"), [("bp", 2), ("adagp", 3)])
 def test_digits(method, epochs):
-    history = digits.run(method=method, epochs=epochs)
-    assert history.epochs[-1].validation > 0.9
+    history = digits.run(method=method, epochs=epochs, images=512)
+    assert history.epochs[-1].validation > 0.8
     if method == "adagp":
-        assert history.epochs[-1].phases == {"GP": 21, "BP": 21}
+        assert history.epochs[-1].phases == {"GP": 8, "BP": 8}
 
 
 def test_tabular():

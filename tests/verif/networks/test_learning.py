@@ -67,7 +67,7 @@ def test_a_difference_is_found(rng, seed, monkeypatch):
     torch.manual_seed(seed)
 
     def wrong(run, seed):
-        return run._result([bytes(run.memory())], [None])
+        return run.result([bytes(run.memory())], [None])
 
     monkeypatch.setattr(TrainingRun, "interpret", wrong)
     learned = learn(Two(), CONFIG, (2, 2, 3), batches_of(rng, 1), loss=LOSSES, on_device=1)

@@ -85,15 +85,14 @@ def test_the_transformer_is_reduced_as_published():
     assert reduced.reads_tokens and "7, 5, width 0.0625" == reduced.size
     for own, numbers in ((reduced, 32), (reduced.widened(1), 512)):
         with torch.device("meta"):
-            model = own.make(own.shape, 10, width=own.width)
+            model = own.make(own.shape, 10, width=own.width).to("meta")
         assert len(model.encoder) == len(model.decoder) == 3
         layer = model.decoder[2]
         assert layer.own.query.weight.shape == (numbers, numbers) and layer.own.heads == 8
         assert layer.forward_network[0].out_features == numbers and layer.dropout.p == 0.1
-        sentences = [
-            torch.zeros(2, *shape, dtype=torch.int64, device="meta") for shape in own.shape
-        ]
-        assert model(*sentences).shape == (2, 5, 10)
+        with torch.device("meta"):
+            sentences = [torch.zeros(2, *shape, dtype=torch.int64) for shape in own.shape]
+            assert model(*sentences).shape == (2, 5, 10)
 
 
 def test_on_the_accelerator(networks, tmp_path, capsys):
