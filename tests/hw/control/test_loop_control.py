@@ -268,6 +268,7 @@ def test_programs_in_a_window_of_4_gib(program):
 
 
 def test_other_fields_of_a_moved_command_stay(seed):
+    """Strides among them: of loops that are not open."""
     rng = random.Random(seed)
 
     async def process(bench):
@@ -275,7 +276,7 @@ def test_other_fields_of_a_moved_command_stay(seed):
             {
                 name: rng.getrandbits(field.width - 1)
                 for name, field in engine_layout(Opcode.LOAD)
-                if name != "dram_address" and not name.startswith("loop")
+                if name not in ("dram_address", "loop2_stride")
             }
             for _ in range(6)
         ]
