@@ -24,7 +24,7 @@ from algorithms.experiments.experiment import DEVICES, RESULTS, Experiment, best
 from algorithms.experiments.methods import METHODS
 from algorithms.experiments.report import write_report
 from algorithms.networks import digits_cnn
-from algorithms.networks.network_facts import examine, table
+from algorithms.networks.network_facts import examine, read_shape, table
 from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
 from algorithms.networks.registry import MODELS
 from golden.arithmetic.formats import FORMATS
@@ -205,7 +205,7 @@ def _models(options):
         if getattr(options, name) < 1:
             raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
     if options.input:
-        shape = _shape(options.input)
+        shape = read_shape(options.input)
         networks = [examine(name, shape, options.classes) for name in names]
     else:
         networks = [examine(name, (3, 32, 32), 10) for name in names]
@@ -218,13 +218,6 @@ def _models(options):
     else:
         print(table(networks, config, options.batch))
     return 0
-
-
-def _shape(text):
-    sizes = text.split("x")
-    if len(sizes) != 3 or not all(size.isdecimal() and int(size) for size in sizes):
-        raise ValueError(f"input must be channels, height and width as in 3x32x32, not {text!r}")
-    return tuple(map(int, sizes))
 
 
 def _digits(options):

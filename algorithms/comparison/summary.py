@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from scipy.stats import ttest_rel
@@ -69,7 +69,7 @@ def _corrected(found):
     worst, result = 0.0, dict(found)
     for place, difference in enumerate(sorted(found.values(), key=lambda each: each.chance)):
         worst = max(worst, min(1.0, difference.chance * (len(found) - place)))
-        result[difference.method] = Difference(**asdict(difference) | {"chance": worst})
+        result[difference.method] = replace(difference, chance=worst)
     return result
 
 

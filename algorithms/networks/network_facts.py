@@ -10,7 +10,7 @@ from golden.prediction.config import PredictorConfig
 
 from .registry import MODELS
 
-__all__ = ["LayerFacts", "ModelFacts", "examine", "table"]
+__all__ = ["LayerFacts", "ModelFacts", "examine", "read_shape", "table"]
 
 #: The predictor memory of the paper: 16-bit words in a row; those of a block RAM without parity.
 PAPER_ROW, BLOCK_WORDS = 480, 2048
@@ -105,6 +105,15 @@ class ModelFacts:
             "predictor": {"features": config.features, "batch": batch, "share": share,
                           "largest_share": most},
         }  # fmt: skip
+
+
+def read_shape(text: str) -> tuple[int, int, int]:
+    """Channels, height and width from text such as ``3x32x32``; raises ValueError."""
+    sizes = text.split("x")
+    if len(sizes) != 3 or not all(size.isdecimal() and int(size) for size in sizes):
+        raise ValueError(f"input must be channels, height and width as in 3x32x32, not {text!r}")
+    channels, height, width = map(int, sizes)
+    return channels, height, width
 
 
 def examine(name: str, input_shape, classes: int) -> ModelFacts:

@@ -14,18 +14,12 @@ from algorithms.networks.paper_networks import NETWORKS
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
 
-from .evaluation import DATA, Row, evaluate
+from .evaluation import DATA, FIGURES, Row, evaluate, published
 from .flows import FLOWS
 from .shapes import Layer
 from .training import Machine
 
 __all__ = ["add_analytic"]
-
-_FIGURES = {
-    "weight-stationary": "figure_17_weight_stationary_max",
-    "row-stationary": "figure_18_row_stationary_max",
-    "input-stationary": "figure_19_input_stationary_max",
-}
 
 
 def add_analytic(commands) -> None:
@@ -54,8 +48,8 @@ def add_analytic(commands) -> None:
 
 
 def _analytic(options) -> int:
-    published = [name for name in paper.figures()["models"] if name in NETWORKS]
-    networks = options.network or published
+    all_networks = [name for name in paper.figures()["models"] if name in NETWORKS]
+    networks = options.network or all_networks
     if unknown := [name for name in networks if name not in NETWORKS]:
         raise ValueError(f"network must be one of {', '.join(NETWORKS)}, not {unknown[0]!r}")
     for name, values in (("batch", options.batch or []), ("features", [options.features])):
@@ -68,7 +62,7 @@ def _analytic(options) -> int:
         for images in bar.track(options.batch or [None], description=options.flow):
             rows += evaluate(networks, options.data, machine, images=images, layers=kept)
     Console().print(_table(rows, machine))
-    if not options.batch and networks == published:
+    if not options.batch and networks == all_networks:
         print(_beside_the_paper(rows, options.flow))
     if options.plot:
         from .picture import plot_speed_ups
@@ -103,17 +97,16 @@ def _table(rows, machine):
 
 
 def _beside_the_paper(rows, flow):
-    published = paper.figures()["speed_up_over_baseline"][_FIGURES[flow]]
-    number = _FIGURES[flow].split("_")[1]
-    lines = [f"Figure {number} of the paper, max, mean of 13 networks; here by schedule B (A):"]
+    theirs = published(flow)
+    lines = [
+        f"Figure {FIGURES[flow]} of the paper, max, mean of 13 networks; here by schedule B (A):"
+    ]
     for data in dict.fromkeys(row.data for row in rows):
         own = [row for row in rows if row.data == data]
         steady, whole = ([row.speed_up("max", schedule) for row in own] for schedule in "BA")
-        line = (
-            f"  {data:8} {published['mean'][data]:.2f}; here {mean(steady):.2f} ({mean(whole):.2f})"
-        )
-        if "largest" in published:
-            line += f"; at most {published['largest'][data]:.2f}; here {max(steady):.2f}"
+        line = f"  {data:8} {theirs['mean'][data]:.2f}; here {mean(steady):.2f} ({mean(whole):.2f})"
+        if "largest" in theirs:
+            line += f"; at most {theirs['largest'][data]:.2f}; here {max(steady):.2f}"
         lines.append(line)
     return "\n".join(lines)
 

@@ -2,17 +2,28 @@
 
 from dataclasses import dataclass
 
+import paper
 from algorithms.networks.paper_networks import imagenet_shape
 from golden.prediction.schedule import ScheduleConfig
 
 from .shapes import Layer, layers_of
 from .training import VARIANTS, Batches, Machine, batches
 
-__all__ = ["DATA", "Row", "evaluate"]
+__all__ = ["DATA", "FIGURES", "Row", "evaluate", "published"]
 
 #: Data sets of the paper: classes, and images of a batch.
 DATA = {"cifar10": (10, 128), "cifar100": (100, 128), "imagenet": (1000, 32)}
+#: Figure of the paper by data flow.
+FIGURES = {"weight-stationary": 17, "row-stationary": 18, "input-stationary": 19}
 _EPOCHS = 90  # of schedule A
+
+
+def published(flow: str) -> dict[str, dict[str, float]]:
+    """What the paper says of ``max`` on a data flow: "mean" and, but for the input-stationary one,
+    "largest" speed-up by data set."""
+    key = f"figure_{FIGURES[flow]}_{flow.replace('-', '_')}_max"
+    found: dict[str, dict[str, float]] = paper.figures()["speed_up_over_baseline"][key]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,18 +6,14 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-import paper
-
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from cli.atomic_files import replacing
 
-from .evaluation import Row
+from .evaluation import FIGURES, Row, published
 
 __all__ = ["plot_speed_ups"]
-
-_FIGURES = {"weight-stationary": 17, "row-stationary": 18, "input-stationary": 19}
 
 
 def plot_speed_ups(rows: Sequence[Row], flow: str, path: str | Path) -> None:
@@ -28,9 +24,7 @@ def plot_speed_ups(rows: Sequence[Row], flow: str, path: str | Path) -> None:
         len(sets), 1, figsize=(10, 2.6 * len(sets) + 0.8), layout="constrained", squeeze=False,
         sharex=True,
     )  # fmt: skip
-    number = _FIGURES[flow]
-    key = f"figure_{number}_{flow.replace('-', '_')}_max"
-    means = paper.figures()["speed_up_over_baseline"][key]["mean"]
+    means = published(flow)["mean"]
     for axes, (data, images) in zip(panels[:, 0], sets, strict=True):
         own = [row for row in rows if (row.data, row.images) == (data, images)]
         places = np.arange(len(own))
@@ -43,7 +37,7 @@ def plot_speed_ups(rows: Sequence[Row], flow: str, path: str | Path) -> None:
         axes.set_title(f"{data}, batch {images}", loc="left", fontsize=9)
         axes.grid(axis="y", alpha=0.3)
     panels[0, 0].legend(fontsize=8, ncols=3, loc="lower right")
-    figure.suptitle(f"{flow} (Figure {number}), by formulas", fontsize=10)
+    figure.suptitle(f"{flow} (Figure {FIGURES[flow]}), by formulas", fontsize=10)
     with replacing(Path(path)) as file:
         figure.savefig(file, dpi=120, format="png")
     pyplot.close(figure)

@@ -1,7 +1,7 @@
 """Layers of a network as products: convolutions and linear layers, forward and backward."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -130,13 +130,9 @@ def layers_of(network: str, shape: tuple[int, int, int], classes: int) -> list[L
             if isinstance(module, nn.Conv2d | nn.Linear):
                 module.register_forward_hook(watch(name))
         model(torch.empty(1, *shape))
-    return [*found[:-1], _as_head(found[-1])]
+    return [*found[:-1], replace(found[-1], head=True)]
 
 
 def _pair(sizes: Sequence[int]) -> tuple[int, int]:
     height, width = sizes
     return height, width
-
-
-def _as_head(layer: Layer) -> Layer:
-    return Layer(**vars(layer) | {"head": True})

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 import paper
+from algorithms.networks.network_facts import read_shape
 from algorithms.networks.paper_networks import NETWORKS
 from cli.atomic_files import write_whole
 
 from .partition import LayerTime, layers_by_cycles, layers_by_macs, partition, stages_of
 from .picture import plot_timelines
-from .schedules import SCHEDULES, Stage, Steps, pipeline, steps
+from .schedules import Stage, Steps, pipeline, schedules_of, steps
 
 __all__ = ["add_pipelines"]
 
@@ -49,23 +50,19 @@ def _pipelines(options) -> int:
     layers = _layers(options)
     rows = []
     for devices in options.devices:
-        if devices < 2:
-            raise ValueError(f"devices must be at least 2, not {devices}")
-        stages = [Stage()] * devices if layers is None else stages_of(partition(layers, devices))
+        stages = _stages(layers, devices)
         for count in options.micro_batches:
-            for name in SCHEDULES:
-                if not (name.startswith("chimera") and count % 2):
-                    rows.append((devices, count, name, steps(name, stages, count)))
+            for name in schedules_of(count):
+                rows.append((devices, count, name, steps(name, stages, count)))
     Console().print(_table(rows, options))
     if layers is None and (4, 4) in {row[:2] for row in rows}:
         print(_beside_the_paper({row[2]: row[3] for row in rows if row[:2] == (4, 4)}))
     if options.plot:
         devices, count = options.devices[0], options.micro_batches[0]
-        stages = [Stage()] * devices if layers is None else stages_of(partition(layers, devices))
-        names = [name for name in SCHEDULES if not (name.startswith("chimera") and count % 2)]
+        stages = _stages(layers, devices)
         plot_timelines(
             {f"{name}, a batch of Phase GP and one of backpropagation":
-             pipeline(name, stages, count, ["GP", "BP"]) for name in names},
+             pipeline(name, stages, count, ["GP", "BP"]) for name in schedules_of(count)},
             options.plot,
         )  # fmt: skip
         print(f"wrote {options.plot}")
@@ -82,13 +79,14 @@ def _layers(options) -> list[LayerTime] | None:
         return None
     if options.network not in NETWORKS:
         raise ValueError(f"network must be one of {', '.join(NETWORKS)}, not {options.network!r}")
-    sizes = options.input.split("x")
-    if len(sizes) != 3 or not all(size.isdecimal() and int(size) for size in sizes):
-        raise ValueError(
-            f"input must be channels, height and width as in 3x32x32, not {options.input!r}"
-        )
-    channels, height, width = map(int, sizes)
-    return layers_by_macs(options.network, (channels, height, width), 10)
+    return layers_by_macs(options.network, read_shape(options.input), 10)
+
+
+def _stages(layers: list[LayerTime] | None, devices: int) -> list[Stage]:
+    """Even ones without ``layers``."""
+    if devices < 2:
+        raise ValueError(f"devices must be at least 2, not {devices}")
+    return [Stage()] * devices if layers is None else stages_of(partition(layers, devices))
 
 
 def _table(rows, options):

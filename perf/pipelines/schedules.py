@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from .simulate import Placed, Task, makespan, simulate
 
-__all__ = ["SCHEDULES", "Stage", "Steps", "pipeline", "steps"]
+__all__ = ["SCHEDULES", "Stage", "Steps", "pipeline", "schedules_of", "steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +77,8 @@ def pipeline(
         raise ValueError(f"micro_batches must be at least 1, not {micro_batches}")
     if wrong := [phase for phase in phases if phase not in ("GP", "BP")]:
         raise ValueError(f"a phase must be GP or BP, not {wrong[0]!r}")
+    if schedule not in schedules_of(micro_batches):
+        raise ValueError(f"micro_batches must be even for chimera, not {micro_batches}")
     return SCHEDULES[schedule](list(stages), micro_batches, list(phases))
 
 
@@ -187,9 +189,6 @@ def _chimera_in_order(stages, micro_batches, phases):
 
 
 def _both_ways(stages, micro_batches, phases):
-    if micro_batches % 2:
-        raise ValueError(f"micro_batches must be even for chimera, not {micro_batches}")
-
     def order(kind, batch, micro, _stage):
         return kind != "backward", batch, micro
 
@@ -206,3 +205,9 @@ SCHEDULES: dict[str, Callable[..., list[Placed]]] = {
     "chimera": _chimera,
     "chimera-in-order": _chimera_in_order,
 }
+
+
+def schedules_of(micro_batches: int) -> list[str]:
+    """Names of the schedules that take so many micro-batches: Chimera's two pipelines share
+    them."""
+    return [name for name in SCHEDULES if not (name.startswith("chimera") and micro_batches % 2)]

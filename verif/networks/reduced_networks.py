@@ -9,9 +9,8 @@ from itertools import cycle, islice
 import numpy as np
 import torch
 
-from algorithms.networks.blocks import scaled
 from algorithms.networks.paper_networks import NETWORKS
-from algorithms.networks.transformer import Transformer
+from algorithms.networks.transformer import transformer
 from algorithms.networks.yolo_v3 import YoloV3
 from compiler.errors import CompileError
 from emulator.memory import FunctionalError
@@ -78,23 +77,13 @@ class ReducedNetwork:
         return replace(self, width=width, shape=shape)
 
 
-def _transformer(shapes, classes, *, width):
-    """512 numbers of a vector and in the hidden layers are the published width; a tenth of the
-    numbers is dropped."""
-    numbers = scaled(512, width)
-    return Transformer(
-        classes, classes, length=max(length for (length,) in shapes), width=numbers,
-        heads=min(8, numbers), hidden=numbers, dropout=0.1,
-    )  # fmt: skip
-
-
 #: By name. The graphs are those of 32 x 32 pixels, in which VGG halves its maps five times.
 REDUCED = {
     name: ReducedNetwork(make=make, shape=(3, 32, 32) if name.startswith("vgg") else (3, 8, 8))
     for name, make in NETWORKS.items()
 } | {
     "yolo-v3": ReducedNetwork(make=YoloV3, shape=(3, 32, 32), loss="mean_squared_error"),
-    "transformer": ReducedNetwork(make=_transformer, shape=[(7,), (5,)]),
+    "transformer": ReducedNetwork(make=transformer, shape=[(7,), (5,)]),
 }  # fmt: skip
 
 

@@ -14,20 +14,45 @@ from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
 from verif.blocks.control.loop_bench import load
 
 
-def test_large_counters_and_strides(seed):
-    """Of the block alone, with numbers that no program reaches in a simulation."""
-    rng = random.Random(seed)
+def alone(process):
+    """Simulate the block alone in a program of 1 MiB at the begin of the window."""
     dut = LoopControl()
 
     async def testbench(ctx):
-        ctx.set(dut.program_address, 0)
         ctx.set(dut.program_size, 1 << 20)
 
-        async def execute(command):
+        async def arrives(command):
+            """The command is at the head; behind its first cycle."""
             ctx.set(dut.command, int.from_bytes(command, "little"))
             ctx.set(dut.arrives, 1)
             await ctx.tick()
             ctx.set(dut.arrives, 0)
+
+        async def again(level):
+            """A REPEAT that jumps."""
+            await arrives(encode(Opcode.REPEAT, level=level, count=9, first=0))
+            ctx.set(dut.offered, 1)
+            while not ctx.get(dut.done):
+                await ctx.tick()
+            assert ctx.get(dut.jump)
+            await ctx.tick()
+            ctx.set(dut.offered, 0)
+
+        await process(ctx, dut, arrives, again)
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(testbench)
+    simulator.run()
+
+
+def test_large_counters_and_strides(seed):
+    """Of the block alone, with numbers that no program reaches in a simulation."""
+    rng = random.Random(seed)
+
+    async def process(ctx, dut, arrives, again):
+        async def execute(command):
+            await arrives(command)
             ctx.set(dut.offered, command[0] == Opcode.REPEAT)
             for _ in range(200):
                 done, jump = ctx.get(dut.done), ctx.get(dut.jump)
@@ -80,42 +105,7 @@ def test_large_counters_and_strides(seed):
         assert await execute(encode(Opcode.REPEAT, level=0, count=2, first=first))
         assert ctx.get(dut.target) == first and not ctx.get(dut.bad_target)
 
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(testbench)
-    simulator.run()
-
-
-def alone(process):
-    """Simulate the block alone in a program of 1 MiB at the begin of the window."""
-    dut = LoopControl()
-
-    async def testbench(ctx):
-        ctx.set(dut.program_size, 1 << 20)
-
-        async def arrives(command):
-            """The command is at the head; behind its first cycle."""
-            ctx.set(dut.command, int.from_bytes(command, "little"))
-            ctx.set(dut.arrives, 1)
-            await ctx.tick()
-            ctx.set(dut.arrives, 0)
-
-        async def again(level):
-            """A REPEAT that jumps."""
-            await arrives(encode(Opcode.REPEAT, level=level, count=9, first=0))
-            ctx.set(dut.offered, 1)
-            while not ctx.get(dut.done):
-                await ctx.tick()
-            assert ctx.get(dut.jump)
-            await ctx.tick()
-            ctx.set(dut.offered, 0)
-
-        await process(ctx, dut, arrives, again)
-
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(testbench)
-    simulator.run()
+    alone(process)
 
 
 def test_how_long_an_address_is_added_up():
