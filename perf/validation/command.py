@@ -39,6 +39,8 @@ def add_validate(commands) -> None:
         help="default: both")  # fmt: skip
     add("--latency", nargs="+", type=int, metavar="CYCLES", default=list(LATENCIES),
         help="that memory adds to every burst (default: 10 30 100)")  # fmt: skip
+    add("--results", nargs="+", metavar="FILE", default=[],
+        help="of `verif run networks --json`; cases then only if they are named")  # fmt: skip
     add("--quick", action="store_true", help="a selection at preset tiny")
     add("--json", metavar="FILE", help="write every program's counters")
     add("--markdown", metavar="FILE", help="write the table")
@@ -50,12 +52,15 @@ def _validate(options) -> int:
     from .cases import points
     from .compare import Comparison, compare, markdown, summaries, summary_table, totals
     from .measured import kept
+    from .networks import compare_results
     from .picture import draw
 
     if wrong := [latency for latency in options.latency if latency < 0]:
         raise ValueError(f"latency must be at least 0, not {wrong[0]}")
-    todo = points(options.case, tuple(options.preset), options.latency, quick=options.quick)
-    if not todo:
+    todo = []
+    if options.case or not options.results:
+        todo = points(options.case, tuple(options.preset), options.latency, quick=options.quick)
+    if not todo and not options.results:
         raise ValueError("none of these cases runs at these presets")
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -63,7 +68,10 @@ def _validate(options) -> int:
     found: list[Comparison] = []
     failed: list[str] = []
     with progress_bar(Console(stderr=True)) as bar:
-        task = bar.add_task("", total=len(todo))
+        task = bar.add_task("", total=len(todo) + len(options.results))
+        for path in options.results:
+            bar.update(task, advance=1, description=path)
+            found += compare_results(path)
         for point in todo:
             name = f"{point.case} {point.variant} {point.preset}, latency {point.latency}"
             bar.update(task, description=name)

@@ -1,6 +1,6 @@
 """Model against RTL, program by program."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from hw.config import AdaGPConfig
-from perf.machine.model import run
+from perf.machine.model import Result, run
 
 from .cases import Point
 from .measured import Measured
@@ -19,6 +19,7 @@ __all__ = [
     "Comparison",
     "Summary",
     "compare",
+    "compared",
     "markdown",
     "summaries",
     "summary_table",
@@ -70,27 +71,31 @@ class Comparison:
         return asdict(self)
 
 
+def compared(counters: Mapping[str, int], result: Result, **origin: Any) -> Comparison:
+    """What the RTL has counted beside the model's result; ``origin``: the other members."""
+    pairs = {
+        name: (counters[name], value)
+        for name, value in result.counters.items()
+        if name != "CYCLES" and not name.endswith(_UNKNOWN)
+    }
+    rtl = counters["CYCLES"] - counters.get("BATCH_WAIT", 0)
+    return Comparison(rtl=rtl, model=result.cycles, counters=pairs, **origin)
+
+
 def compare(point: Point, measured: Sequence[Measured]) -> list[Comparison]:
     """Run on the model what has been measured."""
-    found = []
-    for number, item in enumerate(measured):
-        result = run(
-            item.commands, AdaGPConfig(**item.config), offset=item.offset, latency=item.latency,
-            base=item.base, loop=item.loop,
-        )  # fmt: skip
-        rtl = item.counters["CYCLES"] - item.counters.get("BATCH_WAIT", 0)
-        counters = {
-            name: (item.counters[name], value)
-            for name, value in result.counters.items()
-            if name != "CYCLES" and not name.endswith(_UNKNOWN)
-        }
-        found.append(
-            Comparison(
-                case=point.case, variant=point.variant, preset=point.preset, latency=point.latency,
-                number=number, rtl=rtl, model=result.cycles, counters=counters,
-            )
-        )  # fmt: skip
-    return found
+    return [
+        compared(
+            item.counters,
+            run(
+                item.commands, AdaGPConfig(**item.config), offset=item.offset,
+                latency=item.latency, base=item.base, loop=item.loop,
+            ),
+            case=point.case, variant=point.variant, preset=point.preset, latency=point.latency,
+            number=number,
+        )
+        for number, item in enumerate(measured)
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
