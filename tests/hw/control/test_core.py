@@ -232,6 +232,15 @@ def test_a_product():
         assert first == sorted(first), dict(zip(bench.dut.opcodes, first, strict=True))
         blocked = bench.bit("blocked", Opcode.POST)
         assert 0 < sum(blocked) < len(blocked)
+        # A reset in the cycle in which LOAD is done.
+        cycle = bench.seen("progress").index(1)
+        await bench.reset()
+        bench.push(*product())
+        for _ in range(cycle - 1):
+            await bench.step()
+        await bench.reset()
+        await bench.step()
+        assert not any(bench.seen("progress"))
 
     Bench().simulate(process)
 
