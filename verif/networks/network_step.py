@@ -16,8 +16,8 @@ __all__ = ["NetworkStep", "print_network", "print_networks", "write_networks"]
 
 def _nothing():
     return TrainingResult(
-        differences=[], losses=[], correct=[], rejected=[], cycles=[], busy=[], counters={},
-        compared=0, final=b"",
+        differences=[], losses=[], correct=[], rejected=[], cycles=[], counters=[], compared=0,
+        final=b"",
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ class NetworkStep:
             "width", "error", "passed",
         )  # fmt: skip
         lists = {"phase": self.phases, "commands": self.commands, "loss": result.losses,
-                 "cycles": result.cycles, "vectors": result.busy}  # fmt: skip
+                 "cycles": result.cycles, "counters": result.counters}  # fmt: skip
         filled = {name: values for name, values in lists.items() if len(values)}
         return {
             **{name: getattr(self, name) for name in names},

@@ -109,7 +109,10 @@ def test_on_the_accelerator(networks, tmp_path, capsys):
         assert step["passed"] and step["compared"] > 200 and step["variant"] == "baseline"
         assert [batch["phase"] for batch in step["batches"]] == ["B", "B"]
         for batch in step["batches"]:
-            assert 0 < batch["vectors"] < batch["cycles"] and batch["loss"] > 0
+            counters = batch["counters"]
+            assert 0 < counters["CORE0_VECTORS"] < batch["cycles"] == counters["CYCLES"]
+            assert counters["READ_BYTES"] > 0 < counters["COMMANDS"]
+            assert batch["loss"] > 0
 
 
 @pytest.mark.parametrize("device", [device for device in DEVICES if device != "rtl"])
