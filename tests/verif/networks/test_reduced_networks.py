@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from algorithms.networks.blocks import basic_block
+from cli.source_state import source_state
 from emulator.memory import FunctionalError
 from hw.config import make_config
 from verif import regression
@@ -107,6 +108,7 @@ def test_on_the_accelerator(networks, tmp_path, capsys):
     for step in steps:
         assert f"PASS networks {step['network']} bp baseline tiny" in printed
         assert step["passed"] and step["compared"] > 200 and step["variant"] == "baseline"
+        assert step["state"] == source_state()
         assert [batch["phase"] for batch in step["batches"]] == ["B", "B"]
         for batch in step["batches"]:
             counters = batch["counters"]
