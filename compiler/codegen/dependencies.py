@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
+from hw.isa.loops import LOOP_LEVELS
 
 from .clock import MAIN, MOST_CYCLES, Clock
 from .cost import Command, Fields
@@ -48,7 +49,7 @@ class _Scattered(Exception):
 
 def write_program(
     config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None,
-    early: bool = False,
+    early: bool = False, levels: int = LOOP_LEVELS,
 ) -> _T:  # fmt: skip
     """What ``write(recorder)`` returns, which emits and links a program. It may be called again.
 
@@ -66,7 +67,7 @@ def write_program(
         try:
             return write(
                 Recorder(config, loops=bool(loops), written_out=written_out, most=most,
-                         gathered=gathered, early=early)
+                         gathered=gathered, early=early, levels=levels)
             )  # fmt: skip
         except _TooLong:
             loops, most = True, None
@@ -98,9 +99,10 @@ class Recorder:
     def __init__(
         self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
         most: int | None = None, gathered: Collection[int] | None = None, early: bool = False,
+        levels: int = LOOP_LEVELS,
     ) -> None:  # fmt: skip
         self.config, self._most, self._gathered = config, most, gathered
-        self._early = early
+        self._early, self.levels = early, levels
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
         self._runs = 0
@@ -299,7 +301,8 @@ class Recorder:
         """The commands with their semaphores, and HALT; see
         :meth:`~compiler.codegen.linking.Linker.link`."""
         cuts = self._cuts if self.loops else None
-        linker = Linker(self.config, self._entries, self._loops, cuts, early=self._early)
+        linker = Linker(self.config, self._entries, self._loops, cuts, early=self._early,
+                        levels=self.levels)  # fmt: skip
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1
