@@ -10,6 +10,7 @@ the background (:meth:`Recorder.background`): those make a second thread, which 
 """
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
@@ -112,7 +113,7 @@ class Recorder:
         self.semaphores: dict[int, str] = {}
         self._entries: list[Entry] = []
         self._queues: dict[Queue, list[Entry]] = {}
-        self._memories: dict[Hashable, Segments] = {}
+        self._memories: defaultdict[Hashable, Segments] = defaultdict(Segments)
         self._background = False
         self._clock = Clock(config) if loops else None
 
@@ -277,17 +278,15 @@ class Recorder:
         assert not self._background or opcode in _BACKGROUND, f"{opcode!r} in the background"
         if len(self._entries) == self._most:
             raise _TooLong
-        queue = (core, Opcode(opcode), self._background)
+        queue = (core, opcode, self._background)
         members = self._queues.setdefault(queue, [])
-        entry = Entry(
-            Command(queue[1], core, fields=fields), queue, len(members), len(self._entries)
-        )
+        entry = Entry(Command(opcode, core, fields=fields), queue, len(members), len(self._entries))
         for region in reads:
             if region.begin < region.end:
-                self._memories.setdefault(region.memory, Segments()).read(region, entry)
+                self._memories[region.memory].read(region, entry)
         for region in writes:
             if region.begin < region.end:
-                self._memories.setdefault(region.memory, Segments()).write(region, entry)
+                self._memories[region.memory].write(region, entry)
         if opcode == Opcode.MATMUL and (core, Opcode.WEIGHTS, False) in self._queues:
             entry.feeder = self._queues[core, Opcode.WEIGHTS, False][-1]
             entry.feeder.user = entry

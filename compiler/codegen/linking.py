@@ -183,6 +183,11 @@ class Linker:
         The shortest way by queues of a core with semaphores for it, as ``pairs`` have already, and
         by the last command of each so far; none if there is no such way.
         """
+        pair = source.queue, entry.queue
+        if pair in pairs and pair[0][0] == pair[1][0]:
+            # What follows from others is not among the sources.
+            yield source, entry
+            return
         ways = deque([[source]])
         seen = {source.queue}
         way = [source]
