@@ -61,7 +61,8 @@ class Outcome:
     reason : why there is no program; None if there is
     seconds : of processor time
     peak_bytes : of memory that the process had at most
-    stream_bytes, memory_bytes : of all command streams; of DRAM with them
+    stream_bytes : of the program for a run
+    memory_bytes : of DRAM, programs included
     programs : batch -> commands, executed, cycles, of
         :class:`~compiler.networks.summary.ProgramSummary`
     state : of the project, see :func:`compiler_state`; "" if it is not known

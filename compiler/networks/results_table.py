@@ -11,6 +11,7 @@ from cli.progress import progress_bar
 from compiler.errors import CompileError
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import DEFAULT_PRESET, select_config
+from hw.isa.encoding import COMMAND_BYTES
 
 from .cells import (
     Cell,
@@ -35,7 +36,8 @@ What becomes of the networks at their full width, by network, size of the images
 `baseline` trains by backpropagation; the others are ADA-GP: a batch with backpropagation (BP) and
 one of Phase GP.
 
-- *MiB*: commands in DRAM, which are a batch of each kind, and the program for a whole run.
+- *MiB*: these commands, 64 bytes each, which the program for a run of any number of batches has
+  once.
 - *DRAM*: MiB of the memory window, with everything.
 - *Cycles*: millions for a batch, as the compiler estimates them
   ([compiler.md](compiler.md#the-networks-of-the-paper)).
@@ -186,12 +188,13 @@ def _table(outcomes: Sequence[Outcome]) -> str:
     ]
     for outcome in outcomes:
         cell, programs = outcome.cell, outcome.programs
+        code = COMMAND_BYTES * sum(found["commands"] for found in programs.values())
         row = [cell.network, _size(cell.input, "×"), cell.variant]
         if outcome.reason is not None:
             row += ["no program"] + [""] * 5
         else:
             row += [f"{programs[p]['commands']:,}" if p in programs else "" for p in ("bp", "gp")]
-            row += [f"{outcome.stream_bytes / _MIB:.2f}", f"{outcome.memory_bytes / _MIB:,.0f}"]
+            row += [f"{code / _MIB:.2f}", f"{outcome.memory_bytes / _MIB:,.0f}"]
             row += [
                 f"{programs[p]['cycles'] / _MEGA:,.1f}" if p in programs else ""
                 for p in ("bp", "gp")

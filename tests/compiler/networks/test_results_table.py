@@ -121,7 +121,7 @@ def test_the_table_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):
     assert "4 cells, 1 of them without a program" in capsys.readouterr().out
     text = page.read_text()
     assert "## 32 × 32, batch 128\n" in text
-    row = "| vgg13 | 32×32 | low | 1,234 | 1,234 | 2.50 | 7 | 2.3 | 2.3 | 12 | 1.50 | 0123456 |"
+    row = "| vgg13 | 32×32 | low | 1,234 | 1,234 | 0.15 | 7 | 2.3 | 2.3 | 12 | 1.50 | 0123456 |"
     assert row in text
     assert "| vgg13 | 32×32 | max | no program |  |  |  |  |  | 0 | 0.00 |  |" in text
     assert "- vgg13 3x32x32, batch 128, max, adagp: too large | by far" in text
