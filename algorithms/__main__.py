@@ -7,7 +7,8 @@ from cli.interrupt import end_on_signals
 if __name__ == "__main__":
     # Before imports that take seconds.
     end_on_signals(
-        "algorithms", "; the same command goes on" * (sys.argv[1:2] in (["train"], ["compare"]))
+        "algorithms",
+        "; the same command goes on" * (sys.argv[1:2] in (["train"], ["compare"], ["pipeline"])),
     )
 
 import argparse
@@ -28,6 +29,8 @@ from algorithms.networks import digits_cnn
 from algorithms.networks.network_facts import examine, read_shape, table
 from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
 from algorithms.networks.registry import MODELS
+from algorithms.pipeline.command import add_pipeline
+from algorithms.pipeline.launch import PipelineError
 from cli.workers import add_workers, workers_of
 from golden.arithmetic.formats import FORMATS
 from golden.inference.network import Network
@@ -40,8 +43,11 @@ def main(arguments=None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.action(options)
+    except PipelineError as error:
+        print(f"algorithms: {error}", file=sys.stderr)
+        return 1
     except (OSError, ValueError) as error:
-        print(f"golden: {error}", file=sys.stderr)
+        print(f"algorithms: {error}", file=sys.stderr)
         return 2
 
 
@@ -51,6 +57,7 @@ def _parser():
     _add_train(commands)
     _add_report(commands)
     add_compare(commands)
+    add_pipeline(commands)
     _add_models(commands)
     _add_digits(commands)
     return parser
