@@ -20,7 +20,7 @@ from hw.config import AdaGPConfig
 from hw.config.selection import select_config
 
 from .command_counts import counts_table
-from .layer_table import layer_table, print_totals
+from .layer_table import array_table, layer_table, print_totals
 from .registry import network, published, read_shape
 from .summary import summarize
 
@@ -54,6 +54,8 @@ def compile_network(options: argparse.Namespace) -> None:
             total = time.perf_counter() - start
     stream_bytes = sum(len(part.commands) for part in _streams(program))
     console.print(layer_table(layers, programs))
+    if uses := array_table(layers, config.cores[0]):
+        console.print(uses)
     print_totals(
         console, programs, stream_bytes=stream_bytes, memory_bytes=program.memory_size,
         seconds=seconds, images=options.batch,
