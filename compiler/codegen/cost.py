@@ -64,16 +64,25 @@ class Command:
         self.fields = with_defaults(self.opcode, self.fields)
 
 
-def _product(fields: Fields, names: Iterable[str]) -> int:
+def _counts(loops: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{loop}_count" for loop in loops)
+
+
+_TILES, _VECTORS = _counts(MATMUL_LOOPS[3:]), _counts(MATMUL_LOOPS[:3])
+_OUTPUTS, _WINDOW = _counts(POST_LOOPS[3:]), _counts(POST_LOOPS[:2])
+_WEIGHT_TILES, _WORDS = _counts(WEIGHTS_LOOPS), _counts(VECTOR_LOOPS)
+
+
+def _product(fields: Fields, counts: Iterable[str]) -> int:
     result = 1
-    for name in names:
-        result *= fields[f"{name}_count"]
+    for name in counts:
+        result *= fields[name]
     return result
 
 
 def matmul_shape(fields: Fields) -> tuple[int, int]:
     """(K tiles, output vectors) of a MATMUL."""
-    return _product(fields, MATMUL_LOOPS[3:]), _product(fields, MATMUL_LOOPS[:3])
+    return _product(fields, _TILES), _product(fields, _VECTORS)
 
 
 def matmul_vectors(fields: Fields, core: CoreConfig) -> int:
@@ -86,7 +95,7 @@ def matmul_vectors(fields: Fields, core: CoreConfig) -> int:
 
 def post_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles that a POST of maxima needs at least: for its reads, or for its groups of words."""
-    outputs, window = _product(fields, POST_LOOPS[3:]), _product(fields, POST_LOOPS[:2])
+    outputs, window = _product(fields, _OUTPUTS), _product(fields, _WINDOW)
     groups = fields["group_count"]
     written = groups * (core.chunks_per_wide if fields["wide"] else 1)
     steps = max(-(-groups // core.post_groups) * window, -(-written // core.post_groups))
@@ -107,7 +116,7 @@ def duration(command: Command, config: AdaGPConfig) -> tuple[int, int]:
     """(cycles the queue is busy, further cycles until the signal) where nothing makes it wait."""
     core, fields = config.cores[command.core], command.fields
     if command.opcode is Opcode.WEIGHTS:
-        return _product(fields, WEIGHTS_LOOPS) * tile_cycles(fields, core), 0
+        return _product(fields, _WEIGHT_TILES) * tile_cycles(fields, core), 0
     if command.opcode is Opcode.MATMUL:
         tiles, vectors = matmul_shape(fields)
         if fields["transpose"]:
@@ -119,7 +128,7 @@ def duration(command: Command, config: AdaGPConfig) -> tuple[int, int]:
 
 def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles of a VECTOR."""
-    words, groups = _product(fields, VECTOR_LOOPS), core.groups_per_word
+    words, groups = _product(fields, _WORDS), core.groups_per_word
     if fields["operation"] != Operation.CHAIN:
         exponential = fields["operation"] == Operation.EXPONENTIAL
         cycles = EXPONENTIAL_CYCLES if exponential else DIVISION_CYCLES
@@ -201,7 +210,7 @@ class Timeline:
         core = self._cores[command.core]
         if command.opcode is Opcode.WEIGHTS:
             pace = tile_cycles(command.fields, core)
-            busy, latency = _product(command.fields, WEIGHTS_LOOPS) * pace, 0
+            busy, latency = _product(command.fields, _WEIGHT_TILES) * pace, 0
         elif command.opcode is Opcode.MATMUL:
             busy, latency = self._multiply(command, start, core), MATMUL_LATENCY_CYCLES
         else:

@@ -3,8 +3,6 @@
 import contextlib
 from collections.abc import Hashable, Iterable, Sequence
 
-from hw.isa.loops import LOOP_LEVELS
-
 from .dependencies import Recorder
 from .jobs import Job, JobLoop, Need, find_loop
 from .running_loop import (
@@ -104,7 +102,7 @@ class JobRunner:
         """The iterations of a loop that begin now, behind so many that are done, where some may be
         left out; each takes about ``pace`` cycles."""
         count = loop.count - done
-        if len(self._loops) == LOOP_LEVELS or not self.recorder.may_loop(path):
+        if len(self._loops) == self.recorder.levels or not self.recorder.may_loop(path):
             return None
         most = self.recorder.most_cycles(self.core)
         if most is not None:

@@ -47,6 +47,7 @@ def good(config, request):
         ("stop", "endless_programs_are_stopped"),
         ("stop", "endless_loops_of_commands_are_stopped"),
         ("stop", "endless_programs_and_the_watchdog"),
+        ("stop", "the_watchdog_names_who_is_slow"),
         ("stop", "stopped_anywhere"),
         ("stop", "silent_memory_and_stop"),
         ("stop", "silent_memory_and_watchdog"),

@@ -11,7 +11,7 @@ from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, PhaseCode
 from verif.programs.batch_programs import BatchProgram
 from verif.system.accelerator import Outcome, Run
 
-__all__ = ["check_schedules", "schedule_runs"]
+__all__ = ["check_schedules", "compare_memory", "schedule_runs"]
 
 #: Warm-up, then four stages that end.
 _ENDING = ScheduleConfig(
@@ -67,7 +67,7 @@ def check_schedules(config: AdaGPConfig, runs: list[Run], outcomes: list[Outcome
             for offset, data in program.changes(number):
                 memory[offset : offset + len(data)] = data
             program.after(memory, phase, number)
-            _compare(where, batch.memory, memory)
+            compare_memory(where, batch.memory, memory)
             behind = run.loop.after(number + 1)
             position = batch.record.epoch, batch.record.epoch_batch
             if position != (behind.epoch, behind.epoch_batch):
@@ -76,7 +76,8 @@ def check_schedules(config: AdaGPConfig, runs: list[Run], outcomes: list[Outcome
                 )
 
 
-def _compare(where, actual, expected):
+def compare_memory(where: str, actual: bytes, expected: bytes) -> None:
+    """Raise AssertionError with the first byte that differs."""
     if bytes(actual) != bytes(expected):
         place = next(i for i, pair in enumerate(zip(actual, expected)) if pair[0] != pair[1])
         raise AssertionError(

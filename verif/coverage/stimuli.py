@@ -33,6 +33,7 @@ from verif.programs.far_addresses import far_address_faults
 from verif.programs.faulty_programs import PROGRAM, WINDOW
 from verif.programs.layer_cases import CASES as LAYERS
 from verif.programs.loop_programs import loop_program
+from verif.programs.repeat_programs import repeat_program
 from verif.programs.semaphore_programs import counting_program, overflow_faults
 from verif.regression import special_workload
 from verif.sim import runner
@@ -41,7 +42,7 @@ from verif.system.record import BASE
 
 from .block_stimuli import BLOCKS as BENCHES
 from .configs import CONFIGS
-from .schedules import check_schedules, schedule_runs
+from .schedules import check_schedules, compare_memory, schedule_runs
 
 __all__ = ["Stimulus", "block_stimuli", "stimuli"]
 
@@ -63,7 +64,11 @@ _FAULTS = {
     Depth.QUICK: {"errors": ["faulty_programs"]},
     Depth.SOME: {
         "errors": ["faults_on_a_slow_memory"],
-        "stop": ["endless_programs_and_the_watchdog", "silent_memory_and_watchdog"],
+        "stop": [
+            "endless_programs_and_the_watchdog",
+            "the_watchdog_names_who_is_slow",
+            "silent_memory_and_watchdog",
+        ],
         "bus": ["answers_that_nobody_waits_for"],
     },
     Depth.MOST: {"errors": None, "stop": None, "bus": None},
@@ -89,7 +94,8 @@ def stimuli(name: str, seed: int, *, quick: bool = False) -> Iterator[Stimulus]:
         ("engines", _engines), ("networks", _networks), ("faults", _faults), ("batches", _batches),
     ]  # fmt: skip
     if depth is not Depth.QUICK:
-        groups += [("semaphores", _semaphores), ("ADA-GP", _adagp), ("fuzz", _fuzz)]
+        groups += [("loops of commands", _repeats), ("semaphores", _semaphores)]
+        groups += [("ADA-GP", _adagp), ("fuzz", _fuzz)]
     if depth is Depth.MOST:
         groups += [("far addresses", _far), ("layers", _layers), ("training", _training)]
         groups += [("special values", _special)]
@@ -145,6 +151,23 @@ def _engines(config, seed, depth):
         outcomes = _run(config, runs, seed, **memory)
         for program, outcome, expected in zip(programs, outcomes, wanted, strict=True):
             program.compare(outcome.memory, expected)
+
+
+def _repeats(config, seed, depth):
+    """Loops of commands: every level, and addresses that move both ways on each of them."""
+    programs = [
+        repeat_program(config, core.index, seed + number) for core in config.cores
+        for number in range(6)
+    ]  # fmt: skip
+    runs = [
+        accelerator.Run(image=program.image, program_size=len(program.program))
+        for program in programs
+    ]
+    outcomes = _run(config, runs, seed, stall_share=0.1, latency=20)
+    for program, outcome in zip(programs, outcomes, strict=True):
+        memory = bytearray(program.image)
+        interpret(config, b"".join(program.written_out), memory, seed=seed)
+        compare_memory(program.name, outcome.memory, memory)
 
 
 def _semaphores(config, seed, depth):

@@ -135,6 +135,8 @@ def _try_file(options, console, file, directory, equivalents):
             chosen = sample(mutants, options.sample, options.seed)
             if options.mutant:
                 chosen = [mutant for mutant in mutants if mutant.name in options.mutant]
+            # Those that are known to live take longest.
+            chosen.sort(key=lambda mutant: equivalents.reason(mutant) is not None)
             progress.update(bar, description=file, total=len(chosen))
 
             def tell(outcome):

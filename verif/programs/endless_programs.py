@@ -1,4 +1,4 @@
-"""Programs that end only when they are stopped, and who is at work in them."""
+"""Programs that end only when they are stopped, or too late, and who is at work in them."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,9 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode, encode
 from hw.registers.map import Unit
 
-from .faulty_programs import HALT, PROGRAM, dma, matmul, post, vector, weights
+from .faulty_programs import HALT, PROGRAM, dma, loss, matmul, post, vector, weights
 
-__all__ = ["EndlessProgram", "endless_loops", "endless_programs"]
+__all__ = ["EndlessProgram", "endless_loops", "endless_programs", "slow_programs"]
 
 #: Loops that may have their largest count, 2**48 passes in all, and stay at one place in the
 #: memories. LOAD, STORE and LOSS have none: their addresses go on to the end of a memory.
@@ -66,6 +66,28 @@ def endless_programs(config: AdaGPConfig) -> list[EndlessProgram]:
     units = tuple(unit for program in list_ for unit in program.units)
     commands = [*transfers, *everything, *transfers, HALT]
     return [*list_, EndlessProgram(name="everything", commands=commands, units=units)]
+
+
+def slow_programs(config: AdaGPConfig) -> list[EndlessProgram]:
+    """For every unit that cannot work for ever a program in which it alone works for more than 500
+    cycles, between the end of one command and the next: LOAD and STORE if the memory is silent."""
+    list_ = []
+    for core in config.cores:
+        index = core.index
+        commands = {
+            # Rows that there are none of, in many blocks: a tile that reads nothing.
+            Opcode.WEIGHTS: weights(config, index, row_limit=0, block_count=0xFF),
+            **{
+                opcode: dma(opcode, config, index, words=16, run_count=0xFFFF, run_stride=0)
+                for opcode in (Opcode.LOAD, Opcode.STORE)
+            },
+        }
+        if core.has_loss:
+            commands[Opcode.LOSS] = loss(config, loss=1, row_count=200, x_stride=0)
+        for opcode, command in commands.items():
+            unit = Unit[f"CORE{index}_{opcode.name}"]
+            list_.append(EndlessProgram(name=unit.name, commands=[command, HALT], units=(unit,)))
+    return list_
 
 
 def _counts(opcode: Opcode) -> dict:

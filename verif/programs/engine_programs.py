@@ -310,6 +310,9 @@ def busy_program(config, core, seed) -> EngineProgram:
     body += [
         weights(config, core, address=read(1)),
         matmul(config, core, vectors=_MADE, signal=emptied, **empty),
+        # Sums that the next vector needs while they are under way.
+        weights(config, core, tiles=2, address=read(1)),
+        matmul(config, core, kw_count=2, x_address=read(1)),
     ]
     for number in range(_ROUNDS):
         for opcode, fields in step(number).items():

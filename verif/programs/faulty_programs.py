@@ -280,6 +280,13 @@ def _bus_faults(config, core):
                 Fault(name=f"{name} {title}", commands=commands, code=code, unit=unit,
                       address=address)
             )  # fmt: skip
+        word, granule = config.cores[core].word_bytes, config.granule_bytes
+        if granule < word:  # else nobody sees where a row ends
+            command = dma(opcode, config, core, run_bytes=word + granule)
+            result.append(
+                Fault(name=f"{name} of a run that ends inside a row", commands=[command, HALT],
+                      code=ErrorCode.ILLEGAL_FIELD, unit=unit, address=None)
+            )  # fmt: skip
     return result
 
 

@@ -11,7 +11,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from hw.isa.error_codes import ErrorCode
-from verif.programs.endless_programs import endless_loops, endless_programs
+from verif.programs.endless_programs import endless_loops, endless_programs, slow_programs
 from verif.programs.faulty_programs import PROGRAM, WINDOW
 
 from .cocotb_errors import CONFIG, GOOD, SEED, TIMEOUT_CYCLES, check_good, run_good
@@ -112,6 +112,29 @@ async def endless_programs_and_the_watchdog(dut):
         assert 0 <= offset < len(program.bytes) and not offset % 64, f"{address:#x}"
         assert "ended the program with WATCHDOG" in await driver.wait(1)
         await ended(harness, program.name, cause="ERROR")
+    await run_good(harness, "after all")
+
+
+@cocotb.test()
+async def the_watchdog_names_who_is_slow(dut):
+    """Each unit that does not work for ever, alone, and LOAD and STORE on a memory that does not
+    answer any more. With a longer limit the others are right."""
+    harness = Harness(dut, CONFIG)
+    driver = harness.driver
+    await harness.reset()
+    for program in slow_programs(CONFIG):
+        (unit,) = program.units
+        silent = unit.name.endswith(("LOAD", "STORE"))
+        await begin(harness, program.bytes, WATCHDOG)
+        await harness.wait(100)  # the program has been fetched
+        if silent:
+            harness.stalls(latency=NEVER)
+        await harness.interrupt(3 * WATCHDOG + END_CYCLES)
+        code, blamed, _ = await driver.error()
+        assert (code, blamed) == (ErrorCode.WATCHDOG, unit), f"{program.name}: {code!r}, {blamed!r}"
+        await ended(harness, program.name, cause="ERROR", draining=int(silent))
+        harness.stalls()
+        await harness.wait(END_CYCLES)
     await run_good(harness, "after all")
 
 

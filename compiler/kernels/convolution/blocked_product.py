@@ -1,6 +1,5 @@
 """Product of a convolution, forward or for its input gradient, in boxes of any size."""
 
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -46,7 +45,7 @@ class BlockedProduct(BlockedSizes):
                     jobs += self._phase_jobs(cut, box, group, tile, phase, output)
         if jobs:
             job = jobs[-1]
-            jobs[-1] = replace(job, run=partial(job.run, ends=True), like=(job.like, "ends"))
+            jobs[-1] = job._replace(run=partial(job.run, ends=True), like=(job.like, "ends"))
         return jobs
 
     def _phase_jobs(

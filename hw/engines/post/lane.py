@@ -175,7 +175,9 @@ class PostLane(wiring.Component):
         m.d.comb += [
             self.o.eq(output),
             self.o_valid.eq(self._strobe(m, valid, 1, name="output_valid")),
-            self.flags.eq(register(m, flags & (~self.clear).replicate(4), name="flags_out")),
+            self.flags.eq(
+                delay(m, flags & (~self.clear).replicate(4), 1, name="flags_out", reset=True)
+            ),
         ]
 
     def _strobe(self, m, value, cycles, *, name):

@@ -260,14 +260,16 @@ def test_repeat_waits_for_its_end_only():
         ctx, dut = bench.ctx, bench.dut
         ctx.set(dut.empty, 0)
         await bench.start([load, repeat, load, HALT])
+        levels = []
         for _ in range(3 * DEADLOCK_CYCLES):
             event = await bench.step()
             assert not (event["stop"] or event["clear"])
-        assert len(bench.pushed) == 1 and ctx.get(dut.repeat)
+            levels.append(ctx.get(dut.repeat))
+        assert len(bench.pushed) == 1 and levels == sorted(levels) and levels[-1]
         ctx.set(dut.repeated, 1)
         event = await bench.step()
         ctx.set(dut.repeated, 0)
-        assert event["dispatched"] and event["taken"]
+        assert event["dispatched"] and event["taken"] and not ctx.get(dut.repeat)
         for _ in range(20):
             await bench.step()
         assert len(bench.pushed) == 2 and not ctx.get(dut.repeat)

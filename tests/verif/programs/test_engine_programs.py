@@ -1,7 +1,7 @@
 """VECTOR and LOSS on the whole accelerator against the interpreter, bit for bit.
 
-Covers: verif/system/accelerator.py, verif/system/cocotb_device.py, verif/system/record.py,
-verif/system/simulator.py.
+Covers: hw/control/core.py, verif/system/accelerator.py, verif/system/cocotb_device.py,
+verif/system/record.py, verif/system/simulator.py.
 """
 
 import pytest
