@@ -62,9 +62,12 @@ CORE = _record(
     v_asked v_drawing v_due v_room v_reserved v_sum_state v_sum_wait v_sum_group v_level v_pair
     v_steps_in v_steps_out v_places_in v_places_out v_places_depth v_place_used v_results_in
     v_results_out v_slot v_chunk v_part v_out v_out_final v_out_address
-    o_state o_command o_place o_instruction o_stage o_wait o_piece o_number o_rows_left o_closing
-    o_row_index o_all_index o_x_row o_x_address o_x_lane o_target_address o_target_lane o_left
-    o_is_target o_arriving o_lane o_full o_address
+    o_state o_command o_phase o_closed o_quiet o_room o_flushing o_lane o_full o_address o_pieces
+    o_pieces_end o_thread0 o_thread1 o_thread2 o_thread3 o_request o_asked o_operation o_end
+    o_entry0 o_entry0_end o_entry1 o_entry2 o_entry3 o_there o_inside o_number o_rows_left o_sequence0
+    o_sequence1 o_sequence2 o_sequence3 o_gradients o_sums o_last_powers o_last_gradients
+    o_power_rows o_todo o_part o_arriving o_base0 o_base1 o_base2 o_at0 o_at1 o_at3 o_targets
+    o_x_first o_x_lane o_t_lane o_ends
     """,
     {f"q_{name}": (_QUEUES,) for name in _PER_QUEUE.split()}
     | {
@@ -77,6 +80,7 @@ CORE = _record(
         "s_offsets": _queue(OUTSTANDING_WRITES),
         "s_words": _queue(WORD_QUEUE_DEPTH),
         "p_places": _queue(PostWriter.DEPTH),
+        "o_queue": _queue(16),
         "v_steps": _queue(VectorWalker.DEPTH),
         "v_places": _queue(2 * VectorWriter.DEPTH),
     }
