@@ -64,7 +64,8 @@ CORE = _record(
     v_results_out v_slot v_chunk v_part v_out v_out_final v_out_address
     o_state o_command o_phase o_closed o_quiet o_room o_flushing o_lane o_full o_address o_pieces
     o_pieces_end o_thread0 o_thread1 o_thread2 o_thread3 o_request o_asked o_operation o_end
-    o_entry0 o_entry0_end o_entry1 o_entry2 o_entry3 o_there o_inside o_number o_rows_left o_sequence0
+    o_entry0 o_entry0_end o_entry1 o_entry2 o_entry3 o_there o_inside o_number o_rows_left
+    o_sequence0
     o_sequence1 o_sequence2 o_sequence3 o_gradients o_sums o_last_powers o_last_gradients
     o_power_rows o_todo o_part o_arriving o_base0 o_base1 o_base2 o_at0 o_at1 o_at3 o_targets
     o_x_first o_x_lane o_t_lane o_ends
