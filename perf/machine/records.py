@@ -63,6 +63,7 @@ def size_record(config: AdaGPConfig, core: CoreConfig) -> tuple[int, ...]:
     read = BUFFER_READ_LATENCY + timing.psum_offset - ACCUMULATOR_READ_LATENCY
     written = BUFFER_READ_LATENCY + timing.latency
     lane = PostLane(config.format)
+    lane._MustUse__used = True  # only looked at: without this Amaranth warns that nobody builds it
     ahead = ACCUMULATOR_READ_LATENCY
     channels = buffer_channels(core)[0]
     granule = config.granule_bytes
