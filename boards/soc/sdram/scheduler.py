@@ -81,7 +81,8 @@ class Scheduler(wiring.Component):
 
     Bursts are executed in the order in which they come, a word in a tick while their row is open.
     While one is executed, the row of the next is opened if it is in another bank. Rows stay open
-    until another of the bank or a refresh is needed. Banks are interleaved: neighbouring rows of
+    until another of the bank or a refresh is needed; a refresh interrupts a burst, so that one that
+    nobody takes does not hold it up. Banks are interleaved: neighbouring rows of
     the address space are in different banks.
 
     Parameters
@@ -190,16 +191,21 @@ class Scheduler(wiring.Component):
             in_use.eq(current_valid & (current.bank == ahead.bank)),
             ahead_taken.eq(ahead_valid & hit & ~refresh_due & (~current_valid | ending)),
         ]
+        # A refresh closes the row of a burst that is under way; it is opened first, then.
+        row_open, reopen, opens = Signal(), Signal(), Signal(part)
+        m.d.comb += [reopen.eq(current_valid & ~row_open), opens.eq(Mux(reopen, current, ahead))]
         may_precharge, may_activate = Signal(), Signal()
         m.d.comb += [
             may_precharge.eq(Array(c.done for c in precharge_ok)[ahead.bank]),
-            may_activate.eq(Array(c.done for c in activate_ok)[ahead.bank] & any_activate.done),
+            may_activate.eq(Array(c.done for c in activate_ok)[opens.bank] & any_activate.done),
         ]
         activate, precharge, precharge_all = Signal(), Signal(), Signal()
         wanted = ahead_valid & self.done & ~refresh_due
         m.d.comb += [
-            precharge.eq(wanted & ahead_open & ~hit & may_precharge & ~in_use),
-            activate.eq(wanted & ~ahead_open & may_activate),
+            precharge.eq(wanted & ahead_open & ~hit & may_precharge & ~in_use & ~reopen),
+            activate.eq(
+                ((wanted & ~ahead_open) | (reopen & self.done & ~refresh_due)) & may_activate
+            ),
         ]
 
         # Current: columns ---------------------------------------------------------------------
@@ -208,6 +214,8 @@ class Scheduler(wiring.Component):
         m.d.comb += [
             issue.eq(
                 current_valid
+                & row_open
+                & ~refresh_due
                 & may_column
                 & Mux(
                     current.write,
@@ -232,7 +240,7 @@ class Scheduler(wiring.Component):
         with m.If(self.read):
             to_write.start(times.read_to_write)
         with m.If(ahead_taken):
-            m.d.sync += [current.eq(ahead), current_valid.eq(1)]
+            m.d.sync += [current.eq(ahead), current_valid.eq(1), row_open.eq(1)]
         with m.Elif(ending):
             m.d.sync += current_valid.eq(0)
 
@@ -241,8 +249,8 @@ class Scheduler(wiring.Component):
             with m.If(issue & (current.bank == b)):
                 with m.If(current.write):
                     precharge_ok[b].start(times.write_to_precharge, keep=True)
-            with m.If(activate & (ahead.bank == b)):
-                m.d.sync += [opened[b].eq(1), rows[b].eq(ahead.row)]
+            with m.If(activate & (opens.bank == b)):
+                m.d.sync += [opened[b].eq(1), rows[b].eq(opens.row)]
                 column_ok[b].start(times.activate_to_column)
                 precharge_ok[b].start(times.activate_to_precharge)
                 activate_ok[b].start(times.activate_to_activate)
@@ -251,20 +259,25 @@ class Scheduler(wiring.Component):
                 activate_ok[b].start(times.precharge_to_activate, keep=True)
         with m.If(activate):
             any_activate.start(times.other_activate)
+        with m.If(precharge_all):
+            m.d.sync += row_open.eq(0)
+        with m.Elif(activate & reopen):
+            m.d.sync += row_open.eq(1)
 
-        m.d.comb += quiet.eq(~current_valid & Cat(c.done for c in precharge_ok).all())
-        self._rows(m, ahead, activate, precharge, precharge_all, refresh_due, quiet, opened)
+        m.d.comb += quiet.eq(Cat(c.done for c in precharge_ok).all())
+        self._rows(m, opens, ahead, activate, precharge, precharge_all, refresh_due, quiet)
         return m
 
-    def _rows(self, m, ahead, activate, precharge, precharge_all, refresh_due, quiet, opened):
-        """Row commands: those for ``ahead``, refreshes and the initialisation."""
+    def _rows(self, m, opens, ahead, activate, precharge, precharge_all, refresh_due, quiet):
+        """Row commands: ``opens`` is activated, ``ahead`` precharged; refreshes and the
+        initialisation."""
         times = self._times
         mode = _BURST_OF_TWO | self.cycles.cas << 4
         with m.If(activate):
             m.d.comb += [
                 self.row.command.eq(_ACTIVATE),
-                self.row.bank.eq(ahead.bank),
-                self.row.address.eq(ahead.row),
+                self.row.bank.eq(opens.bank),
+                self.row.address.eq(opens.row),
             ]
         with m.Elif(precharge):
             m.d.comb += [self.row.command.eq(_PRECHARGE), self.row.bank.eq(ahead.bank)]
