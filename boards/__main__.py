@@ -17,12 +17,15 @@ from synth.common.errors import ToolError
 from verif.sim.runner import BuildFailed
 
 from . import listing
+from .host_commands import Load, SelfTest
 
 #: Name -> (module with ``add_arguments`` and ``run``, one line of help).
 COMMANDS = {
     "list": (listing, "the boards there are, and what fits"),
     "sim": (simulation, "simulate a board at its pins"),
     "build": (bitstream, "build a bitstream"),
+    "load": (Load, "load a bitstream into a board"),
+    "self-test": (SelfTest, "identification, memory, a small network"),
 }
 
 

@@ -54,8 +54,8 @@ def _parser():
         "--variant",
         default="all",
         choices=(*VARIANTS, "all"),
-        help="of digits, train-digits, train-adagp and networks (default: all; train-digits: "
-        "baseline and max; train-adagp: all but baseline; networks: max)",
+        help="of digits, train-... and networks (default: all; train-digits: baseline and max; "
+        "train-adagp: all but baseline; train-braking and networks: max)",
     )
     run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
@@ -63,7 +63,8 @@ def _parser():
     run.add_argument(
         "--batches",
         type=int,
-        help="of train-digits (default: 60; --quick: 3), train-adagp (default: 40; --quick: 8) and "
+        help="of train-digits and train-braking (default: 60; --quick: 3), train-adagp (default: "
+        "40; --quick: 8) and "
         "networks (default: 2 of backpropagation, 4 of ADA-GP)",
     )
     run.add_argument(

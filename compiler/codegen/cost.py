@@ -17,6 +17,7 @@ from hw.isa.encoding import (
     with_defaults,
 )
 from hw.isa.execution import dispatched
+from hw.isa.loss import Loss
 from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
@@ -37,9 +38,12 @@ WEIGHT_CYCLES = 5
 WEIGHTS_LATENCY_CYCLES = 8
 SUM_CYCLES = 20
 #: Cycles that VECTOR needs beyond one per group, a reduction for every word beyond those, a
-#: division or an exponential for every channel; and LOSS for every number.
+#: division or an exponential for every channel.
 VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, EXPONENTIAL_CYCLES = 36, 41, 31, 68
-LOSS_CYCLES = 300
+#: LOSS (docs/loss.md): cycles of a slot; numbers of a row of cross-entropy at least, and rows that
+#: it is late by; slots at the end, and those of the value row.
+LOSS_SLOT_CYCLES, LOSS_LEAST_NUMBERS, LOSS_LATE_ROWS = 8, 10, 3
+LOSS_END_SLOTS, LOSS_VALUE_SLOTS = 18, 14
 #: Cycles of a group of a VECTOR that samples.
 SAMPLE_CYCLES = 8
 #: Float32 streams wait for each other and for LOAD: VECTOR_BUSY over the cycles without a stall.
@@ -144,13 +148,22 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
     return cycles
 
 
+def _loss_cycles(fields: Fields) -> int:
+    """Cycles of a LOSS."""
+    rows, length = fields["row_count"], fields["row_length"]
+    if fields["loss"] == Loss.CROSS_ENTROPY:
+        rows, length = rows + LOSS_LATE_ROWS, max(length, LOSS_LEAST_NUMBERS)
+    slots = rows * length + LOSS_END_SLOTS + LOSS_VALUE_SLOTS * fields["last"]
+    return slots * LOSS_SLOT_CYCLES
+
+
 def _duration(command: Command, config: AdaGPConfig, core: CoreConfig) -> tuple[int, int]:
     """(cycles the queue is busy, further cycles until the signal)."""
     fields = command.fields
     if command.opcode is Opcode.VECTOR:
         return _vector_cycles(fields, core) + COMMAND_CYCLES, 0
     if command.opcode is Opcode.LOSS:
-        return fields["row_count"] * fields["row_length"] * LOSS_CYCLES, 0
+        return _loss_cycles(fields) + COMMAND_CYCLES, 0
     if command.opcode is Opcode.POST:
         return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
     if command.opcode in (Opcode.HALT, Opcode.BATCH, Opcode.REPEAT):

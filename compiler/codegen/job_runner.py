@@ -36,12 +36,14 @@ class JobRunner:
         #: Commands of jobs that are like each other, as far as they are known.
         self._lengths: dict[Hashable, int] = {}
         self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
+        #: What jobs are like -> a number, which is compared and found faster.
+        self._likes: dict[Hashable, int] = {}
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Do jobs one by one; what one needs is loaded before the one in front is done, if there
         is room. A key that is in the memory already is not loaded again.
         """
-        self._queue, self._ready = list(jobs), None
+        self._queue, self._ready = [self._numbered(job) for job in jobs], None
         self._apart = set()
         path = (self.recorder.begin_run(),)
         if self.recorder.is_gathered():
@@ -52,6 +54,12 @@ class JobRunner:
         else:
             for job in range(len(self._queue)):
                 self._do(job)
+
+    def _numbered(self, job: Job) -> Job:
+        """``job`` with a number for what it is like."""
+        if job.like is None:
+            return job
+        return job._replace(like=self._likes.setdefault(job.like, len(self._likes)))
 
     def _do_all(self, first: int, last: int, path: tuple[int, ...]) -> None:
         """Do jobs [first, last); ``path`` tells them from others, but not from those of another

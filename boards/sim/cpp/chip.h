@@ -33,7 +33,7 @@ class Chip {
     uint64_t now = LONG_AGO;
     uint64_t activated = NEVER, refreshed = NEVER, moded = NEVER, columned = NEVER;
     bool any_command = false, precharged = false, mode_set = false;
-    unsigned refreshes = 0, cas = 0;
+    unsigned refreshes = 0, excused = 0, cas = 0;
     uint64_t first_refresh = 0;
     // Of a write that has begun: the second transfer.
     bool second_write = false;
@@ -228,18 +228,20 @@ class Chip {
         Slot& s = slot(now);
         dq = s.valid && !masked ? s.data : uint16_t(now * 0x9e37);
         s = Slot();
-        // One refresh every T_REFRESH cycles; up to eight may be late.
-        if (refreshes && (now - first_refresh) / T_REFRESH > refreshes + 8)
+        // One refresh every T_REFRESH cycles, from the first on or from when one was due; up to eight
+        // may be late. What has been reported is not reported again.
+        uint64_t since = refreshes ? first_refresh : LONG_AGO + 2 * T_INIT + 100 * T_REFRESH;
+        if (now > since && (now - since) / T_REFRESH > refreshes + excused + 8) {
             violation("refresh", "%u refreshes in %u cycles, one is due every %u", refreshes,
-                      unsigned(now - first_refresh), T_REFRESH), refreshes += 8;
-        if (!refreshes && cycle() > 2 * T_INIT + 100 * T_REFRESH)
-            violation("refresh", "none in %u cycles", unsigned(cycle())), refreshes += 8;
+                      unsigned(now - since), T_REFRESH);
+            excused += 8;
+        }
         now++;
     }
 
     // One line, for the report.
     std::string report() const {
-        std::string text = std::to_string(violations) + " violations";
+        std::string text = std::to_string(violations) + (violations == 1 ? " violation" : " violations");
         for (auto& [rule, count] : by_rule) text += ", " + rule + " " + std::to_string(count);
         return violations ? text + "; the first is " + first : text;
     }

@@ -17,8 +17,9 @@ from hw.control.command_queue import CHUNK_WIDTH, command_chunks
 from hw.control.core import Core, buffer_channels
 from hw.isa.encoding import Opcode, decode
 from hw.isa.error_codes import ErrorCode
+from hw.isa.vector import Factor, Source, Watch
 from hw.registers.map import Unit
-from verif.programs.faulty_programs import dma, matmul, post, weights
+from verif.programs.faulty_programs import dma, loss, matmul, post, vector, weights
 
 #: Words of one group, of two, of three.
 CHANNELS = {
@@ -27,11 +28,10 @@ CHANNELS = {
     "three groups": {"variant": "baseline", "rows": 3, "columns": 3, "post_lanes": 1},
 }
 
-#: Without VECTOR and LOSS, which would take most of the time.
-CONFIG = make_config(
-    variant="baseline", preset="tiny", rows=2, columns=2, training=False,
-    axi_address_width=64, axi_data_width=64,
-)  # fmt: skip
+_FIELDS = {"rows": 2, "columns": 2, "axi_address_width": 64, "axi_data_width": 64}
+#: Without VECTOR and LOSS, which would take most of the time; and with them.
+CONFIG = make_config(variant="baseline", preset="tiny", training=False, **_FIELDS)
+TRAINING = make_config(variant="baseline", preset="tiny", **_FIELDS)
 #: The memory window: 4 GiB in the upper half of all addresses.
 BASE, SIZE = 1 << 63, 1 << 32
 #: Offsets in its upper half, and words of the buffer: operands, of which the first two are weights,
@@ -77,8 +77,9 @@ class Bench:
 
     OUTPUTS = ("empty", "blocked", "working", "bus_busy", "flags", "progress")
 
-    def __init__(self):
-        self.dut = Core(CONFIG, CONFIG.cores[0])
+    def __init__(self, config=CONFIG):
+        self.config = config
+        self.dut = Core(config, config.cores[0])
         self.clear = Signal()
 
     def simulate(self, process):
@@ -151,7 +152,7 @@ class Bench:
         return int.from_bytes(raw, "little")
 
     def _read(self):
-        ctx, read, beat = self.ctx, self.dut.read, CONFIG.beat_bytes
+        ctx, read, beat = self.ctx, self.dut.read, self.config.beat_bytes
         ctx.set(read.request.ready, 1)
         ctx.set(read.data.valid, bool(self.owed))
         if self.owed:
@@ -167,7 +168,7 @@ class Bench:
             ]
 
     def _write(self):
-        ctx, write, beat = self.ctx, self.dut.write, CONFIG.beat_bytes
+        ctx, write, beat = self.ctx, self.dut.write, self.config.beat_bytes
         ctx.set(write.request.ready, 1)
         ctx.set(write.data.ready, 1)
         ctx.set(write.response.valid, self.answers > 0)
@@ -297,6 +298,46 @@ def test_flags():
                 await bench.reset()
 
     Bench().simulate(process)
+
+
+def test_engines_for_training():
+    """Flags of VECTOR and of LOSS, each alone, and what the guard has found; every bit of the seed
+    counts."""
+    config, words = TRAINING, 16
+    squares = {"factor": Factor.U}
+    commands = {
+        "VECTOR": (vector(config, wait=1, **squares), RAISED),
+        "LOSS": (loss(config, wait=1, loss=1), RAISED),
+        "guard": (vector(config, wait=1, watch=Watch.FIRST, y_source=Source.NARROW, y_address=1),
+                  1 << 4),
+    }  # fmt: skip
+    sampled = vector(
+        config, steps=words, x_address=2, o_address=OUT, sample=1, y_address=1 << 23, wait=1,
+        signal=2, z_i0_stride=1,
+    )  # fmt: skip
+
+    async def process(bench):
+        load = dma(Opcode.LOAD, config, words=2 + words, dram_address=DATA, signal=1)
+        store = dma(
+            Opcode.STORE, config, words=words, buffer_address=OUT, dram_address=RESULTS, wait=2
+        )
+        bench.ctx.set(bench.dut.guard, 1)
+        data = operands([[LARGE, 1.0], [float("inf"), 1.0], *[[1.0, 1.0]] * words])
+        for name, (command, flags) in commands.items():
+            bench.put(BASE + DATA, data)
+            await bench.run(load, command, limit=900)
+            assert np.bitwise_or.reduce(bench.seen("flags")) == flags, name
+            await bench.reset()
+        masks = []
+        for seed in (0, 1 << 31, 0):
+            bench.ctx.set(bench.dut.sample_seed, seed)
+            bench.put(BASE + DATA, data)
+            await bench.run(load, sampled, store)
+            masks.append(bench._bytes(BASE + RESULTS, words * config.cores[0].word_bytes))
+            await bench.reset()
+        assert masks[0] == masks[2] != masks[1] and all(masks)
+
+    Bench(config).simulate(process)
 
 
 #: Fields that are wrong, the error and its address.
