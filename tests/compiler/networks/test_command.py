@@ -160,7 +160,7 @@ def test_command_counts():
         (["--width", "0"], "width must be above 0 and at most 16, not 0.0"),
         (["--classes", "0"], "classes must be at least 1, not 0"),
         (["--loss", "x"], "loss must be one of .*, not 'x'"),
-        (["--optimizer", "x"], "optimizer must be one of sgd, nesterov, adam, adamw, .* not 'x'"),
+        (["--optimizer", "x"], "optimizer must be one of sgd, nesterov, braked, adam, .* not 'x'"),
         (["--set", "rows=0"], "rows must be an integer from 1 to 256, not 0"),
         (["--set", "training=false"], "this configuration has no engines for training.*"),
     ],
