@@ -7,7 +7,8 @@ from cli.interrupt import end_on_signals
 if __name__ == "__main__":
     # Before imports that take seconds.
     end_on_signals(
-        "algorithms", "; the same command goes on" * (sys.argv[1:2] in (["train"], ["compare"]))
+        "algorithms",
+        "; the same command goes on" * (sys.argv[1:2] in (["train"], ["compare"], ["pipeline"])),
     )
 
 import argparse
@@ -20,6 +21,7 @@ import torch
 from algorithms.common.float_training import Recipe, default_path
 from algorithms.comparison.command import add_compare
 from algorithms.data.datasets import DATASETS
+from algorithms.experiments.elsewhere import run_all
 from algorithms.experiments.experiment import DEVICES, RESULTS, Experiment, best_device, run
 from algorithms.experiments.methods import METHODS
 from algorithms.experiments.report import write_report
@@ -27,6 +29,9 @@ from algorithms.networks import digits_cnn
 from algorithms.networks.network_facts import examine, read_shape, table
 from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
 from algorithms.networks.registry import MODELS
+from algorithms.pipeline.command import add_pipeline
+from algorithms.pipeline.launch import PipelineError
+from cli.workers import add_workers, workers_of
 from golden.arithmetic.formats import FORMATS
 from golden.inference.network import Network
 from golden.prediction.config import PredictorConfig
@@ -38,8 +43,11 @@ def main(arguments=None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.action(options)
+    except PipelineError as error:
+        print(f"algorithms: {error}", file=sys.stderr)
+        return 1
     except (OSError, ValueError) as error:
-        print(f"golden: {error}", file=sys.stderr)
+        print(f"algorithms: {error}", file=sys.stderr)
         return 2
 
 
@@ -49,6 +57,7 @@ def _parser():
     _add_train(commands)
     _add_report(commands)
     add_compare(commands)
+    add_pipeline(commands)
     _add_models(commands)
     _add_digits(commands)
     return parser
@@ -98,6 +107,7 @@ def _add_train(commands):
         help="default: cuda where torch has it, else cpu; only cpu gives the same bits again, "
         "on the same kind of processor",
     )
+    add_workers(command, jobs=1, what="runs")
     command.add_argument("--output", metavar="DIR", default=RESULTS, help=f"default: {RESULTS}")
 
 
@@ -170,8 +180,15 @@ def _train(options):
         for method in options.method
         for seed in range(1, options.seeds + 1)
     ]
-    for experiment in experiments:
-        run(experiment, directory=options.output, report=lambda line: print(line, flush=True))
+    workers = workers_of(options)
+    if workers.scheduler is None and workers.jobs == 1:
+        for experiment in experiments:
+            run(experiment, directory=options.output, report=lambda line: print(line, flush=True))
+    else:
+        done = run_all(experiments, workers, options.output)
+        for count, (path, record) in enumerate(done, 1):
+            accuracy = record["epochs"][-1]["accuracy"]
+            print(f"{count}/{len(experiments)} {path.stem}: {accuracy:.2%}", flush=True)
     print(f"records in {options.output}; python -m algorithms report compares them")
     return 0
 

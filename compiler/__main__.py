@@ -172,6 +172,10 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--only", metavar="NAME,...", help="these networks alone")
     table.add_argument("--again", action="store_true", help="try again what was not compiled")
     table.add_argument(
+        "--outdated", action="store_true",
+        help="compile again what another state of compiler, hardware or networks has compiled",
+    )  # fmt: skip
+    table.add_argument(
         "--limit", type=float, default=3600.0, metavar="SECONDS",
         help="that a network may take (default: %(default)g)",
     )  # fmt: skip

@@ -54,8 +54,8 @@ class Connection:
     ----------
     config : AdaGPConfig
     device : "emulator", "rtl" (the Verilog in Verilator; the first time it is compiled, which takes
-        a minute), or a function that makes a :class:`~runtime.device.Device` of a configuration
-        and a size
+        a minute), "serial:/dev/ttyUSB0" (a board at this port), or a function that makes a
+        :class:`~runtime.device.Device` of a configuration and a size
     timeout_cycles : until a program counts as hung; None: as the device says
     watchdog : cycles without progress that end a run with an error; 0: none do
     options : for the device, e.g. ``latency=40`` of the simulated memory

@@ -6,6 +6,9 @@ from typing import Any, Protocol
 from emulator.device import EmulatorDevice
 from hw.config import AdaGPConfig
 
+from .serial_device import SerialDevice
+from .serial_link import SerialLine
+
 __all__ = ["DEVICES", "Device", "open_device", "require_device"]
 
 
@@ -51,15 +54,38 @@ def _rtl(config: AdaGPConfig, memory_bytes: int, **options: Any) -> Device:
     return RtlDevice(config, memory_bytes, **options)
 
 
+#: What the name of a board's serial port begins with.
+_SERIAL = "serial:"
+
+
+def _serial(config: AdaGPConfig, memory_bytes: int, port: str, **options: Any) -> Device:
+    """``port``: path, and behind an ``@`` the bits per second, unless they are the usual ones."""
+    path, _, rate = port.partition("@")
+    if rate and not rate.isdigit():
+        raise ValueError(f"device {_SERIAL}{port}: the rate must be a number, not {rate!r}")
+    line = SerialLine(path, **({"baud": int(rate)} if rate else {}), **options)
+    try:
+        return SerialDevice(config, memory_bytes, line=line)
+    except BaseException:
+        line.close()
+        raise
+
+
 #: By name: called with a configuration, the least size of the memory in bytes, and options.
 DEVICES: dict[str, Callable[..., Device]] = {"emulator": EmulatorDevice, "rtl": _rtl}
 
 
 def require_device(device: str | Callable[..., Device]) -> None:
-    """Raise ValueError, naming the devices there are, unless ``device`` is one of them, or a
-    function."""
-    if not callable(device) and device not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {device!r}")
+    """Raise ValueError, naming the devices there are, unless ``device`` is one of them, a board's
+    port, ``serial:PATH`` or ``serial:PATH@BAUD``, or a function."""
+    if callable(device) or device in DEVICES or _port(device):
+        return
+    raise ValueError(f"device must be one of {', '.join(DEVICES)} or {_SERIAL}PORT, not {device!r}")
+
+
+def _port(device: str) -> str:
+    """The port that a name is for, "" if it is for none."""
+    return device.removeprefix(_SERIAL) if device.startswith(_SERIAL) else ""
 
 
 def open_device(
@@ -68,5 +94,8 @@ def open_device(
     """The device called ``device``, or the one that this function makes; ValueError as
     :func:`require_device`."""
     require_device(device)
-    make = device if callable(device) else DEVICES[device]
-    return make(config, memory_bytes, **options)
+    if callable(device):
+        return device(config, memory_bytes, **options)
+    if port := _port(device):
+        return _serial(config, memory_bytes, port, **options)
+    return DEVICES[device](config, memory_bytes, **options)

@@ -5,7 +5,7 @@ import math
 import torch
 
 from compiler.training.optimizer import optimizer_of
-from golden.layers.optimizer import SGD, Adam, AdamW
+from golden.layers.optimizer import SGD, Adam, AdamW, BrakedSGD
 
 __all__ = ["coefficients", "golden_optimizer", "require"]
 
@@ -24,7 +24,7 @@ def require(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
 
 
 def coefficients(optimizer: torch.optim.Optimizer) -> dict[str, float]:
-    """Learning rate, momentum and weight decay as they are now, by name of
+    """Learning rate, momentum, weight decay and braking as they are now, by name of
     :data:`compiler.training.compile.COEFFICIENTS`. Raises ValueError if groups of parameters
     differ in them, or if a number is not finite."""
     first, *others = optimizer.param_groups
@@ -37,6 +37,8 @@ def coefficients(optimizer: torch.optim.Optimizer) -> dict[str, float]:
                     f"all parameters must have the same {option}, not {first[option]} and "
                     f"{group[option]}"
                 )
+    if hasattr(optimizer, "rho"):
+        found["braking"], names["braking"] = float(optimizer.rho), "rho"
     for name, option in names.items():
         if not math.isfinite(found[name]):
             raise ValueError(f"{option} must be finite, not {found[name]}")
@@ -52,7 +54,13 @@ def golden_optimizer(
     if kind.kind in ("adam", "adamw"):
         made = Adam if kind.kind == "adam" else AdamW
         return made(learning_rate=rate, weight_decay=decay, betas=kind.betas, epsilon=kind.epsilon)
+    momentum = coefficients["momentum"]
+    if kind.kind == "braked":
+        return BrakedSGD(
+            learning_rate=rate, momentum=momentum, weight_decay=decay,
+            braking=coefficients["braking"],
+        )  # fmt: skip
     return SGD(
-        learning_rate=rate, momentum=coefficients["momentum"], weight_decay=decay,
+        learning_rate=rate, momentum=momentum, weight_decay=decay,
         nesterov=kind.kind == "nesterov",
     )  # fmt: skip

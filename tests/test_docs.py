@@ -20,7 +20,7 @@ MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 # A file of the project named in the text, `hw/config.py`; the folders are those at the top.
 FILE_NAME = re.compile(
-    r"(?:hw|rtl_gen|compiler|golden|algorithms|emulator|verif|synth|examples|runtime|perf|tests|docs|scripts)"
+    r"(?:hw|rtl_gen|compiler|golden|algorithms|emulator|verif|synth|examples|runtime|perf|boards|tests|docs|scripts)"
     r"(?:/\w+)*/[\w.-]+\.(?:py|md|v|svg|png|json|lib)"
 )
 

@@ -27,6 +27,7 @@ PACKAGES = (
     "examples",
     "runtime",
     "perf",
+    "boards",
 )
 
 # Third-party packages a package is restricted to; the others may use any.

@@ -12,6 +12,7 @@ import time
 from rich.console import Console
 from rich.markup import escape
 
+from cli.workers import add_workers, workers_of
 from hw.config import PRESETS, VARIANTS, ConfigError
 from hw.config.selection import add_settings, select_config
 from hw.formats import FORMATS
@@ -20,6 +21,7 @@ from verif.sim.runner import BuildFailed
 
 from . import tables as report
 from .coverage import command as coverage
+from .elsewhere import run_elsewhere
 from .fuzz import command as fuzz
 from .mutate import command as mutate
 from .prove import command as prove
@@ -52,8 +54,8 @@ def _parser():
         "--variant",
         default="all",
         choices=(*VARIANTS, "all"),
-        help="of digits, train-digits, train-adagp and networks (default: all; train-digits: "
-        "baseline and max; train-adagp: all but baseline; networks: max)",
+        help="of digits, train-... and networks (default: all; train-digits: baseline and max; "
+        "train-adagp: all but baseline; train-braking and networks: max)",
     )
     run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
@@ -61,7 +63,8 @@ def _parser():
     run.add_argument(
         "--batches",
         type=int,
-        help="of train-digits (default: 60; --quick: 3), train-adagp (default: 40; --quick: 8) and "
+        help="of train-digits and train-braking (default: 60; --quick: 3), train-adagp (default: "
+        "40; --quick: 8) and "
         "networks (default: 2 of backpropagation, 4 of ADA-GP)",
     )
     run.add_argument(
@@ -90,6 +93,7 @@ def _parser():
     run.add_argument("--quick", action="store_true", help="fewer and smaller runs of each case")
     run.add_argument("--stalls", action="store_true", help="the memory pauses and answers late")
     run.add_argument("--waves", action="store_true", help="leave VCD waveforms for GTKWave")
+    add_workers(run, jobs=1, what="cases")
 
     bench = commands.add_parser(
         "bench",
@@ -204,6 +208,11 @@ def _run(options, settings, console):
     networks = tuple(dict.fromkeys(options.network or REDUCED))
     if wrong := [name for name in networks if name not in REDUCED]:
         raise ValueError(f"unknown network {', '.join(wrong)}; networks are {', '.join(REDUCED)}")
+    workers = workers_of(options)
+    if workers.scheduler or (workers.jobs > 1 and len(names) > 1):
+        if options.json or options.waves:
+            raise ValueError("--json and --waves leave files: not with --scheduler or --jobs")
+        return run_elsewhere(console, names, options, workers)
     own = [f"--{name}" for name in ("network", "method", "width", "device", "json")
            if getattr(options, name)]  # fmt: skip
     if options.width is not None and not 0 < options.width <= 4:

@@ -16,6 +16,7 @@ from verif.networks.random_networks import random_network, special_images, with_
 from verif.networks.reduced_networks import METHODS, REDUCED, run_network
 from verif.networks.train_adagp import EPOCHS, AdaGPTraining, train_adagp
 from verif.networks.train_blocks import BLOCKS, block_run
+from verif.networks.train_braking import train_braking
 from verif.networks.train_digits import DigitsTraining, train_digits
 from verif.networks.training_result import TrainingResult
 from verif.networks.workload import Workload, golden_network, prepare
@@ -180,6 +181,17 @@ def _train_digits(options):
     for variant, training in runs:
         yield TrainingStep(
             name=f"train-digits {variant}", result=training.result, training=training
+        )
+
+
+def _train_braking(options):
+    runs = _trained(options, train_braking, ("max",), batches=60, quick=3)
+    for variant, training in runs:
+        yield TrainingStep(
+            name=f"train-braking {variant}",
+            result=training.braked.result,
+            training=training.braked,
+            notes=training.notes,
         )
 
 
@@ -357,6 +369,9 @@ CASES = {
     ),
     "train-digits": Case(
         description="a CNN with batch normalisation learns to read digits", run=_train_digits
+    ),
+    "train-braking": Case(
+        description="the same with braked gradients, beside plain ones", run=_train_braking
     ),
     "train-adagp": Case(
         description="the same by gradient prediction, in phases that the hardware chooses",

@@ -165,25 +165,25 @@ class AdaGPTrainer:
     def _predict(self, inputs, targets):
         self.model.zero_grad(set_to_none=True)
         held = []
-
-        def predict(layer, maps):
-            # The weight may change only after the whole batch has used it: the optimizer steps
-            # when all layers have run, which gives the same bits as layer by layer.
-            guess = self.source.guess(layer.number, maps)
-            if guess is not None and self.config.gate:
-                guess = guess * layer.gate.value
-            if guess is None or not bool(torch.isfinite(guess).all()):
-                held.append(layer.name)
-            else:
-                layer.module.weight.grad = guess.reshape(layer.module.weight.shape).clone()
-
-        with self._watching(predict) as head:
+        # The weight may change only after the whole batch has used it: the optimizer steps when
+        # all layers have run, which gives the same bits as layer by layer.
+        with self._watching(lambda layer, maps: self._set_guess(layer, maps, held)) as head:
             outputs = self.model(inputs)
         self._check_head(outputs, head)
         if head:
-            self._exact_head(head["features"], outputs, targets)
+            self._set_head(self._head_gradients(head["features"], outputs, targets))
         self.optimizer.step()
         return BatchResult(phase=self.phase, outputs=outputs, held=tuple(held))
+
+    def _set_guess(self, layer, maps, held):
+        """The predicted gradient becomes that of the weight; a layer without one joins ``held``."""
+        guess = self.source.guess(layer.number, maps)
+        if guess is not None and self.config.gate:
+            guess = guess * layer.gate.value
+        if guess is None or not bool(torch.isfinite(guess).all()):
+            held.append(layer.name)
+        else:
+            layer.module.weight.grad = guess.reshape(layer.module.weight.shape).clone()
 
     def _check_head(self, outputs, head):
         if head and _identity(outputs) != head["identity"]:
@@ -192,17 +192,20 @@ class AdaGPTrainer:
                 "that of the model; set PredictorConfig.head to 'predicted' or 'held'"
             )
 
-    def _exact_head(self, features, outputs, targets):
-        """Gradients of the last linear layer from the loss alone: dW = δᵀ x, db = Σ δ."""
+    def _head_gradients(self, features, outputs, targets):
+        """Those of the last linear layer's weight and bias, from the loss alone: δᵀ x, Σ δ."""
         head = self.head[1]
         with torch.enable_grad():
             leaf = outputs.detach().requires_grad_()
             (delta,) = torch.autograd.grad(self.loss(leaf, targets), leaf)
         delta = delta.reshape(-1, head.out_features)
-        if head.weight.requires_grad:
-            head.weight.grad = delta.T @ features.reshape(-1, head.in_features)
-        if head.bias is not None and head.bias.requires_grad:
-            head.bias.grad = delta.sum(0)
+        return delta.T @ features.reshape(-1, head.in_features), delta.sum(0)
+
+    def _set_head(self, gradients):
+        for parameter, gradient in zip(("weight", "bias"), gradients, strict=True):
+            parameter = getattr(self.head[1], parameter)
+            if parameter is not None and parameter.requires_grad:
+                parameter.grad = gradient
 
     @contextmanager
     def _watching(self, seen):

@@ -5,6 +5,7 @@ import argparse
 from algorithms.common.float_training import CACHE_DIRECTORY
 from algorithms.data.datasets import DATASETS
 from algorithms.networks.registry import MODELS
+from cli.workers import add_workers, workers_of
 
 from .contestants import CONTESTANTS
 from .summary import write_summary
@@ -43,14 +44,13 @@ def add_compare(commands) -> None:
     add("--pool", type=int, default=1, help="make images smaller by this factor (default: 1)")
     add("--train-images", type=int, help="use so many only")
     add("--test-images", type=int, help="use so many only")
-    add("--jobs", type=int, help="processes (default: one per processor)")
+    add_workers(command, what="runs")
     add("--no-plots", action="store_true", help="table and JSON only")
     add("--output", metavar="DIR", default=_RECORDS, help=f"default: {_RECORDS}")
 
 
 def _compare(options) -> int:
-    if options.jobs is not None and options.jobs < 1:
-        raise ValueError(f"jobs must be at least 1, not {options.jobs}")
+    workers = workers_of(options)
     names = ("data", "model", "tuning_seeds", "seeds", "budget", "batch", "pool", "train_images",
              "test_images")  # fmt: skip
     tournament = Tournament(
@@ -58,7 +58,7 @@ def _compare(options) -> int:
         rates=tuple(sorted(set(options.rates))),
         **{name: getattr(options, name) for name in names},
     )
-    results = tournament.run(options.output, jobs=options.jobs)
+    results = tournament.run(options.output, workers)
     text, files = write_summary(tournament, results, options.output, plots=not options.no_plots)
     print(text)
     print()

@@ -18,13 +18,13 @@ from torch.nn import functional
 from algorithms.common.float_training import one_thread
 from algorithms.data.datasets import ImageData, load_images
 from algorithms.networks.registry import MODELS
-from cli.atomic_files import replacing
+from cli.atomic_files import write_whole
 
 from .contestants import CONTESTANTS
 from .costs import Costs
 from .steppers import TimedSchedule, make_stepper
 
-__all__ = ["Race", "record_path", "run_race"]
+__all__ = ["Race", "read_record", "record_path", "run_race", "write_record"]
 
 _EVALUATED = 1000  # images at a time
 _CURVE = 20  # points of the curve of accuracy over time, ...
@@ -95,8 +95,20 @@ def record_path(race: Race, directory: str | Path) -> Path:
     return Path(directory) / f"{Path(race.data).name}-{race.model}-{race.method}-{digest}.json"
 
 
-def run_race(race: Race, directory: str | Path) -> dict:
-    """Train on one thread of the processor, or read the record of an earlier run.
+def read_record(race: Race, directory: str | Path) -> dict:
+    """The record of a run that is finished."""
+    return json.loads(record_path(race, directory).read_text())
+
+
+def write_record(record: dict, race: Race, directory: str | Path) -> None:
+    """Keep what :func:`run_race` has returned."""
+    path = record_path(race, directory)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(record, allow_nan=False))
+
+
+def run_race(race: Race) -> dict:
+    """Train on one thread of the processor.
 
     Returns
     -------
@@ -111,21 +123,13 @@ def run_race(race: Race, directory: str | Path) -> dict:
     ValueError
         for data that is not there, or fewer images than a batch has.
     """
-    path = record_path(race, directory)
-    if path.is_file():
-        return json.loads(path.read_text())
     data = load_images(race.data, seed=race.seed, train=race.train_images, test=race.test_images)
     if len(data.train_labels) < race.batch:
         raise ValueError(
             f"batch must be at most {len(data.train_labels)}, the number of training images"
         )
     with one_thread(), torch.random.fork_rng(devices=[]):
-        record = _train(race, data)
-    text = json.dumps(record, allow_nan=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(text.encode())
-    return json.loads(text)
+        return _train(race, data)
 
 
 def _train(race: Race, data: ImageData) -> dict:

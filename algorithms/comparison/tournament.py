@@ -1,10 +1,7 @@
 """Many runs: rates tuned on seeds of their own, then every method on fresh seeds."""
 
 import dataclasses
-import multiprocessing
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -12,9 +9,10 @@ from statistics import mean
 from rich.console import Console
 
 from cli.progress import progress_bar
+from cli.workers import Workers
 
 from .contestants import CONTESTANTS, REFERENCE
-from .race import Race, record_path, run_race
+from .race import Race, read_record, record_path, run_race, write_record
 
 __all__ = ["Result", "Tournament"]
 
@@ -108,18 +106,18 @@ class Tournament:
         seeds = range(_TUNING_SEEDS, _TUNING_SEEDS + self.tuning_seeds)
         return [self._race(method, seed, rate) for rate in self.rates for seed in seeds]
 
-    def run(self, directory: str | Path, *, jobs: int | None = None) -> list[Result]:
-        """Do what has not been done, in ``jobs`` processes (None: one per processor).
+    def run(self, directory: str | Path, workers: Workers | None = None) -> list[Result]:
+        """Do what has not been done, in processes of this machine unless ``workers`` say otherwise.
 
         Shows progress where there is a terminal.
         """
-        jobs = jobs or os.cpu_count() or 1
+        workers = workers or Workers()
         with progress_bar(Console(stderr=True)) as bar:
             total = len(self.methods) * (len(self.rates) * self.tuning_seeds + self.seeds)
             task = bar.add_task(f"{self.data}, {self.model}", total=total)
 
             def done(races: Sequence[Race]) -> Iterator[dict]:
-                yield from _all(races, directory, jobs, lambda: bar.advance(task))
+                yield from _all(races, directory, workers, lambda: bar.advance(task))
 
             tuning: dict[str, dict[float, list[float]]] = {}
             races = [race for method in self.methods for race in self.tuning_races(method)]
@@ -150,25 +148,12 @@ class Tournament:
         ]
 
 
-def _all(races, directory, jobs, advance):
+def _all(races, directory, workers, advance):
     """Records of all runs, in order; those that are there are read."""
     missing = [race for race in races if not record_path(race, directory).is_file()]
     for _ in range(len(races) - len(missing)):
         advance()
-    if jobs == 1:
-        for race in missing:
-            run_race(race, directory)
-            advance()
-    elif missing:
-        # Not forked: torch's threads do not outlive a fork.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-            futures = [pool.submit(run_race, race, directory) for race in missing]
-            try:
-                for future in as_completed(futures):
-                    future.result()
-                    advance()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-    return [run_race(race, directory) for race in races]
+    for number, record in workers.results(run_race, [(race,) for race in missing]):
+        write_record(record, missing[number], directory)
+        advance()
+    return [read_record(race, directory) for race in races]

@@ -24,12 +24,12 @@ from algorithms.adagp.trainer import AdaGPTrainer
 from algorithms.common.float_training import CACHE_DIRECTORY, one_thread
 from algorithms.data.datasets import load_images
 from algorithms.networks.registry import MODELS
-from cli.atomic_files import replacing
+from cli.atomic_files import replacing, write_whole
 from golden.prediction.schedule import ScheduleConfig
 
 from .methods import METHODS
 
-__all__ = ["DEVICES", "RESULTS", "Experiment", "best_device", "run"]
+__all__ = ["DEVICES", "RESULTS", "Experiment", "best_device", "keep", "run"]
 
 #: Default directory of records.
 RESULTS = CACHE_DIRECTORY / "adagp"
@@ -139,7 +139,7 @@ def run(experiment: Experiment, *, directory=RESULTS, report=None, stop_after=No
             f"batch must be at most {len(data.train_labels)}, the number of training images"
         )
     identity = _identity(experiment, data)
-    name = f"{data.name}-{experiment.model}-{experiment.method}-seed{experiment.seed}-{identity}"
+    name = _name(experiment, identity)
     path = Path(directory) / f"{name}.json"
     if path.is_file():
         if report:
@@ -159,12 +159,22 @@ def run(experiment: Experiment, *, directory=RESULTS, report=None, stop_after=No
             session.save(checkpoint)
             if report:
                 report(f"{name}: {session.line()}")
-    text = json.dumps(session.record, indent=1, allow_nan=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(text.encode())
+    keep(experiment, session.record, directory)
     checkpoint.unlink()
-    return json.loads(text)
+    return json.loads(path.read_text())
+
+
+def keep(experiment: Experiment, record: dict, directory) -> Path:
+    """Write a record that :func:`run` has returned, perhaps on another machine."""
+    path = Path(directory) / f"{_name(experiment, record['identity'])}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(record, indent=1, allow_nan=False))
+    return path
+
+
+def _name(experiment, identity):
+    data = Path(experiment.data).resolve().name
+    return f"{data}-{experiment.model}-{experiment.method}-seed{experiment.seed}-{identity}"
 
 
 def _identity(experiment, data):

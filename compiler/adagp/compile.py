@@ -1,7 +1,8 @@
 """Training by gradient prediction: batches of backpropagation and of Phase GP."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -20,12 +21,16 @@ from compiler.training.compile import plan_memory, training_layers
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.loops import LOOP_LEVELS, stride_name
 
 from .program import PARTS, AdaGPProgram
 from .steps import PredictionSteps
 from .tensors import PredictorShape
 
 __all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
+
+#: The counter of loops that is 1 in odd batches of a run.
+_PARITY = LOOP_LEVELS - 1
 
 
 def compile_adagp(
@@ -137,48 +142,51 @@ class _Compiler:
         )
 
     def _loop(self, begin: int) -> tuple[bytes, list[SemaphoreNames]]:
-        """A prologue, and a batch for each phase and parity, with BATCH behind each of them; the
-        stream's bytes, and the names of its semaphores."""
+        """A prologue, and a batch for each phase, with BATCH behind each of them; the stream's
+        bytes, and the names of its semaphores. A counter of loops that the batches do not use is 1
+        in odd ones, and moves the addresses of their inputs."""
         prologue = Recorder(self.config)
         predictor = self._programs(prologue)[1]
         predictor.fetch(self._keep(PARTS[0], predictor, load=True))
-        even = {part: self._write(part, load=False) for part in PARTS}
-        batches = {(part, "even"): (commands, names) for part, (commands, _, names) in even.items()}
-        batches |= {(part, "odd"): (self._with_odd_inputs(part, commands), names)
-                    for part, (commands, _, names) in even.items()}  # fmt: skip
+        batches = {part: self._write(part, load=False) for part in PARTS}
         start = prologue.link()[:-1]
-        targets, place = {}, begin + (len(start) + 1) * COMMAND_BYTES
-        for (part, parity), (commands, _) in batches.items():
-            targets[f"{part}_{parity}"] = place
-            place += (len(commands) + 1) * COMMAND_BYTES
+        # In front of a batch a command that makes it an odd one, behind it one that forgets that.
+        targets: dict[str, int] = {}
+        place = begin + (len(start) + 1) * COMMAND_BYTES
+        for part, (commands, _, _) in batches.items():
+            targets |= {f"{part}_odd": place, f"{part}_even": place + COMMAND_BYTES}
+            place += (len(commands) + 3) * COMMAND_BYTES
         stream = [*start, Command(Opcode.BATCH, fields={"first": 1, **targets})]
         semaphores = [SemaphoreNames(first=0, names=prologue.semaphores)]
-        for commands, names in batches.values():
+        for part, (commands, _, names) in batches.items():
             semaphores.append(SemaphoreNames(first=len(stream), names=names))
-            stream += moved(commands, len(stream) * COMMAND_BYTES)
+            first = (len(stream) + 1) * COMMAND_BYTES
+            stream.append(_parity(count=2, first=first))
+            stream += moved(self._with_odd_inputs(part, commands), first)
+            stream.append(_parity(count=1, first=first))
             stream.append(Command(Opcode.BATCH, fields={"first": 0, **targets}))
         with stage("encode"):
             return encode_commands(stream, begin), semaphores
 
-    def _with_odd_inputs(self, part: str, commands: Iterable[Command]) -> list[Command]:
-        """The same commands for the other place of the inputs, which are loaded only."""
+    def _with_odd_inputs(self, part: str, commands: Iterable[Command]) -> Iterator[Command]:
+        """The same commands, which take the inputs from their other place in odd batches: they are
+        loaded only."""
         moves = {}
         for name, tensor in self.odd.items():
             if name not in self.tensors[part]:
                 continue  # the targets of a part that computes no loss
             begin = self.tensors[part][name].offset
             moves[begin, begin + tensor.size] = tensor.offset - begin
-
-        def move(command: Command) -> Command:
+        for command in commands:
             if command.opcode is Opcode.LOAD:
                 address = command.fields["dram_address"]
                 for (begin, end), distance in moves.items():
                     if begin <= address < end:
-                        fields = command.fields | {"dram_address": address + distance}
-                        return replace(command, fields=fields)
-            return command
-
-        return [move(command) for command in commands]
+                        # Modulo 2**32, as a signed number.
+                        stride = (distance + (1 << 31)) % (1 << 32) - (1 << 31)
+                        fields = command.fields | {stride_name(_PARITY): stride}
+                        command = replace(command, fields=fields)
+            yield command
 
     def _write(
         self, part: str, *, load: bool
@@ -210,11 +218,13 @@ class _Compiler:
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
         if self.loops is not None or not self._is_long:
-            return write_program(self.config, write, loops=self.loops)
+            return write_program(self.config, write, loops=self.loops, levels=_PARITY)
         # As the part before has been, this one is likely to be too long to be written out.
-        found = write_program(self.config, write, loops=True)
+        found = write_program(self.config, write, loops=True, levels=_PARITY)
         count = sum(command.opcode is not Opcode.REPEAT for command in executed(found[0]))
-        return found if count > MOST_WRITTEN_OUT else write_program(self.config, write, loops=False)
+        if count > MOST_WRITTEN_OUT:
+            return found
+        return write_program(self.config, write, loops=False, levels=_PARITY)
 
     @property
     def _is_long(self) -> bool:
@@ -233,13 +243,23 @@ class _Compiler:
         return main, CoreProgram(config, config.cores[-1], recorder, memory=1)
 
     def _keep(self, part: str, program: CoreProgram, *, load: bool) -> str:
-        """Keep the predictor's weights in its memory if half of that is enough; their name."""
-        predictor = self.graphs[part].predictor
-        weights = self.tensors[part][predictor.full.tensors["operands"].name]
-        words = prod(weights.shape[:3]) * program.words(weights)
-        if self.config.has_predictor_memory and 2 * words <= program.scratch.words:
+        """Keep the predictor's weights in its memory if they stay there; their name."""
+        weights = self._weights(part)
+        if self._stays:
             program.keep(weights, load=load)
         return weights.name
+
+    def _weights(self, part: str) -> Tensor:
+        """The predictor's weights as operands."""
+        predictor = self.graphs[part].predictor
+        return self.tensors[part][predictor.full.tensors["operands"].name]
+
+    @cached_property
+    def _stays(self) -> bool:
+        """Whether half of the predictor's memory is enough for its weights."""
+        weights, (_, program) = self._weights(PARTS[0]), self._programs(Recorder(self.config))
+        words = prod(weights.shape[:3]) * program.words(weights)
+        return self.config.has_predictor_memory and 2 * words <= program.scratch.words
 
     def _program(
         self,
@@ -258,3 +278,9 @@ class _Compiler:
             },
             constants=graph.constants, plan=self.plan, program=begin, memory_size=0,
         )  # fmt: skip
+
+
+def _parity(*, count: int, first: int) -> Command:
+    """REPEAT of the counter of odd batches, which goes on at ``first``, the next batch's first
+    command: it makes the counter 1 if ``count`` is 2, and 0 if it is 1."""
+    return Command(Opcode.REPEAT, fields={"level": _PARITY, "count": count, "first": first})

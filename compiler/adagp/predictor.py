@@ -20,11 +20,11 @@ from compiler.kernels.convolution.conv_geometry import Convolution
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.maps.elementwise import relu_backward
-from compiler.kernels.tiling.splitting import MOST_WORDS
+from compiler.kernels.tiling.splitting import MOST_WORDS, channel_parts, channel_steps
 from compiler.kernels.updates.rules import Rule
 from compiler.kernels.updates.scalars import Scalars, repeat
 from compiler.kernels.updates.update import update
-from compiler.tensors.intervals import PixelBox, regular_parts
+from compiler.tensors.intervals import Channels, Interval, PixelBox, regular_parts
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Shape, Tensor
 from hw.isa.vector import Carry, Factor
@@ -56,49 +56,59 @@ def predict(
 
 def error(program: CoreProgram, layer: LayerTensors, gradient: Tensor) -> None:
     """Commands that write ``layer.error``, in units of the gradient's scale: what is missing from
-    the prediction to ``gradient`` (1, n, 1, O) float32."""
-    words, chunks = program.words(layer.error), program.core.chunks_per_wide
-    count = len(GRADIENT_STATISTICS)
+    the prediction to ``gradient`` (1, n, 1, O) float32. Where a row does not fit into the buffer,
+    they take parts of the channels."""
+    chunks, count = program.core.chunks_per_wide, len(GRADIENT_STATISTICS)
     state = program.need(layer.gradient_statistics, (0, 1), (0, 1), (0, count))
-    wide = Need(object(), words * chunks)
-    size = words * (2 * chunks + 1)
-    most = min((program.scratch.words - wide.words - state.words) // size, MOST_WORDS // size)
-    if not most:
+    tensors = [layer.error, gradient, layer.prediction]
+    for step in channel_steps(program, layer.error):
+        size = step * (2 * chunks + 1)
+        room = program.scratch.words - step * chunks - state.words
+        most = min(room // size, MOST_WORDS // size)
+        if most > 0:
+            break
+    else:
         raise CompileError(
-            f"layer {layer.name}: a row of its gradient and of its prediction takes {size} words, "
-            f"which do not fit into the buffer ({program.scratch.words} words)"
+            f"layer {layer.name}: one word of its gradient, of its prediction and of the error do "
+            f"not fit into the buffer ({program.scratch.words} words)"
         )
 
     def work(
-        box: PixelBox,
+        channels: Channels,
+        rows: Interval,
         wide: Block,
         state: Block,
         out: Block,
         gradient_block: Block,
         prediction: Block,
     ) -> None:
-        scale = View.dense(wide, (1, 1, 1, layer.outputs), words, chunks=chunks)
-        if box[1][0] == 0:
+        box = (0, 1), rows, (0, 1), channels
+        result = program.view(out, layer.error, *box)
+        shape = (1, 1, 1, result.shape[3])
+        scale = View.dense(wide, shape, result.words, chunks=chunks)
+        if rows[0] == 0:
             number = GRADIENT_STATISTICS.index("inverse_scale")
             state = Scalars.stored(program, state, layer.gradient_statistics)
             repeat(program, scale, state[number])
         program.vector.emit(
-            program.view(out, layer.error, *box),
+            result,
             program.view(gradient_block, gradient, *box),
             scale,
             program.view(prediction, layer.prediction, *box),
             factor=Factor.Y, carry=Carry.Z, add=1, negate_carry=1,
         )  # fmt: skip
-        program.store(layer.error, (*box, (0, layer.error.pitch)), out)
+        program.store(layer.error, (*box[:3], channels or (0, layer.error.pitch)), out)
         program.scratch.drop([out])
 
     jobs = []
-    for rows in regular_parts(0, layer.rows, max(1, most // 2)):
-        box = (0, 1), rows, (0, 1)
-        needs = (wide, state, program.result(layer.error, *box),
-                 program.need(gradient, *box), program.need(layer.prediction, *box))  # fmt: skip
-        like = rows[1] - rows[0], rows[0] == 0
-        jobs.append(Job(needs, partial(work, box), like=like, at=(rows[0],)))
+    for channels in channel_parts(program, tensors, step):
+        wide = Need(object(), program.words(layer.error, channels) * chunks)
+        for rows in regular_parts(0, layer.rows, max(1, most // 2)):
+            box = (0, 1), rows, (0, 1), channels
+            read = program.need(gradient, *box), program.need(layer.prediction, *box)
+            needs = (wide, state, program.result(layer.error, *box), *read)
+            like = rows[1] - rows[0], rows[0] == 0, channels
+            jobs.append(Job(needs, partial(work, channels, rows), like=like, at=(rows[0],)))
     program.run(jobs)
 
 

@@ -8,7 +8,7 @@ from compiler.tensors.intervals import Channels, Interval, TensorBox
 from compiler.tensors.tensor import Tensor, Transfer, transfers
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 from hw.formats import FLOAT32
-from hw.isa.encoding import Opcode, with_defaults
+from hw.isa.encoding import Opcode
 
 from .cost import Fields
 from .dependencies import Recorder
@@ -212,10 +212,9 @@ class CoreProgram:
 
     def _vector(self, fields: Fields, reads: Sequence[Region], writes: Sequence[Region]) -> None:
         noted = Region(("noted", self.core.index), 0, 1)  # by a watching command for guarded ones
-        fields = with_defaults(Opcode.VECTOR, fields)
-        if fields["guarded"]:
+        if fields.get("guarded"):
             reads = [*reads, noted]
-        if fields["watch"]:
+        if fields.get("watch"):
             writes = [*writes, noted]
         self.recorder.emit(Opcode.VECTOR, fields, reads=reads, writes=writes, core=self.core.index)
 

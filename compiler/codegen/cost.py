@@ -17,6 +17,7 @@ from hw.isa.encoding import (
     with_defaults,
 )
 from hw.isa.execution import dispatched
+from hw.isa.loss import Loss
 from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
@@ -37,9 +38,12 @@ WEIGHT_CYCLES = 5
 WEIGHTS_LATENCY_CYCLES = 8
 SUM_CYCLES = 20
 #: Cycles that VECTOR needs beyond one per group, a reduction for every word beyond those, a
-#: division or an exponential for every channel; and LOSS for every number.
+#: division or an exponential for every channel.
 VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, EXPONENTIAL_CYCLES = 36, 41, 31, 68
-LOSS_CYCLES = 300
+#: LOSS (docs/loss.md): cycles of a slot; numbers of a row of cross-entropy at least, and rows that
+#: it is late by; slots at the end, and those of the value row.
+LOSS_SLOT_CYCLES, LOSS_LEAST_NUMBERS, LOSS_LATE_ROWS = 8, 10, 3
+LOSS_END_SLOTS, LOSS_VALUE_SLOTS = 18, 14
 #: Cycles of a group of a VECTOR that samples.
 SAMPLE_CYCLES = 8
 #: Float32 streams wait for each other and for LOAD: VECTOR_BUSY over the cycles without a stall.
@@ -64,16 +68,25 @@ class Command:
         self.fields = with_defaults(self.opcode, self.fields)
 
 
-def _product(fields: Fields, names: Iterable[str]) -> int:
+def _counts(loops: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{loop}_count" for loop in loops)
+
+
+_TILES, _VECTORS = _counts(MATMUL_LOOPS[3:]), _counts(MATMUL_LOOPS[:3])
+_OUTPUTS, _WINDOW = _counts(POST_LOOPS[3:]), _counts(POST_LOOPS[:2])
+_WEIGHT_TILES, _WORDS = _counts(WEIGHTS_LOOPS), _counts(VECTOR_LOOPS)
+
+
+def _product(fields: Fields, counts: Iterable[str]) -> int:
     result = 1
-    for name in names:
-        result *= fields[f"{name}_count"]
+    for name in counts:
+        result *= fields[name]
     return result
 
 
 def matmul_shape(fields: Fields) -> tuple[int, int]:
     """(K tiles, output vectors) of a MATMUL."""
-    return _product(fields, MATMUL_LOOPS[3:]), _product(fields, MATMUL_LOOPS[:3])
+    return _product(fields, _TILES), _product(fields, _VECTORS)
 
 
 def matmul_vectors(fields: Fields, core: CoreConfig) -> int:
@@ -86,7 +99,7 @@ def matmul_vectors(fields: Fields, core: CoreConfig) -> int:
 
 def post_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles that a POST of maxima needs at least: for its reads, or for its groups of words."""
-    outputs, window = _product(fields, POST_LOOPS[3:]), _product(fields, POST_LOOPS[:2])
+    outputs, window = _product(fields, _OUTPUTS), _product(fields, _WINDOW)
     groups = fields["group_count"]
     written = groups * (core.chunks_per_wide if fields["wide"] else 1)
     steps = max(-(-groups // core.post_groups) * window, -(-written // core.post_groups))
@@ -106,7 +119,7 @@ def duration(command: Command, config: AdaGPConfig) -> tuple[int, int]:
     """(cycles the queue is busy, further cycles until the signal) where nothing makes it wait."""
     core, fields = config.cores[command.core], command.fields
     if command.opcode is Opcode.WEIGHTS:
-        return _product(fields, WEIGHTS_LOOPS) * _tile_cycles(fields, core), 0
+        return _product(fields, _WEIGHT_TILES) * _tile_cycles(fields, core), 0
     if command.opcode is Opcode.MATMUL:
         tiles, vectors = matmul_shape(fields)
         if fields["transpose"]:
@@ -118,7 +131,7 @@ def duration(command: Command, config: AdaGPConfig) -> tuple[int, int]:
 
 def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles of a VECTOR."""
-    words, groups = _product(fields, VECTOR_LOOPS), core.groups_per_word
+    words, groups = _product(fields, _WORDS), core.groups_per_word
     if fields["operation"] != Operation.CHAIN:
         exponential = fields["operation"] == Operation.EXPONENTIAL
         cycles = EXPONENTIAL_CYCLES if exponential else DIVISION_CYCLES
@@ -134,13 +147,22 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
     return cycles
 
 
+def _loss_cycles(fields: Fields) -> int:
+    """Cycles of a LOSS."""
+    rows, length = fields["row_count"], fields["row_length"]
+    if fields["loss"] == Loss.CROSS_ENTROPY:
+        rows, length = rows + LOSS_LATE_ROWS, max(length, LOSS_LEAST_NUMBERS)
+    slots = rows * length + LOSS_END_SLOTS + LOSS_VALUE_SLOTS * fields["last"]
+    return slots * LOSS_SLOT_CYCLES
+
+
 def _duration(command: Command, config: AdaGPConfig, core: CoreConfig) -> tuple[int, int]:
     """(cycles the queue is busy, further cycles until the signal)."""
     fields = command.fields
     if command.opcode is Opcode.VECTOR:
         return _vector_cycles(fields, core) + COMMAND_CYCLES, 0
     if command.opcode is Opcode.LOSS:
-        return fields["row_count"] * fields["row_length"] * LOSS_CYCLES, 0
+        return _loss_cycles(fields) + COMMAND_CYCLES, 0
     if command.opcode is Opcode.POST:
         return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
     if command.opcode in (Opcode.HALT, Opcode.BATCH, Opcode.REPEAT):
@@ -200,7 +222,7 @@ class Timeline:
         core = self._cores[command.core]
         if command.opcode is Opcode.WEIGHTS:
             pace = _tile_cycles(command.fields, core)
-            busy, latency = _product(command.fields, WEIGHTS_LOOPS) * pace, 0
+            busy, latency = _product(command.fields, _WEIGHT_TILES) * pace, 0
         elif command.opcode is Opcode.MATMUL:
             busy, latency = self._multiply(command, start, core), MATMUL_LATENCY_CYCLES
         else:

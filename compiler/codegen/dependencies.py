@@ -10,12 +10,14 @@ the background (:meth:`Recorder.background`): those make a second thread, which 
 """
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
+from hw.isa.loops import LOOP_LEVELS
 
 from .clock import MAIN, MOST_CYCLES, Clock
 from .cost import Command, Fields
@@ -48,7 +50,7 @@ class _Scattered(Exception):
 
 def write_program(
     config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None,
-    early: bool = False,
+    early: bool = False, levels: int = LOOP_LEVELS,
 ) -> _T:  # fmt: skip
     """What ``write(recorder)`` returns, which emits and links a program. It may be called again.
 
@@ -66,7 +68,7 @@ def write_program(
         try:
             return write(
                 Recorder(config, loops=bool(loops), written_out=written_out, most=most,
-                         gathered=gathered, early=early)
+                         gathered=gathered, early=early, levels=levels)
             )  # fmt: skip
         except _TooLong:
             loops, most = True, None
@@ -98,9 +100,10 @@ class Recorder:
     def __init__(
         self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
         most: int | None = None, gathered: Collection[int] | None = None, early: bool = False,
+        levels: int = LOOP_LEVELS,
     ) -> None:  # fmt: skip
         self.config, self._most, self._gathered = config, most, gathered
-        self._early = early
+        self._early, self.levels = early, levels
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
         self._runs = 0
@@ -110,7 +113,7 @@ class Recorder:
         self.semaphores: dict[int, str] = {}
         self._entries: list[Entry] = []
         self._queues: dict[Queue, list[Entry]] = {}
-        self._memories: dict[Hashable, Segments] = {}
+        self._memories: defaultdict[Hashable, Segments] = defaultdict(Segments)
         self._background = False
         self._clock = Clock(config) if loops else None
 
@@ -275,17 +278,15 @@ class Recorder:
         assert not self._background or opcode in _BACKGROUND, f"{opcode!r} in the background"
         if len(self._entries) == self._most:
             raise _TooLong
-        queue = (core, Opcode(opcode), self._background)
+        queue = (core, opcode, self._background)
         members = self._queues.setdefault(queue, [])
-        entry = Entry(
-            Command(queue[1], core, fields=fields), queue, len(members), len(self._entries)
-        )
+        entry = Entry(Command(opcode, core, fields=fields), queue, len(members), len(self._entries))
         for region in reads:
             if region.begin < region.end:
-                self._memories.setdefault(region.memory, Segments()).read(region, entry)
+                self._memories[region.memory].read(region, entry)
         for region in writes:
             if region.begin < region.end:
-                self._memories.setdefault(region.memory, Segments()).write(region, entry)
+                self._memories[region.memory].write(region, entry)
         if opcode == Opcode.MATMUL and (core, Opcode.WEIGHTS, False) in self._queues:
             entry.feeder = self._queues[core, Opcode.WEIGHTS, False][-1]
             entry.feeder.user = entry
@@ -299,7 +300,8 @@ class Recorder:
         """The commands with their semaphores, and HALT; see
         :meth:`~compiler.codegen.linking.Linker.link`."""
         cuts = self._cuts if self.loops else None
-        linker = Linker(self.config, self._entries, self._loops, cuts, early=self._early)
+        linker = Linker(self.config, self._entries, self._loops, cuts, early=self._early,
+                        levels=self.levels)  # fmt: skip
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hw.isa.encoding import Opcode
 
@@ -13,8 +14,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """Elements [begin, end) of a memory, which any hashable value may name."""
 
     memory: Hashable
@@ -61,6 +61,9 @@ def thread_of(entry: Entry) -> Thread:
 
 def latest(into: dict[Queue, int], numbers: Mapping[Queue, int]) -> None:
     """Raise the numbers of ``into`` to those of ``numbers``."""
+    if not into:
+        into.update(numbers)
+        return
     for queue, number in numbers.items():
         if into.get(queue, -1) < number:
             into[queue] = number

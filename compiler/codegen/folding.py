@@ -34,7 +34,9 @@ _ADDRESS = "dram_address"
 _Numbers = NDArray[np.int64]
 
 
-def fold(commands: Sequence[Command], cuts: Iterable[int] = ()) -> tuple[list[Command], list[int]]:
+def fold(
+    commands: Sequence[Command], cuts: Iterable[int] = (), levels: int = LOOP_LEVELS
+) -> tuple[list[Command], list[int]]:
     """(``commands`` with more loops, place of each of them among these).
 
     The ``first`` of a REPEAT counts from the first command. Commands that are written no more have
@@ -44,6 +46,7 @@ def fold(commands: Sequence[Command], cuts: Iterable[int] = ()) -> tuple[list[Co
     ----------
     commands : of a program, with or without loops
     cuts : places of commands in front of which loops are over
+    levels : of loops, the first so many
     """
     loops = {
         place: command.fields["first"] // COMMAND_BYTES
@@ -56,7 +59,7 @@ def fold(commands: Sequence[Command], cuts: Iterable[int] = ()) -> tuple[list[Co
     places: list[int] = []
     for begin, end in pairwise(edges):
         inside = {place - begin: loops[place] - begin for place in loops if begin <= place < end}
-        part = _Part(commands[begin:end], inside)
+        part = _Part(commands[begin:end], inside, levels)
         for _ in range(_PASSES):
             if not part.fold():
                 break
@@ -103,8 +106,8 @@ class _Part:
     places : of each of the commands at first, its place among those that are left
     """
 
-    def __init__(self, commands: Sequence[Command], loops: dict[int, int]) -> None:
-        self.commands, self._loops = list(commands), loops
+    def __init__(self, commands: Sequence[Command], loops: dict[int, int], levels: int) -> None:
+        self.commands, self._loops, self._levels = list(commands), loops, levels
         self.places = list(range(len(commands)))
         self._ids: dict[Hashable, int] = {}
         self._keys = [self._key(place) for place in range(len(commands))]
@@ -220,7 +223,7 @@ class _Part:
             for repeat, first in self._loops.items()
             if place <= repeat < end or first <= place <= repeat
         }
-        return next((level for level in range(LOOP_LEVELS) if level not in used), None)
+        return next((level for level in range(self._levels) if level not in used), None)
 
 
 def _distances(keys: _Numbers) -> list[int]:

@@ -3,8 +3,6 @@
 import contextlib
 from collections.abc import Hashable, Iterable, Sequence
 
-from hw.isa.loops import LOOP_LEVELS
-
 from .dependencies import Recorder
 from .jobs import Job, JobLoop, Need, find_loop
 from .running_loop import (
@@ -38,12 +36,14 @@ class JobRunner:
         #: Commands of jobs that are like each other, as far as they are known.
         self._lengths: dict[Hashable, int] = {}
         self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
+        #: What jobs are like -> a number, which is compared and found faster.
+        self._likes: dict[Hashable, int] = {}
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Do jobs one by one; what one needs is loaded before the one in front is done, if there
         is room. A key that is in the memory already is not loaded again.
         """
-        self._queue, self._ready = list(jobs), None
+        self._queue, self._ready = [self._numbered(job) for job in jobs], None
         self._apart = set()
         path = (self.recorder.begin_run(),)
         if self.recorder.is_gathered():
@@ -54,6 +54,12 @@ class JobRunner:
         else:
             for job in range(len(self._queue)):
                 self._do(job)
+
+    def _numbered(self, job: Job) -> Job:
+        """``job`` with a number for what it is like."""
+        if job.like is None:
+            return job
+        return job._replace(like=self._likes.setdefault(job.like, len(self._likes)))
 
     def _do_all(self, first: int, last: int, path: tuple[int, ...]) -> None:
         """Do jobs [first, last); ``path`` tells them from others, but not from those of another
@@ -104,7 +110,7 @@ class JobRunner:
         """The iterations of a loop that begin now, behind so many that are done, where some may be
         left out; each takes about ``pace`` cycles."""
         count = loop.count - done
-        if len(self._loops) == LOOP_LEVELS or not self.recorder.may_loop(path):
+        if len(self._loops) == self.recorder.levels or not self.recorder.may_loop(path):
             return None
         most = self.recorder.most_cycles(self.core)
         if most is not None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .scratchpad import Block
 
 __all__ = ["Job", "JobLoop", "Need", "find_loop"]
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """Contents of a block: a ``key``, their size, and what loads them; None for results, which
     the jobs themselves write, and drop when they have been stored. With a ``place`` they are there
     already, and stay."""
@@ -20,8 +20,7 @@ class Need:
     place: Block | None = None
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """Work on blocks: ``run(*blocks)`` is called when commands have loaded all ``needs``. With
     ``watched`` its results are read on chip while the next job runs.
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from compiler.errors import CompileError
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
+from hw.isa.loops import LOOP_LEVELS
 
 from .cost import Command
 from .entries import Entry, Queue, latest, thread_of
@@ -64,6 +65,7 @@ class Linker:
     early : what is waiting for WEIGHTS to be read goes on when they have been, for which it needs a
         semaphore more; otherwise when what they are for is done
     cuts : where steps begin, if what comes again in one of them is to be written once; else None
+    levels : of loops, the first so many
 
     Members
     -------
@@ -74,10 +76,10 @@ class Linker:
 
     def __init__(
         self, config: AdaGPConfig, entries: Sequence[Entry], loops: Sequence[Loop],
-        cuts: Sequence[int] | None = None, *, early: bool = False,
+        cuts: Sequence[int] | None = None, *, early: bool = False, levels: int = LOOP_LEVELS,
     ) -> None:  # fmt: skip
         self.config, self._entries, self._loops = config, entries, loops
-        self._cuts, self._early = cuts, early
+        self._cuts, self._early, self._levels = cuts, early, levels
         self.semaphores: dict[int, str] = {}
         self.places: list[int] = []
         self._queues: dict[Queue, list[Entry]] = {}
@@ -126,7 +128,7 @@ class Linker:
             cuts: Iterable[int] = range(0, len(commands), _STRETCH)
             if threads == 1:
                 cuts = {self.places[cut] for cut in self._cuts if cut < len(recorded)}
-            commands, moved = fold(commands, cuts)
+            commands, moved = fold(commands, cuts, self._levels)
             self.places = [moved[place] for place in self.places]
         if threads > 1:
             self.places = _counted(self.places[entry.position] for entry in recorded)
@@ -181,6 +183,11 @@ class Linker:
         The shortest way by queues of a core with semaphores for it, as ``pairs`` have already, and
         by the last command of each so far; none if there is no such way.
         """
+        pair = source.queue, entry.queue
+        if pair in pairs and pair[0][0] == pair[1][0]:
+            # What follows from others is not among the sources.
+            yield source, entry
+            return
         ways = deque([[source]])
         seen = {source.queue}
         way = [source]

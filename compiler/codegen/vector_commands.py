@@ -1,6 +1,8 @@
 """VECTOR commands between maps in a core's buffer."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from struct import pack, unpack
 from typing import Any
 
 from compiler.tensors.encoding import codes_of
@@ -24,6 +26,10 @@ from .view import Coefficient, Operand, View
 __all__ = ["VectorCommands"]
 
 _LOOPS = VECTOR_LOOPS[:-1]
+#: Stream -> its stride from an image, a row, a column to the next.
+_STRIDES = {
+    name: tuple(f"{name}_{loop}_stride" for loop in _LOOPS[::-1]) for name in VECTOR_STREAMS
+}
 
 
 class VectorCommands:
@@ -146,11 +152,11 @@ def _walk(name: str, view: View, loops: View) -> Fields:
     fields = {f"{name}_address": view.address}
     if name != "o":
         fields[f"{name}_source"] = Source.WIDE if view.chunks > 1 else Source.NARROW
-    counts = list(zip(view.shape[:3], loops.shape[:3], strict=True))
-    if any(own not in (1, count) for own, count in counts):
-        raise ValueError(f"{view.shape} does not fit {loops.shape}")
-    for loop, stride, (own, _) in zip(_LOOPS, view.strides[::-1], counts[::-1], strict=True):
-        fields[f"{name}_{loop}_stride"] = stride if own > 1 else 0
+    for axis, field in enumerate(_STRIDES[name]):
+        own = view.shape[axis]
+        if own != 1 and own != loops.shape[axis]:
+            raise ValueError(f"{view.shape} does not fit {loops.shape}")
+        fields[field] = view.strides[axis] if own > 1 else 0
     return fields
 
 
@@ -170,6 +176,12 @@ def _numbers(streams: Mapping[str, Coefficient | float | None], immediate: float
             numbers.add(operand)
     if len(numbers) > 1 or len(registers) > 1:
         raise ValueError(f"one command cannot hold {numbers} and registers {registers}")
-    fields["immediate"] = int(codes_of(FLOAT32, numbers.pop())) if numbers else 0
+    fields["immediate"] = _code(pack("d", numbers.pop())) if numbers else 0
     fields["coefficient"] = registers.pop() if registers else 0
     return fields
+
+
+@cache
+def _code(number: bytes) -> int:
+    """Float32 code of a number, which is packed because +0 and -0 are equal."""
+    return int(codes_of(FLOAT32, unpack("d", number)[0]))

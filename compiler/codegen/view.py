@@ -80,7 +80,8 @@ class View:
             sizes[axis], strides[axis] = len(lines), strides[axis] * lines.step
         (n, h, w), (by_n, by_h, by_w) = sizes, strides
         shape = n, h, w, self.shape[3]
-        return replace(self, first=first, shape=shape, strides=(by_n, by_h, by_w))
+        return View(block=self.block, first=first, shape=shape, strides=(by_n, by_h, by_w),
+                    words=self.words, chunks=self.chunks)  # fmt: skip
 
     def pixel(self, n: int, h: int, w: int) -> "View":
         """One pixel, as a vector."""

@@ -62,14 +62,9 @@ def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
         refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
     kernel, dilation = _pair(layer.kernel_size), _pair(layer.dilation)
     if layer.padding == "same":
-        reach = tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
-        if reach[0] % 2 or reach[1] % 2:
-            refuse(
-                name,
-                "padding='same' must add the same number of lines on both sides; a kernel of "
-                f"{kernel} with dilation {dilation} needs {reach[0]} and {reach[1]} in all",
-            )
-        padding = reach[0] // 2, reach[1] // 2
+        # Above and on the left; what is behind the map follows from the size of the output.
+        vertical, horizontal = (d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
+        padding = vertical, horizontal
     else:
         padding = (0, 0) if layer.padding == "valid" else _pair(layer.padding)
     options = {"stride": _pair(layer.stride), "padding": padding, "dilation": dilation}

@@ -5,6 +5,7 @@ own: every layer is run once, in order, on tensors without data. Nothing is fuse
 """
 
 import copy
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -105,7 +106,9 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Sequence[Sequence[int]]
     modules = dict(model.named_modules())
     maps = empty_inputs(graph, given, modules, _IMAGES)
     tracing = _Tracing(shapes, modules, model)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        # Of how torch computes it, which it does not here.
+        warnings.filterwarnings("ignore", "Using padding='same' with even kernel lengths")
         tracing.run(*maps)
     return list(tracing.layers.values())
 

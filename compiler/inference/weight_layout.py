@@ -92,7 +92,7 @@ class WeightSlice:
             for width in widths:
                 offset = self._offset(replace(box, kh0=height[0], kw0=width[0]))
                 result += [
-                    replace(move, word=move.word + offset)
+                    move._replace(word=move.word + offset)
                     for move in transfers(
                         self.tensor, height, width, inputs, self.channels,
                         self.geometry.core.word_bytes,

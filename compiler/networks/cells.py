@@ -11,9 +11,17 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from cli.source_state import source_state
 from compiler.errors import CompileError
 
-__all__ = ["Cell", "Outcome", "append_outcome", "compile_cell", "read_outcomes"]
+__all__ = [
+    "Cell",
+    "Outcome",
+    "append_outcome",
+    "compile_cell",
+    "compiler_state",
+    "read_outcomes",
+]
 
 #: Seconds between two looks at a process.
 _LOOK_SECONDS = 0.1
@@ -53,9 +61,11 @@ class Outcome:
     reason : why there is no program; None if there is
     seconds : of processor time
     peak_bytes : of memory that the process had at most
-    stream_bytes, memory_bytes : of all command streams; of DRAM with them
+    stream_bytes : of the program for a run
+    memory_bytes : of DRAM, programs included
     programs : batch -> commands, executed, cycles, of
         :class:`~compiler.networks.summary.ProgramSummary`
+    state : of the project, see :func:`compiler_state`; "" if it is not known
     """
 
     cell: Cell
@@ -65,6 +75,7 @@ class Outcome:
     stream_bytes: int = 0
     memory_bytes: int = 0
     programs: dict[str, dict[str, int]] = field(default_factory=dict)
+    state: str = ""
 
     def to_json(self) -> str:
         """One line."""
@@ -78,6 +89,11 @@ class Outcome:
         own = {part.name: values.pop(part.name) for part in fields(Cell) if part.name in values}
         own["settings"] = tuple(own.get("settings", ()))
         return cls(cell=Cell(**own), **values)
+
+
+def compiler_state() -> str:
+    """The state of the project as far as programs depend on it, or "" if it is not known."""
+    return source_state("compiler", "hw", "algorithms/networks")
 
 
 def read_outcomes(path: Path) -> dict[Cell, Outcome]:
@@ -102,25 +118,27 @@ def read_outcomes(path: Path) -> dict[Cell, Outcome]:
 
 def compile_cell(cell: Cell, *, limit: float) -> Outcome:
     """Compile ``cell``, at most ``limit`` seconds long."""
+    state = compiler_state()
     with tempfile.TemporaryDirectory() as folder:
         result, errors = Path(folder) / "result.json", Path(folder) / "errors"
         command = [sys.executable, "-m", "compiler", *cell.arguments, "--json", str(result)]
         with open(errors, "wb") as file:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
             status, usage = _wait(process, time.monotonic() + limit)
-        cost = {
+        known: dict[str, Any] = {
             "seconds": round(usage.ru_utime + usage.ru_stime, 1),
             "peak_bytes": usage.ru_maxrss * 1024,
+            "state": state,
         }
         if status is None:
             reason = f"not compiled within {limit:g} s"
         elif status == 0:
             found: dict[str, Any] = json.loads(result.read_text())
             sizes = {name: found[name] for name in ("stream_bytes", "memory_bytes", "programs")}
-            return Outcome(cell=cell, **sizes, **cost)
+            return Outcome(cell=cell, **sizes, **known)
         else:
             reason = _reason(status, errors.read_text(errors="replace").splitlines())
-        return Outcome(cell=cell, reason=reason, **cost)
+        return Outcome(cell=cell, reason=reason, **known)
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[int | None, Any]:

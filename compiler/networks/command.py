@@ -52,7 +52,8 @@ def compile_network(options: argparse.Namespace) -> None:
             with stage("estimate"):
                 layers, programs = summarize(program)
             total = time.perf_counter() - start
-    stream_bytes = sum(len(part.commands) for part in _streams(program))
+    run = program.loop if isinstance(program, AdaGPProgram) else program
+    stream_bytes = len(run.commands)
     console.print(layer_table(layers, programs))
     print_totals(
         console, programs, stream_bytes=stream_bytes, memory_bytes=program.memory_size,
@@ -90,13 +91,6 @@ def _compiled(options: argparse.Namespace, config: AdaGPConfig) -> TrainingProgr
         model, config, shape, images=options.batch, loss=options.loss or found.loss,
         optimizer=options.optimizer,
     )  # fmt: skip
-
-
-def _streams(program: TrainingProgram | AdaGPProgram) -> list[TrainingProgram]:
-    """All that lie in DRAM."""
-    if isinstance(program, AdaGPProgram):
-        return [*program.parts.values(), program.loop]
-    return [program]
 
 
 def _profile(stages: Stages, total: float) -> Table:

@@ -57,7 +57,8 @@ def print_totals(
 
     Parameters
     ----------
-    stream_bytes : of all command streams, the one of a whole run included
+    stream_bytes : of the program for a run of any number of batches, in which those of each kind
+        are once
     memory_bytes : of DRAM, programs included
     seconds : that compiling took
     """
@@ -69,8 +70,8 @@ def print_totals(
             markup=False, soft_wrap=True,
         )  # fmt: skip
     console.print(
-        f"{stream_bytes / _MIB:.2f} MiB of commands, {memory_bytes / _MIB:,.1f} MiB of DRAM in "
-        f"all; compiled in {seconds:.1f} s",
+        f"{stream_bytes / _MIB:.2f} MiB of commands for a run, {memory_bytes / _MIB:,.1f} MiB of "
+        f"DRAM in all; compiled in {seconds:.1f} s",
         markup=False, soft_wrap=True,
     )  # fmt: skip
 

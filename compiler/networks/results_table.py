@@ -11,8 +11,16 @@ from cli.progress import progress_bar
 from compiler.errors import CompileError
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import DEFAULT_PRESET, select_config
+from hw.isa.encoding import COMMAND_BYTES
 
-from .cells import Cell, Outcome, append_outcome, compile_cell, read_outcomes
+from .cells import (
+    Cell,
+    Outcome,
+    append_outcome,
+    compile_cell,
+    compiler_state,
+    read_outcomes,
+)
 from .registry import network_names, published, read_shape, shape_text
 
 __all__ = ["SMALL", "document", "fill_table", "wanted_cells"]
@@ -28,12 +36,15 @@ What becomes of the networks at their full width, by network, size of the images
 `baseline` trains by backpropagation; the others are ADA-GP: a batch with backpropagation (BP) and
 one of Phase GP.
 
-- *MiB*: commands in DRAM, which are a batch of each kind, and the program for a whole run.
+- *MiB*: these commands, 64 bytes each, which the program for a run of any number of batches has
+  once.
 - *DRAM*: MiB of the memory window, with everything.
 - *Cycles*: millions for a batch, as the compiler estimates them
   ([compiler.md](compiler.md#the-networks-of-the-paper)).
 - *Seconds* of processor time and *memory* in GiB: those of the compiler, in a process of its own
   for every row.
+- *Commit*: the last one that had changed compiler, hardware or networks; "+" if there were changes
+  that were not committed. Rows of different commits may differ for that reason alone.
 
 This page is written by
 
@@ -41,7 +52,8 @@ This page is written by
 {command}
 ```
 
-which does not compile again what `{name}` has already.
+which does not compile again what `{name}` has already; with `--outdated` it does what another
+commit has compiled.
 """
 
 
@@ -56,11 +68,13 @@ def fill_table(options: argparse.Namespace) -> None:
     """
     path, console = Path(options.table), Console(highlight=False)
     outcomes = read_outcomes(path)
-    cells = wanted_cells(options)
+    cells, state = wanted_cells(options), compiler_state()
 
     def is_missing(cell: Cell) -> bool:
         found = outcomes.get(cell)
-        return found is None or (options.again and found.reason is not None)
+        if found is None or (options.outdated and found.state != state):
+            return True
+        return bool(options.again and found.reason is not None)
 
     missing = [cell for cell in cells if is_missing(cell)]
     with progress_bar(Console(stderr=True)) as bar:
@@ -169,22 +183,23 @@ def _size(text: str, times: str) -> str:
 def _table(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "| network | input | variant | BP commands | GP commands | MiB | DRAM MiB | BP cycles | "
-        "GP cycles | seconds | memory |",
-        "| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |",
+        "GP cycles | seconds | memory | commit |",
+        "| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --- |",
     ]
     for outcome in outcomes:
         cell, programs = outcome.cell, outcome.programs
+        code = COMMAND_BYTES * sum(found["commands"] for found in programs.values())
         row = [cell.network, _size(cell.input, "×"), cell.variant]
         if outcome.reason is not None:
             row += ["no program"] + [""] * 5
         else:
             row += [f"{programs[p]['commands']:,}" if p in programs else "" for p in ("bp", "gp")]
-            row += [f"{outcome.stream_bytes / _MIB:.2f}", f"{outcome.memory_bytes / _MIB:,.0f}"]
+            row += [f"{code / _MIB:.2f}", f"{outcome.memory_bytes / _MIB:,.0f}"]
             row += [
                 f"{programs[p]['cycles'] / _MEGA:,.1f}" if p in programs else ""
                 for p in ("bp", "gp")
             ]
-        row += [f"{outcome.seconds:,.0f}", f"{outcome.peak_bytes / (1 << 30):.2f}"]
+        row += [f"{outcome.seconds:,.0f}", f"{outcome.peak_bytes / (1 << 30):.2f}", outcome.state]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
 

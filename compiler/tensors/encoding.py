@@ -1,5 +1,7 @@
 """Numbers into codes."""
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -8,6 +10,7 @@ from hw.formats import FloatFormat, IntFormat
 __all__ = ["codes_of", "storage"]
 
 
+@cache
 def storage(width: int) -> np.dtype:
     """NumPy type of a code of ``width`` bits."""
     return np.dtype(f"<u{max(1, width // 8)}")

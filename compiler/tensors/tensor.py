@@ -1,8 +1,9 @@
 """Where things lie: tensors in DRAM, regions in the on-chip memories."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,7 +66,7 @@ class Tensor:
         images, height, width, _ = self.shape
         return (0, images), (0, height), (0, width)
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype:
         """NumPy type of one element's code."""
         if self.kind in ("float32", "int32"):
@@ -121,8 +122,7 @@ class Tensor:
         return np.where(codes >> (fmt.width - 1), -value, value)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Transfer:
+class Transfer(NamedTuple):
     """Fields of one LOAD or STORE but for the buffer address; ``word`` is the first word's
     distance from the region's start."""
 

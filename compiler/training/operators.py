@@ -36,8 +36,8 @@ _NOTHING = "moves nothing"
 OPERATORS = (
     Operator(
         kind="convolution", written=("Conv2d",), forward=_ARRAY, backward=_ARRAY, predicted=True,
-        conditions="zero padding, the same on both sides (`padding=\"same\"` of odd kernels "
-        "included); any kernel, stride, dilation and groups; with groups it is not predicted",
+        conditions="zero padding, `padding=\"same\"` of any kernel included; any kernel, stride, "
+        "dilation and groups; with groups it is not predicted",
     ),
     Operator(
         kind="depthwise", written=("Conv2d",), forward=_VECTOR, backward=_VECTOR, predicted=True,

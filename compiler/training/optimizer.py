@@ -12,12 +12,12 @@ from compiler.tensors.parameters import CORRECTIONS
 
 __all__ = ["OPTIMIZERS", "Optimizer", "optimizer_of"]
 
-OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")
+OPTIMIZERS = ("sgd", "nesterov", "braked", "adam", "adamw")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer:
-    """An optimizer, without what the coefficient registers hold: rate, momentum and decay.
+    """An optimizer, without what the coefficient registers hold: rate, momentum, decay, braking.
 
     Members
     -------
@@ -52,22 +52,29 @@ class Optimizer:
             return (*AdamRule.slots, CORRECTIONS)
         return MomentumRule.slots
 
-    def rule(self, *, rate: Coefficient, momentum: Coefficient, decay: Coefficient) -> Rule:
-        """What an update does; Adam has no use for ``momentum``."""
+    def rule(
+        self, *, rate: Coefficient, momentum: Coefficient, decay: Coefficient,
+        braking: Coefficient,
+    ) -> Rule:  # fmt: skip
+        """What an update does; Adam has no use for ``momentum``, and only ``braked`` for
+        ``braking``."""
         if self.kind in ("adam", "adamw"):
             return AdamRule(
                 rate=rate, decay=decay, betas=self.betas, epsilon=self.epsilon,
                 decoupled=self.kind == "adamw",
             )  # fmt: skip
-        nesterov = self.kind == "nesterov"
-        return MomentumRule(rate=rate, momentum=momentum, decay=decay, nesterov=nesterov)
+        return MomentumRule(
+            rate=rate, momentum=momentum, decay=decay, nesterov=self.kind == "nesterov",
+            braking=braking if self.kind == "braked" else None,
+        )  # fmt: skip
 
 
 def optimizer_of(given: object) -> Optimizer:
     """The optimizer of a name, of a ``torch.optim.SGD``, ``Adam`` or ``AdamW``, or as it is.
 
     Learning rate, momentum and weight decay of torch's are left out: the host writes them to the
-    coefficient registers.
+    coefficient registers. So it does with ``rho``, which makes a subclass of SGD a ``braked`` one
+    (:class:`algorithms.braking.optimizer.BrakedSGD`).
 
     Raises
     ------
@@ -79,7 +86,7 @@ def optimizer_of(given: object) -> Optimizer:
     if isinstance(given, str):
         return Optimizer(kind=given)
     kinds = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
-    kind = kinds.get(type(given))
+    kind = "braked" if _is_braked(given) else kinds.get(type(given))
     if kind is None or not isinstance(given, torch.optim.Optimizer):
         raise CompileError(
             f"optimizer must be one of {', '.join(OPTIMIZERS)}, or a torch.optim.SGD, Adam or "
@@ -94,9 +101,17 @@ def optimizer_of(given: object) -> Optimizer:
     for name in ("amsgrad", "maximize", "dampening"):
         if settings.get(name):
             raise CompileError(f"optimizer {kind}: {name} must be off, not {settings[name]}")
+    if kind == "braked":
+        if settings["nesterov"]:
+            raise CompileError("optimizer braked: nesterov must be off, not True")
+        return Optimizer(kind=kind)
     if kind == "sgd":
         return Optimizer(kind="nesterov" if settings["nesterov"] else "sgd")
     return Optimizer(kind=kind, betas=tuple(settings["betas"]), epsilon=settings["eps"])
+
+
+def _is_braked(given: object) -> bool:
+    return isinstance(given, torch.optim.SGD) and hasattr(given, "rho")
 
 
 #: What of a group of parameters says how it is updated.

@@ -53,5 +53,5 @@ class ParameterSteps(MapSteps):
     @property
     def _rule(self) -> Rule:
         """What an update does, with its coefficients in the registers."""
-        rate, momentum, decay = (Coefficient(index=index) for index in range(3))
-        return self.optimizer.rule(rate=rate, momentum=momentum, decay=decay)
+        rate, momentum, decay, braking = (Coefficient(index=index) for index in (0, 1, 2, 5))
+        return self.optimizer.rule(rate=rate, momentum=momentum, decay=decay, braking=braking)

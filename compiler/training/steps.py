@@ -41,7 +41,9 @@ _NORMS = ("batch_norm", "fixed_norm")
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
-COEFFICIENTS = ("rate", "momentum", "decay", "predictor_rate", "predictor_momentum")
+COEFFICIENTS = (
+    "rate", "momentum", "decay", "predictor_rate", "predictor_momentum", "braking",
+)  # fmt: skip
 
 
 class TrainingSteps(GroupSteps):

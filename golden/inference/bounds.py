@@ -31,6 +31,7 @@ from torch.nn import functional
 from golden.arithmetic.dot_product import decode, dot_error_bound
 from golden.arithmetic.formats import FLOAT32, FloatFormat, IntFormat
 from golden.arithmetic.running_error import rounding_error
+from golden.training.torch_convolution import conv2d
 
 from .fusion import FusedProduct
 from .network import Network
@@ -187,7 +188,7 @@ def _convolve(product, x, weights):
     """Sums over the product's products of two non-negative arrays; infinite wherever one is."""
     if not (np.isfinite(x).all() and np.isfinite(weights).all()):
         return np.full((len(x), *product.sums_shape), np.inf)
-    return functional.conv2d(
+    return conv2d(
         torch.from_numpy(np.array(x, np.float64)),
         torch.from_numpy(np.array(weights, np.float64)),
         stride=product.stride,

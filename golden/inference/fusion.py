@@ -23,7 +23,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from golden.layers.conv2d import output_size, pair
+from golden.layers.conv2d import ends, output_size, pair
+from golden.training.torch_convolution import conv2d
 from golden.training.torch_graph import Node
 
 __all__ = ["FusedProduct", "Pool", "fuse"]
@@ -51,8 +52,9 @@ class FusedProduct:
     module : the ``Conv2d`` or ``Linear``; None for an identity
     input_shape : (C, H, W) of the stored input map
     sums_shape : (C, H, W) of the sums, before pooling
-    kernel, stride, padding, dilation : of the convolution, (vertical, horizontal); a linear layer's
-        kernel is its input map
+    kernel, stride, dilation : of the convolution, (vertical, horizontal); a linear layer's kernel
+        is its input map
+    padding : ((above, below), (left, right))
     relu : negative sums become zero before pooling
     pool : a :class:`Pool` or None
     wide : the output is stored as float32 (int32): the network returns it
@@ -64,7 +66,7 @@ class FusedProduct:
     sums_shape: tuple[int, int, int]
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
+    padding: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
     dilation: tuple[int, int] = (1, 1)
     relu: bool = False
     pool: Pool | None = None
@@ -93,7 +95,7 @@ class FusedProduct:
         """What torch computes: (N, C, H, W) to (N, C, H, W), in ``x``'s type."""
         if self.module is not None:
             bias = self.module.bias
-            x = functional.conv2d(
+            x = conv2d(
                 x,
                 self.module.weight.to(x.dtype).reshape(-1, self.input_shape[0], *self.kernel),
                 None if bias is None else bias.to(x.dtype),
@@ -169,7 +171,7 @@ def _product(node, source):
             # A linear layer on the vectors of a sequence has no kernel.
             kernel=tuple(weight.shape[2:]) or (1, 1),
             stride=pair(node.options["stride"]),
-            padding=pair(node.options["padding"]),
+            padding=ends(node.options["padding"]),
             dilation=pair(node.options["dilation"]),
         )
     return None

@@ -15,7 +15,7 @@ import numpy as np
 from golden.arithmetic.dot_product import column_dot
 from golden.arithmetic.formats import FloatFormat, IntFormat
 
-__all__ = ["conv2d", "linear", "output_size", "pair"]
+__all__ = ["conv2d", "ends", "linear", "output_size", "pair"]
 
 
 def conv2d(
@@ -37,7 +37,7 @@ def conv2d(
     weight_bits : (O, I, KH, KW) operand codes
     bias_bits : (O,) float32 bits (uint32; int32 bits for an integer format), the first partial
         sum, or None for zero
-    stride, padding : one number or (vertical, horizontal)
+    stride, padding : one number or (vertical, horizontal); padding see :func:`ends`
     rows : rows of the array, i.e. products per column and step
 
     Returns
@@ -55,17 +55,17 @@ def conv2d(
     _check_shapes(x, weights, bias_bits, rows)
     batch, height, width, channels = x.shape
     outputs, _, kernel_h, kernel_w = weights.shape
-    (stride_h, stride_w), (padding_h, padding_w) = pair(stride), pair(padding)
-    out_h = output_size(height, kernel_h, stride_h, padding_h)
-    out_w = output_size(width, kernel_w, stride_w, padding_w)
+    (stride_h, stride_w), pads = pair(stride), ends(padding)
+    out_h = output_size(height, kernel_h, stride_h, sum(pads[0]))
+    out_w = output_size(width, kernel_w, stride_w, sum(pads[1]))
     if out_h < 1 or out_w < 1:
         raise ValueError(
             f"A {kernel_h} x {kernel_w} kernel does not fit a {height} x {width} map with padding "
-            f"({padding_h}, {padding_w})"
+            f"{padding}"
         )
     blocks = -(-channels // rows)
     lanes = (0, blocks * rows - channels)
-    x = np.pad(x, ((0, 0), (padding_h, padding_h), (padding_w, padding_w), lanes))
+    x = np.pad(x, ((0, 0), *pads, lanes))
     weights = np.pad(weights, ((0, 0), lanes, (0, 0), (0, 0)))
 
     vectors = batch * out_h * out_w
@@ -110,14 +110,23 @@ def linear(
 
 
 def output_size(size: int, kernel: int, stride: int, padding: int = 0) -> int:
-    """Output positions along one axis; a rest that does not fill a kernel is left over."""
-    return (size + 2 * padding - kernel) // stride + 1
+    """Output positions along one axis with ``padding`` lines at both ends together; a rest that
+    does not fill a kernel is left over."""
+    return (size + padding - kernel) // stride + 1
 
 
 def pair(value) -> tuple[int, int]:
     """``value`` as (vertical, horizontal), from a number or a pair."""
     first, second = value if isinstance(value, tuple | list) else (value, value)
     return int(first), int(second)
+
+
+def ends(padding) -> tuple[tuple[int, int], tuple[int, int]]:
+    """((above, below), (left, right)) of ``padding``: one number, or one for each axis, each of
+    which is a number of lines at both ends or a pair of them."""
+    axes = padding if isinstance(padding, tuple | list) else (padding, padding)
+    (above, below), (left, right) = map(pair, axes)
+    return (above, below), (left, right)
 
 
 def _check_shapes(x, weights, bias_bits, rows):

@@ -10,7 +10,7 @@ import numpy as np
 
 from golden.arithmetic.dot_product import column_dot
 
-from .conv2d import pair
+from .conv2d import ends, pair
 
 __all__ = [
     "Geometry",
@@ -46,7 +46,7 @@ def convolution(
     x, weights = np.asarray(x_bits), np.asarray(weight_bits)
     geometry = Geometry.check(fmt, x, weights, stride, padding, dilation, groups, rows, columns)
     out_h, out_w = geometry.output_size(x.shape[1:3])
-    (step_h, step_w), (pad_h, pad_w) = geometry.stride, geometry.padding
+    (step_h, step_w), ((pad_h, _), (pad_w, _)) = geometry.stride, geometry.padding
     taps, kernels = [], []
     for kh in range(weights.shape[2]):
         for kw in range(weights.shape[3]):
@@ -67,26 +67,26 @@ def convolution(
 def output_map(input_size, *, kernel, stride=1, padding=0, dilation=1) -> tuple[int, int]:
     """(HO, WO) of a convolution; ``ValueError`` if the kernel does not fit."""
     sizes = tuple(
-        (size + 2 * pad - reach * (taps - 1) - 1) // step + 1
+        (size + sum(pad) - reach * (taps - 1) - 1) // step + 1
         for size, taps, step, pad, reach in zip(
-            input_size, pair(kernel), pair(stride), pair(padding), pair(dilation), strict=True
+            input_size, pair(kernel), pair(stride), ends(padding), pair(dilation), strict=True
         )
     )
     if min(sizes) < 1:
         raise ValueError(
             f"A kernel of {pair(kernel)} with dilation {pair(dilation)} does not fit a map of "
-            f"{tuple(input_size)} with padding {pair(padding)}"
+            f"{tuple(input_size)} with padding {padding}"
         )
     return sizes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """A checked convolution: pairs are (vertical, horizontal)."""
+    """A checked convolution: pairs are (vertical, horizontal); of the padding, both ends each."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
-    padding: tuple[int, int]
+    padding: tuple[tuple[int, int], tuple[int, int]]
     dilation: tuple[int, int]
 
     @classmethod
@@ -107,7 +107,7 @@ class Geometry:
         return cls(
             kernel=weights.shape[2:],
             stride=pair(stride),
-            padding=pair(padding),
+            padding=ends(padding),
             dilation=pair(dilation),
         )
 
@@ -124,7 +124,7 @@ class Geometry:
         """Taps that reach a phase: (line of the output map for its first pixel, tap), in order."""
         taps = []
         for tap in range(self.kernel[axis]):
-            line = phase + self.padding[axis] - tap * self.dilation[axis]
+            line = phase + self.padding[axis][0] - tap * self.dilation[axis]
             if line % self.stride[axis] == 0:
                 taps.append((line // self.stride[axis], tap))
         return sorted(taps)

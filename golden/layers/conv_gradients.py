@@ -12,7 +12,8 @@ matters, not the order of the lanes in one, and not which of the two factors wai
 Arguments that all functions share
 ----------------------------------
 fmt : a float operand format
-stride, padding, dilation : of the forward convolution, one number or (vertical, horizontal)
+stride, padding, dilation : of the forward convolution, one number or (vertical, horizontal);
+    padding may differ at both ends, see :func:`golden.layers.conv2d.ends`
 groups : of the forward convolution
 rows : rows of the array, lanes of a K tile
 columns : columns of the array; matters to infinities and NaN beside other groups only, and is
@@ -25,7 +26,7 @@ import numpy as np
 
 from golden.arithmetic.dot_product import column_dot, encode
 
-from .conv2d import pair
+from .conv2d import ends, pair
 from .conv_general import (
     Geometry,
     block_diagonal,
@@ -142,7 +143,7 @@ def weight_gradient(
         x.shape[1:3], kernel=kernel, stride=stride, padding=padding, dilation=dilation
     )
     check_output(dy.shape[1:3], size)
-    (step_h, step_w), (pad_h, pad_w) = pair(stride), pair(padding)
+    (step_h, step_w), ((pad_h, _), (pad_w, _)) = pair(stride), ends(padding)
     patches = np.stack(
         [
             gather(

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from golden.arithmetic.dot_product import decode
+from golden.arithmetic.float32 import max_f32
 from golden.arithmetic.float32_unit import VectorUnit, constant
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
-__all__ = ["SGD", "Adam", "AdamW", "UpdateResult", "require_optimizer", "update"]
+__all__ = ["SGD", "Adam", "AdamW", "BrakedSGD", "UpdateResult", "require_optimizer", "update"]
+
+#: The least product of norms that a gradient's braking divides by.
+_LEAST_NORM = constant(2.0**-100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +49,41 @@ class SGD:
             change = unit.add(unit.multiply(constant(self.momentum), velocity), gradient)
         step = unit.multiply(constant(self.learning_rate), change)
         return unit.subtract(weights, step), (velocity,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrakedSGD(SGD):
+    """:class:`SGD` whose gradient is braked before all else, filter by filter (Adaptive Braking,
+    arXiv:2007.01397).
+
+        n = sqrt(sum g * g) * sqrt(sum v * v)      c = (sum g * v) / max(n, 2**-100)
+        g = g * (1 - c * braking)
+
+    Sums go over the weights of an output channel, in order of (kernel row, kernel column, input
+    channel), in eight partial sums. Weights (O, I) or (O, I, KH, KW) only; what has one axis is not
+    braked.
+    """
+
+    braking: float = 1.0
+
+    def step(self, unit: VectorUnit, weights, slots, gradient):
+        """New weights and slots."""
+        if gradient.ndim > 1:
+            gradient = self._brake(unit, gradient, slots[0])
+        return super().step(unit, weights, slots, gradient)
+
+    def _brake(self, unit, gradient, velocity):
+        g, v = (
+            values.transpose(*range(2, values.ndim), 1, 0).reshape(-1, len(values))
+            for values in (gradient, velocity)
+        )
+        product, g_norm, v_norm = (
+            unit.sum(unit.multiply(*pair)) for pair in ((g, v), (g, g), (v, v))
+        )
+        norm = unit.multiply(unit.square_root(g_norm), unit.square_root(v_norm))
+        cosine = unit.divide(product, max_f32(_LEAST_NORM, norm))
+        factor = unit.subtract(constant(1.0), unit.multiply(cosine, constant(self.braking)))
+        return unit.multiply(gradient, factor.reshape(-1, *[1] * (gradient.ndim - 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +193,7 @@ def update(
 
     Parameters
     ----------
-    optimizer : :class:`SGD`, :class:`Adam` or :class:`AdamW`
+    optimizer : :class:`SGD`, :class:`BrakedSGD`, :class:`Adam` or :class:`AdamW`
     slots : the optimizer's numbers, shaped as those of its ``start(weights)``
     guard : leave weights and slots of a tile as they are if its gradient holds NaN or infinity
     tile : entries along the first axis that the guard judges together; None for all

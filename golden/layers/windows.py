@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from .conv2d import pair
+from .conv2d import ends, pair
 from .conv_general import output_map
 
 __all__ = ["Windows"]
@@ -15,7 +15,8 @@ class Windows:
     -------
     map : (N, H, W, C)
     shape : (N, HO, WO, C), one window per output
-    kernel, stride, padding, dilation : (vertical, horizontal)
+    kernel, stride, dilation : (vertical, horizontal)
+    padding : ((above, below), (left, right))
 
     With ``ceil_mode`` there is one more window along an axis where lines are left, unless it would
     begin behind the map, in the padding.
@@ -28,7 +29,7 @@ class Windows:
 
     def __init__(self, shape, kernel, stride=1, padding=0, dilation=1, *, ceil_mode=False):
         self.map, self.kernel, self.stride = tuple(shape), pair(kernel), pair(stride)
-        self.padding, self.dilation = pair(padding), pair(dilation)
+        self.padding, self.dilation = ends(padding), pair(dilation)
         outputs = output_map(
             shape[1:3], kernel=kernel, stride=stride, padding=padding, dilation=dilation
         )
@@ -38,10 +39,11 @@ class Windows:
 
     def _with_last(self, axis, outputs):
         """Outputs of an axis, and a last window for the lines that are left."""
-        size, pad, step = self.map[1 + axis], self.padding[axis], self.stride[axis]
+        size, (before, behind) = self.map[1 + axis], self.padding[axis]
+        step = self.stride[axis]
         reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
-        rest = size + 2 * pad - reach - (outputs - 1) * step
-        return outputs + int(rest > 0 and outputs * step < size + pad)
+        rest = size + before + behind - reach - (outputs - 1) * step
+        return outputs + int(rest > 0 and outputs * step < size + before)
 
     def extents(self, *, include_pad):
         """[(outputs, places)]: rectangles of windows (two slices) that have as many places.
@@ -62,9 +64,9 @@ class Windows:
         ]
 
     def _extent(self, axis, output, include_pad):
-        size, pad = self.map[1 + axis], self.padding[axis]
-        begin = output * self.stride[axis] - pad
-        end = min(begin + self.kernel[axis], size + pad)
+        size, (before, behind) = self.map[1 + axis], self.padding[axis]
+        begin = output * self.stride[axis] - before
+        end = min(begin + self.kernel[axis], size + behind)
         return end - begin if include_pad else min(end, size) - max(begin, 0)
 
     def places(self):
@@ -85,7 +87,7 @@ class Windows:
     def _lines(self, axis, offset):
         """(outputs, lines of the map) whose window has ``offset`` on a line; None for none."""
         size, step = self.map[1 + axis], self.stride[axis]
-        first = offset * self.dilation[axis] - self.padding[axis]  # the line of output 0
+        first = offset * self.dilation[axis] - self.padding[axis][0]  # the line of output 0
         low = max(0, -(first // step))
         high = min(self.shape[1 + axis], (size - 1 - first) // step + 1)
         if high <= low:

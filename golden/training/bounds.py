@@ -14,6 +14,8 @@ from torch.nn import functional
 from golden.arithmetic.dot_product import decode, dot_error_bound
 from golden.arithmetic.running_error import Estimate, map_sum
 
+from .torch_convolution import conv2d
+
 __all__ = [
     "average_pool",
     "average_pool_backward",
@@ -268,7 +270,7 @@ def _gradients(x, weights, dy, bias, geometry):
     x = _torch_map(x).requires_grad_()
     weights = torch.from_numpy(np.ascontiguousarray(weights)).requires_grad_()
     bias = torch.zeros(len(weights), dtype=torch.float64) if bias is None else torch.tensor(bias)
-    y = functional.conv2d(x, weights, bias.requires_grad_(), **geometry)
+    y = conv2d(x, weights, bias.requires_grad_(), **geometry)
     result = {"y": _numpy_map(y.detach())}
     if dy is not None:
         dx, dw, db = torch.autograd.grad(y, (x, weights, bias), _torch_map(dy))

@@ -24,6 +24,7 @@ from .map_bounds import map_bounds
 from .norm_bounds import group_norm_bounds, layer_norm_bounds
 from .norm_layers import NORMS
 from .smooth_bounds import SMOOTH_KINDS, smooth_bounds
+from .torch_convolution import conv2d
 
 __all__ = ["complaints", "torch_layer"]
 
@@ -108,7 +109,7 @@ def torch_layer(training, node, before, mode=True):
     if node.kind == "depthwise":
         options["groups"] = node.shape[0]
     if node.kind in ("convolution", "depthwise"):
-        return lambda x: functional.conv2d(x, **parameters, **options), parameters
+        return lambda x: conv2d(x, **parameters, **options), parameters
     if node.kind == "transposed":
         size = options.pop("size")
         used = {key: pair(value) if key != "groups" else value for key, value in options.items()}

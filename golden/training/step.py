@@ -12,7 +12,7 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import widen
 from golden.arithmetic.formats import FLOAT32, format_by_name
 from golden.layers import elementwise_pool
-from golden.layers.optimizer import require_optimizer, update
+from golden.layers.optimizer import BrakedSGD, require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
 
 from . import map_layers, norm_layers, sequence_layers
@@ -37,8 +37,8 @@ class Training:
     ----------
     model : the initial state; see :func:`golden.training.torch_graph.trace`. It is not changed.
     input_shape : (C, H, W) of one image, or (features,)
-    optimizer : :class:`golden.layers.optimizer.SGD`, ``Adam`` or ``AdamW``; may be replaced between
-        steps by one that keeps the same numbers
+    optimizer : :class:`golden.layers.optimizer.SGD`, ``BrakedSGD``, ``Adam`` or ``AdamW``; may be
+        replaced between steps by one that keeps the same numbers
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
@@ -222,20 +222,40 @@ class Training:
         self.count += 1
         skipped = {}
         for name, gradient in gradients.items():
+            shape = gradient.shape
+            weights, slots = self.weights[name], self.slots[name]
+            if isinstance(self.optimizer, BrakedSGD) and name in self.operands:
+                kernel = self._kernel_shape(name, done)
+                weights, gradient = weights.reshape(kernel), gradient.reshape(kernel)
+                slots = tuple(slot.reshape(kernel) for slot in slots)
             result = update(
                 self.optimizer,
                 self.format,
-                self.weights[name],
-                self.slots[name],
+                weights,
+                slots,
                 gradient,
                 guard=self.guard,
                 tile=self.guard_tile,
             )
-            self.weights[name], self.slots[name] = result.weights, result.slots
+            self.weights[name] = result.weights.reshape(shape)
+            self.slots[name] = tuple(
+                slot.reshape(shape) if slot.shape == weights.shape else slot
+                for slot in result.slots
+            )
             if name in self.operands:
-                self.operands[name] = result.operands
+                self.operands[name] = result.operands.reshape(shape)
             skipped[name], flags[name] = result.skipped, result.flags
         return skipped
+
+    def _kernel_shape(self, name, done):
+        """(O, I, KH, KW) of the weights ``name`` of a product whose gradient is to be braked."""
+        node = next(node for node in self.nodes if f"{node.name}.weight" == name)
+        if node.kind == "embedding" or node.options.get("groups", 1) > 1:
+            raise ValueError(
+                f"layer {node.name}: the gradient of an embedding or a grouped convolution is not "
+                "braked"
+            )
+        return self._kernel(node, done.outputs[node.inputs[0]]).shape
 
     def _forward_node(self, node, values, done, training):
         fmt = self.format

@@ -5,6 +5,7 @@ map; nothing is fused here, since fusing ReLU with what comes before it changes 
 """
 
 import copy
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -108,7 +109,9 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
         )
     kinds = [torch.int64 if token_options(s, modules) else torch.float32 for s in inputs]
     tracing = _Tracing(_without_data(model, graph), modules, model)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        # Of how torch computes it, which it does not here.
+        warnings.filterwarnings("ignore", "Using padding='same' with even kernel lengths")
         tracing.run(
             *(
                 torch.empty((_IMAGES, *shape), dtype=kind, device="meta")

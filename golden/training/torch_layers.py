@@ -92,10 +92,10 @@ def _convolution(name, layer, source):
         total = [0, 0]
         if padding == "same":
             total = [d * (k - 1) for k, d in zip(layer.kernel_size, layer.dilation, strict=True)]
-        if any(lines % 2 for lines in total):
-            refuse(name, f"padding={padding!r} has to add {total} lines, not the same on two sides")
-        padding = tuple(lines // 2 for lines in total)
-    options["padding"] = pair(padding)
+        # One line more below and on the right, where their number is odd.
+        halves = ((lines // 2, lines - lines // 2) for lines in total)
+        padding = (before if before == behind else (before, behind) for before, behind in halves)
+    options["padding"] = tuple(padding)
     if layer.groups == layer.in_channels == layer.out_channels != 1:
         return "depthwise", options
     return "convolution", {**options, "groups": layer.groups}

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
 from typing import Any
 
@@ -181,7 +182,7 @@ class AdaGPConfig:
         """Whether VECTOR and LOSS exist."""
         return self.training and self.format.is_float
 
-    @property
+    @cached_property
     def cores(self) -> tuple[CoreConfig, ...]:
         """The cores this variant has: a tuple of one or two :class:`CoreConfig`."""
         width = self.format.width
@@ -221,7 +222,7 @@ class AdaGPConfig:
         """Multiply-accumulate units in all cores."""
         return sum(core.pes for core in self.cores)
 
-    @property
+    @cached_property
     def memory_banks(self) -> dict[int, tuple[int, ...]]:
         """Memory id -> tuple of bank depths in words."""
         banks = {0: (self.buffer_bank_depth,) * self.buffer_banks}

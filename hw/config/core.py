@@ -1,6 +1,7 @@
 """Sizes of one core, as its blocks see them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 __all__ = ["CoreConfig"]
 
@@ -39,7 +40,7 @@ class CoreConfig:
         """Bits of a buffer word: one operand per row."""
         return self.rows * self.operand_width
 
-    @property
+    @cached_property
     def word_bytes(self) -> int:
         return self.word_width // 8
 
@@ -48,7 +49,7 @@ class CoreConfig:
         """Bits of a group: ``post_lanes`` operands, the unit of buffer write enables."""
         return self.post_lanes * self.operand_width
 
-    @property
+    @cached_property
     def groups_per_word(self) -> int:
         return self.rows // self.post_lanes
 
@@ -57,7 +58,7 @@ class CoreConfig:
         """Groups in one accumulator vector."""
         return self.columns // self.post_lanes
 
-    @property
+    @cached_property
     def chunks_per_wide(self) -> int:
         """Buffer groups that ``post_lanes`` 32-bit values take."""
         return 32 // self.operand_width

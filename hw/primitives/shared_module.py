@@ -10,6 +10,8 @@ Either way the parent connects to the ports of the component it holds. :func:`em
 the complete text of a design with all of its shared modules.
 """
 
+from collections.abc import Iterable
+
 from amaranth.hdl import (
     ClockDomain,
     ClockSignal,
@@ -89,17 +91,20 @@ def emit_verilog(
     ports: dict | None = None,
     technology: str = "generic",
     sources: bool = False,
+    clocks: Iterable[str] = (),
 ) -> str:
     """Verilog of ``component`` as module ``name``, followed by the modules it shares.
 
     Every module has the ports ``clk`` and ``rst`` (active high, synchronous) and those of the
-    component's signature, with path elements joined by two underscores. ``ports`` replaces the
+    component's signature, with path elements joined by two underscores; a component that makes the
+    clock domain ``sync`` itself has no ``clk`` and ``rst``. For each of ``clocks``, further clock
+    domains without a reset, the top module has a port ``clk_<domain>``. ``ports`` replaces the
     signature's ports of the top module: name -> (signal, direction). ``technology``: see
     :class:`SharedModules`. With ``sources``, attributes ``src`` name the Python file and line of
     modules, signals and expressions; the text then depends on where the project lies.
     """
     shared = SharedModules(technology)
-    texts = [_convert(component, name, shared, ports, sources=sources)]
+    texts = [_convert(component, name, shared, ports, sources=sources, clocks=clocks)]
     for module_name, child in shared:
         if module_name == name:
             raise ValueError(f"Module name {name!r} is that of the top module")
@@ -120,13 +125,19 @@ def _ports(component) -> dict:
     return ports
 
 
-def _convert(component, name, shared, ports=None, *, sources=False):
-    domain = ClockDomain("sync")
+def _convert(component, name, shared, ports=None, *, sources=False, clocks=()):
     fragment = Fragment.get(component, shared)
-    fragment.add_domains(domain)
+    inputs = {}
+    if "sync" not in fragment.domains:
+        domain = ClockDomain("sync")
+        fragment.add_domains(domain)
+        inputs |= {"clk": domain.clk, "rst": domain.rst}
+    for clock in clocks:
+        domain = ClockDomain(clock, reset_less=True)
+        fragment.add_domains(domain)
+        inputs[f"clk_{clock}"] = domain.clk
     ports = {
-        "clk": (domain.clk, PortDirection.Input),
-        "rst": (domain.rst, PortDirection.Input),
+        **{port: (signal, PortDirection.Input) for port, signal in inputs.items()},
         **(_ports(component) if ports is None else ports),
     }
     return convert(fragment, ports, name, sources=sources)

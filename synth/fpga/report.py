@@ -39,6 +39,10 @@ __all__ = ["PARTS", "TARGET_MHZ", "add_arguments", "measure", "misfit", "run"]
 #: What the tools aim at unless told otherwise.
 TARGET_MHZ = 60.0
 
+#: Where a preset is named after a board: (preset, device) -> the board's package.
+_BOARD_PRESET = "ulx3s"
+_BOARDS = {(_BOARD_PRESET, "LFE5U-85F"): "CABGA381"}
+
 #: What can be measured.
 PARTS = ("accelerator", "array")
 
@@ -146,7 +150,7 @@ def measure(
         "seconds": mapped["seconds"],
         "date": max([mapped["date"], *(route["date"] for route in routes.values())]),
         "tools": tool_versions() | work.program,
-        "command": f"python -m synth fpga {options_of(config)} --device {device.name}"
+        "command": f"python -m synth fpga {options_of(config)} {_device_options(device, config)}"
         + (f" --seeds {','.join(map(str, seeds))}" if seeds else " --no-route")
         + (f" --freq {target_mhz:g}" if seeds and target_mhz != TARGET_MHZ else "")
         + (" --part array" if part == "array" else "")
@@ -154,6 +158,21 @@ def measure(
         + (f" --nextpnr {nextpnr}" if nextpnr and seeds else "")
         + (f" --passes {passes}" if seeds and passes != MOST_PASSES else ""),
     }
+
+
+def _device_options(device, config):
+    """The options that name a device, whatever its package would be without them."""
+    options = f"--device {device.name}"
+    usual = device_by_name(device.name)
+    if not device.packages:
+        return options
+    chosen, plain = (dict(zip(d.options[1::2], d.options[2::2])) for d in (device, usual))
+    named_after_board = f"--preset {_BOARD_PRESET} " in f"{options_of(config)} "
+    if chosen["--package"] != plain["--package"] or named_after_board:
+        options += f" --package {chosen['--package']}"
+    if chosen["--speed"] != plain["--speed"]:
+        options += f" --speed {chosen['--speed']}"
+    return options
 
 
 def _design(config, technology, part):
@@ -292,6 +311,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     add("--config", metavar="FILE", help="fields from a JSON or TOML file, or a manifest.json")
     add("--device", default="LFE5U-85F", help="see --list (LFE5U-85F)")
+    add("--package", help="of an ECP5 (the largest; preset ulx3s on LFE5U-85F: the board's)")
+    add("--speed", help="speed grade of an ECP5: 6 (the slowest, default), 7 or 8")
     add("--list", action="store_true", help="list the devices")
     add("--seeds", type=seed_list, default=(1, 2, 3), help="of place and route (1,2,3)")
     add("--freq", type=_megahertz, default=TARGET_MHZ, help=f"MHz to aim at ({TARGET_MHZ:g})")
@@ -328,6 +349,8 @@ def run(arguments: argparse.Namespace) -> None:
         print_devices(DEVICES.values(), console)
         return
     device = device_by_name(arguments.device)
+    package = arguments.package or _BOARDS.get((arguments.preset, device.name))
+    device = device.variant(package, arguments.speed)
     check_json(arguments.json)
     make_kept(arguments.keep)
     config = selected_config(arguments, file=arguments.config)

@@ -22,7 +22,7 @@ from synth.common.yosys import run_yosys
 
 from .harness import harness_verilog
 
-__all__ = ["METHOD", "link", "synthesize"]
+__all__ = ["METHOD", "link", "link_top", "synthesize"]
 
 #: Changes with the way in which designs are mapped; part of every key of the result cache.
 METHOD = 2
@@ -43,6 +43,7 @@ def synthesize(
     family,
     directory: Path,
     flat: bool = False,
+    inside: str | None = None,
     refresh: bool = False,
     progress=lambda text: None,
 ) -> dict[str, dict]:
@@ -51,7 +52,8 @@ def synthesize(
     Unless ``flat``, the blocks of :func:`~synth.common.hierarchy.kept_modules` are mapped one by
     one, each once and alone however many instances it has; nothing crosses their borders. Each
     comes from the result cache where it is known, whatever design it was mapped for. Memories are
-    mapped within the module that uses them.
+    mapped within the module that uses them. ``inside`` is the accelerator's module where ``top`` is
+    something around it: its blocks are then mapped one by one as well.
 
     Writes Verilog, script, log and netlist of every module mapped into ``directory``.
 
@@ -66,6 +68,8 @@ def synthesize(
     """
     texts = split_modules(verilog)
     kept = [] if flat else kept_modules(texts, top)
+    if inside and not flat:
+        kept += [inside, *(name for name in kept_modules(texts, inside) if name not in kept)]
     mapped = map_each(
         lone_modules(texts, top, kept),
         step="fpga-module",
@@ -127,13 +131,7 @@ def link(modules: dict[str, dict], *, top: str, family, directory: Path) -> None
 
     The harness has four pins, whatever the ports of the design. Raises :class:`ToolError`.
     """
-    try:
-        netlists = {name: _unpack(entry["netlist"]) for name, entry in modules.items()}
-        ports = netlists[top]["ports"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ToolError(f"The netlist of {top} cannot be read: {error!r}") from None
-    named = {canonical_name(name, top): netlist for name, netlist in netlists.items()}
-    (directory / "design.json").write_text(json.dumps({"creator": "synth", "modules": named}))
+    ports = _write_design(modules, top, directory)
     shape = {name: (port["direction"], len(port["bits"])) for name, port in ports.items()}
     (directory / "harness.v").write_text(harness_verilog(shape, top=top, name="harness"))
     passes = (
@@ -148,3 +146,34 @@ def link(modules: dict[str, dict], *, top: str, family, directory: Path) -> None
         "write_json harness.json",
     )
     run_yosys(passes, name="harness", directory=directory)
+
+
+def link_top(modules: dict[str, dict], *, top: str, family, directory: Path) -> None:
+    """The same for a design whose ports are pins: without a harness, ``top.json``, named after
+    ``top``."""
+    _write_design(modules, top, directory)
+    (directory / "empty.v").write_text("module empty; endmodule\n")
+    passes = (
+        # Brings the cells of the library.
+        "read_verilog empty.v",
+        f"{family.synthesis} -top empty",
+        "delete empty",
+        "read_json design.json",
+        f"hierarchy -top {top}",
+        "flatten",
+        "clean",
+        f"write_json {top}.json",
+    )
+    run_yosys(passes, name=f"{top}_link", directory=directory)
+
+
+def _write_design(modules, top, directory):
+    """All netlists as one: ``design.json``. Returns the ports of ``top``."""
+    try:
+        netlists = {name: _unpack(entry["netlist"]) for name, entry in modules.items()}
+        ports = netlists[top]["ports"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ToolError(f"The netlist of {top} cannot be read: {error!r}") from None
+    named = {canonical_name(name, top): netlist for name, netlist in netlists.items()}
+    (directory / "design.json").write_text(json.dumps({"creator": "synth", "modules": named}))
+    return ports

@@ -8,8 +8,10 @@ import threading
 from rich.console import Console
 
 from cli.progress import progress_bar
+from cli.workers import ClusterError, Workers
 from hw.config import VARIANTS, make_config
 from synth.asic import report as asic
+from synth.common.errors import ToolError
 from synth.common.reproduce import options_of
 from synth.fpga import report as fpga
 from synth.sram import report as sram
@@ -59,7 +61,7 @@ def collect(
     placed=VARIANTS,
     workload: str = "conv",
     refresh: bool = False,
-    jobs: int = 1,
+    workers: Workers | None = None,
 ) -> dict:
     """Measure designs; returns name -> figures, as :mod:`synth.study.analysis` describes them.
 
@@ -71,11 +73,12 @@ def collect(
     seeds : of place and route
     placed : designs that are mapped to the device, and placed and routed where there are seeds
     workload : what runs for power, of :data:`synth.asic.activity.WORKLOADS`
-    jobs : measurements at a time
+    workers : how many measurements at a time, or on which cluster; one at a time if None
 
     Shows progress on stderr. The first :class:`ToolError` ends it; what was measured until then is
-    in the cache and is not measured again.
+    in the cache and is not measured again. Workers of a cluster have caches of their own.
     """
+    workers = workers or Workers(jobs=1)
     designs = {
         name: {
             "configuration": config.as_dict(),
@@ -95,34 +98,48 @@ def collect(
     ]
     with _progress(len(tasks)) as (report, finished):
 
+        def arguments(flow, name):
+            # What a column of the predictor array costs is asked for area only.
+            power = None if name == "probe_predictor" else workload
+            return flow, configs[name], device, seeds, power, refresh
+
         def measure(task):
             flow, name = task
-            result = _measure(
-                flow,
-                configs[name],
-                device=device,
-                seeds=seeds,
-                # What a column of the predictor array costs is asked for area only.
-                workload=None if name == "probe_predictor" else workload,
-                refresh=refresh,
-                progress=lambda text: report(f"{name}, {FLOWS[flow]}: {text}"),
+            return _measure(
+                *arguments(flow, name), lambda text: report(f"{name}, {FLOWS[flow]}: {text}")
             )
-            finished(f"{name}, {FLOWS[flow]}")
-            return result
 
-        with concurrent.futures.ThreadPoolExecutor(max_workers=jobs) as pool:
-            futures = {pool.submit(measure, task): task for task in tasks}
-            try:
-                for future in concurrent.futures.as_completed(futures):
-                    flow, name = futures[future]
-                    designs[name][flow] = future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        if workers.scheduler is None:
+            results = _in_threads(measure, tasks, workers.jobs)
+        else:
+            results = _on_cluster(workers, [arguments(*task) for task in tasks])
+        for number, result in results:
+            flow, name = tasks[number]
+            designs[name][flow] = result
+            finished(f"{name}, {FLOWS[flow]}")
     return designs
 
 
-def _measure(flow, config, *, device, seeds, workload, refresh, progress):
+def _in_threads(measure, tasks, jobs):
+    """(number, result) of each task; the tools are programs of their own, so threads will do."""
+    with concurrent.futures.ThreadPoolExecutor(max_workers=jobs) as pool:
+        futures = {pool.submit(measure, task): number for number, task in enumerate(tasks)}
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _on_cluster(workers, arguments):
+    try:
+        yield from workers.results(_measure, arguments)
+    except ClusterError as error:
+        raise ToolError(str(error)) from None
+
+
+def _measure(flow, config, device, seeds, workload, refresh, progress=lambda text: None):
     progress("starting")
     if flow == "sram":
         result = sram.measure(config, refresh=refresh, progress=progress)

@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import re
 import time
 from pathlib import Path
 
 from cli.atomic_files import write_whole
+from cli.workers import add_workers, workers_of
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import DEFAULT_PRESET
 from synth.common.cache import tool_versions
@@ -66,12 +66,6 @@ def _flows(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _jobs(text: str) -> int:
-    if not re.fullmatch(r"[1-9]\d?", text):
-        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 99, not {text!r}")
-    return int(text)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--preset", choices=tuple(PRESETS), help=f"named sizes ({DEFAULT_PRESET}; quick: tiny)")
@@ -85,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seeds", type=seed_list, default=(), help="place and route with these, 1,2,3 say (none)")
     add("--device", help="ECP5 to map to (LFE5U-85F; quick: LFE5U-45F)")
     add("--flows", type=_flows, default=tuple(FLOWS), help=f"of {', '.join(FLOWS)} (all)")
-    add("--jobs", type=_jobs, default=2, help="measurements at a time (2)")
+    add_workers(parser, jobs=2, what="measurements")
     add("--refresh", action="store_true", help="measure again what is in the cache")
     add(
         "--output-dir", type=Path, default=Path("build", "synth-report"), metavar="DIR",
@@ -120,7 +114,7 @@ def _measure(arguments) -> dict:
         placed=defaults["placed"],
         workload=defaults["workload"],
         refresh=arguments.refresh,
-        jobs=arguments.jobs,
+        workers=workers_of(arguments),
     )
     command = "python -m synth report" + (" --quick" if arguments.quick else "")
     for option, value in (

@@ -20,7 +20,7 @@ def engine_cases(*cases, long=()):
     )
 
 
-def run_engine(engine, name, *, size, operand_format, seed, **environment):
+def run_engine(engine, name, *, size, operand_format, seed, testcase=None, **environment):
     """Emit ``engine(config, core)`` as module ``name`` and run its bench on it.
 
     The bench is ``verif.blocks.engines.cocotb_<name>``. ``size`` may have a fourth number,
@@ -41,5 +41,6 @@ def run_engine(engine, name, *, size, operand_format, seed, **environment):
         runner.build(text, toplevel=name),
         f"verif.blocks.engines.cocotb_{name}",
         seed=seed,
+        testcase=testcase,
         extra_env={CONFIG_VARIABLE: json.dumps(config.as_dict()), **environment},
     )

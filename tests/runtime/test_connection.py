@@ -72,7 +72,7 @@ def test_how_programs_end(device):
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="device must be one of emulator, rtl, not 'fpga'"):
+    with pytest.raises(ValueError, match="one of emulator, rtl or serial:PORT, not 'fpga'"):
         Accelerator(CONFIG, device="fpga")
     with pytest.raises(TypeError, match="config must be .*make_config.*not 'tiny'"):
         Accelerator("tiny")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from algorithms.braking.optimizer import BrakedSGD
 from compiler.errors import CompileError
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import make_config
@@ -109,8 +110,9 @@ def test_rtl_equals_emulator(network, data):
     [
         lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
         lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.8, nesterov=True),
+        lambda parameters: BrakedSGD(parameters, lr=0.1, momentum=0.8, rho=1.0),
     ],
-    ids=["AdamW", "Nesterov"],
+    ids=["AdamW", "Nesterov", "braked"],
 )
 def test_optimizers_and_losses(network, data, optimizer):
     loss = nn.CrossEntropyLoss(label_smoothing=0.1)

@@ -141,7 +141,6 @@ def test_the_command_line(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--cases", "0"], "--cases must be at least 1, not 0"),
-        (["--jobs", "-1"], "--jobs must be at least 1, not -1"),
         (["--waves"], "--waves needs --replay FILE"),
         (["--set", "rows=0"], "rows must be an integer from 1 to 256, not 0"),
         (["--replay", "nothing.json"], "nothing.json"),

@@ -78,6 +78,14 @@ class Summary:
                     break
             self.executed.update(codes)
 
+    def merge(self, other: "Summary") -> None:
+        """Count the cases of another part of the campaign as well."""
+        self.cases += other.cases
+        self.cycles += other.cycles
+        for name in ("ends", "units", "generated", "executed", "features", "goods"):
+            getattr(self, name).update(getattr(other, name))
+        self.found = sorted([*self.found, *other.found], key=lambda found: found.number)
+
     def as_json(self) -> dict:
         """Plain values; findings without their cases."""
         return {

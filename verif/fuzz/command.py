@@ -2,13 +2,13 @@
 
 import contextlib
 import json
-import os
 from pathlib import Path
 
 from rich.console import Console
 
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
+from cli.workers import add_workers, workers_of
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import add_settings, select_config
 from verif.sim import environment
@@ -38,7 +38,7 @@ def add_parser(commands) -> None:
     fuzz.add_argument("--config", metavar="FILE", help="JSON or TOML file, or a manifest")
     add_settings(fuzz)
     fuzz.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
-    fuzz.add_argument("--jobs", type=int, help="simulators (default: one per processor)")
+    add_workers(fuzz, what="simulators")
     fuzz.add_argument(
         "--findings", type=int, default=1, metavar="N", help="end after so many (default: 1)"
     )
@@ -58,10 +58,11 @@ def main(options, console: Console) -> int:
         return _replay(options, console)
     if options.waves:
         raise ValueError("--waves needs --replay FILE")
-    for name, least in (("cases", 1), ("first", 0), ("findings", 1), ("jobs", 1), ("seed", 0)):
+    for name, least in (("cases", 1), ("first", 0), ("findings", 1), ("seed", 0)):
         value = getattr(options, name)
         if value is not None and value < least:
             raise ValueError(f"--{name} must be at least {least}, not {value}")
+    workers = workers_of(options)
     config = select_config(
         variant=None if options.config else options.variant,
         preset=None if options.config else options.preset,
@@ -69,11 +70,11 @@ def main(options, console: Console) -> int:
     )  # fmt: skip
     # Here, because other commands have no use for compiler, interpreter and golden.
     from .campaign import by_kind, run_cases
+    from .elsewhere import run_on_workers
     from .generate import Generator
     from .good import good_programs
     from .harness import build
 
-    jobs = options.jobs or os.cpu_count() or 1
     console.print(
         f"variant {config.variant}, configuration {config.hash}, seed {options.seed} "
         f"(repeat with --seed {options.seed})", highlight=False,
@@ -81,17 +82,20 @@ def main(options, console: Console) -> int:
     with console.status("building ..."):
         goods = good_programs(config, options.seed)
         program = build(config, goods)
-    generator = Generator(config, goods, seed=options.seed, adversarial=options.adversarial)
+    kind = {"seed": options.seed, "adversarial": options.adversarial}
     with _progress(console, options.cases) as progress:
-        summary = run_cases(
-            program, generator, options.cases, first=options.first, jobs=jobs,
-            most=options.findings, progress=progress,
-        )  # fmt: skip
+        which = {"first": options.first, "most": options.findings, "progress": progress}
+        if workers.scheduler is None:
+            generator = Generator(config, goods, **kind)
+            summary = run_cases(program, generator, options.cases, jobs=workers.jobs, **which)
+        else:
+            summary = run_on_workers(workers, config, options.cases, **kind, **which)
     _print(console, summary)
     if options.json:
         content = {
             "config": config.as_dict(), "hash": config.hash, "seed": options.seed,
-            "first": options.first, "adversarial": options.adversarial, "jobs": jobs,
+            "first": options.first, "adversarial": options.adversarial,
+            "jobs": workers.jobs, "scheduler": workers.scheduler,
         } | summary.as_json()  # fmt: skip
         write_whole(options.json, json.dumps(content, indent=1) + "\n")
     output = Path(options.output or environment.build_root() / "fuzz")

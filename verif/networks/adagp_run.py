@@ -107,7 +107,7 @@ class AdaGPRun(TrainingRun):
 
     # A run of many batches -------------------------------------------------------------------
 
-    def _refills(self):
+    def refills(self):
         """The inputs of every batch, in the place that its number gives them."""
         return [
             self.program.batch(self.golden.encode_input(batch.images), batch.targets, number)
@@ -135,7 +135,7 @@ class AdaGPRun(TrainingRun):
         have."""
         self._check_loop(loop)
         memory = self.memory() if memory is None else bytearray(memory)
-        dumps, refills = [], self._refills()
+        dumps, refills = [], self.refills()
 
         def boundary(done, contents):
             if done:
@@ -165,7 +165,7 @@ class AdaGPRun(TrainingRun):
         program = self.program.loop
         run = accelerator.Run(
             image=image, program=program.program, program_size=len(program.commands),
-            registers=self.registers(self.batches[0]), loop=loop, batches=tuple(self._refills()),
+            registers=self.registers(self.batches[0]), loop=loop, batches=tuple(self.refills()),
         )  # fmt: skip
         simulator = accelerator.build(self.config, memory_bytes=BASE + len(image))
         with tempfile.TemporaryDirectory() as place:

@@ -16,8 +16,8 @@ __all__ = ["NetworkStep", "print_network", "print_networks", "write_networks"]
 
 def _nothing():
     return TrainingResult(
-        differences=[], losses=[], correct=[], rejected=[], cycles=[], busy=[], counters={},
-        compared=0, final=b"",
+        differences=[], losses=[], correct=[], rejected=[], cycles=[], counters=[], compared=0,
+        final=b"",
     )  # fmt: skip
 
 
@@ -34,6 +34,7 @@ class NetworkStep:
     commands, memory_bytes : of the programs of the batches, of the memory window; nothing if the
         compiler refuses the network
     result : :class:`~verif.networks.training_result.TrainingResult`
+    state : of the project, see :func:`cli.source_state.source_state`
     error : what the compiler refuses, or how a run broke off; then ``result`` is empty
     golden_seconds, seconds : of golden and the compiler, of the accelerator or its model
     """
@@ -50,6 +51,7 @@ class NetworkStep:
     commands: list = field(default_factory=list)
     memory_bytes: int = 0
     result: TrainingResult = field(default_factory=_nothing)
+    state: str = ""
     error: str = ""
     golden_seconds: float = 0.0
     seconds: float = 0.0
@@ -82,10 +84,10 @@ class NetworkStep:
         result = self.result
         names = (
             "network", "method", "variant", "preset", "device", "images", "memory_bytes", "shape",
-            "width", "error", "passed",
+            "width", "state", "error", "passed",
         )  # fmt: skip
         lists = {"phase": self.phases, "commands": self.commands, "loss": result.losses,
-                 "cycles": result.cycles, "vectors": result.busy}  # fmt: skip
+                 "cycles": result.cycles, "counters": result.counters}  # fmt: skip
         filled = {name: values for name, values in lists.items() if len(values)}
         return {
             **{name: getattr(self, name) for name in names},

@@ -12,6 +12,7 @@ import torch
 from algorithms.networks.paper_networks import NETWORKS
 from algorithms.networks.transformer import transformer
 from algorithms.networks.yolo_v3 import YoloV3
+from cli.source_state import source_state
 from compiler.errors import CompileError
 from emulator.memory import FunctionalError
 from golden.prediction.schedule import Phase
@@ -171,7 +172,7 @@ def run_network(
     step = NetworkStep(
         network=name, method=method, shape=reduced.shape, width=reduced.width,
         variant=config.variant, preset=preset, device=device, images=IMAGES,
-        phases=_phases(method, batches),
+        phases=_phases(method, batches), state=source_state(),
     )  # fmt: skip
     try:
         run = network_run(name, method, config, seed, reduced, batches)

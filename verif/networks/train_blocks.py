@@ -204,6 +204,21 @@ class GroupBlock(nn.Module):
         return self.head(torch.relu(self.second(self.conv(x))).mean((2, 3)))
 
 
+class SameBlock(nn.Module):
+    """Even kernels with as many outputs as inputs: a line more behind the map than before it."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, (2, 4), padding="same")
+        self.depthwise = nn.Conv2d(6, 6, (4, 2), padding="same", groups=6, dilation=(1, 3))
+        self.grouped = nn.Conv2d(6, 4, 2, padding="same", groups=2, dilation=(3, 1), bias=False)
+        self.head = nn.Linear(4, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x))
+        return self.head(self.grouped(torch.relu(self.depthwise(x)) + x).mean((2, 3)))
+
+
 BLOCKS = {
     "residual": ResidualBlock,
     "depthwise": depthwise_block,
@@ -216,6 +231,7 @@ BLOCKS = {
     "transposed": TransposedBlock,
     "shares": SharesBlock,
     "groups": GroupBlock,
+    "same": SameBlock,
 }
 
 

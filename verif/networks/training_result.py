@@ -62,8 +62,8 @@ class TrainingResult:
         golden
     losses, correct : of every batch, as the accelerator left them; None where none is computed
     rejected : of every batch, how many gradients and statistics the guard left out
-    cycles, busy : of every batch, and those of them in which the main array takes a vector;
-        counters : of the last batch; all empty without the RTL
+    cycles : of every batch; counters : of every batch a dictionary with all of them; both empty
+        without the RTL
     compared : numbers that were compared
     final : memory after the last batch
     seconds : simulation time
@@ -74,8 +74,7 @@ class TrainingResult:
     correct: list
     rejected: list
     cycles: list
-    busy: list
-    counters: dict
+    counters: list
     compared: int
     final: bytes
     seconds: float = 0.0
@@ -83,6 +82,11 @@ class TrainingResult:
     @property
     def passed(self):
         return not self.differences
+
+    @property
+    def busy(self) -> list:
+        """Cycles of every batch in which the main array takes a vector; empty without the RTL."""
+        return [counters["CORE0_VECTORS"] for counters in self.counters]
 
 
 def in_phases(batches, phases) -> list[Batch]:

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from algorithms.braking import optimizer as braked
 from compiler.training.compile import COEFFICIENTS, TrainingProgram, compile_training
 from compiler.training.optimizer import Optimizer
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
-from golden.layers.optimizer import SGD, AdamW
+from golden.layers.optimizer import SGD, AdamW, BrakedSGD
 from golden.training.step import Training
 from verif.system import accelerator
 from verif.system.record import BASE
@@ -114,6 +115,7 @@ class TrainingRun:
             "rate": optimizer.learning_rate,
             "momentum": getattr(optimizer, "momentum", 0.0),
             "decay": optimizer.weight_decay,
+            "braking": getattr(optimizer, "braking", 0.0),
         }
 
     def _starting(self):
@@ -313,8 +315,7 @@ class TrainingRun:
             correct=list(correct),
             rejected=rejected,
             cycles=[outcome.record.cycles for outcome in outcomes],
-            busy=[outcome.record.counters["CORE0_VECTORS"] for outcome in outcomes],
-            counters=outcomes[-1].record.counters if outcomes else {},
+            counters=[outcome.record.counters for outcome in outcomes],
             compared=compared,
             final=dumps[-1],
             seconds=seconds or sum(outcome.record.seconds for outcome in outcomes),
@@ -360,6 +361,8 @@ def _loss_arrays(output, value, correct):
 
 def _compiled(optimizer) -> Optimizer:
     """What a program is compiled for, of golden's optimizer."""
+    if isinstance(optimizer, BrakedSGD):
+        return Optimizer(kind="braked")
     if isinstance(optimizer, SGD):
         return Optimizer(kind="nesterov" if optimizer.nesterov else "sgd")
     kind = "adamw" if isinstance(optimizer, AdamW) else "adam"
@@ -369,6 +372,9 @@ def _compiled(optimizer) -> Optimizer:
 def of_torch(optimizer, parameters):
     """Torch's own, of golden's optimizer."""
     options = {"lr": optimizer.learning_rate, "weight_decay": optimizer.weight_decay}
+    if isinstance(optimizer, BrakedSGD):
+        momentum, rho = optimizer.momentum, optimizer.braking
+        return braked.BrakedSGD(parameters, momentum=momentum, rho=rho, **options)
     if isinstance(optimizer, SGD):
         options |= {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
         return torch.optim.SGD(parameters, **options)

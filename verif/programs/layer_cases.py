@@ -227,15 +227,18 @@ OPTIMIZERS = {
     ),
     "adam": golden_optimizer.Adam(betas=(0.8, 0.95), epsilon=1e-3, weight_decay=1e-3),
     "adamw": golden_optimizer.AdamW(betas=(0.8, 0.95), weight_decay=0.1),
+    "braked": golden_optimizer.BrakedSGD(
+        learning_rate=0.05, momentum=0.9, weight_decay=1e-3, braking=1.5
+    ),
 }
 
 
 def _rule(kind, optimizer, case):
     """The optimizer as commands, its coefficients in registers."""
-    names = ("weight_decay", "momentum", "learning_rate")
-    registers = [Coefficient(index=2 * number + 1) for number in range(3)]
-    case.coefficients[1:6:2] = [constant(getattr(optimizer, name, 0.0)) for name in names]
-    options = dict(zip(("decay", "momentum", "rate"), registers, strict=True))
+    names = ("weight_decay", "momentum", "learning_rate", "braking")
+    registers = [Coefficient(index=2 * number + 1) for number in range(4)]
+    case.coefficients[1:8:2] = [constant(getattr(optimizer, name, 0.0)) for name in names]
+    options = dict(zip(("decay", "momentum", "rate", "braking"), registers, strict=True))
     betas = {"betas": optimizer.betas, "epsilon": optimizer.epsilon} if "adam" in kind else {}
     return Optimizer(kind=kind, **betas).rule(**options)
 
@@ -245,13 +248,15 @@ def descent(rng, config, shape, *, bad=None, kind="sgd"):
 
     ``bad`` is None, or "gradient" for an infinity or NaN in the weights' gradient, or "sum" for a
     finite gradient with which g + decay * w overflows. Weights and slots hold special numbers.
-    A grouped parameter has NaN between its groups, which do not count.
+    A grouped parameter has NaN between its groups, which do not count; it is not braked.
     """
     case = LayerProgram(config=config)
     optimizer = OPTIMIZERS[kind]
     rule = _rule(kind, optimizer, case)
     grouped = (2, 1, 2 * shape[3], 4 * shape[3])
     shapes = {"weight": shape, "bias": (1, 1, 1, shape[3]), "grouped": grouped}
+    if kind == "braked":
+        del shapes["grouped"]
     for name, size in shapes.items():
         numbers = [random_numbers(rng, size, special=0.1) for _ in ("master", *rule.slots)]
         gradient = random_numbers(rng, size)
@@ -296,10 +301,12 @@ def descent(rng, config, shape, *, bad=None, kind="sgd"):
                 case.layer(elementwise.add, tensors["operands"], tensors["operands"], double)
                 case.expect(double, *elementwise_pool.residual_add(case.format, old, old))
             case.layer(update, parameter, rule)
-            result = golden_optimizer.update(
-                optimizer, case.format, numbers[0], numbers[1:], gradient, guard=True
-            )
+            order = _torch_order if name == "weight" and kind == "braked" else _flat
+            first, *slots, last = (order(part) for part in (*numbers, gradient))
+            result = golden_optimizer.update(optimizer, case.format, first, slots, last, guard=True)
             numbers, old = [result.weights, *result.slots], result.operands
+            back = _memory_order if order is _torch_order else partial(_shaped, size)
+            numbers, old = [back(part) for part in numbers], back(old)
             case.rejected += result.skipped
             case.flags |= result.flags
         case.expect(tensors["master"], numbers[0])
@@ -310,6 +317,25 @@ def descent(rng, config, shape, *, bad=None, kind="sgd"):
         if name != "bias":
             case.expect(tensors["operands"], old)
     return case
+
+
+def _torch_order(values):
+    """(O, I, KH, KW) of (KH, KW, I, O)."""
+    return values.transpose(3, 2, 0, 1)
+
+
+def _memory_order(values):
+    return values.transpose(2, 3, 1, 0)
+
+
+def _flat(values):
+    """As numbers that belong to no filter."""
+    return values.reshape(-1)
+
+
+def _shaped(shape, values):
+    """Back to ``shape``; what an optimizer keeps for the whole parameter as it is."""
+    return values.reshape(shape) if values.size == np.prod(shape) else values
 
 
 #: Name -> function of (rng, configuration, shape (N, H, W, C)).
@@ -326,4 +352,6 @@ CASES = {
     "descent by Nesterov": partial(descent, kind="nesterov"),
     "guarded descent by Adam": partial(descent, bad="gradient", kind="adam"),
     "descent by AdamW": partial(descent, kind="adamw"),
+    "braked descent": partial(descent, kind="braked"),
+    "guarded braked descent": partial(descent, bad="gradient", kind="braked"),
 }

@@ -14,7 +14,7 @@ from hw.isa.loss import Loss
 __all__ = ["Batch", "SPECIAL", "TINY", "WORDS", "random_batch", "random_numbers", "words"]
 
 
-WORDS = 1 << 14
+WORDS = 1 << 16
 
 
 SPECIAL = (0, 0x80000000, 1, 0x80400000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001,
@@ -72,9 +72,10 @@ def random_numbers(rng, shape, special):
     return bits.astype(np.uint32)
 
 
-def random_batch(rng, config, core, *, special=False, numbers=60, base=None, **fixed):
+def random_batch(rng, config, core, *, special=False, numbers=60, base=None, whole=False, **fixed):
     """A batch of about ``numbers`` outputs, in commands of random sizes, from word address ``base``
-    on (None: anywhere). ``fixed``: fields, and ``rows`` and ``length`` of the whole batch."""
+    on (None: anywhere), or in one command, if ``whole``. ``fixed``: fields, and ``rows`` and
+    ``length`` of the whole batch."""
     fmt = GOLDEN_FORMATS[config.operand_format]
     fields = {
         "loss": rng.choice((Loss.CROSS_ENTROPY, Loss.CROSS_ENTROPY, Loss.SQUARED_ERROR)),
@@ -132,7 +133,7 @@ def random_batch(rng, config, core, *, special=False, numbers=60, base=None, **f
     commands, writes, begin = [], [], 0
     machine = LossMachine(fmt=fmt)
     while begin < rows:
-        count = rng.choice((rows - begin, rng.randint(1, rows - begin)))
+        count = rows if whole else rng.choice((rows - begin, rng.randint(1, rows - begin)))
         end = begin + count
         per_row = -(-length // core.rows)
         commands.append(

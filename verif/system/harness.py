@@ -20,7 +20,7 @@ __all__ = ["PERIOD_NS", "Harness", "LiteMaster", "Timeout"]
 PERIOD_NS = 10
 """Clock period."""
 
-_PROGRESS_CYCLES = 1_000_000
+_PROGRESS_CYCLES = 200_000
 _BUS_TIMEOUT_CYCLES = 1000
 
 

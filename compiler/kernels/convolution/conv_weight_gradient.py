@@ -186,7 +186,7 @@ class _WeightGradient:
             return lambda _: absent.append(tensor)
 
         x, dy = (
-            replace(need, load=note(tensor))
+            need._replace(load=note(tensor))
             for tensor, need in ((self.layer.x, self.plan.x_need()), (self.dy, self.plan.dy_need()))
         )
         run = partial(self._whole, part, pieces, outputs, absent)

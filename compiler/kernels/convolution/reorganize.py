@@ -1,7 +1,7 @@
 """A layer's output as the predictor sees it: averaged over the batch, pooled to S × S cells."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -140,10 +140,10 @@ class Reorganizer:
         blocks of ``needs``, which have the sizes of the largest part."""
         jobs, wide = [], self.chunks * cut.words
         for channels in channel_parts(self.program, [self.y, self.cells], cut.words):
-            rows = replace(needs[0], key=object())
+            rows = needs[0]._replace(key=object())
             for band in even_parts(0, self.height, cut.lines):
                 size = (band[1] - band[0]) * self.width * wide
-                sums = replace(needs[1], key=object(), words=size)
+                sums = needs[1]._replace(key=object(), words=size)
                 groups = regular_parts(0, self.images, cut.images)
                 for group in groups:
                     box = group, band, (0, self.width), channels

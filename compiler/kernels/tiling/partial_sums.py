@@ -60,8 +60,8 @@ class MapSums:
             self.vector.fill(self._results, 0.0)
 
     def add(self, numbers: View, first: int, y: View | None = None, **fields: Any) -> None:
-        """Numbers (images, 1, P, C), or what ``fields`` make of them and a vector ``y``; of each
-        image the first is number ``first`` of its sum."""
+        """Numbers (images, 1, P, C), or what ``fields`` make of them and ``y``, as many numbers or
+        a vector; of each image the first is number ``first`` of its sum."""
         self._add(self._partial(numbers.shape[0]), numbers, first, y, **fields)
 
     def _add(
@@ -73,7 +73,8 @@ class MapSums:
             size = min(_TURNS - turn, count - done)
             sums = partial[:, :, turn : turn + size]
             part = numbers[:, :, done : done + size]
-            self.vector.emit(sums, part, y, sums, carry=Carry.Z, add=1, **fields)
+            own = y[:, :, done : done + size] if y is not None and y.shape[2] > 1 else y
+            self.vector.emit(sums, part, own, sums, carry=Carry.Z, add=1, **fields)
             done += size
 
     def finish(self, images: tuple[int, int]) -> None:

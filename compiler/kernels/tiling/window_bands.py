@@ -83,7 +83,7 @@ def run_window_bands(
 
 def _own(program: CoreProgram, tile: RowTile, part: Part, place: Need) -> Need:
     """What a part needs, at the beginning of its place."""
-    return replace(tile_need(program, tile, part), place=place.place)
+    return tile_need(program, tile, part)._replace(place=place.place)
 
 
 def _cut(

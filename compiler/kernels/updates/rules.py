@@ -22,6 +22,8 @@ class Rule(Protocol):
     slots : roles of the optimizer's tensors that are like the parameter
     numbers : how many single numbers a step has besides
     corrections : whether it keeps two numbers for each parameter
+    braking : how much the gradients of weights are braked before a step, filter by filter; None for
+        not at all
     """
 
     @property
@@ -30,6 +32,8 @@ class Rule(Protocol):
     def numbers(self) -> int: ...
     @property
     def corrections(self) -> bool: ...
+    @property
+    def braking(self) -> Coefficient | float | None: ...
 
     def correct(self, vector: VectorCommands, corrections: Sequence[View]) -> None:
         """Bring the numbers that are kept up to date, before the first row."""
@@ -55,6 +59,7 @@ class MomentumRule:
     momentum: Coefficient | float
     decay: Coefficient | float
     nesterov: bool = False
+    braking: Coefficient | float | None = None
 
     slots: ClassVar[tuple[str, ...]] = ("velocity",)
     numbers: ClassVar[int] = 0
@@ -93,6 +98,7 @@ class AdamRule:
 
     slots: ClassVar[tuple[str, ...]] = ("first_moment", "second_moment")
     corrections: ClassVar[bool] = True
+    braking: ClassVar[None] = None
 
     @property
     def numbers(self) -> int:

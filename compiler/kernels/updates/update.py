@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from math import prod
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
@@ -23,6 +22,7 @@ from compiler.tensors.parameters import CORRECTIONS, StoredParameter
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Watch
 
+from .braking import Brake, as_rows
 from .rules import Rule
 from .scalars import Scalars, repeat
 
@@ -52,9 +52,19 @@ def update(
     Raises
     ------
     CompileError
-        if a word of each of its tensors does not fit into the buffer.
+        if a word of each of its tensors does not fit into the buffer, or if the gradient of an
+        embedding or a grouped convolution is to be braked.
     """
-    _Update(program, parameter.tensors, rule, factor).write()
+    tensors = parameter.tensors
+    brake = None
+    if rule.braking is not None and "operands" in tensors:
+        if parameter.transposed or "mask" in tensors:
+            raise CompileError(
+                f"parameter {parameter.name}: the gradient of an embedding or a grouped "
+                "convolution is not braked"
+            )
+        brake = Brake(program, tensors, rule.braking)
+    _Update(program, tensors, rule, factor, brake).write()
 
 
 class _Update:
@@ -64,11 +74,13 @@ class _Update:
         tensors: Mapping[str, Tensor],
         rule: Rule,
         factor: tuple[Tensor, int] | None,
+        brake: Brake | None,
     ) -> None:
         if "mask" not in tensors:
             # Pieces of any number of rows, as long as no row has a mask of its own.
-            tensors = {role: tensor if role == CORRECTIONS else _as_rows(tensor)
+            tensors = {role: tensor if role == CORRECTIONS else as_rows(tensor)
                        for role, tensor in tensors.items()}  # fmt: skip
+        self.brake = brake
         self.program, self.tensors = program, tensors
         self.rule, self.factor = rule, factor
         self.master, self.gradient = tensors["master"], tensors["gradient"]
@@ -87,6 +99,14 @@ class _Update:
             run = partial(self._watch, box, number == 0)
             like = "watch", number == 0, *like_box(box[:3]), box[3]
             jobs.append(Job(needs, run, like=like, at=begin_of(box[:3])))
+        if self.brake is not None:
+            program.run(jobs)
+            jobs = []
+            with self.brake.held(parts):
+                program.run(self.brake.jobs(parts, self._pieces(max(1, most // 4)), self._gradient,
+                                            self._gradient_view))  # fmt: skip
+                program.run([self._step_job(box) for box in reversed(pieces)])
+            pieces = []
         if self.corrections is not None:
             # The numbers of the step would be loaded before this, if it were all one list.
             program.run([*jobs, self._correct_job(self.corrections)])
@@ -123,6 +143,7 @@ class _Update:
             fixed = row * (2 if self.factor else 1)
             fixed += sum(need.words for need in self._factor_needs(parts[0])[:1])
             fixed += sum(need.words for need in self._number_needs(parts[0]))
+            fixed += self.brake.words(parts) if self.brake else 0
             most = min((program.scratch.words - fixed) // words, MOST_WORDS // row)
             if most >= 1:
                 return parts, most
@@ -234,6 +255,7 @@ class _Update:
         program = self.program
         needs = [program.need(part, *box) for part in self.changing]
         needs += self._number_needs(box[3])
+        needs += self.brake.factors if self.brake else []
         if self.operands is not None:
             needs.append(program.result(self.operands, *box))
         run = partial(self._step, box)
@@ -246,6 +268,8 @@ class _Update:
         numbers: list[View] = []
         if self.corrections is not None:
             numbers, blocks = self._numbers(box[3], blocks[0]), blocks[1:]
+        factors = blocks[: int(self.brake is not None)]
+        blocks = blocks[len(factors) :]
         gradient = blocks if self.operands is None else blocks[1:]
         g = self._gradient_view(box, *gradient)
         w, *slots = (
@@ -254,6 +278,8 @@ class _Update:
         )
         # In place, so that the gradient is not what it was.
         program.scratch.drop([gradient[0]])
+        if self.brake is not None:
+            vector.scale(g, g, self.brake.factor(factors[0], g, box[3]), guarded=1)
         self.rule.step(vector, w, slots, g, numbers)
         for block, tensor in zip(changing, self.changing, strict=True):
             program.store(tensor, (*box[:3], box[3] or (0, tensor.pitch)), block)
@@ -262,9 +288,3 @@ class _Update:
             vector.copy(program.view(out, self.operands, *box), w)
             program.store(self.operands, (*box[:3], box[3] or (0, self.operands.pitch)), out)
             program.scratch.drop([out])
-
-
-def _as_rows(tensor: Tensor) -> Tensor:
-    """A tensor as one line of all its rows."""
-    rows = prod(tensor.shape[:3])
-    return replace(tensor, shape=(1, 1, rows, tensor.shape[3]))

@@ -1,4 +1,5 @@
-"""The program of the loss unit: operations on its registers, in the order of docs/training.md."""
+"""The programs of the loss unit's threads: what is done once a row, and once a batch, in the order
+of docs/training.md."""
 
 import enum
 import math
@@ -8,83 +9,84 @@ from dataclasses import dataclass
 from amaranth.lib import data
 from amaranth.lib import enum as hdl_enum
 
-__all__ = ["CONSTANTS", "Control", "ENTRIES", "Instruction", "Operation", "PROGRAM", "Register"]
+__all__ = [
+    "CLOSING",
+    "CONSTANTS",
+    "Constant",
+    "Instruction",
+    "Operation",
+    "PC_WIDTH",
+    "PROGRAM",
+    "ROW",
+    "Register",
+    "SourceA",
+    "SourceB",
+]
 
 
-class Operation(hdl_enum.Enum, shape=4):
-    """What one instruction does. ``r``: its destination, ``a`` and ``b``: its operands."""
+class Operation(hdl_enum.Enum, shape=3):
+    """What one instruction does with its operands a and b; r is its destination."""
 
-    ADD = 0
-    SUBTRACT = 1
+    NOTHING = 0
+    ADD = 1
     MULTIPLY = 2
+    #: Start a division; its result is there three instructions later or at any time then.
     DIVIDE = 3
-    #: e to the power of a.
-    EXPONENTIAL = 4
-    #: r = a if a is NaN or larger than r (which is b) or this is the first number of the row.
-    MAXIMUM = 5
-    #: a divided by the power of two that brings it between sqrt(1/2) and sqrt(2) ...
-    MANTISSA = 6
-    #: ... and 2**23 plus that power's exponent. Of NaN: NaN and anything.
-    EXPONENT = 7
-    #: r = +0
-    ZERO = 8
-    #: The next number of the row of outputs, of the row of targets; the label.
-    READ_X = 9
-    READ_TARGET = 10
-    READ_LABEL = 11
-    #: a rounded to an operand, a itself, onto the row being written.
-    ROUND = 12
-    EMIT = 13
-    #: Fill up the row being written and wait until it is.
-    FLUSH = 14
+    #: r = the quotient.
+    QUOTIENT = 4
+    #: a itself goes onto the row being written.
+    EMIT = 5
 
 
-class Control(hdl_enum.Enum, shape=3):
-    """What follows an instruction."""
+class SourceA(hdl_enum.Enum, shape=2):
+    """Where operand a comes from."""
 
-    NEXT = 0
-    #: The target, for every number of the row; then the next instruction, at the row's start again.
-    NUMBERS = 1
-    #: The target until the index of the partial sum written is 0 again.
-    SUMS = 2
-    #: The target if all rows are finished.
-    IF_CLOSING = 3
-    #: The row program of the command's loss.
-    ENTER = 4
-    #: The same for every row of the command; then the target, if it is the last command of a batch.
-    ROWS = 5
-    #: The next instruction; what is written goes to the value row from now on.
-    SEEK = 6
-    END = 7
+    REGISTER = 0
+    #: The result of the thread's last instruction, which cannot be read as a register yet.
+    LAST = 1
+    #: The total divided by the power of two that brings it between sqrt(1/2) and sqrt(2) ...
+    MANTISSA = 2
+    #: ... and of the last result 2**23 plus that power's exponent. Of NaN: NaN and anything.
+    EXPONENT = 3
+
+
+class SourceB(hdl_enum.Enum, shape=2):
+    """Where operand b comes from."""
+
+    REGISTER = 0
+    LAST = 1
+    CONSTANT = 2
 
 
 class Register(enum.IntEnum):
-    """Operands and destinations. Bit 5: a constant; bit 4: a register; else a partial sum."""
+    """The 16 registers of a thread.
 
-    # Sums over the rows while closing, else over the row.
+    ``DISTANCE`` (of the label's number to the maximum) and ``ALL_SUM`` (one of the batch's partial
+    sums) are two each; a row's place in the batch says which. ``CORRECT`` is one for all threads.
+    """
+
     SUM0, SUM1, SUM2, SUM3, SUM4, SUM5, SUM6, SUM7 = range(8)
-    #: The next partial sum over the row, and over the rows; written, the one behind is next.
-    ROW_SUM = 8
-    ALL_SUM = 9
+    TOTAL = 8
+    LARGEST = 9
+    DISTANCE = 10
+    ALL_SUM = 12
+    CORRECT = 15
 
-    A, B, C, X, LARGEST, TOTAL, POWER, CORRECT = range(16, 24)
-    #: Distance to the maximum; where the label is, DISTANCE is DISTANCE_LABEL.
-    DISTANCE = 30
-    DISTANCE_LABEL = 31
 
-    #: 1 at the label, else 0; 1 if the largest output is the label's, else 0.
-    HOT = 32
-    CORRECT_NOW = 33
-    ONE = 34
-    NINTH = 35
-    SEVENTH = 36
-    FIFTH = 37
-    THIRD = 38
-    LN2_LOW = 39
-    LN2_HIGH = 40
-    EXPONENT_OFFSET = 41
-    GRADIENT_SCALE = 42
-    VALUE_SCALE = 43
+class Constant(enum.IntEnum):
+    """Constants of operand b."""
+
+    ONE = 0
+    NINTH = 1
+    SEVENTH = 2
+    FIFTH = 3
+    THIRD = 4
+    LN2_LOW = 5
+    LN2_HIGH = 6
+    EXPONENT_OFFSET = 7
+    #: 1 if the largest output of the thread's row is the label's, else 0.
+    CORRECT_NOW = 8
+    VALUE_SCALE = 9
 
 
 def _bits(value):
@@ -96,142 +98,159 @@ _LN2 = 0x58B9 / 2**15
 
 #: Float32 bits of the constants that never change.
 CONSTANTS = {
-    Register.ONE: _bits(1.0),
-    Register.NINTH: _bits(1 / 9),
-    Register.SEVENTH: _bits(1 / 7),
-    Register.FIFTH: _bits(1 / 5),
-    Register.THIRD: _bits(1 / 3),
-    Register.LN2_LOW: _bits(math.log(2.0) - _LN2),
-    Register.LN2_HIGH: _bits(_LN2),
-    Register.EXPONENT_OFFSET: _bits(2.0**23),
+    Constant.ONE: _bits(1.0),
+    Constant.NINTH: _bits(1 / 9),
+    Constant.SEVENTH: _bits(1 / 7),
+    Constant.FIFTH: _bits(1 / 5),
+    Constant.THIRD: _bits(1 / 3),
+    Constant.LN2_LOW: _bits(math.log(2.0) - _LN2),
+    Constant.LN2_HIGH: _bits(_LN2),
+    Constant.EXPONENT_OFFSET: _bits(2.0**23),
 }
 
-#: Bits of a target: up to 64 instructions.
-TARGET_WIDTH = 6
+#: Bits of the place of an instruction.
+PC_WIDTH = 6
 
 
 class Instruction(data.Struct):
-    """One word of the program."""
+    """One word of the program. Pages are those of threads, counted from the thread's own."""
 
     operation: Operation
-    r: 6
-    a: 6
-    b: 6
-    control: Control
-    target: TARGET_WIDTH
+    r: 4
+    source_a: SourceA
+    a: 4
+    page_a: 2
+    source_b: SourceB
+    b: 4
+    page_b: 2
+    subtract: 1
+    end: 1
 
 
 @dataclass(frozen=True)
 class _Line:
     operation: Operation
-    r: Register = Register.SUM0
-    a: Register = Register.SUM0
-    b: Register = Register.SUM0
-    control: Control = Control.NEXT
-    target: str | None = None
-    label: str | None = None
+    r: int = 0
+    a: object = None
+    b: object = None
+    subtract: bool = False
 
 
-def _lines():
-    """The program; what each line computes is written r = a (operation) b."""
-    R, C, line = Register, Control, _Line
-    add, sub, mul, div = list(Operation)[:4]
-    op = Operation
+@dataclass(frozen=True)
+class _Of:
+    """An operand that is not simply a register."""
+
+    source: object
+    number: int = 0
+    page: int = 0
+
+
+def _row_lines():
+    """From the partial sums of a row to its loss; what a line computes is r = a (operation) b."""
+    R, C, op = Register, Constant, Operation
+    add, mul = op.ADD, op.MULTIPLY
+
+    def line(operation, r, a=None, b=None, **options):
+        return _Line(operation, r, a, b, **options)
+
+    last = _Of(SourceA.LAST)
+
+    def constant(number):
+        return _Of(SourceB.CONSTANT, number)
+
     return (
-        # A new batch.
-        line(op.ZERO, R.ALL_SUM, control=C.SUMS, target="batch", label="batch"),
-        line(op.ZERO, R.CORRECT, control=C.ENTER),
-        # Cross-entropy of one image: the maximum.
-        line(op.READ_LABEL, label="cross_entropy"),
-        line(op.ZERO, R.ROW_SUM, control=C.SUMS, target="clear", label="clear"),
-        line(op.READ_X, R.X, label="maximum"),
-        line(op.MAXIMUM, R.LARGEST, R.X, R.LARGEST, C.NUMBERS, "maximum"),
-        line(add, R.CORRECT, R.CORRECT, R.CORRECT_NOW),
-        # Powers and their sum.
-        line(op.READ_X, R.X, label="power"),
-        line(sub, R.DISTANCE, R.X, R.LARGEST),
-        line(op.EXPONENTIAL, R.POWER, R.DISTANCE),
-        line(add, R.ROW_SUM, R.ROW_SUM, R.POWER, C.NUMBERS, "power"),
-        # The eight partial sums together.
-        line(add, R.SUM0, R.SUM0, R.SUM1, label="tree"),
+        line(add, R.SUM0, R.SUM0, R.SUM1),
         line(add, R.SUM2, R.SUM2, R.SUM3),
         line(add, R.SUM4, R.SUM4, R.SUM5),
         line(add, R.SUM6, R.SUM6, R.SUM7),
         line(add, R.SUM0, R.SUM0, R.SUM2),
         line(add, R.SUM4, R.SUM4, R.SUM6),
-        line(add, R.TOTAL, R.SUM0, R.SUM4, C.IF_CLOSING, "value"),
-        # Logarithm of the total, which is 1 or more, or NaN: t in A, t * t in B.
-        line(op.MANTISSA, R.A, R.TOTAL),
-        line(sub, R.B, R.A, R.ONE),
-        line(add, R.A, R.A, R.ONE),
-        line(div, R.A, R.B, R.A),
-        line(mul, R.B, R.A, R.A),
-        # The polynomial, in C.
-        line(mul, R.C, R.B, R.NINTH),
-        line(add, R.C, R.C, R.SEVENTH),
-        line(mul, R.C, R.C, R.B),
-        line(add, R.C, R.C, R.FIFTH),
-        line(mul, R.C, R.C, R.B),
-        line(add, R.C, R.C, R.THIRD),
-        line(mul, R.C, R.C, R.B),
-        # 2t + 2t * polynomial, in A; doubling is exact.
-        line(add, R.A, R.A, R.A),
-        line(mul, R.C, R.A, R.C),
-        line(add, R.A, R.A, R.C),
-        # The exponent, in B.
-        line(op.EXPONENT, R.B, R.TOTAL),
-        line(sub, R.B, R.B, R.EXPONENT_OFFSET),
-        line(mul, R.C, R.B, R.LN2_LOW),
-        line(add, R.A, R.A, R.C),
-        line(mul, R.B, R.B, R.LN2_HIGH),
-        line(add, R.A, R.B, R.A),
-        # Loss of the image.
-        line(sub, R.A, R.A, R.DISTANCE_LABEL),
-        line(add, R.ALL_SUM, R.ALL_SUM, R.A),
-        # Gradient.
-        line(op.READ_X, R.X, label="gradient"),
-        line(sub, R.DISTANCE, R.X, R.LARGEST),
-        line(op.EXPONENTIAL, R.POWER, R.DISTANCE),
-        line(div, R.POWER, R.POWER, R.TOTAL),
-        line(sub, R.POWER, R.POWER, R.HOT),
-        line(mul, R.POWER, R.POWER, R.GRADIENT_SCALE),
-        line(op.ROUND, a=R.POWER, control=C.NUMBERS, target="gradient"),
-        line(op.FLUSH, control=C.ROWS, target="tree"),
-        # Squared error of one row.
-        line(op.READ_TARGET, R.A, label="squared_error"),
-        line(op.READ_X, R.X),
-        line(sub, R.X, R.X, R.A),
-        line(mul, R.A, R.X, R.X),
-        line(add, R.ALL_SUM, R.ALL_SUM, R.A),
-        line(mul, R.X, R.X, R.GRADIENT_SCALE),
-        line(op.ROUND, a=R.X, control=C.NUMBERS, target="squared_error"),
-        line(op.FLUSH, control=C.ROWS, target="tree"),
-        # The value row.
-        line(mul, R.TOTAL, R.TOTAL, R.VALUE_SCALE, C.SEEK, label="value"),
-        line(op.EMIT, a=R.TOTAL),
-        line(op.EMIT, a=R.CORRECT),
-        line(op.FLUSH, control=C.END),
-    )
+        line(add, R.TOTAL, R.SUM0, last),
+        # Logarithm of the total, which is 1 or more, or NaN: its exponent k; m - 1 over m + 1, ...
+        line(add, R.SUM3, _Of(SourceA.EXPONENT), constant(C.EXPONENT_OFFSET), subtract=True),
+        line(add, R.SUM1, _Of(SourceA.MANTISSA, R.TOTAL), constant(C.ONE), subtract=True),
+        line(add, R.SUM2, _Of(SourceA.MANTISSA, R.TOTAL), constant(C.ONE)),
+        line(op.DIVIDE, 0, R.SUM1, last),
+        # ... meanwhile k times ln 2, in two parts; ...
+        line(mul, R.SUM4, R.SUM3, constant(C.LN2_LOW)),
+        line(mul, R.SUM5, R.SUM3, constant(C.LN2_HIGH)),
+        line(add, R.CORRECT, R.CORRECT, constant(C.CORRECT_NOW)),
+        # ... t, z = t * t, and the polynomial.
+        line(op.QUOTIENT, R.SUM1),
+        line(mul, R.SUM2, last, last),
+        line(mul, R.SUM3, last, constant(C.NINTH)),
+        line(add, R.SUM3, last, constant(C.SEVENTH)),
+        line(mul, R.SUM3, last, R.SUM2),
+        line(add, R.SUM3, last, constant(C.FIFTH)),
+        line(mul, R.SUM3, last, R.SUM2),
+        line(add, R.SUM3, last, constant(C.THIRD)),
+        line(mul, R.SUM3, last, R.SUM2),
+        # 2t + 2t * polynomial; doubling is exact.
+        line(add, R.SUM1, R.SUM1, R.SUM1),
+        line(mul, R.SUM3, last, R.SUM3),
+        line(add, R.SUM1, R.SUM1, last),
+        line(add, R.SUM1, last, R.SUM4),
+        line(add, R.SUM1, R.SUM5, last),
+        # Loss of the row.
+        line(add, R.SUM1, last, R.DISTANCE, subtract=True),
+        line(add, R.ALL_SUM, R.ALL_SUM, last),
+    )  # fmt: skip
+
+
+def _closing_lines():
+    """From the partial sums of the batch to the value row; a program of thread 0."""
+    R, op = Register, Operation
+    last = _Of(SourceA.LAST)
+
+    def partial(index):
+        return _Of(SourceA.REGISTER, R.ALL_SUM + index // 4, index % 4)
+
+    return (
+        *(_Line(op.ADD, number, partial(2 * number), partial(2 * number + 1))
+          for number in range(4)),
+        _Line(op.ADD, R.SUM0, R.SUM0, R.SUM1),
+        _Line(op.ADD, R.SUM2, R.SUM2, R.SUM3),
+        _Line(op.ADD, R.SUM0, R.SUM0, last),
+        _Line(op.MULTIPLY, R.SUM0, last, _Of(SourceB.CONSTANT, Constant.VALUE_SCALE)),
+        _Line(op.EMIT, 0, last),
+        _Line(op.EMIT, 0, R.CORRECT),
+    )  # fmt: skip
+
+
+def _written(line):
+    writes = (Operation.ADD, Operation.MULTIPLY, Operation.QUOTIENT)
+    return line.r if line.operation in writes else None
 
 
 def _assemble():
-    lines = _lines()
-    if len(lines) > 1 << TARGET_WIDTH:
-        raise AssertionError(f"{len(lines)} instructions do not fit")
-    labels = {line.label: number for number, line in enumerate(lines) if line.label}
-    program = tuple(
-        {
-            "operation": line.operation,
-            "r": int(line.r),
-            "a": int(line.a),
-            "b": int(line.b),
-            "control": line.control,
-            "target": labels[line.target] if line.target else 0,
-        }
-        for line in lines
-    )
-    return program, {name: labels[name] for name in ("batch", "cross_entropy", "squared_error")}
+    """Initial values of :class:`Instruction`; number 0 does nothing, and is where threads wait."""
+    program = [{"operation": Operation.NOTHING, "end": 1}]
+    places = []
+    for lines in (_row_lines(), _closing_lines()):
+        places.append(len(program))
+        for number, line in enumerate(lines):
+            word = {
+                "operation": line.operation,
+                "r": int(line.r),
+                "subtract": int(line.subtract),
+                "end": int(number == len(lines) - 1),
+            }
+            for name, operand in (("a", line.a), ("b", line.b)):
+                if operand is None:
+                    operand = _Of(SourceA.LAST)
+                elif not isinstance(operand, _Of):
+                    operand = _Of(SourceA.REGISTER, operand)
+                word |= {name: int(operand.number), f"page_{name}": operand.page}
+                source = SourceA if name == "a" else SourceB
+                word[f"source_{name}"] = source(operand.source.value)
+                plain = word[f"source_{name}"].name in ("REGISTER", "MANTISSA")
+                if number and plain and operand.number == _written(lines[number - 1]):
+                    raise AssertionError(f"line {number} reads {operand.number} too early")
+            program.append(word)
+    if len(program) > 1 << PC_WIDTH:
+        raise AssertionError(f"{len(program)} instructions do not fit")
+    return tuple(program), *places
 
 
-#: Initial values of :class:`Instruction`, and the places where execution starts.
-PROGRAM, ENTRIES = _assemble()
+#: The program, and where the ones of rows and of the batch's end begin.
+PROGRAM, ROW, CLOSING = _assemble()

@@ -3,12 +3,10 @@
 Covers: algorithms/comparison/contestants.py, algorithms/comparison/steppers.py.
 """
 
-import json
-
 import pytest
 
 from algorithms.comparison.contestants import CONTESTANTS
-from algorithms.comparison.race import Race, record_path, run_race
+from algorithms.comparison.race import Race, read_record, run_race, write_record
 from algorithms.comparison.steppers import TimedSchedule
 from golden.prediction.schedule import Phase
 
@@ -21,9 +19,9 @@ def race(**changes):
 @pytest.mark.parametrize(
     "method", ["bp", "bp-half", "head-rate", "echo", "adagp", "mean", "vcas", "braking-delay8"]
 )
-def test_methods(method, tmp_path):
+def test_methods(method):
     """The budget is spent, and no more than a batch above it."""
-    record = run_race(race(method=method), tmp_path)
+    record = run_race(race(method=method))
     assert record["macs"] <= record["spent"] < record["macs"] * (1 + 1.1 / 30)
     times = [time for time, _ in record["curve"]]
     assert times == sorted(times) and times[-1] == 1
@@ -37,12 +35,10 @@ def test_methods(method, tmp_path):
 
 
 def test_the_same_settings_give_the_same_record(tmp_path):
-    first = run_race(race(method="vcas"), tmp_path / "a")
-    second = run_race(race(method="vcas"), tmp_path / "b")
-    assert first == second
-    path = record_path(race(method="vcas"), tmp_path / "a")
-    path.write_text(json.dumps(first | {"steps": -1}))
-    assert run_race(race(method="vcas"), tmp_path / "a")["steps"] == -1, "it was done again"
+    first = run_race(race(method="vcas"))
+    assert first == run_race(race(method="vcas"))
+    write_record(first, race(method="vcas"), tmp_path)
+    assert read_record(race(method="vcas"), tmp_path) == first
 
 
 def test_phases_by_time():
@@ -63,4 +59,4 @@ def test_wrong_settings():
     with pytest.raises(ValueError, match=message):
         race(method="x", batch=1, rate=0)
     with pytest.raises(ValueError, match="batch must be at most 256"):
-        run_race(race(batch=300), "unused")
+        run_race(race(batch=300))

@@ -251,7 +251,7 @@ def test_command_line(tmp_path, capsys):
 def test_command_line_faults(tmp_path, capsys, arguments, message):
     assert main([*ARGUMENTS, *arguments, "--output", str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("golden: ") and message in error and error.count("\n") == 1
+    assert error.startswith("algorithms: ") and message in error and error.count("\n") == 1
 
 
 def record(method, seed, accuracies, phases, **changes):

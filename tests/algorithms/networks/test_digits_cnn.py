@@ -128,8 +128,8 @@ def test_command_line(tmp_path, seed, capsys):
     output = capsys.readouterr().out
     assert "torch float32" in output and "bit-exact bf16" in output and path.exists()
     assert main(["digits", "--epochs", "0"]) == 2
-    assert capsys.readouterr().err == "golden: epochs must be a positive integer, not 0\n"
+    assert capsys.readouterr().err == "algorithms: epochs must be a positive integer, not 0\n"
     (tmp_path / "file").touch()
     arguments[-1] = str(tmp_path / "file" / "weights.npz")
     assert main(arguments) == 2
-    assert capsys.readouterr().err.startswith("golden: ")
+    assert capsys.readouterr().err.startswith("algorithms: ")

@@ -34,11 +34,6 @@ SEQUENTIAL = [
     ([nn.Conv2d(2, 3, 3)], (3, 4, 4), r"layer 0 \(Conv2d\): it takes 2 channels but gets 3"),
     ([nn.Conv2d(2, 3, 3)], (2, 2, 2), r"layer 0 \(Conv2d\): .*[Kk]ernel size can't be greater"),
     (
-        [nn.Conv2d(2, 3, (3, 2), padding="same")],
-        (2, 4, 4),
-        r"\(Conv2d\): padding='same' must add the same number .* needs 2 and 1 in all",
-    ),
-    (
         [nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular")],
         (2, 4, 4),
         r"\(Conv2d\): padding_mode must be 'zeros', not 'circular'",

@@ -163,11 +163,14 @@ def test_any_order_that_the_semaphores_allow(seed):
     run(DIGITS_LIKE, (4, 1, 8, 8), config, seed=seed)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding=.same. with even kernel lengths")
 def test_dilation_and_same_padding_against_torch():
     """Small integers: every sum is exact, whatever its order."""
     torch.manual_seed(5)
     model = nn.Sequential(
-        nn.Conv2d(3, 5, 3, dilation=2, padding=1), nn.Conv2d(5, 4, (3, 5), padding="same")
+        nn.Conv2d(3, 5, 3, dilation=2, padding=1),
+        nn.Conv2d(5, 4, (3, 5), padding="same"),
+        nn.Conv2d(4, 3, (2, 4), padding="same", dilation=(3, 1)),
     )
     shape = (2, 3, 8, 9)
     for layer in model:

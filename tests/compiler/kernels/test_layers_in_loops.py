@@ -2,6 +2,7 @@
 
 Covers: compiler/kernels/convolution/conv_forward.py,
 compiler/kernels/convolution/conv_input_gradient.py, compiler/kernels/updates/update.py,
+compiler/kernels/updates/braking.py,
 compiler/kernels/maps/elementwise.py, compiler/kernels/tiling/row_tiling.py,
 compiler/kernels/convolution/reorganize.py, compiler/kernels/normalization/batch_norm_pass.py.
 """
@@ -32,6 +33,7 @@ LAYERS = {
     "normalization with ReLU": ((40, 2, 8, 3), 1),
     "descent": ((3, 3, 40, 3), 4),
     "guarded descent": ((3, 3, 40, 3), 4),
+    "braked descent": ((3, 3, 40, 3), 4),
 }
 
 

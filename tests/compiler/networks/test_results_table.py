@@ -13,7 +13,14 @@ import pytest
 from compiler import TrainingProgram
 from compiler.__main__ import main
 from compiler.networks import results_table
-from compiler.networks.cells import Cell, Outcome, append_outcome, compile_cell, read_outcomes
+from compiler.networks.cells import (
+    Cell,
+    Outcome,
+    append_outcome,
+    compile_cell,
+    compiler_state,
+    read_outcomes,
+)
 from compiler.networks.registry import network_names
 from compiler.networks.results_table import SMALL, document, wanted_cells
 from hw.config import VARIANTS
@@ -39,7 +46,7 @@ def compiled(cell, seconds=12.0):
     }
     return Outcome(
         cell=cell, seconds=seconds, peak_bytes=3 << 29, stream_bytes=5 << 19,
-        memory_bytes=7 << 20, programs=programs,
+        memory_bytes=7 << 20, programs=programs, state="0123456",
     )  # fmt: skip
 
 
@@ -77,6 +84,7 @@ def test_a_cell(tmp_path):
     assert outcome.memory_bytes == program.memory_size
     assert outcome.programs["bp"]["commands"] * COMMAND_BYTES == len(program.commands)
     assert outcome.seconds > 0.5 and outcome.peak_bytes > 50 << 20
+    assert outcome.state == compiler_state()
     assert Outcome.from_json(outcome.to_json()) == outcome
 
 
@@ -113,9 +121,9 @@ def test_the_table_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):
     assert "4 cells, 1 of them without a program" in capsys.readouterr().out
     text = page.read_text()
     assert "## 32 × 32, batch 128\n" in text
-    row = "| vgg13 | 32×32 | low | 1,234 | 1,234 | 2.50 | 7 | 2.3 | 2.3 | 12 | 1.50 |"
+    row = "| vgg13 | 32×32 | low | 1,234 | 1,234 | 0.15 | 7 | 2.3 | 2.3 | 12 | 1.50 | 0123456 |"
     assert row in text
-    assert "| vgg13 | 32×32 | max | no program |  |  |  |  |  | 0 | 0.00 |" in text
+    assert "| vgg13 | 32×32 | max | no program |  |  |  |  |  | 0 | 0.00 |  |" in text
     assert "- vgg13 3x32x32, batch 128, max, adagp: too large | by far" in text
     # What has no program is tried again on demand; then the file has two lines of it.
     refused.clear()
@@ -123,6 +131,12 @@ def test_the_table_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):
     assert [variant for _, variant, _ in asked] == ["low", "baseline", "efficient", "max", "max"]
     assert len(table.read_text().splitlines()) == 5
     assert all(outcome.reason is None for outcome in read_outcomes(table).values())
+    # Nor is what another commit has compiled, but on demand.
+    asked.clear()
+    for state in ("0123456", "7654321"):
+        monkeypatch.setattr(results_table, "compiler_state", lambda state=state: state)
+        assert main([*arguments, "--outdated"]) == 0
+        assert len(asked) == (0 if state == "0123456" else 4)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from compiler.adagp import compile_adagp
 from compiler.codegen import dependencies
 from compiler.codegen.program import executed_commands
 from compiler.training.compile import compile_training
+from emulator.batch_loop import BatchLoop
 from golden.layers.optimizer import SGD
-from golden.prediction.schedule import Phase
+from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import make_config
-from hw.isa.encoding import Opcode
+from hw.isa.encoding import COMMAND_BYTES, Opcode
 from verif.networks.adagp_run import AdaGPRun
 from verif.networks.training_result import Batch
 from verif.networks.training_run import TrainingRun
@@ -26,6 +27,11 @@ from verif.networks.training_run import TrainingRun
 #: An image is a tile.
 CONFIG = make_config(variant="low", preset="tiny", accumulator_depth=16)
 IMAGES, SHAPE = 30, (1, 4, 4)
+#: Batches of both kinds, each with an even number and with an odd one.
+RUN = BatchLoop(
+    schedule=ScheduleConfig(warm_up=1, ladder=(Stage(gp=2),)),
+    batches=4, epoch_batches=3, epoch_batch=2,
+)  # fmt: skip
 
 
 def network():
@@ -82,14 +88,38 @@ def test_programs_of_gradient_prediction():
     for name, part in program.parts.items():
         assert work(part) == work(plain.parts[name])
         assert len(part.commands) < len(plain.parts[name].commands)
-    repeats = [
-        (number, fields["first"])
-        for number, (opcode, fields) in enumerate(program.loop.command_list)
-        if opcode is Opcode.REPEAT
-    ]
-    assert repeats
-    for number, first in repeats:
-        assert program.loop.program <= first < program.loop.program + 64 * number
+    commands, begin = program.loop.command_list, program.loop.program
+    # A batch of each kind is there once.
+    assert len(commands) == sum(len(part.command_list) for part in program.parts.values()) + 5
+    (targets, *_), ends = zip(
+        *((fields, number) for number, (opcode, fields) in enumerate(commands)
+          if opcode is Opcode.BATCH)
+    )  # fmt: skip
+    for (name, part), end in zip(program.parts.items(), ends[1:], strict=True):
+        wanted = list(executed_commands(part.command_list, part.program))[:-1]
+        moves = [(part.tensors[key], odd) for key, odd in program.odd.items()]
+        moved = [(opcode, odd_inputs(fields, moves)) for opcode, fields in wanted]
+        assert moved != wanted
+        for parity, batch in (("even", wanted), ("odd", moved)):
+            place = targets[f"{name}_{parity}"]
+            found = executed_commands(commands[(place - begin) // COMMAND_BYTES : end], place)
+            assert [reached(*command) for command in found] == [
+                reached(*command) for command in batch
+            ]
+
+
+def odd_inputs(fields, moves):
+    """Fields of a command in an odd batch: (tensor, its other place) are its inputs."""
+    address = fields.get("dram_address")
+    for tensor, odd in moves:
+        if address is not None and tensor.offset <= address < tensor.offset + tensor.size:
+            return fields | {"dram_address": address + odd.offset - tensor.offset}
+    return fields
+
+
+def reached(opcode, fields):
+    """What a command does: its address says all that strides are for."""
+    return opcode, {name: value for name, value in fields.items() if not name.startswith("loop")}
 
 
 @pytest.mark.parametrize("variant", ["efficient", "max"])
@@ -103,7 +133,7 @@ def test_gradient_prediction(variant, rng, seed):
             optimizer=SGD(learning_rate=0.1, momentum=0.9),
             phase=phase,
         )
-        for phase in (Phase.BP, Phase.GP)
+        for phase in RUN.phases()
     ]
     run = AdaGPRun(network(), config, SHAPE, batches, loops=True)
     plain = compile_adagp(network(), config, SHAPE, images=IMAGES, loops=False)
@@ -112,7 +142,7 @@ def test_gradient_prediction(variant, rng, seed):
         assert sorted(work(part)) == sorted(work(plain.parts[name]))
         steps = [step.last - step.first for step in part.steps]
         assert sum(steps) + 1 == len(part.command_list)  # HALT
-    result = run.interpret(seed)
+    result = run.interpret_loop(RUN, seed)
     assert not result.differences, result.differences[0]
 
 

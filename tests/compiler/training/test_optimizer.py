@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from algorithms.braking.optimizer import BrakedSGD
 from compiler.errors import CompileError
 from compiler.training.compile import compile_training
 from compiler.training.optimizer import Optimizer, optimizer_of
@@ -21,12 +22,18 @@ def test_names_and_optimizers_of_torch():
     adam = torch.optim.Adam(WEIGHTS, betas=(0.8, 0.99), eps=1e-5)
     assert optimizer_of(adam) == Optimizer(kind="adam", betas=(0.8, 0.99), epsilon=1e-5)
     assert optimizer_of(torch.optim.AdamW(WEIGHTS)) == Optimizer(kind="adamw")
+    braked = BrakedSGD(WEIGHTS, lr=0.1, momentum=0.9, rho=1.5)
+    assert optimizer_of(braked) == Optimizer(kind="braked")
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("rmsprop", "optimizer must be one of sgd, nesterov, adam, adamw, .* not 'rmsprop'"),
+        ("rmsprop", "optimizer must be one of sgd, nesterov, braked, adam, .* not 'rmsprop'"),
+        (
+            BrakedSGD(WEIGHTS, lr=1, momentum=0.9, nesterov=True, rho=1.0),
+            "optimizer braked: nesterov must be off, not True",
+        ),
         (torch.optim.RMSprop(WEIGHTS), "or a torch.optim.SGD, Adam or AdamW, not RMSprop"),
         (torch.optim.Adam(WEIGHTS, amsgrad=True), "optimizer adam: amsgrad must be off, not True"),
         (torch.optim.SGD(WEIGHTS, lr=1, momentum=0.9, dampening=0.5), "sgd: dampening must be off"),
@@ -45,6 +52,21 @@ def test_messages(given, message):
 def test_betas_must_be_below_one():
     with pytest.raises(CompileError, match=r"betas must be .*, not \(1.0, 0.5\)"):
         Optimizer(kind="adam", betas=(1.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Embedding(5, 4), nn.Linear(4, 3)],
+        [nn.Conv2d(4, 4, 3, groups=2), nn.Flatten(), nn.Linear(4, 3)],
+    ],
+    ids=["embedding", "groups"],
+)
+def test_what_is_not_braked(layers):
+    config = make_config(variant="baseline", preset="tiny")
+    shape = (4,) if isinstance(layers[0], nn.Embedding) else (4, 3, 3)
+    with pytest.raises(CompileError, match="an embedding or a grouped convolution is not braked"):
+        compile_training(nn.Sequential(*layers), config, shape, images=2, optimizer="braked")
 
 
 def test_what_a_program_keeps():

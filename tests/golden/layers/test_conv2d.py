@@ -222,5 +222,5 @@ def test_shape_messages(x, weights, bias, rows, message):
 
 def test_output_size_leaves_a_rest_over():
     assert output_size(8, 3, 2, 0) == 3
-    assert output_size(8, 3, 2, 1) == 4
+    assert output_size(8, 3, 2, 2) == 4
     assert output_size(2, 3, 1, 0) == 0

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from algorithms.braking import optimizer as algorithms
 from golden.arithmetic.dot_product import Flags, decode, encode
 from golden.arithmetic.float32 import add_f32, mul_f32
 from golden.arithmetic.formats import BF16, FLOAT32, FP16
 from golden.arithmetic.running_error import Estimate, worst_excess
-from golden.layers.optimizer import SGD, Adam, AdamW, update
+from golden.layers.optimizer import SGD, Adam, AdamW, BrakedSGD, update
 
 STEPS = 4
 SHAPE = (5, 3, 2)
@@ -17,6 +18,7 @@ CASES = {
     "momentum": SGD(learning_rate=0.05, momentum=0.9),
     "momentum and weight decay": SGD(learning_rate=0.3, momentum=0.9, weight_decay=5e-4),
     "nesterov": SGD(learning_rate=0.1, momentum=0.8, weight_decay=1e-3, nesterov=True),
+    "braked": BrakedSGD(learning_rate=0.1, momentum=0.8, weight_decay=1e-3, braking=1.5),
     "adam": Adam(learning_rate=0.01),
     "adam with weight decay": Adam(betas=(0.8, 0.99), weight_decay=0.01, epsilon=1e-5),
     "adamw": AdamW(learning_rate=0.02, weight_decay=0.1),
@@ -30,6 +32,14 @@ def random_bits(rng, shape=SHAPE):
 
 
 def torch_optimizer(optimizer, weights):
+    if isinstance(optimizer, BrakedSGD):
+        return algorithms.BrakedSGD(
+            [weights],
+            rho=optimizer.braking,
+            lr=optimizer.learning_rate,
+            momentum=optimizer.momentum,
+            weight_decay=optimizer.weight_decay,
+        )
     if isinstance(optimizer, SGD):
         return torch.optim.SGD(
             [weights],
@@ -48,10 +58,27 @@ def torch_optimizer(optimizer, weights):
     )
 
 
+def estimated_braking(optimizer, velocity, gradient):
+    """The braked gradient; as it is before the first step, when there is no velocity."""
+    if not velocity.value.any():
+        return gradient
+    g, v = (
+        Estimate(*(part.reshape(len(part), -1).T for part in (own.value, own.error)))
+        for own in (gradient, velocity)
+    )
+    product, own, other = ((a * b).sum() for a, b in ((g, v), (g, g), (v, v)))
+    cosine = product / (own.root() * other.root())
+    factor = Estimate.exact(1.0) - cosine * Estimate.constant(optimizer.braking)
+    shape = (-1, *[1] * (gradient.value.ndim - 1))
+    return gradient * Estimate(factor.value.reshape(shape), factor.error.reshape(shape))
+
+
 def estimated_step(optimizer, weights, slots, gradient):
     """The operations of the update on estimates."""
     constant = Estimate.constant
     rate, decay = constant(optimizer.learning_rate), constant(optimizer.weight_decay)
+    if isinstance(optimizer, BrakedSGD):
+        gradient = estimated_braking(optimizer, slots[0], gradient)
     if isinstance(optimizer, AdamW):
         weights = weights - weights * (rate * decay)
     else:
@@ -121,6 +148,8 @@ def test_the_bound_notices_mutations(rng):
 
     assert worst_ratio(decayed, rng, twice) > 1
     assert worst_ratio(CASES["plain"], rng, rounded) > 1
+    braked = CASES["braked"]
+    assert worst_ratio(braked, rng, rounded) > 1
     # Adam's first update hardly depends on the gradient's magnitude, later ones do.
     assert worst_ratio(CASES["adam"], rng, rounded) > 1
 

@@ -12,7 +12,7 @@ class Branches(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem, self.norm = nn.Conv2d(2, 4, 3, padding="same"), nn.BatchNorm2d(4)
+        self.stem, self.norm = nn.Conv2d(2, 4, (3, 4), padding="same"), nn.BatchNorm2d(4)
         self.left, self.right = nn.Conv2d(4, 3, 1), nn.Conv2d(4, 2, 3, stride=2, padding=1)
         self.pool = nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False)
         self.head = nn.Linear(9 + 18, 3)

@@ -5,7 +5,8 @@ A step is checked layer by layer by :mod:`golden.training.check`; the bounds are
 
 Covers: golden/training/batch_loss.py, golden/training/arguments.py, golden/training/check.py,
 golden/training/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py,
-golden/training/norm_layers.py, golden/training/step_result.py.
+golden/training/norm_layers.py, golden/training/step_result.py,
+golden/training/torch_convolution.py.
 """
 
 import numpy as np

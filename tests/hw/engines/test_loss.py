@@ -10,7 +10,7 @@ from golden.arithmetic.float32_unit import constant
 from golden.layers import loss as golden_loss
 from hw.config import make_config
 from hw.engines.loss.engine import LossEngine
-from hw.engines.loss.microcode import CONSTANTS, PROGRAM, Register
+from hw.engines.loss.microcode import CONSTANTS, Constant
 from tests.hw.conftest import engine_cases, run_engine
 
 
@@ -31,13 +31,27 @@ def test_engine(size, operand_format, seed):
     )
 
 
+@pytest.mark.long
+def test_throughput(seed):
+    """12 cycles per logit at most; the figures are in the run's log."""
+    result = run_engine(
+        LossEngine,
+        "loss",
+        size=(12, 15, 3),
+        operand_format="bf16",
+        seed=seed,
+        testcase="throughput",
+        LOSS_THROUGHPUT=1,
+    )
+    print("\n".join(line for line in result.log.splitlines() if " per logit" in line))
+
+
 def test_constants():
     """The hardware's own constants are those of golden."""
     for divisor, name in ((9, "NINTH"), (7, "SEVENTH"), (5, "FIFTH"), (3, "THIRD"), (1, "ONE")):
-        assert CONSTANTS[Register[name]] == constant(1 / divisor), name
-    assert CONSTANTS[Register.LN2_LOW] == golden_loss._LN2_LOW
-    assert CONSTANTS[Register.LN2_HIGH] == golden_loss._LN2_HIGH
-    assert len(PROGRAM) <= 64
+        assert CONSTANTS[Constant[name]] == constant(1 / divisor), name
+    assert CONSTANTS[Constant.LN2_LOW] == golden_loss._LN2_LOW
+    assert CONSTANTS[Constant.LN2_HIGH] == golden_loss._LN2_HIGH
 
 
 def test_integers_are_refused():

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import ClockDomain, Module, Signal
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -160,6 +160,39 @@ def test_one_name_for_two_things(second):
     with pytest.raises(ValueError, match="Module name 'same' stands for both .* and "):
         emit_verilog(Clash(Counter(8), second), name="top")
     emit_verilog(Clash(Counter(8), second, names=("one", "other")), name="top")
+
+
+class TwoClocks(wiring.Component):
+    """A register in a domain of its own, and one in ``sync``, which it makes if it is told to."""
+
+    def __init__(self, *, makes=False):
+        self.makes = makes
+        super().__init__({"i": In(1), "o": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        middle = Signal()
+        if self.makes:
+            m.domains.sync = ClockDomain("sync")
+        m.d.fast += middle.eq(self.i)
+        m.d.sync += self.o.eq(middle)
+        return m
+
+
+def ports_of(text):
+    return set(re.split(r",\s*", re.search(r"^module top\((.*?)\);", text, re.M)[1]))
+
+
+def test_further_clocks():
+    text = emit_verilog(TwoClocks(), name="top", clocks=("fast",))
+    assert ports_of(text) == {"clk", "rst", "clk_fast", "i", "o"}
+    assert "always @(posedge clk_fast)" in text
+
+
+def test_a_domain_that_the_component_makes():
+    """There is no port for it; here nobody drives the clock, which is the component's business."""
+    text = emit_verilog(TwoClocks(makes=True), name="top", clocks=("fast",))
+    assert ports_of(text) == {"clk_fast", "i", "o"}
 
 
 def test_name_of_the_top_module():

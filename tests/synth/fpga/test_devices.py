@@ -25,6 +25,21 @@ def test_unknown_name():
         device_by_name("z")
 
 
+def test_packages():
+    device = device_by_name("LFE5U-85F")
+    assert device.variant() is device
+    smaller = device.variant("CABGA381", "8")
+    assert smaller.options == ("--85k", "--speed", "8", "--package", "CABGA381")
+    assert smaller.pins == {"clk": "G2"} and smaller.note == "CABGA381, speed grade 8"
+    assert smaller.available == device.available and smaller.packages == device.packages
+    with pytest.raises(ToolError, match="package of LFE5U-25F must be one of CABGA381, not 'X'"):
+        device_by_name("LFE5U-25F").variant("X")
+    with pytest.raises(ToolError, match="speed grade of LFE5U-85F must be one of 6, 7, 8, not '9'"):
+        device.variant(speed="9")
+    with pytest.raises(ToolError, match="package of GW2A-18C must be left out, not 'X'"):
+        device_by_name("GW2A-18C").variant("X")
+
+
 def test_command_line(capsys):
     assert main(["fpga", "--device", "stratix"]) == 2
     assert "Device must be one of" in capsys.readouterr().err

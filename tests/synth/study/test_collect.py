@@ -2,6 +2,7 @@
 
 import pytest
 
+from cli.workers import Workers
 from hw.config import VARIANTS, make_config
 from synth.common.errors import ToolError
 from synth.study import collect
@@ -24,7 +25,7 @@ def test_collect_measures_each_once(monkeypatch, capsys):
     """Every flow for every design, the probes without place and route; an error ends it."""
     calls = []
 
-    def measure(flow, config, *, device, seeds, workload, refresh, progress):
+    def measure(flow, config, device, seeds, workload, refresh, progress):
         calls.append((flow, config.hash))
         assert (workload is None) == (config.predictor_columns == 8)
         return {"flow": flow}
@@ -32,7 +33,7 @@ def test_collect_measures_each_once(monkeypatch, capsys):
     monkeypatch.setattr(collect, "_measure", measure)
     configs = collect.configurations("tiny")
     options = {"device": "LFE5U-25F", "seeds": (1,)}
-    designs = collect.collect(configs, flows=("ecp5", "xc7"), jobs=2, **options)
+    designs = collect.collect(configs, flows=("ecp5", "xc7"), workers=Workers(jobs=2), **options)
     assert len(calls) == len(set(calls)) == 6 + 4
     assert designs["max"]["ecp5"] == {"flow": "ecp5"} and "ecp5" not in designs["probe_main"]
     assert "[10/10]" in capsys.readouterr().err
@@ -46,7 +47,7 @@ def test_collect_measures_each_once(monkeypatch, capsys):
 
 
 def test_only_what_is_placed_is_mapped_to_the_device(monkeypatch):
-    monkeypatch.setattr(collect, "_measure", lambda flow, config, **options: {"of": flow})
+    monkeypatch.setattr(collect, "_measure", lambda flow, *_: {"of": flow})
     configs = collect.configurations("tiny", probes=False)
     options = {"device": "LFE5U-25F", "seeds": (1,), "placed": ("baseline",)}
     found = collect.collect(configs, flows=("ecp5", "xc7"), **options)

@@ -289,15 +289,18 @@ def test_phases_on_the_accelerator(variant, rng, seed):
 @pytest.mark.long
 @pytest.mark.parametrize("variant", ["efficient", "max"])
 def test_loops_of_two_threads_on_the_accelerator(variant, rng, seed):
-    """A batch of each phase with loops of the main thread beside commands of the other one, on a
-    memory that stalls."""
+    """A run with a batch of each kind, the odd one of Phase GP, with loops of the main thread
+    beside commands of the other one, on a memory that stalls."""
     config = make_config(variant=variant, preset="tiny")
+    loop = dataclasses.replace(LOOP, batches=2, epoch_batches=2)
     run = predicted_run(
-        looping, config, rng, "BG", images=40, shape=(2, 8, 8), prepare=experienced(rng), loops=True
+        looping, config, rng, "WG", images=40, shape=(2, 8, 8), prepare=experienced(rng), loops=True
     )
     for part in run.program.parts.values():
         assert any(opcode is Opcode.REPEAT for opcode, _ in part.command_list)
-    check(run.simulate(seed=seed, stall_share=0.3, latency=10, timeout_cycles=6_000_000))
+    check(
+        run.simulate_loop(loop, seed=seed, stall_share=0.3, latency=10, timeout_cycles=12_000_000)
+    )
 
 
 def looping():

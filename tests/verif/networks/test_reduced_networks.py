@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from algorithms.networks.blocks import basic_block
+from cli.source_state import source_state
 from emulator.memory import FunctionalError
 from hw.config import make_config
 from verif import regression
@@ -107,9 +108,13 @@ def test_on_the_accelerator(networks, tmp_path, capsys):
     for step in steps:
         assert f"PASS networks {step['network']} bp baseline tiny" in printed
         assert step["passed"] and step["compared"] > 200 and step["variant"] == "baseline"
+        assert step["state"] == source_state()
         assert [batch["phase"] for batch in step["batches"]] == ["B", "B"]
         for batch in step["batches"]:
-            assert 0 < batch["vectors"] < batch["cycles"] and batch["loss"] > 0
+            counters = batch["counters"]
+            assert 0 < counters["CORE0_VECTORS"] < batch["cycles"] == counters["CYCLES"]
+            assert counters["READ_BYTES"] > 0 < counters["COMMANDS"]
+            assert batch["loss"] > 0
 
 
 @pytest.mark.parametrize("device", [device for device in DEVICES if device != "rtl"])

@@ -68,6 +68,7 @@ def test_every_map_and_gradient(rng, seed):
         pytest.param("dense", "4x4", marks=pytest.mark.long),
         pytest.param("growing", "5x3", marks=pytest.mark.long),
         pytest.param("smooth", "4x4", marks=pytest.mark.long),
+        pytest.param("same", "4x4", marks=pytest.mark.long),
         pytest.param("norms", "5x3", marks=pytest.mark.long),
         pytest.param("transposed", "5x3", marks=pytest.mark.long),
     ],

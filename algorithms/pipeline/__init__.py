@@ -1,0 +1,1 @@
+"""Training spread over several processes, a stage of the network in each (docs/pipelines.md)."""

@@ -1,0 +1,1 @@
+"""From a board's configuration to a bitstream: constraints, place and route, packing."""

@@ -1,0 +1,91 @@
+"""``python -m boards build``: a bitstream."""
+
+import argparse
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from boards.catalogue import BOARDS, BoardError, board_by_name
+from boards.options import add_system, system_of, whole
+from cli.atomic_files import write_whole
+from cli.build_directory import build_root
+
+from .flow import build, emit, missed
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Example: python -m boards build ulx3s --clock 40 --set columns=4"
+    add = parser.add_argument
+    add("board", help=f"one of {', '.join(BOARDS)}")
+    add_system(parser)
+    add("--seed", type=whole(0), default=1, help="of place and route (1)")
+    add("--dry-run", action="store_true", help="write Verilog and constraints, and end")
+    add("-o", "--output", type=Path, metavar="DIR", help="default: build/boards/BOARD-HASH")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The exit status: 0, or 1 if a clock is missed."""
+    board = board_by_name(arguments.board)
+    config = system_of(board, arguments)
+    accelerator = config.accelerator
+    directory = arguments.output or build_root() / "boards" / f"{board.name}-{accelerator.hash}"
+    directory.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False)
+    console.print(
+        f"{board.name}: {accelerator.variant}, {accelerator.rows} x {accelerator.columns} PEs of "
+        f"{accelerator.operand_format}"
+        + (" with training engines" if accelerator.has_training_engines else "")
+        + f", {config.clock_mhz:g} MHz; SDRAM {config.chip.name} at {config.sdram.clock_mhz:g} MHz"
+        f"; serial line {config.baud:,} bit/s; configuration {accelerator.hash}",
+        soft_wrap=True,
+    )
+    began = time.monotonic()
+    try:
+        if arguments.dry_run:
+            for name, text in emit(board, config).items():
+                write_whole(directory / name, text)
+                console.print(f"wrote {directory / name}, {len(text):,} bytes", soft_wrap=True)
+            console.print(f"{time.monotonic() - began:.1f} s")
+            return 0
+        with Console(stderr=True).status("starting") as status:
+            built = build(
+                board, config, directory=directory, seed=arguments.seed, progress=status.update
+            )
+    except ValueError as error:
+        raise BoardError(str(error)) from None
+    _print(console, built)
+    for name, size in built.files.items():
+        console.print(f"wrote {directory / name}, {size:,} bytes", soft_wrap=True)
+    faults = missed(built)
+    for line in faults:
+        console.print(f"[red]too slow:[/] {line}", soft_wrap=True)
+    return 1 if faults else 0
+
+
+def _print(console, built):
+    table = Table(title="resources")
+    for heading in ("resource", "used", "available", "%"):
+        table.add_column(heading, justify="left" if heading == "resource" else "right")
+    for name, (used, available) in built.resources.items():
+        table.add_row(name, f"{used:,}", f"{available:,}", f"{100 * used / available:.1f}")
+    console.print(table)
+    table = Table(title="timing")
+    for heading in ("clock, or crossing", "reached", "needed"):
+        table.add_column(heading, justify="left" if heading.startswith("clock") else "right")
+    for net, (fmax, needed) in built.clocks.items():
+        table.add_row(net, f"{fmax:.2f} MHz", f"{needed:.2f} MHz")
+    for ends, (taken, limit) in built.crossings.items():
+        table.add_row(ends, f"{taken:.2f} ns", f"{limit:.2f} ns")
+    console.print(table)
+    if path := built.critical_path:
+        console.print(
+            f"slowest path: {path['from']} → {path['to']}, {path['logic_ns']:.1f} ns logic and "
+            f"{path['routing_ns']:.1f} ns wires",
+            soft_wrap=True,
+        )
+    steps = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in built.seconds.items())
+    console.print(f"time: {steps}", soft_wrap=True)

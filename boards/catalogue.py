@@ -1,0 +1,107 @@
+"""The boards there are: what is on them, and what fits."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from boards.soc.sdram.timing import CHIPS
+from boards.soc.system import SystemConfig
+from hw.config.selection import select_config
+
+__all__ = ["BOARDS", "Board", "BoardError", "board_by_name"]
+
+
+class BoardError(ValueError):
+    """Wrong input: a name that nobody has, a frequency that cannot be had."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """One board.
+
+    Members
+    -------
+    device, package, speed : FPGA, see :mod:`synth.fpga.devices`
+    chips : of :data:`~boards.soc.sdram.timing.CHIPS`, those that boards have been made with
+    input_mhz : the clock on the board
+    clock_mhz : of the accelerator, unless told otherwise
+    preset, settings : of the accelerator, unless told otherwise
+    baud : most bits per second of the host link
+    fits : what has been built, a line each
+    """
+
+    name: str
+    title: str
+    device: str
+    package: str
+    speed: str
+    chips: tuple[str, ...]
+    input_mhz: float
+    clock_mhz: float
+    ratio: int
+    baud: int
+    preset: str
+    settings: dict[str, str] = field(default_factory=dict)
+    fits: tuple[str, ...] = ()
+
+    def config(
+        self, *, variant: str = "baseline", settings: Iterable[str] = (), chip: str = "any",
+        clock_mhz: float | None = None, ratio: int | None = None, baud: int | None = None,
+    ) -> SystemConfig:  # fmt: skip
+        """What is built of it.
+
+        ``settings``: "key=value" of the accelerator's fields, in place of the board's own.
+
+        Raises
+        ------
+        ConfigError, BoardError
+            with everything that is wrong
+        """
+        if chip not in CHIPS:
+            raise BoardError(f"chip must be one of {', '.join(CHIPS)}, not {chip!r}")
+        given = {setting.partition("=")[0].strip() for setting in settings}
+        own = [f"{key}={value}" for key, value in self.settings.items() if key not in given]
+        accelerator = select_config(variant=variant, preset=self.preset, settings=[*own, *settings])
+        try:
+            return SystemConfig(
+                accelerator=accelerator,
+                chip=CHIPS[chip],
+                clock_mhz=self.clock_mhz if clock_mhz is None else clock_mhz,
+                ratio=self.ratio if ratio is None else ratio,
+                baud=self.baud if baud is None else baud,
+            )
+        except ValueError as error:
+            raise BoardError(str(error)) from None
+
+    @property
+    def peak_mbytes(self) -> float:
+        """Most that the memory moves, in 10^6 bytes a second."""
+        return 2 * self.clock_mhz * self.ratio
+
+
+_ULX3S = Board(
+    name="ulx3s",
+    title="Radiona ULX3S with an ECP5-85",
+    device="LFE5U-85F",
+    package="CABGA381",
+    speed="6",
+    chips=tuple(CHIPS),
+    input_mhz=25.0,
+    clock_mhz=40.0,
+    ratio=2,
+    baud=3_000_000,
+    preset="ulx3s",
+    settings={"columns": "4", "training": "true", "axi_data_width": "32"},
+)
+
+#: Name -> board.
+BOARDS = {board.name: board for board in (_ULX3S,)}
+
+
+def board_by_name(name: str) -> Board:
+    """The board of that name; raises :class:`BoardError`, with the names there are."""
+    if name in BOARDS:
+        return BOARDS[name]
+    close = difflib.get_close_matches(name, BOARDS, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise BoardError(f"board must be one of {', '.join(BOARDS)}, not {name!r}{hint}")

@@ -1,0 +1,155 @@
+"""``python -m boards sim``: a board simulated at its pins."""
+
+import argparse
+import time
+
+from rich.console import Console
+
+from boards.catalogue import BOARDS, Board, BoardError, board_by_name
+from boards.options import add_system, system_of, whole
+from boards.soc.sdram.timing import FAULTS
+from boards.soc.system import SystemConfig
+from runtime.serial_device import SerialDevice
+from verif.system.device import RtlDevice
+
+from .memory_test import LEAST, memory_test
+from .networks import RUNS, prepare_network
+from .simulator import BoardProcess, compile_board
+
+__all__ = ["add_arguments", "run"]
+
+#: Bursts of the memory test.
+_REQUESTS = 20_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Examples: python -m boards sim ulx3s --run train-digits --batches 3; python -m boards "
+        "sim ulx3s --memory-test --requests 50000 --seeds 1,2,3"
+    )
+    add = parser.add_argument
+    add("board", help=f"one of {', '.join(BOARDS)}")
+    add("--run", choices=tuple(RUNS), help="a network, through serial line and SDRAM")
+    add("--memory-test", action="store_true", help="traffic on the memory controller")
+    add("--break", dest="broken", choices=FAULTS, default="",
+        help="controller and chip do not fit each other: the checks must notice")  # fmt: skip
+    add("--requests", type=whole(1), default=_REQUESTS,
+        help=f"bursts of each kind of traffic ({_REQUESTS})")  # fmt: skip
+    add("--seeds", type=_seeds, default=(1,), help="separated by commas; a network takes one (1)")
+    add("--images", type=whole(1), default=16, help="of digits, or in a batch (16)")
+    add("--batches", type=whole(1), help="of a training (2; train-adagp: 4)")
+    add("--no-ideal", action="store_true", help="do not compare cycles with those of ideal memory")
+    add_system(parser)
+
+
+def _seeds(text):
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be numbers separated by commas, not {text!r}"
+        ) from None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The exit status: 0 if all is right, 1 if something is wrong."""
+    board = board_by_name(arguments.board)
+    if bool(arguments.run) == arguments.memory_test:
+        raise BoardError("give either --run or --memory-test")
+    variant = "low" if arguments.run == "train-adagp" else "baseline"
+    # The fastest line that the receiver takes: only the simulation's time depends on it.
+    config = system_of(board, arguments, variant=variant, fastest=True)
+    console = Console(highlight=False)
+    if arguments.memory_test:
+        return _memory(config, arguments, console)
+    return _network(board, config, arguments, console)
+
+
+def _memory(config: SystemConfig, arguments, console) -> int:
+    good = True
+    console.print(
+        f"SDRAM {config.chip.name} at {config.sdram.clock_mhz:g} MHz, CAS latency "
+        f"{config.sdram.cas}, port of {config.accelerator.axi_data_width} bits at "
+        f"{config.clock_mhz:g} MHz",
+        soft_wrap=True,
+    )
+    for seed in arguments.seeds:
+        for kind, least in LEAST.items():
+            result = memory_test(
+                config.chip, clock_mhz=config.sdram.clock_mhz, ratio=config.ratio,
+                data_width=config.accelerator.axi_data_width, kind=kind,
+                requests=arguments.requests, seed=seed, broken=arguments.broken,
+            )  # fmt: skip
+            good &= result.passed
+            console.print(
+                f"{_verdict(result.passed)} {kind}, seed {seed}: {arguments.requests:,} bursts, "
+                f"{result.bytes:,} bytes, {result.rate:.3f} bytes per SDRAM cycle"
+                + (f" (at least {least:g})" if least else "")
+                + f"; {result.violations} violations, {result.wrong} wrong; "
+                f"{result.refreshes} refreshes",
+                soft_wrap=True,
+            )
+            if result.text:
+                console.print(result.text, soft_wrap=True, markup=False)
+    return 0 if good else 1
+
+
+def _network(board: Board, config: SystemConfig, arguments, console) -> int:
+    accelerator = config.accelerator
+    console.print(
+        f"{board.name}: {accelerator.variant}, {accelerator.rows} x {accelerator.columns} PEs of "
+        f"{accelerator.operand_format}, {config.clock_mhz:g} MHz; SDRAM {config.chip.name} at "
+        f"{config.sdram.clock_mhz:g} MHz; serial line {config.baud:,} bit/s",
+        soft_wrap=True,
+    )
+    batches = arguments.batches or (4 if arguments.run == "train-adagp" else 2)
+    try:
+        network = prepare_network(
+            arguments.run, accelerator, images=arguments.images, batches=batches,
+            seed=arguments.seeds[0],
+        )  # fmt: skip
+    except ValueError as error:
+        raise BoardError(str(error)) from None
+    if not arguments.no_ideal:
+        device = RtlDevice(accelerator, network.window_bytes)
+        try:
+            ideal = network.run(device)
+        finally:
+            device.close()
+    program = compile_board(board, config, broken=arguments.broken)
+    began = time.monotonic()
+
+    def progress(text):
+        console.print(f"  {time.monotonic() - began:6.0f} s  {text}")
+
+    with BoardProcess(program, clock_hz=config.clock_hz) as line:
+        device = SerialDevice(accelerator, network.window_bytes, line=line)
+        result = network.run(device, progress)
+        overrun = device.overrun()
+        chip = line.status()
+    good = not result.wrong and chip["violations"] == "0" and "text" not in chip and not overrun
+    good = good and chip["framing_errors"] == "0"
+    what = "bytes" if arguments.run == "digits" else "numbers"
+    cycles = sum(result.cycles)
+    text = (
+        f"{_verdict(good)} {arguments.run}: {result.wrong} of {result.compared:,} {what} differ "
+        f"from golden; {chip['violations']} violations of the SDRAM's rules; {cycles:,} cycles"
+    )
+    if not arguments.no_ideal:
+        text += f", {cycles / sum(ideal.cycles):.3f} x those with ideal memory"
+        text += f" ({sum(ideal.cycles):,})"
+    spent = int(chip["cycles"])
+    text += f"; {spent:,} cycles in all, {spent / max(result.seconds, 1e-9) / 1000:.0f} kcycles/s"
+    for number, loss in enumerate(result.losses, 1):
+        console.print(f"  batch {number}: loss {'-' if loss is None else f'{loss:.4f}'}, "
+                      f"{result.cycles[number - 1]:,} cycles")  # fmt: skip
+    console.print(text, soft_wrap=True)
+    for line in [*result.differences, *([chip["text"]] if "text" in chip else [])]:
+        console.print(line, soft_wrap=True, markup=False)
+    if overrun:
+        console.print("bytes to the board were lost")
+    return 0 if good else 1
+
+
+def _verdict(good):
+    return "[green]PASS[/]" if good else "[red]FAIL[/]"

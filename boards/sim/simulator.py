@@ -1,0 +1,117 @@
+"""The simulated board as a process: bytes to and from its serial line, and what its chip says."""
+
+import contextlib
+import struct
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from boards.catalogue import Board
+from boards.soc.pll import pll_settings
+from boards.soc.sdram.timing import SdramCycles, fault
+from boards.soc.system import SystemConfig
+from boards.soc.top import Ulx3sTop
+from hw.primitives.shared_module import emit_verilog
+from verif.sim import runner
+from verif.sim.technology import MODELS
+
+from .program import IO_MODELS, chip_times, compile_program
+
+__all__ = ["BoardProcess", "compile_board"]
+
+_PLL_MODEL = IO_MODELS.with_name("ehxplll.v")
+
+
+def compile_board(board: Board, config: SystemConfig, *, broken: str = "") -> Path:
+    """The program that simulates a board, or find it compiled.
+
+    ``broken``: of :data:`boards.soc.sdram.timing.FAULTS`: controller and chip do not fit. Raises
+    BuildFailed.
+    """
+    made_for, chip = fault(config.chip, broken)
+    config = replace(config, chip=made_for)
+    settings = pll_settings(board.input_mhz, config.clock_mhz, config.ratio)
+    top = Ulx3sTop(config, settings)
+    text = emit_verilog(top, name=board.name, ports=top.pins, technology="ecp5")
+    design = runner.build(
+        text, toplevel=board.name, files=[IO_MODELS, _PLL_MODEL, *MODELS["ecp5"]],
+        extra_args=["--pins-inout-enables"],
+    )  # fmt: skip
+    cycles = SdramCycles(chip=chip, clock_mhz=config.sdram.clock_mhz)
+    times = chip_times(
+        cycles, RATIO=config.ratio, CYCLES_PER_1000_BITS=round(1000 * config.clock_hz / config.baud)
+    )
+    names = {"PLL_FAST": "fast", "PLL_SLOW": "slow", "PLL_LOCKED": "locked"}
+    times += "".join(
+        f"#define {macro} {board.name}__DOT__pll__DOT__{name}\n" for macro, name in names.items()
+    )
+    return compile_program(design, "board.cpp", {"chip_times.h": times})
+
+
+class BoardProcess:
+    """A running simulation; a context manager. It is a
+    :class:`~runtime.serial_link.Line`.
+
+    Time passes only while something is asked of it, so that runs repeat to the cycle.
+    """
+
+    #: Cycles of the accelerator to wait for an answer.
+    PATIENCE_CYCLES = 1_000_000
+
+    def __init__(self, program: Path, *, clock_hz: int):
+        self._clock_hz = clock_hz
+        self._closing = contextlib.ExitStack()
+        errors = self._closing.enter_context(tempfile.TemporaryFile())
+        self._errors = errors
+        self._process = subprocess.Popen(
+            [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+        )
+        self._closing.callback(self._end)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _end(self):
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def close(self) -> None:
+        """End the simulation. A second time nothing happens."""
+        self._closing.close()
+
+    def _ask(self, request: bytes) -> bytes:
+        try:
+            self._process.stdin.write(request)
+            self._process.stdin.flush()
+            header = self._process.stdout.read(4)
+            if len(header) == 4:
+                (size,) = struct.unpack("<I", header)
+                return self._process.stdout.read(size)
+        except BrokenPipeError:
+            pass
+        status = self._process.wait()
+        self._errors.seek(0)
+        raise RuntimeError(
+            f"the simulated board has ended with status {status}: {self._errors.read().decode()}"
+        )
+
+    def transfer(self, data: bytes, expected: int) -> bytes:
+        """Send ``data``, then receive ``expected`` bytes; fewer where none come any more."""
+        head = struct.pack("<cI", b"X", len(data))
+        return self._ask(head + data + struct.pack("<IQ", expected, self.PATIENCE_CYCLES))
+
+    def pause(self, seconds: float) -> None:
+        """Let so much of the board's time pass."""
+        self._ask(struct.pack("<cQ", b"R", round(seconds * self._clock_hz)))
+
+    def status(self) -> dict[str, str]:
+        """``cycles`` of the accelerator, ``violations`` of the chip's rules, ``refreshes``,
+        ``transfers`` of 16 bits, ``framing_errors`` of the line, and ``text`` about violations."""
+        lines = self._ask(b"S").decode().splitlines()
+        return dict(line.split(" ", 1) for line in lines)

@@ -1,0 +1,57 @@
+"""The boards, and what the command line says of them.
+
+Covers: boards/listing.py, boards/options.py, boards/__main__.py.
+"""
+
+import pytest
+
+from boards.__main__ import main
+from boards.catalogue import BOARDS, BoardError, board_by_name
+
+
+def test_defaults():
+    for name, board in BOARDS.items():
+        config = board_by_name(name).config()
+        assert config.accelerator.axi_data_width == 32
+        assert config.accelerator.technology == "ecp5"
+        assert board.peak_mbytes == 2 * config.sdram.clock_mhz
+    changed = BOARDS["ulx3s"].config(settings=["columns=8"], clock_mhz=50, chip="AS4C32M16SB-7")
+    assert (changed.accelerator.columns, changed.clock_mhz) == (8, 50)
+    assert changed.accelerator.training and changed.chip.size_bytes == 64 << 20
+
+
+def test_unknown():
+    with pytest.raises(BoardError, match="board must be one of ulx3s, not 'ulxs'; did you mean"):
+        board_by_name("ulxs")
+    with pytest.raises(BoardError, match="chip must be one of any, .*, not 'x'"):
+        BOARDS["ulx3s"].config(chip="x")
+
+
+def test_list(capsys):
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    assert "LFE5U-85F, CABGA381, speed grade 6" in text and "160 MB/s" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sim", "ulx3s"], "give either --run or --memory-test"),
+        (["sim", "ulx4", "--memory-test"], "board must be one of ulx3s, not 'ulx4'"),
+        (["sim", "ulx3s", "--memory-test", "--clock", "90"], "must be from 20 to 133 MHz, not 180"),
+        (["build", "ulx3s", "--set", "rows=0"], "rows must be an integer from 1 to 256, not 0"),
+        (["build", "ulx3s", "--dry-run", "--clock", "43.21"], "the next is 42.8571 MHz"),
+        (["build", "ulx3s", "--chip", "DDR"], "chip must be one of any, "),
+        (["sim", "ulx3s", "--run", "train-adagp", "--batches", "3"], "must be a multiple of 4"),
+    ],
+)
+def test_bad_input(arguments, message, capsys):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bad_numbers(capsys):
+    with pytest.raises(SystemExit) as error:
+        main(["sim", "ulx3s", "--memory-test", "--requests", "0"])
+    assert error.value.code == 2
+    assert "must be a number from 1 on, not '0'" in capsys.readouterr().err
