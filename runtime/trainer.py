@@ -47,9 +47,9 @@ class Trainer:
     model : begins with its weights; it is given the trained ones at the end of :meth:`fit`
     accelerator : Accelerator
     loss : "cross_entropy", "mean_squared_error", ``nn.CrossEntropyLoss(...)`` or ``nn.MSELoss()``
-    optimizer : ``torch.optim.SGD``, ``Adam`` or ``AdamW`` of the model's parameters: learning rate,
-        momentum and weight decay as they are when a batch begins; None: SGD with a rate of 0.05 and
-        a momentum of 0.9
+    optimizer : ``torch.optim.SGD``, ``Adam`` or ``AdamW`` of the model's parameters, or
+        :class:`algorithms.braking.optimizer.BrakedSGD`: learning rate, momentum, weight decay and
+        braking as they are when a batch begins; None: SGD with a rate of 0.05 and a momentum of 0.9
     method : "bp", or "adagp" (a float format and a network with a layer that can be predicted)
     schedule : ScheduleConfig of ADA-GP, with at most four stages; by default the paper's, ten
         epochs of warm-up and then four to one batches of Phase GP for one of backpropagation

@@ -10,7 +10,7 @@ from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 from hw.formats import FLOAT32
 from hw.isa.encoding import Opcode
 
-from .cost import Fields
+from .cost import Command, Fields, duration
 from .dependencies import Recorder
 from .entries import Region, dram_region
 from .job_runner import JobRunner
@@ -140,6 +140,12 @@ class CoreProgram:
     def load(self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0) -> None:
         """LOADs of a box of ``tensor`` into words from ``first`` on."""
         self.load_moves(transfers(tensor, *box, self.core.word_bytes), block, first)
+
+    def load_cycles(self, tensor: Tensor, box: TensorBox) -> int:
+        """How long LOADs of a box of ``tensor`` take, about."""
+        moves = transfers(tensor, *box, self.core.word_bytes)
+        loads = (Command(Opcode.LOAD, self.core.index, fields=dma_fields(0, m)) for m in moves)
+        return sum(duration(load, self.config)[0] for load in loads)
 
     def load_moves(self, moves: Iterable[Transfer], block: Block, first: int = 0) -> None:
         """LOADs of ``moves`` into words from ``first`` on."""

@@ -21,8 +21,8 @@ from hw.isa.loss import Loss
 from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
-    "Command", "Fields", "Timeline", "bits", "duration", "estimate", "executed", "matmul_shape",
-    "matmul_vectors", "post_cycles",
+    "SUM_CYCLES", "Command", "Fields", "Timeline", "bits", "duration", "estimate", "executed",
+    "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles",
 ]  # fmt: skip
 
 #: Fields of a command by name, without the header.
@@ -106,8 +106,9 @@ def post_cycles(fields: Fields, core: CoreConfig) -> int:
     return outputs * steps
 
 
-def _tile_cycles(fields: Fields, core: CoreConfig) -> int:
-    """Cycles in which a WEIGHTS brings a K tile."""
+def tile_cycles(fields: Fields, core: CoreConfig) -> int:
+    """Cycles in which a WEIGHTS brings a K tile: ``transpose``, and ``block_count`` and ``skip``
+    with it."""
     words = core.columns
     if fields["transpose"]:
         words = core.rows * fields["block_count"]
@@ -119,7 +120,7 @@ def duration(command: Command, config: AdaGPConfig) -> tuple[int, int]:
     """(cycles the queue is busy, further cycles until the signal) where nothing makes it wait."""
     core, fields = config.cores[command.core], command.fields
     if command.opcode is Opcode.WEIGHTS:
-        return _product(fields, _WEIGHT_TILES) * _tile_cycles(fields, core), 0
+        return _product(fields, _WEIGHT_TILES) * tile_cycles(fields, core), 0
     if command.opcode is Opcode.MATMUL:
         tiles, vectors = matmul_shape(fields)
         if fields["transpose"]:
@@ -221,7 +222,7 @@ class Timeline:
             start = max(start, self._tokens[semaphore][index])
         core = self._cores[command.core]
         if command.opcode is Opcode.WEIGHTS:
-            pace = _tile_cycles(command.fields, core)
+            pace = tile_cycles(command.fields, core)
             busy, latency = _product(command.fields, _WEIGHT_TILES) * pace, 0
         elif command.opcode is Opcode.MATMUL:
             busy, latency = self._multiply(command, start, core), MATMUL_LATENCY_CYCLES

@@ -20,7 +20,7 @@ from hw.config import AdaGPConfig
 from hw.config.selection import select_config
 
 from .command_counts import counts_table
-from .layer_table import layer_table, print_totals
+from .layer_table import array_table, layer_table, print_totals
 from .registry import network, published, read_shape
 from .summary import summarize
 
@@ -55,6 +55,8 @@ def compile_network(options: argparse.Namespace) -> None:
     run = program.loop if isinstance(program, AdaGPProgram) else program
     stream_bytes = len(run.commands)
     console.print(layer_table(layers, programs))
+    if uses := array_table(layers, config.cores[0]):
+        console.print(uses)
     print_totals(
         console, programs, stream_bytes=stream_bytes, memory_bytes=program.memory_size,
         seconds=seconds, images=options.batch,

@@ -1,15 +1,18 @@
 """A compiled network for people: a table of its layers, and totals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hw.config import CoreConfig
+
+from .array_use import PRODUCTS, ArrayUse, ratio, together
 from .summary import PHASES, LayerSummary, ProgramSummary
 
-__all__ = ["layer_table", "print_totals"]
+__all__ = ["array_table", "layer_table", "print_totals"]
 
 _MIB = 1 << 20
 
@@ -44,6 +47,42 @@ def layer_table(layers: Sequence[LayerSummary], programs: dict[str, ProgramSumma
     return table
 
 
+def array_table(layers: Sequence[LayerSummary], core: CoreConfig) -> Table | None:
+    """By layer, program and direction of products: what tiling allows of PEs and cycles, and the
+    share of that, which is the share of cycles in which a vector enters the array. None where no
+    steps are timed."""
+    programs = list(dict.fromkeys(program for layer in layers for program in layer.array))
+    if not programs:
+        return None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=True)
+    table.add_column("array, by layer", "all", no_wrap=True)
+    found = {program: together([layer.array.get(program, {}) for layer in layers])
+             for program in programs}  # fmt: skip
+    pairs = [(program, use) for program in programs for use in PRODUCTS if use in found[program]]
+
+    def cells(uses: Mapping[str, Mapping[str, ArrayUse]]) -> list[str]:
+        texts = []
+        for program, direction in pairs:
+            use = uses.get(program, {}).get(direction)
+            texts += [f"{use.allowed(core):.1%}", f"{use.busy:.1%}"] if use else ["", ""]
+        return texts
+
+    footers = iter(cells(found))
+    for program, direction in pairs:
+        for what in ("tiling allows", "share of that"):
+            table.add_column(f"{program} {direction}\n{what}", next(footers), justify="right")
+    for layer in layers:
+        if layer.array:
+            table.add_row(escape(layer.name), *cells(layer.array))
+    return table
+
+
+def _idle(found: ProgramSummary) -> str:
+    """Causes, the longest first."""
+    causes = sorted(found.idle.items(), key=lambda item: -item[1])
+    return ", ".join(f"{cause} {ratio(n, found.cycles):.1%}" for cause, n in causes if n > 0)
+
+
 def print_totals(
     console: Console,
     programs: dict[str, ProgramSummary],
@@ -67,6 +106,12 @@ def print_totals(
         console.print(
             f"{name}: {found.commands:,} commands{again}; "
             f"estimated {found.cycles:,} cycles for {images} images",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+        idle = _idle(found)
+        console.print(
+            f"    the array takes a vector in {ratio(found.vectors, found.cycles):.1%} of them"
+            + f"; in the others: {idle}" * bool(idle),
             markup=False, soft_wrap=True,
         )  # fmt: skip
     console.print(

@@ -8,6 +8,7 @@ from compiler.adagp.program import AdaGPProgram
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from hw.isa.encoding import COMMAND_BYTES
 
+from .array_use import PRODUCTS, ArrayUse, cause_of
 from .estimate import command_ends, executed_count
 
 __all__ = ["PHASES", "LayerSummary", "ProgramSummary", "in_order", "phase_of", "summarize"]
@@ -38,6 +39,8 @@ class LayerSummary:
     macs : multiply-accumulates forward, of the whole batch
     commands : in DRAM, by program
     vectors : that enter a PE array, by program
+    array : program -> direction of products -> :class:`~.array_use.ArrayUse`; empty where
+        ``cycles`` are
     cycles : program -> phase -> estimated cycles by which the layer's steps put off the end of what
         has come before; empty where the steps of two threads overlap
     """
@@ -48,6 +51,7 @@ class LayerSummary:
     macs: int = 0
     commands: dict[str, int] = field(default_factory=dict)
     vectors: dict[str, int] = field(default_factory=dict)
+    array: dict[str, dict[str, ArrayUse]] = field(default_factory=dict)
     cycles: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
@@ -59,11 +63,16 @@ class ProgramSummary:
     -------
     commands, executed : in DRAM; with those in loops as often as they are executed
     cycles : from start to interrupt, estimated
+    vectors : that enter the main core's PE array
+    idle : cause (:func:`~.array_use.cause_of`) -> cycles in which no vector enters; empty where the
+        steps of two threads overlap
     """
 
     commands: int
     executed: int
     cycles: int
+    vectors: int
+    idle: dict[str, int]
 
 
 def in_order(program: TrainingProgram) -> bool:
@@ -99,20 +108,31 @@ def _batch(
     name: str, program: TrainingProgram, layers: Mapping[str, LayerSummary]
 ) -> ProgramSummary:
     ends = command_ends(program.commands, program.program, program.config)
-    timed, before = in_order(program), 0
+    timed, before, vectors = in_order(program), 0, 0
+    idle: dict[str, int] = {}
     for step in program.steps:
         layer = layers[_layer_of(step, layers)]
         layer.commands[name] = layer.commands.get(name, 0) + step.last - step.first
         layer.vectors[name] = layer.vectors.get(name, 0) + step.vectors
+        if not (step.predictor and program.config.has_predictor_core):
+            vectors += step.vectors
         if timed and step.last > step.first:
             end = max(before, ends[step.last - 1])
+            cycles, before = end - before, end
             phases = layer.cycles.setdefault(name, {})
-            phases[phase_of(step)] = phases.get(phase_of(step), 0) + end - before
-            before = end
+            phases[phase_of(step)] = phases.get(phase_of(step), 0) + cycles
+            cause = cause_of(step)
+            idle[cause] = idle.get(cause, 0) + cycles - step.vectors
+            if step.vectors and step.direction in PRODUCTS:
+                use = ArrayUse(cycles=cycles, vectors=step.vectors, macs=layer.macs)
+                uses = layer.array.setdefault(name, {})
+                uses[step.direction] = uses.get(step.direction, ArrayUse()) + use
     return ProgramSummary(
         commands=len(program.commands) // COMMAND_BYTES,
         executed=executed_count(program.commands, program.program),
         cycles=ends[-1],
+        vectors=vectors,
+        idle=idle,
     )
 
 

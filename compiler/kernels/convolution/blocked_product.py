@@ -1,93 +1,27 @@
 """Product of a convolution, forward or for its input gradient, in boxes of any size."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
 from compiler.codegen.convolution_walk import clip, matmul_walk, window_range
-from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.core_builder import Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
-from compiler.errors import CompileError
-from compiler.tensors.column_tiles import ColumnTiles
 from compiler.tensors.intervals import Interval, PixelBox, even_parts
-from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import Init
 
-from .blocked_cut import Axis, Box, Cut, contraction_boxes, cuts
+from .blocked_cut import Box, Cut, contraction_boxes
+from .blocked_sizes import BlockedSizes, Phase
 
 __all__ = ["BlockedProduct"]
 
-#: Cycles that a job costs besides: commands, and a gap before the first vector.
-_JOB_CYCLES = 60
-#: Rows and columns.
-_Phase = tuple[Axis, Axis]
 
+class BlockedProduct(BlockedSizes):
+    """Writes a product in the boxes that :class:`~.blocked_sizes.BlockedSizes` chooses: for what is
+    too large for one box, or slow in it."""
 
-class BlockedProduct(ABC):
-    """Tiles of outputs, groups of column tiles, phases, and boxes of the contraction, whose sums go
-    on in the accumulators: for what is too large for one box.
-
-    Parameters
-    ----------
-    program : CoreProgram
-    name : of the layer, for messages
-    source, target : maps that it reads and writes
-    weights : (KH, KW, CI, CO)
-    tiles : of the target's channels
-    phases : (vertical, horizontal) axes
-    step : lines of the target from one of a phase to the next
-    """
-
-    def __init__(
-        self,
-        program: CoreProgram,
-        name: str,
-        source: Tensor,
-        target: Tensor,
-        weights: Tensor,
-        tiles: ColumnTiles,
-        phases: Sequence[_Phase],
-        step: tuple[int, int],
-    ) -> None:
-        self.program, self.core, self.name = program, program.core, name
-        self.source, self.target, self.weights = source, target, weights
-        self.tiles, self.phases, self.step = tiles, phases, step
-
-    # What differs between the directions -------------------------------------------------------
-
-    @abstractmethod
-    def blocks(self, channels: Interval) -> Interval:
-        """Words of source channels (first, last + 1) that a column tile reads."""
-
-    @abstractmethod
-    def weights_box(self, tile: int, blocks: Interval) -> tuple[Interval, Interval]:
-        """(CI, CO) of the weights for a column tile and words of source channels."""
-
-    @abstractmethod
-    def weights_fields(self, tile: int, blocks: Interval, row: int) -> Fields:
-        """WEIGHTS' fields but for the taps; ``row`` words for each row (kh, kw, ci)."""
-
-    @abstractmethod
-    def post_fields(self) -> Fields:
-        """What POST does with sums."""
-
-    def bias_need(self, tile: int) -> Need | None:
-        """The biases of a column tile, if there are some."""
-        return None
-
-    # Sizes -----------------------------------------------------------------------------------
-
-    def jobs(self) -> list[Job]:
-        """Jobs that write all of the target.
-
-        Raises
-        ------
-        CompileError
-            if one output with one word of channels does not fit.
-        """
-        cut = self._cut()
+    def jobs(self, cut: Cut) -> list[Job]:
+        """Jobs that write all of the target."""
         images, height, width, _ = self.target.shape
         jobs = []
         groups = self._groups(cut.group)
@@ -98,132 +32,71 @@ class BlockedProduct(ABC):
                 jobs += self._group_jobs(cut, box, group)
         return jobs
 
-    @staticmethod
-    def _parts(size: int, most: int, step: int) -> list[Interval]:
-        """Of at most so many lines, which begin with the first phase if they have all."""
-        step = step if most >= step else 1
-        parts = even_parts(0, -(-size // step), max(1, most // step))
-        return [(a * step, min(b * step, size)) for a, b in parts]
-
-    def _groups(self, most: int) -> list[Interval]:
-        """Column tiles, at most so many where a part of them is whole words."""
-        return self.tiles.groups(most, self.target.dtype.itemsize, self.core.word_bytes)
-
-    def _channels(self, group: Interval) -> Interval:
-        """Of the target, as they are stored for column tiles."""
-        end = self.tiles.range(group[1] - 1)[1]
-        begin = self.tiles.range(group[0])[0]
-        return begin, self.target.pitch if end == self.tiles.channels else end
-
-    def _taps(self) -> tuple[int, int]:
-        """The most rows and columns of taps that a phase has."""
-        rows, columns = (max(len(phase[axis].taps) for phase in self.phases) for axis in (0, 1))
-        return max(1, rows), max(1, columns)
-
-    def _cut(self) -> Cut:
-        """The one that takes the least time, of those that fit with the source and the weights of
-        the next box."""
-        images, height, width, _ = self.target.shape
-        blocks = max(
-            b - a for a, b in (self.blocks(self.tiles.range(t)) for t in range(self.tiles.count))
-        )
-        best, least = None, float("inf")
-        taps = self._taps()
-        for cut in cuts(images, height, width, self.step, self.tiles.count, blocks, taps):
-            cost = self._cost(cut, blocks, taps)
-            if cost < least:
-                best, least = cut, cost
-        if best is None:
-            raise CompileError(
-                f"layer {self.name}: one of its outputs, with one word of its input and its "
-                f"weights, does not fit into the accumulators ({self.core.accumulator_depth} "
-                f"vectors) or the buffer ({self.program.scratch.words} words)"
-            )
-        return best
-
-    def _cost(self, cut: Cut, blocks: int, taps: tuple[int, int]) -> float:
-        """Cycles, about; infinite if it does not fit."""
-        program, room = self.program, self.program.scratch.words
-        images, height, width, _ = self.target.shape
-        vertical, horizontal = max(self.phases, key=lambda p: len(p[0].taps) * len(p[1].taps))
-        rows, columns = -(-cut.rows // self.step[0]), -(-cut.columns // self.step[1])
-        vectors = cut.images * rows * columns
-        if vectors > self.core.accumulator_depth:
-            return float("inf")
-        group = max(self._groups(cut.group), key=lambda group: group[1] - group[0])
-        out = cut.images * cut.rows * cut.columns * program.words(
-            self.target, self._channels(group)
-        )  # fmt: skip
-        _, lines, line, _ = self.source.shape
-        spans = (
-            vertical.span(rows, cut.tap_rows, lines),
-            horizontal.span(columns, cut.tap_columns, line),
-        )
-        source = cut.images * spans[0] * spans[1] * cut.blocks
-        most = max(
-            self._tap_words(tile, (0, cut.blocks))
-            for tile in range(min(self.tiles.count, self.core.rows))
-        )
-        weights = cut.tap_rows * cut.tap_columns * most
-        bias = self.bias_need(0)
-        inputs = source + weights + (bias.words if bias else 0)
-        if out + 2 * inputs > room:
-            return float("inf")
-        parts = -(-blocks // cut.blocks) * -(-taps[0] // cut.tap_rows)
-        parts *= -(-taps[1] // cut.tap_columns)
-        pieces = -(-images // cut.images) * len(self._parts(height, cut.rows, self.step[0]))
-        pieces *= len(self._parts(width, cut.columns, self.step[1]))
-        phases = min(cut.rows, self.step[0]) * min(cut.columns, self.step[1])
-        jobs = pieces * self.tiles.count * phases * parts
-        stays = out + parts * source + 2 * weights <= room
-        loads = jobs * weights + (jobs // self.tiles.count if stays else jobs) * source
-        tiles = cut.blocks * cut.tap_rows * cut.tap_columns
-        return max(loads, jobs * tiles * max(vectors, self.core.rows)) + jobs * _JOB_CYCLES
-
-    # Jobs ------------------------------------------------------------------------------------
-
     def _group_jobs(self, cut: Cut, box: PixelBox, group: Interval) -> list[Job]:
-        channels = self._channels(group)
         pixels = 1
         for begin, end in box:
             pixels *= end - begin
-        output = Need(object(), pixels * self.program.words(self.target, channels))
-        found: list[tuple[tuple[Need, ...], partial[None]]] = []
+        output = Need(object(), pixels * self.program.words(self.target, self._channels(group)))
+        jobs: list[Job] = []
         for tile in range(*group):
             for phase in self.phases:
-                numbers = tuple(
-                    axis.numbers(part) for axis, part in zip(phase, box[1:], strict=True)
-                )
+                numbers = (axis.numbers(part) for axis, part in zip(phase, box[1:], strict=True))
                 if all(end > begin for begin, end in numbers):
-                    found += self._phase(cut, box, group, tile, phase, output)
-        jobs = []
-        for number, (needs, run) in enumerate(found, 1):
-            jobs.append(Job(needs, partial(run, box, channels, number == len(found))))
+                    jobs += self._phase_jobs(cut, box, group, tile, phase, output)
+        if jobs:
+            job = jobs[-1]
+            jobs[-1] = job._replace(run=partial(job.run, ends=True), like=(job.like, "ends"))
         return jobs
 
-    def _phase(
-        self, cut: Cut, box: PixelBox, group: Interval, tile: int, phase: _Phase, output: Need
-    ) -> list[tuple[tuple[Need, ...], partial[None]]]:
-        """(needs, work) of the boxes of a column tile and phase."""
+    def _phase_jobs(
+        self, cut: Cut, box: PixelBox, group: Interval, tile: int, phase: Phase, output: Need
+    ) -> list[Job]:
+        """The boxes of a column tile and phase."""
         taps = len(phase[0].taps), len(phase[1].taps)
-        found: list[tuple[tuple[Need, ...], partial[None]]] = []
-        if not all(taps):
-            run = partial(self._run, group, tile, phase, None, True, True)
-            return [((output,), run)]
-        boxes = contraction_boxes(cut, self.blocks(self.tiles.range(tile)), taps)
+        boxes: list[Box | None] = [None]
+        if all(taps):
+            boxes = [*contraction_boxes(cut, self.blocks(self.tiles.range(tile)), taps)]
+        jobs = []
         for part in boxes:
-            needs = [
-                output,
-                self._source_need(box, phase, part),
-                self._weights_need(tile, phase, part),
-            ]
-            bias = self.bias_need(tile) if part is boxes[0] else None
-            needs += [bias] if bias else []
-            first, last = part is boxes[0], part is boxes[-1]
-            found.append((tuple(needs), partial(self._run, group, tile, phase, part, first, last)))
-        return found
+            needs, ends = [output], (part is boxes[0], part is boxes[-1])
+            if part is not None:
+                needs.append(self._source_need(box, phase, part))
+                needs.append(self._weights_need(tile, phase, part))
+                bias = self.bias_need(tile) if part is boxes[0] else None
+                needs += [bias] if bias else []
+            like = self._likeness(box, group, tile, phase, part)
+            at = (
+                *(begin for begin, _ in box),
+                self.tiles.range(tile)[0],
+                part[0][0] if part else 0,
+            )
+            run = partial(self._run, box, group, tile, phase, part, *ends)
+            jobs.append(Job(tuple(needs), run, like=(like, ends), at=at))
+        return jobs
 
-    def _lines(self, box: PixelBox, phase: _Phase, part: Box) -> list[Interval]:
+    def _likeness(
+        self, box: PixelBox, group: Interval, tile: int, phase: Phase, part: Box | None
+    ) -> tuple[object, ...]:
+        """What boxes have in common that differ in where they lie in DRAM alone."""
+        (begin, end), channels = self.tiles.range(tile), self._channels(group)
+        like = (
+            self.phases.index(phase), *(b - a for a, b in box),
+            *(part[0] % step for part, step in zip(box[1:], self.step, strict=True)),
+            begin - channels[0], end - begin, channels[1] - channels[0], begin % self.core.rows,
+        )  # fmt: skip
+        if part is None:
+            return like
+        inputs, outputs = self.weights_box(tile, part[0])
+        lines = [
+            (first - axis.numbers(numbers)[0] * axis.stride, last - first)
+            for axis, numbers, (first, last) in zip(
+                phase, box[1:], self._lines(box, phase, part), strict=True
+            )
+        ]
+        sizes = part[0][1] - part[0][0], inputs[1] - inputs[0], outputs[1] - outputs[0]
+        return *like, *part[1:], *lines, *sizes
+
+    def _lines(self, box: PixelBox, phase: Phase, part: Box) -> list[Interval]:
         """Rows and columns of the source for a box of outputs and taps."""
         found = []
         for number, axis in enumerate(phase):
@@ -234,23 +107,19 @@ class BlockedProduct(ABC):
             found.append(clip(*lines, self.source.shape[1 + number]))
         return found
 
-    def _source_need(self, box: PixelBox, phase: _Phase, part: Box) -> Need:
+    def _source_need(self, box: PixelBox, phase: Phase, part: Box) -> Need:
         rows, columns = self._lines(box, phase, part)
         begin, end = part[0]
         channels = begin * self.core.rows, end * self.core.rows
         return self.program.need(self.source, box[0], rows, columns, channels)
 
-    def _tap_words(self, tile: int, blocks: Interval) -> int:
-        inputs, outputs = self.weights_box(tile, blocks)
-        return (inputs[1] - inputs[0]) * self.program.words(self.weights, outputs)
-
     @staticmethod
-    def _kernel(phase: _Phase, part: Box) -> tuple[range, range]:
+    def _kernel(phase: Phase, part: Box) -> tuple[range, range]:
         """Rows and columns of the kernel in a box."""
         rows, columns = (axis.taps[slice(*p)] for axis, p in zip(phase, part[1:], strict=True))
         return rows, columns
 
-    def _weights_need(self, tile: int, phase: _Phase, part: Box) -> Need:
+    def _weights_need(self, tile: int, phase: Phase, part: Box) -> Need:
         """Its taps, in order of the kernel if they are neighbours, or else of the contraction."""
         program, (rows, columns) = self.program, self._kernel(phase, part)
         inputs, outputs = self.weights_box(tile, part[0])
@@ -267,10 +136,12 @@ class BlockedProduct(ABC):
         return Need(object(), len(rows) * len(columns) * size, load)
 
     def _run(
-        self, group: Interval, tile: int, phase: _Phase, part: Box | None, first: bool, last: bool,
-        box: PixelBox, channels: Interval, ends: bool, output: Block, *blocks: Block,
+        self, box: PixelBox, group: Interval, tile: int, phase: Phase, part: Box | None,
+        first: bool, last: bool, output: Block, *blocks: Block, ends: bool = False,
     ) -> None:  # fmt: skip
-        program = self.program
+        """A box of the contraction: the ``first``, the ``last`` of a column tile and phase; behind
+        the one that ``ends`` a group its outputs are stored."""
+        program, channels = self.program, self._channels(group)
         if first:
             self._bank = program.next_bank()
         begin, end = self.tiles.range(tile)
@@ -287,7 +158,7 @@ class BlockedProduct(ABC):
             program.store(self.target, (*box, channels), output)
             program.scratch.drop([output])
 
-    def _nothing(self, box: PixelBox, phase: _Phase, valid: int, block: Block) -> None:
+    def _nothing(self, box: PixelBox, phase: Phase, valid: int, block: Block) -> None:
         """Zeros for a phase without taps."""
         fields = {"address": block.address, "row_stride": 0, "row_limit": 0, "transpose": 0}
         self.program.weights(fields, block)
@@ -296,7 +167,7 @@ class BlockedProduct(ABC):
         self.program.matmul(walk | {"accumulator_bank": self._bank, "channels": valid}, block)
 
     def _weights(
-        self, tile: int, phase: _Phase, part: Box, weights: Block, bias: Block | None = None
+        self, tile: int, phase: Phase, part: Box, weights: Block, bias: Block | None = None
     ) -> None:
         rows, columns = self._kernel(phase, part)
         _, outputs = self.weights_box(tile, part[0])
@@ -318,7 +189,7 @@ class BlockedProduct(ABC):
             fields |= {"bias": 1, "bias_address": bias.address}
             self.program.weights(fields, weights, bias)
 
-    def _walk(self, box: PixelBox, phase: _Phase, part: Box, x: Block, words: int) -> Fields:
+    def _walk(self, box: PixelBox, phase: Phase, part: Box, x: Block, words: int) -> Fields:
         vertical, horizontal = phase
         rows, columns = self._lines(box, phase, part)
         return matmul_walk(
@@ -334,7 +205,7 @@ class BlockedProduct(ABC):
         )
 
     def _matmul(
-        self, box: PixelBox, phase: _Phase, part: Box, init: Init, valid: int, x: Block
+        self, box: PixelBox, phase: Phase, part: Box, init: Init, valid: int, x: Block
     ) -> None:
         begin, end = part[0]
         words = self.program.words(self.source, (begin * self.core.rows, end * self.core.rows))
@@ -350,7 +221,7 @@ class BlockedProduct(ABC):
         )
 
     def _post(
-        self, box: PixelBox, channels: Interval, group: Interval, tile: int, phase: _Phase,
+        self, box: PixelBox, channels: Interval, group: Interval, tile: int, phase: Phase,
         output: Block,
     ) -> None:  # fmt: skip
         program = self.program

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
@@ -15,6 +16,7 @@ from .blocked_cut import Axis
 from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution
 from .conv_tiling import LineTooLarge, MapTile, cut_map
+from .product_cost import blocked_jobs, tiled_cycles
 from .reorganize import Reorganizer
 
 __all__ = ["forward"]
@@ -32,7 +34,8 @@ def forward(
     """Commands that write ``layer.y``, rounded to operands or as float32, as its kind says.
 
     Output tiles outermost, then column tiles; weights stay in the memory while there is room. Where
-    a line or the weights of a column tile have none, boxes of them as
+    a line or the weights of a column tile have none, or so little that the array would wait for
+    weights, boxes of them as
     :class:`~compiler.kernels.convolution.blocked_product.BlockedProduct` cuts them. With
     ``cells`` the map is reorganized, too
     (:class:`~compiler.kernels.convolution.reorganize.Reorganizer`): as it leaves, or behind it
@@ -42,10 +45,13 @@ def forward(
     """
     reorganizer = None if cells is None else Reorganizer(program, layer.y, cells)
     product = _Forward(program, layer, relu, reorganizer)
-    try:
-        jobs = product.jobs()
-    except LineTooLarge:
-        jobs = _Blocked(program, layer, relu).jobs()
+    tiles = product.cut()
+    cycles = None if tiles is None else product.cycles(tiles)
+    more = product.observing_cycles if product.held else 0
+    boxes = blocked_jobs(_Blocked(program, layer, relu), cycles, more)
+    if boxes is not None:
+        product.let_go()
+    jobs = product.jobs(tiles or ()) if boxes is None else boxes
     if beside:
         _run_around(program, jobs, partial(beside, program, tensors))
     else:
@@ -97,9 +103,58 @@ class _Forward:
         self.x_words, self.y_words = program.words(layer.x), program.words(layer.y)
         self.whole = self._weights_need(0, whole=True).words * 4 <= program.scratch.words
 
-    def jobs(self) -> list[Job]:
+    def cut(self) -> list[MapTile] | None:
+        """Tiles, beside the sums of the map if these have room; None if a line has none."""
+        try:
+            return self._hold() or self._cut()
+        except LineTooLarge:
+            return None
+
+    def let_go(self) -> None:
+        """No sums are held."""
+        if self.held and self.reorganizer:
+            self.held = []
+            self.reorganizer.let_go()
+
+    @property
+    def observing_cycles(self) -> int:
+        """How long it takes to read the map again for its sums, about."""
+        return prod(self.layer.y.shape[:3]) * self.y_words * self.core.groups_per_word
+
+    def cycles(self, tiles: Sequence[MapTile]) -> tuple[int, int]:
+        """As :func:`~compiler.kernels.convolution.product_cost.tiled_cycles`."""
+        program, layer, core = self.program, self.layer, self.core
+        kernel, width = layer.kernel[0] * layer.kernel[1], layer.output_map[1]
+        columns = [self.tiles.range(tile) for tile in range(self.tiles.count)]
+        blocks = [b - a for a, b in (layer.input_blocks(*c, core.rows) for c in columns)]
+
+        def array(part: MapTile, least: int) -> int:
+            (n0, n1), (h0, h1) = part
+            return kernel * sum(blocks) * max((n1 - n0) * (h1 - h0) * width, least)
+
+        def source(part: MapTile) -> int:
+            images, rows = part
+            lines = layer.lines(0, *rows), (0, layer.input_map[1])
+            return program.load_cycles(layer.x, (images, *lines, (0, layer.x.pitch)))
+
+        box = (0, layer.kernel[0]), (0, layer.kernel[1]), (0, layer.inputs)
+        channels: list[Interval | None] = [None]
+        if not self.whole:
+            channels = [program.whole_words(part) for part in columns]
+        weights = [
+            (program.need(layer.weights, *box, part).words,
+             program.load_cycles(layer.weights, (*box, part or (0, layer.weights.pitch))))
+            for part in channels
+        ]  # fmt: skip
+        return tiled_cycles(
+            tiles, array=array, least=2 * core.columns,
+            size=lambda part: self._x_need(*part).words + self._out_size(*part),
+            source=source, weights=weights, room=program.scratch.words,
+        )  # fmt: skip
+
+    def jobs(self, tiles: Sequence[MapTile]) -> list[Job]:
         jobs = []
-        for images, rows in self._hold() or self._cut():
+        for images, rows in tiles:
             output = Need(object(), self._out_size(images, rows))
             for tile in range(self.tiles.count):
                 needs = [
@@ -131,8 +186,7 @@ class _Forward:
             try:
                 return self._cut(copies=(2,))
             except LineTooLarge:
-                self.held = []
-                self.reorganizer.let_go()
+                self.let_go()
         return None
 
     def _cut(self, **options: Any) -> list[MapTile]:

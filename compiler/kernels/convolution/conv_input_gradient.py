@@ -1,11 +1,12 @@
 """Input gradient of a convolution: phase by phase, without inserted zeros."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
 from compiler.codegen.convolution_walk import clip, matmul_walk
 from compiler.codegen.core_builder import CoreProgram, Job, Need
-from compiler.codegen.cost import Fields
+from compiler.codegen.cost import WEIGHT_CYCLES, Fields
 from compiler.codegen.scratchpad import Block
 from compiler.tensors.encoding import codes_of
 from compiler.tensors.intervals import Interval
@@ -16,6 +17,7 @@ from .blocked_cut import Axis
 from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution, Phase
 from .conv_tiling import LineTooLarge, MapTile, cut_map
+from .product_cost import blocked_jobs, tiled_cycles
 
 __all__ = ["input_gradient"]
 
@@ -28,15 +30,15 @@ def input_gradient(
 
     A phase (h mod s, w mod s) of dX is a convolution of dY with stride 1 by its taps in reverse;
     the phases of a tile share an output block. K tiles as docs/training.md orders them. Where a
-    line or the weights of a column tile have no room, boxes of them as
+    line or the weights of a column tile have no room, or so little that the array would wait for
+    weights, boxes of them as
     :class:`~compiler.kernels.convolution.blocked_product.BlockedProduct` cuts them.
     """
     plain = _InputGradient(program, layer, dy, dx, scale)
-    try:
-        jobs = plain.jobs()
-    except LineTooLarge:
-        jobs = _Blocked(program, layer, dy, dx, plain.scale).jobs()
-    program.run(jobs)
+    tiles = plain.cut()
+    cycles = None if tiles is None else plain.cycles(tiles)
+    boxes = blocked_jobs(_Blocked(program, layer, dy, dx, plain.scale), cycles)
+    program.run(plain.jobs(tiles or ()) if boxes is None else boxes)
 
 
 class _InputGradient:
@@ -50,9 +52,53 @@ class _InputGradient:
         self.out_words, self.dy_words = program.words(dx), program.words(dy)
         self.w_words = program.words(layer.weights)
 
-    def jobs(self) -> list[Job]:
+    def cut(self) -> list[MapTile] | None:
+        """Tiles; None if a line has no room."""
+        try:
+            return self._cut()
+        except LineTooLarge:
+            return None
+
+    def cycles(self, tiles: Sequence[MapTile]) -> tuple[int, int]:
+        """As :func:`~compiler.kernels.convolution.product_cost.tiled_cycles`."""
+        program, layer, core = self.program, self.layer, self.core
+        columns = [self.tiles.range(tile) for tile in range(self.tiles.count)]
+        blocks = [b - a for a, b in (layer.output_blocks(*c, core.rows) for c in columns)]
+
+        def array(part: MapTile, least: int) -> int:
+            found = 0
+            for vertical, horizontal in product(*layer.phases):
+                (h0, h1), (w0, w1) = (
+                    self._numbers(axis, phase, lines)
+                    for axis, phase, lines in (
+                        (0, vertical, part[1]), (1, horizontal, (0, layer.input_map[1]))
+                    )
+                )  # fmt: skip
+                vectors = (part[0][1] - part[0][0]) * max(0, h1 - h0) * max(0, w1 - w0)
+                taps = vertical.taps * horizontal.taps
+                if vectors:
+                    found += taps * sum(blocks) * max(vectors, least) if taps else vectors
+            return found
+
+        def source(part: MapTile) -> int:
+            lines = self._dy_lines(0, part[1]), (0, layer.output_map[1])
+            return program.load_cycles(self.dy, (part[0], *lines, (0, self.dy.pitch)))
+
+        box, rest = ((0, layer.kernel[0]), (0, layer.kernel[1])), (0, layer.weights.pitch)
+        weights = [
+            (self._weights_need(tile).words,
+             program.load_cycles(layer.weights, (*box, part, rest)))
+            for tile, part in enumerate(columns)
+        ]  # fmt: skip
+        return tiled_cycles(
+            tiles, array=array, least=core.columns + WEIGHT_CYCLES,
+            size=lambda part: self._dy_need(*part).words + self._out_size(*part),
+            source=source, weights=weights, room=program.scratch.words,
+        )  # fmt: skip
+
+    def jobs(self, tiles: Sequence[MapTile]) -> list[Job]:
         jobs = []
-        for images, rows in self._cut():
+        for images, rows in tiles:
             output = Need(object(), self._out_size(images, rows))
             for tile in range(self.tiles.count):
                 needs = (output, self._dy_need(images, rows), self._weights_need(tile))

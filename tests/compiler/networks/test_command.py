@@ -1,8 +1,9 @@
 """``python -m compiler --network``: what is printed and written is what the program is.
 
-Covers: compiler/networks/command.py, compiler/networks/command_counts.py,
-compiler/networks/layer_table.py, compiler/networks/registry.py, compiler/networks/summary.py,
-compiler/stages.py, compiler/__main__.py.
+Covers: compiler/networks/array_use.py, compiler/networks/command.py,
+compiler/networks/command_counts.py, compiler/networks/layer_table.py,
+compiler/networks/registry.py, compiler/networks/summary.py, compiler/stages.py,
+compiler/__main__.py.
 """
 
 import json
@@ -18,6 +19,7 @@ from compiler.__main__ import main
 from compiler.adagp.compile import compile_adagp
 from compiler.codegen.cost import Command, estimate
 from compiler.codegen.program import executed_commands
+from compiler.networks.array_use import PRODUCTS, ArrayUse, cause_of, ratio
 from compiler.networks.command_counts import command_counts
 from compiler.networks.registry import network, network_names, published, read_shape, shape_text
 from compiler.networks.summary import summarize
@@ -61,6 +63,18 @@ def test_a_network(tmp_path, capsys):
     assert layers["0"]["macs"] == 2 * 8 * 8 * 4 * 3 * 9
     assert layers["29"]["macs"] == 2 * 32 * 10
     assert set(layers["29"]["cycles"]["bp"]) == {"forward", "backward", "update"}
+    assert batch["vectors"] == sum(step.vectors for step in program.steps)
+    assert batch["vectors"] + sum(batch["idle"].values()) == batch["cycles"]
+    assert all(cycles > 0 for cycles in batch["idle"].values()) and len(batch["idle"]) == 4
+    assert f"takes a vector in {batch['vectors'] / batch['cycles']:.1%} of them" in printed
+    uses = {name: layer["array"]["bp"] for name, layer in layers.items() if layer["array"]}
+    assert set(uses["0"]) == {"forward", "weight gradient"}  # nobody wants the images' gradient
+    assert set(uses["29"]) == {"forward", "input gradient", "weight gradient"}
+    # 3 channels on 4 rows, 4 on 5 columns, in every cycle with a vector.
+    assert uses["0"]["forward"]["vectors"] == 2 * 8 * 8 * 9
+    assert re.search(r"\n 0 +60\.0% ", printed)
+    every = sum(use["vectors"] for directions in uses.values() for use in directions.values())
+    assert every == batch["vectors"]
     assert found["memory_bytes"] == program.memory_size
     assert re.search(r"bp +weight gradient +\d+ ", printed)
     stages = found["stages"]
@@ -90,8 +104,29 @@ def test_predicted_layers(variant):
         counts = command_counts(part)
         assert ("all" in counts) == (variant == "max")
         assert sum(count.written for count in counts.values()) == programs[name].commands - 1
+        beside = variant == "max"  # a core of its own
+        main = [step.vectors for step in part.steps if not (beside and step.predictor)]
+        assert programs[name].vectors == sum(main)
+        assert sum(programs[name].idle.values()) == (0 if beside else total - sum(main))
+        assert any(layer.array for layer in layers) != beside
     vectors = sum(step.vectors for step in program.parts["gp"].steps)
     assert sum(layer.vectors.get("gp", 0) for layer in layers) == vectors
+
+
+def test_causes():
+    """What the array waits for, by step."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 4))
+    config = make_config(preset="tiny", variant="low")
+    program = compile_adagp(model, config, (3, 4, 4), images=2)
+    causes = {step.direction: cause_of(step) for step in program.parts["bp"].steps}
+    products = {causes[direction] for direction in PRODUCTS}
+    assert products == {"loads and stores of products (DMA)"}
+    assert causes["backward"] == "layers between products (VECTOR)"
+    assert causes["loss"] == "loss (LOSS)" and causes["update"] == "updates (VECTOR)"
+    assert causes["predict"] == causes["predictor learns"] == "predictor"
+    late = {step.direction: cause_of(step) for step in program.parts["gp"].steps}
+    assert late["predicted update"] == "updates (VECTOR)"
+    assert ratio(1, 0) == 0 and ArrayUse().busy == 0
 
 
 def test_command_counts():

@@ -1,0 +1,222 @@
+"""Sizes of a product that is computed in boxes: those that take the least time."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from compiler.codegen.core_builder import CoreProgram, Need
+from compiler.codegen.cost import SUM_CYCLES, Fields, tile_cycles
+from compiler.errors import CompileError
+from compiler.tensors.column_tiles import ColumnTiles
+from compiler.tensors.intervals import Interval, even_parts
+from compiler.tensors.tensor import Tensor
+
+from .blocked_cut import Axis, Cut, cuts
+
+__all__ = ["BlockedSizes", "Phase"]
+
+#: Cycles that a job costs besides: commands, and a gap before the first vector.
+_JOB_CYCLES = 60
+#: One part of the buffer in so many is not counted on: what is in use leaves room in pieces.
+_SPARE = 4
+#: Rows and columns.
+Phase = tuple[Axis, Axis]
+
+
+class BlockedSizes(ABC):
+    """Tiles of outputs, groups of column tiles, phases, and boxes of the contraction, whose sums go
+    on in the accumulators.
+
+    Parameters
+    ----------
+    program : CoreProgram
+    name : of the layer, for messages
+    source, target : maps that it reads and writes
+    weights : (KH, KW, CI, CO)
+    tiles : of the target's channels
+    phases : (vertical, horizontal) axes
+    step : lines of the target from one of a phase to the next
+    """
+
+    def __init__(
+        self,
+        program: CoreProgram,
+        name: str,
+        source: Tensor,
+        target: Tensor,
+        weights: Tensor,
+        tiles: ColumnTiles,
+        phases: Sequence[Phase],
+        step: tuple[int, int],
+    ) -> None:
+        self.program, self.core, self.name = program, program.core, name
+        self.source, self.target, self.weights = source, target, weights
+        self.tiles, self.phases, self.step = tiles, phases, step
+        self._loads: dict[Any, int] = {}  # cycles of LOADs by what is loaded
+
+    # What differs between the directions -------------------------------------------------------
+
+    @abstractmethod
+    def blocks(self, channels: Interval) -> Interval:
+        """Words of source channels (first, last + 1) that a column tile reads."""
+
+    @abstractmethod
+    def weights_box(self, tile: int, blocks: Interval) -> tuple[Interval, Interval]:
+        """(CI, CO) of the weights for a column tile and words of source channels."""
+
+    @abstractmethod
+    def weights_fields(self, tile: int, blocks: Interval, row: int) -> Fields:
+        """WEIGHTS' fields but for the taps; ``row`` words for each row (kh, kw, ci)."""
+
+    @abstractmethod
+    def post_fields(self) -> Fields:
+        """What POST does with sums."""
+
+    def bias_need(self, tile: int) -> Need | None:
+        """The biases of a column tile, if there are some."""
+        return None
+
+    # Sizes -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def _parts(size: int, most: int, step: int) -> list[Interval]:
+        """Of at most so many lines, which begin with the first phase if they have all."""
+        step = step if most >= step else 1
+        parts = even_parts(0, -(-size // step), max(1, most // step))
+        return [(a * step, min(b * step, size)) for a, b in parts]
+
+    def _groups(self, most: int) -> list[Interval]:
+        """Column tiles, at most so many where a part of them is whole words."""
+        return self.tiles.groups(most, self.target.dtype.itemsize, self.core.word_bytes)
+
+    def _channels(self, group: Interval) -> Interval:
+        """Of the target, as they are stored for column tiles."""
+        end = self.tiles.range(group[1] - 1)[1]
+        begin = self.tiles.range(group[0])[0]
+        return begin, self.target.pitch if end == self.tiles.channels else end
+
+    def _taps(self) -> tuple[int, int]:
+        """The most rows and columns of taps that a phase has."""
+        rows, columns = (max(len(phase[axis].taps) for phase in self.phases) for axis in (0, 1))
+        return max(1, rows), max(1, columns)
+
+    def plan(self) -> tuple[Cut, float]:
+        """The cut that takes the least time, of those that fit with the source and the weights of
+        the next box; and how many cycles it takes, about.
+
+        Raises
+        ------
+        CompileError
+            if one output with one word of channels does not fit.
+        """
+        images, height, width, _ = self.target.shape
+        blocks = max(
+            b - a for a, b in (self.blocks(self.tiles.range(t)) for t in range(self.tiles.count))
+        )
+        best, least = None, float("inf")
+        taps = self._taps()
+        for cut in cuts(images, height, width, self.step, self.tiles.count, blocks, taps):
+            cost = self._cost(cut, blocks, taps)
+            if cost < least:
+                best, least = cut, cost
+        if best is None:
+            raise CompileError(
+                f"layer {self.name}: one of its outputs, with one word of its input and its "
+                f"weights, does not fit into the accumulators ({self.core.accumulator_depth} "
+                f"vectors) or the buffer ({self.program.scratch.words} words)"
+            )
+        return best, least
+
+    def _cost(self, cut: Cut, blocks: int, taps: tuple[int, int]) -> float:
+        """Cycles, about; infinite if it does not fit."""
+        program, room = self.program, self.program.scratch.words
+        images, height, width, _ = self.target.shape
+        vertical, horizontal = max(self.phases, key=lambda p: len(p[0].taps) * len(p[1].taps))
+        rows, columns = -(-cut.rows // self.step[0]), -(-cut.columns // self.step[1])
+        vectors = cut.images * rows * columns
+        if vectors > self.core.accumulator_depth:
+            return float("inf")
+        group = max(self._groups(cut.group), key=lambda group: group[1] - group[0])
+        out = cut.images * cut.rows * cut.columns * program.words(
+            self.target, self._channels(group)
+        )  # fmt: skip
+        _, lines, line, _ = self.source.shape
+        spans = (
+            vertical.span(rows, cut.tap_rows, lines),
+            horizontal.span(columns, cut.tap_columns, line),
+        )
+        source = cut.images * spans[0] * spans[1] * cut.blocks
+        most = max(self._tap_words(tile, (0, cut.blocks)) for tile in self._unlike_tiles)
+        weights = cut.tap_rows * cut.tap_columns * most
+        bias = self.bias_need(0)
+        inputs = source + weights + (bias.words if bias else 0)
+        if out + 2 * inputs > room:
+            return float("inf")
+        parts = -(-blocks // cut.blocks) * -(-taps[0] // cut.tap_rows)
+        parts *= -(-taps[1] // cut.tap_columns)
+        pieces = -(-images // cut.images) * len(self._parts(height, cut.rows, self.step[0]))
+        pieces *= len(self._parts(width, cut.columns, self.step[1]))
+        # Phases have fewer taps than the one that has most, or none.
+        phases = min(cut.rows, self.step[0]) * min(cut.columns, self.step[1]) * self._tap_share
+        jobs = pieces * self.tiles.count * phases * parts
+        stays = out + parts * source + 2 * weights <= room
+        loads = jobs * self._weights_cycles(cut.blocks, cut.tap_rows, cut.tap_columns)
+        loads += (jobs / self.tiles.count if stays else jobs) * self._source_cycles(
+            cut.images, spans, cut.blocks
+        )
+        # The last box of the contraction is smaller.
+        tiles = blocks * taps[0] * taps[1] / parts
+        alone = jobs * tiles * max(vectors, self.pace)
+        others: float = jobs * _JOB_CYCLES
+        sure = room - room // _SPARE
+        if 2 * (out + inputs) > sure:
+            # Between groups, one of them has to be stored before the next one has room.
+            others += pieces * len(self._groups(cut.group)) * (loads / jobs + out)
+        return (max(loads, alone) if out + 2 * inputs <= sure else loads + alone) + others
+
+    @cached_property
+    def _tap_share(self) -> float:
+        """Taps of all phases, of those there would be if each had as many as any."""
+        rows, columns = self._taps()
+        taps = sum(
+            len(vertical.taps) * len(horizontal.taps) for vertical, horizontal in self.phases
+        )
+        return taps / (len(self.phases) * rows * columns)
+
+    @cached_property
+    def _unlike_tiles(self) -> range:
+        """Column tiles that lie in words in all ways there are."""
+        return range(min(self.tiles.count, self.core.rows))
+
+    @cached_property
+    def pace(self) -> float:
+        """Cycles that a K tile takes at least, on the average."""
+        blocks, found = (0, 1), []
+        for tile in self._unlike_tiles:
+            found.append(tile_cycles(self.weights_fields(tile, blocks, 1), self.core))
+        return max(SUM_CYCLES, sum(found) / len(found))
+
+    def _weights_cycles(self, blocks: int, rows: int, columns: int) -> int:
+        """How long the weights of a box take to load, at most."""
+        key = blocks, rows, columns
+        if key not in self._loads:
+            self._loads[key] = max(
+                self.program.load_cycles(
+                    self.weights, ((0, rows), (0, columns), *self.weights_box(tile, (0, blocks)))
+                )
+                for tile in self._unlike_tiles
+            )
+        return self._loads[key]
+
+    def _source_cycles(self, images: int, spans: tuple[int, int], blocks: int) -> int:
+        """How long the source of a box takes to load."""
+        key = images, spans, blocks
+        if key not in self._loads:
+            box = (0, images), (0, spans[0]), (0, spans[1]), (0, blocks * self.core.rows)
+            self._loads[key] = self.program.load_cycles(self.source, box)
+        return self._loads[key]
+
+    def _tap_words(self, tile: int, blocks: Interval) -> int:
+        inputs, outputs = self.weights_box(tile, blocks)
+        return (inputs[1] - inputs[0]) * self.program.words(self.weights, outputs)

@@ -1,0 +1,89 @@
+"""How a product in tiles compares with the same in boxes of the contraction."""
+
+from collections.abc import Callable, Sequence
+
+from compiler.codegen.core_builder import Job
+from compiler.errors import CompileError
+
+from .blocked_product import BlockedProduct
+from .conv_tiling import MapTile
+
+__all__ = ["blocked_jobs", "tiled_cycles"]
+
+#: Tiles that take no more than so many times as long as their vectors, or as boxes, stay: what
+#: seems to be late comes in time then, and tiles take fewer commands.
+_GOOD = 1.2
+#: One part of the buffer in so many is not counted on: what is in use leaves room in pieces.
+_SPARE = 8
+
+
+def tiled_cycles(
+    tiles: Sequence[MapTile],
+    *,
+    array: Callable[[MapTile, int], int],
+    least: int,
+    size: Callable[[MapTile], int],
+    source: Callable[[MapTile], int],
+    weights: Sequence[tuple[int, int]],
+    room: int,
+) -> tuple[int, int]:
+    """(vectors that enter the array, cycles until they have with what they wait for), about.
+
+    Loads hide if they take half the time: where they take longer, each waits for a place that what
+    is computed leaves late.
+
+    Parameters
+    ----------
+    tiles : images and rows
+    array : cycles of the array for a tile, all column tiles, where a K tile takes at least so many
+    least : cycles that a K tile takes at least
+    size : words of a tile, and of what it reads
+    source : cycles that what a tile reads takes to load
+    weights : words of those that are loaded together, and the cycles that this takes
+    room : words of the buffer
+    """
+    largest = max(map(size, tiles))
+    stay = sum(words for words, _ in weights) + 2 * largest <= room
+    again = 0 if stay else sum(cycles for _, cycles in weights)
+    twice = 2 * (largest + max(words for words, _ in weights))
+    hidden = stay or twice <= room - room // _SPARE
+    shapes: dict[tuple[int, int, bool], tuple[int, int]] = {}
+    vectors = total = 0
+    for images, rows in tiles:
+        # Lines at an edge read fewer others.
+        key = images[1] - images[0], rows[1] - rows[0], rows[0] == 0
+        if key not in shapes:
+            part = images, rows
+            alone, loads = array(part, least), source(part) + again
+            shapes[key] = array(part, 1), max(alone, 2 * loads) if hidden else alone + loads
+        vectors += shapes[key][0]
+        total += shapes[key][1]
+    return vectors, total
+
+
+def blocked_jobs(
+    blocked: BlockedProduct, cycles: tuple[int, int] | None, more: int = 0
+) -> list[Job] | None:
+    """Jobs of a product in boxes, if there are no tiles that would be about as quick.
+
+    Parameters
+    ----------
+    cycles : what :func:`tiled_cycles` says, or None where there are no tiles
+    more : cycles that boxes cost besides
+
+    Raises
+    ------
+    CompileError
+        if neither can be done.
+    """
+    if cycles is not None and cycles[1] <= _GOOD * cycles[0]:
+        return None
+    try:
+        cut, least = blocked.plan()
+    except CompileError:
+        if cycles is None:
+            raise
+        return None
+    if cycles is not None and cycles[1] <= _GOOD * least + more:
+        return None
+    return blocked.jobs(cut)

@@ -1,0 +1,64 @@
+"""Whether a product is computed in tiles or in blocks; tests/verif/programs has their numbers."""
+
+from dataclasses import replace
+
+import pytest
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.dependencies import Recorder
+from compiler.kernels.convolution import conv_forward, conv_input_gradient
+from compiler.kernels.convolution.product_cost import blocked_jobs, tiled_cycles
+from emulator.interpreter import interpret
+from hw.isa.encoding import Opcode
+from tests.verif.programs.test_convolution_programs import compare, small_program, stimulus
+
+
+def test_what_tiles_wait_for():
+    """Loads hide where there is room for what comes next, if they are short."""
+    tiles = [((0, 2), (0, 4)), ((2, 4), (0, 4)), ((4, 6), (0, 4))]
+
+    def cycles(weights, room, source=10, least=1):
+        return tiled_cycles(
+            tiles, array=lambda part, least: 100 * max(8, least), least=least,
+            size=lambda part: 50, source=lambda part: source, weights=weights, room=room,
+        )  # fmt: skip
+
+    assert cycles([(100, 300)], 1000) == (2400, 2400)  # weights stay
+    assert cycles([(100, 300)] * 20, 1000) == (2400, 3 * 2 * 6010)  # loads take longer
+    assert cycles([(100, 30)] * 10, 1000) == (2400, 2400)
+    assert cycles([(400, 30)] * 10, 1000) == (2400, 3 * (800 + 310))  # no room for two
+    assert cycles([(100, 300)], 1000, source=500) == (2400, 3000)
+    assert cycles([(100, 300)], 1000, least=20) == (2400, 6000)
+
+
+@pytest.mark.parametrize("loops", [False, True], ids=["written out", "loops"])
+@pytest.mark.parametrize(("part", "inputs", "outputs"), [("y", 24, 8), ("dx", 8, 40)])
+def test_slow_tiles_become_blocks(part, inputs, outputs, loops, rng, seed):
+    """Weights have room once, so the array would wait for the next ones in tiles."""
+    shape = (96 if loops else 8, 2, 2, inputs)
+    layer = shape, outputs, (3, 3), (1, 1), (1, 1), (1, 1), 1
+    program = replace(small_program({"buffer_bank_depth": 128}, layer, (part,)), loops=loops)
+    writer = CoreProgram(program.config, program.core, Recorder(program.config))
+    if part == "y":
+        plain = conv_forward._Forward(writer, program.layer, False, None)
+        blocked = conv_forward._Blocked(writer, program.layer, False)
+    else:
+        maps = program.layer, program.tensors["dy"], program.tensors["dx"]
+        plain = conv_input_gradient._InputGradient(writer, *maps, 1.0)
+        blocked = conv_input_gradient._Blocked(writer, *maps, 1)
+    tiles = plain.cut()
+    vectors, cycles = plain.cycles(tiles)
+    assert vectors == shape[0] * 4 * 9 * inputs * outputs // 16
+    assert tiles and cycles > 1.5 * vectors > 1.2 * blocked.plan()[1]
+    assert blocked_jobs(blocked, (vectors, cycles))
+    assert blocked_jobs(blocked, (vectors, cycles), more=cycles) is None
+    assert blocked_jobs(blocked, (vectors, vectors)) is None
+    repeats = [command for command in program.commands if command.opcode is Opcode.REPEAT]
+    assert bool(repeats) == loops
+    codes, expected = stimulus(program.config, program, rng)
+    memory = bytearray(program.image(*codes))
+    result = interpret(
+        program.config, program.program, memory, seed=seed, unwritten=program.unwritten
+    )
+    assert not result.semaphores
+    compare(program, bytes(memory), expected, "blocks")
