@@ -1,4 +1,5 @@
-"""Command line of the models of time: ``python -m perf analytic``, ``pipelines``."""
+"""Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
+``pipelines``."""
 
 import sys
 
@@ -11,7 +12,9 @@ import argparse
 from collections.abc import Sequence
 
 from perf.analytic.command import add_analytic
+from perf.machine.command import add_cycles
 from perf.pipelines.command import add_pipelines
+from perf.validation.command import add_validate
 
 __all__ = ["main"]
 
@@ -22,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m perf", description="Models of what the paper's evaluation shows."
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    add_cycles(commands)
+    add_validate(commands)
     add_analytic(commands)
     add_pipelines(commands)
     options = parser.parse_args(arguments)

@@ -17,7 +17,7 @@ from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
 
 from .cost import Command
-from .entries import Entry, Queue, latest, thread_of
+from .entries import Entry, Queue, Thread, latest, thread_of
 from .folding import fold
 from .interleaving import interleaved
 from .loops import Loop, Unsettled, roll
@@ -98,8 +98,11 @@ class Linker:
         recorded, threads = self._entries, len({thread_of(entry) for entry in self._entries})
         if threads > 1:
             self._entries = interleaved(recorded, self.config, self._loops)
+        owners = [thread_of(entry) for entry in self._entries]
         self._join()
         self._loops = [replace(loop, first=recorded[loop.first].position) for loop in self._loops]
+        if threads > 1:
+            self._wait_for_loops(owners)
         tokens: dict[tuple[Queue, Queue], list[Token]] = {}
         done: dict[Queue, Entry] = {}
         for entry in self._entries:
@@ -148,6 +151,33 @@ class Linker:
                 latest(entry.after, dict([places[source]]))
             # The queue itself sees to it that its commands are in order.
             entry.after.pop(queue, None)
+
+    def _wait_for_loops(self, owners: Sequence[Thread]) -> None:
+        """What waits for a command in a loop of another thread waits for all of the loop, and what
+        waits in a loop does so when that begins: else periods would not be equal. As nothing comes
+        between the commands of a loop, this takes little time.
+
+        ``owners`` are the threads of the entries.
+        """
+        around: dict[int, list[Loop]] = {}  # the outermost first
+        for loop in sorted(self._loops, key=lambda loop: (loop.first, -loop.end)):
+            for place in range(loop.first, loop.end):
+                around.setdefault(place, []).append(loop)
+
+        def apart(place: int, other: int) -> range:
+            """The outermost loop there in which ``other`` is not."""
+            parts = (range(loop.first, loop.end) for loop in around.get(place, ()))
+            return next((part for part in parts if other not in part), range(place, place + 1))
+
+        for place, entry in enumerate(self._entries):
+            for queue, number in list(entry.after.items()):
+                source = self._queues[queue][number].position
+                if owners[source] == owners[place]:
+                    continue
+                waiting, given = apart(place, source), apart(source, place)
+                first = next(n for n in waiting if self._entries[n].queue == entry.queue)
+                last = next(n for n in reversed(given) if self._entries[n].queue == queue)
+                latest(self._entries[first].after, {queue: self._entries[last].number})
 
     def _start(self, entry: Entry) -> None:
         if entry.number:

@@ -24,7 +24,7 @@ from .layer_table import array_table, layer_table, print_totals
 from .registry import network, published, read_shape
 from .summary import summarize
 
-__all__ = ["compile_network"]
+__all__ = ["compile_network", "compiled"]
 
 
 def compile_network(options: argparse.Namespace) -> None:
@@ -47,7 +47,7 @@ def compile_network(options: argparse.Namespace) -> None:
 
         with Stages(begin) as stages:
             start = time.perf_counter()
-            program = _compiled(options, config)
+            program = compiled(options, config)
             seconds = time.perf_counter() - start
             with stage("estimate"):
                 layers, programs = summarize(program)
@@ -81,7 +81,8 @@ def compile_network(options: argparse.Namespace) -> None:
         write_whole(options.json, json.dumps(result, indent=1) + "\n")
 
 
-def _compiled(options: argparse.Namespace, config: AdaGPConfig) -> TrainingProgram | AdaGPProgram:
+def compiled(options: argparse.Namespace, config: AdaGPConfig) -> TrainingProgram | AdaGPProgram:
+    """The program of ``options.network``, as the options of the command line say."""
     from compiler.adagp.compile import compile_adagp
     from compiler.training.compile import compile_training
 

@@ -1,6 +1,6 @@
 """What became of a network: commands, bytes, estimated cycles, layer by layer."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -11,7 +11,15 @@ from hw.isa.encoding import COMMAND_BYTES
 from .array_use import PRODUCTS, ArrayUse, cause_of
 from .estimate import command_ends, executed_count
 
-__all__ = ["PHASES", "LayerSummary", "ProgramSummary", "in_order", "phase_of", "summarize"]
+__all__ = [
+    "PHASES",
+    "LayerSummary",
+    "ProgramSummary",
+    "in_order",
+    "layer_of",
+    "phase_of",
+    "summarize",
+]
 
 #: Phases of a batch, in order.
 PHASES = ("forward", "loss", "backward", "update", "predictor")
@@ -111,7 +119,7 @@ def _batch(
     timed, before, vectors = in_order(program), 0, 0
     idle: dict[str, int] = {}
     for step in program.steps:
-        layer = layers[_layer_of(step, layers)]
+        layer = layers[layer_of(step, layers)]
         layer.commands[name] = layer.commands.get(name, 0) + step.last - step.first
         layer.vectors[name] = layer.vectors.get(name, 0) + step.vectors
         if not (step.predictor and program.config.has_predictor_core):
@@ -136,8 +144,9 @@ def _batch(
     )
 
 
-def _layer_of(step: StepInfo, layers: Mapping[str, LayerSummary]) -> str:
-    """Updates of backpropagation are of parameters, named after their layer."""
+def layer_of(step: StepInfo, layers: Container[str]) -> str:
+    """That of ``layers`` to which a step belongs: updates of backpropagation are of parameters,
+    named after their layer."""
     name = step.layer
     while name not in layers:
         name = name.rpartition(".")[0]

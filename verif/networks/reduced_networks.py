@@ -26,7 +26,15 @@ from .train_blocks import OPTIMIZER, random_batches, random_model
 from .training_result import Batch, in_phases
 from .training_run import TrainingRun
 
-__all__ = ["DEVICES", "METHODS", "REDUCED", "ReducedNetwork", "network_run", "run_network"]
+__all__ = [
+    "DEVICES",
+    "METHODS",
+    "REDUCED",
+    "SOURCES",
+    "ReducedNetwork",
+    "network_run",
+    "run_network",
+]
 
 #: Name on the command line -> what the batches do, a letter each, as
 #: :class:`golden.prediction.schedule.Phase`, and again if there are more. "bp" is a program of
@@ -37,6 +45,8 @@ METHODS = {"bp": "BB", "adagp": "BGGB"}
 DEVICES = ("rtl", "emulator", "interpreter")
 #: Images in a batch, classes (of a language: different tokens), and the learning rate.
 IMAGES, CLASSES, RATE = 2, 10, 0.05
+#: What a result depends on, for the commit that it names.
+SOURCES = ("algorithms", "cli", "compiler", "emulator", "golden", "hw", "verif")
 #: Least memory of a simulation, so that the networks of a configuration share one build.
 MEMORY_BYTES = 1 << 26
 #: After so many cycles, and so many per command, a simulation counts as hung.
@@ -172,7 +182,7 @@ def run_network(
     step = NetworkStep(
         network=name, method=method, shape=reduced.shape, width=reduced.width,
         variant=config.variant, preset=preset, device=device, images=IMAGES,
-        phases=_phases(method, batches), state=source_state(),
+        phases=_phases(method, batches), state=source_state(*SOURCES),
     )  # fmt: skip
     try:
         run = network_run(name, method, config, seed, reduced, batches)

@@ -2,13 +2,15 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from emulator.batch_loop import BatchLoop
+from hw.config import AdaGPConfig
 from hw.isa.batch import PhaseCode
 from hw.isa.error_codes import ErrorCode
 from hw.registers import host
@@ -19,7 +21,7 @@ from .device import RtlDevice
 from .record import BASE, BatchRecord, RunRecord
 from .simulator import Simulator, build
 
-__all__ = ["BatchOutcome", "Outcome", "Run", "Simulator", "build", "run"]
+__all__ = ["BatchOutcome", "Observer", "Outcome", "Run", "Simulator", "build", "observing", "run"]
 
 #: Between two lines of a report.
 _REPORT_SECONDS = 60.0
@@ -43,6 +45,22 @@ class Run:
     loop: BatchLoop | None = None
     batches: tuple = ()
     parts: tuple | None = None
+
+
+#: Is told about finished runs: configuration, keyword arguments of :func:`run`, runs, outcomes.
+Observer = Callable[[AdaGPConfig, dict[str, int], list[Run], list["Outcome"]], None]
+_OBSERVER: ContextVar[tuple[Observer, int] | None] = ContextVar("observer", default=None)
+
+
+@contextlib.contextmanager
+def observing(observer: Observer, *, latency: int) -> Iterator[None]:
+    """Tell ``observer`` about every call of :func:`run` inside, in which memory has ``latency``
+    whatever the caller asks for."""
+    token = _OBSERVER.set((observer, latency))
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +138,8 @@ def run(
         if len(item.batches) != (item.loop.batches if item.loop else 0):
             raise ValueError(f"changes for {len(item.batches)} batches, but loop is {item.loop}")
     outcomes, size = [], 0
+    if (observed := _OBSERVER.get()) is not None:
+        latency = observed[1]
     device = RtlDevice(
         simulator.config, simulator.memory_bytes, simulator=simulator, seed=seed,
         stall_share=stall_share, latency=latency, waves=waves, directory=directory, kept=True,
@@ -134,6 +154,8 @@ def run(
             except TimeoutError as error:
                 device.close()
                 raise runner.SimulationFailed(str(error), device.result) from error
+    if observed is not None:
+        observed[0](simulator.config, {"latency": latency, "base": base}, runs, outcomes)
     return outcomes, device.result
 
 

@@ -1,7 +1,10 @@
 """The whole accelerator in Verilator, compiled with its memory."""
 
+import contextlib
 import functools
 import time
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +16,11 @@ from verif.sim.axi_ram import AXI_RAM
 from verif.sim.instrument import current
 from verif.sim.technology import MODELS
 
-__all__ = ["MINIMUM_MEMORY_BYTES", "SIMULATED_TOP", "Simulator", "build"]
+__all__ = ["MINIMUM_MEMORY_BYTES", "SIMULATED_TOP", "Simulator", "build", "with_memory"]
 
 #: Least size of the simulated memory: programs that fit share one build.
 MINIMUM_MEMORY_BYTES = 1 << 20
+_LEAST: ContextVar[int] = ContextVar("least", default=MINIMUM_MEMORY_BYTES)
 
 #: The accelerator with its memory, as it is simulated.
 SIMULATED_TOP = Path(__file__).parents[1] / "sim" / "rtl" / "adagp_sim.v"
@@ -39,6 +43,16 @@ class Simulator:
     verilog_bytes: int
 
 
+@contextlib.contextmanager
+def with_memory(least_bytes: int) -> Iterator[None]:
+    """Builds inside have so much memory at least: programs of all sizes share one."""
+    token = _LEAST.set(least_bytes)
+    try:
+        yield
+    finally:
+        _LEAST.reset(token)
+
+
 @functools.cache
 def _emit(config, sources):
     """Name, Verilog text and the seconds that making it took."""
@@ -52,7 +66,7 @@ def build(
 ) -> Simulator:
     """Emit what ``python -m rtl_gen`` writes and compile it with ``memory_bytes`` or more;
     ``text``: other Verilog of the same ports in its place, to see that something fails."""
-    size = max(MINIMUM_MEMORY_BYTES, 1 << (memory_bytes - 1).bit_length())
+    size = max(_LEAST.get(), 1 << (memory_bytes - 1).bit_length())
     tool = current()
     name, seconds = top_name(config), 0.0
     if text is None:

@@ -102,7 +102,7 @@ class LossReader(wiring.Component):
         accept, final, wide = Signal(), Signal(), Signal()
         target = chosen.label | chosen.target
         m.d.comb += [
-            bits.eq(left & (-left)[: len(left)]),
+            bits.eq(Cat(bit & ~left[:place].any() for place, bit in enumerate(left))),
             self.read.valid.eq(left.any()),
             accept.eq(self.read.valid & self.read.ready),
             wide.eq(chosen.label | Mux(chosen.target, self.target_wide, self.x_wide)),
@@ -124,7 +124,7 @@ class LossReader(wiring.Component):
             m.d.sync += left.eq(self.wanted.as_value())
 
         lane = self._places(m, (chosen, todo), (accept, final, part), target, step, lanes)
-        self._arrivals(m, (bits, accept, final, wide), lane, whole)
+        self._arrivals(m, (bits, left.any(), accept, final, wide), lane, whole)
         return m
 
     def _places(self, m, wanted, request, target, step, lanes):
@@ -208,9 +208,9 @@ class LossReader(wiring.Component):
         """What comes back: which of the words' lanes, and whose it is."""
         core = self._core
         width, chunks = core.operand_width, core.chunks_per_wide
-        bits, accept, final, wide = request
+        bits, under_way, accept, final, wide = request
         owner = bits & (accept & final).replicate(len(bits))
-        arrives, under_way = Cat(wide, accept, owner), bits.any()
+        arrives = Cat(wide, accept, owner)
         for stage in range(BUFFER_READ_LATENCY + 1):
             later = Signal(2 + len(bits), name=f"arrives_{stage + 1}")
             m.d.sync += later.eq(arrives)

@@ -146,6 +146,27 @@ def test_gradient_prediction(variant, rng, seed):
     assert not result.differences, result.differences[0]
 
 
+@pytest.mark.parametrize("variant", ["efficient", "max"])
+def test_loops_of_two_threads_have_periods(variant, monkeypatch):
+    """One thread waits for what the other one does in loops; none of these is written out."""
+    tried = []
+
+    class Recorder(dependencies.Recorder):
+        def __init__(self, *arguments, written_out=(), **options):
+            tried.append(written_out)
+            super().__init__(*arguments, written_out=written_out, **options)
+
+    monkeypatch.setattr(dependencies, "Recorder", Recorder)
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 8, 1),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3),
+    )  # fmt: skip
+    config = make_config(variant=variant, preset="tiny")
+    compile_adagp(model, config, (3, 8, 8), images=40, loops=True)
+    assert tried and not any(tried)
+
+
 def test_each_part_has_loops_only_if_it_is_long(monkeypatch):
     """Also where the part before has been too long."""
 

@@ -18,7 +18,13 @@ from verif import regression
 from verif.__main__ import main
 from verif.networks import reduced_networks
 from verif.networks.emulated import emulate
-from verif.networks.reduced_networks import DEVICES, REDUCED, ReducedNetwork, network_run
+from verif.networks.reduced_networks import (
+    DEVICES,
+    REDUCED,
+    SOURCES,
+    ReducedNetwork,
+    network_run,
+)
 from verif.networks.training_run import TrainingRun
 
 
@@ -108,7 +114,7 @@ def test_on_the_accelerator(networks, tmp_path, capsys):
     for step in steps:
         assert f"PASS networks {step['network']} bp baseline tiny" in printed
         assert step["passed"] and step["compared"] > 200 and step["variant"] == "baseline"
-        assert step["state"] == source_state()
+        assert step["state"] == source_state(*SOURCES)
         assert [batch["phase"] for batch in step["batches"]] == ["B", "B"]
         for batch in step["batches"]:
             counters = batch["counters"]

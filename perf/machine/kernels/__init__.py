@@ -1,0 +1,1 @@
+"""What is compiled: every block of the machine, a cycle at a time."""

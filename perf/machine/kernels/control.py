@@ -1,0 +1,272 @@
+"""Fetch, sequencer, loops and batches, a cycle at a time (hw/control/)."""
+
+from hw.control.fetch import AHEAD, KEPT
+from hw.isa.encoding import Opcode
+from hw.isa.loops import LOOP_LEVELS
+
+from .compilation import inline
+from .queues import all_empty
+
+__all__ = ["BATCHES", "ENDED", "step_control"]
+
+_AHEAD, _KEPT = AHEAD, KEPT
+_LEVELS = LOOP_LEVELS
+_HALT, _BATCH, _REPEAT = int(Opcode.HALT), int(Opcode.BATCH), int(Opcode.REPEAT)
+_LOAD, _STORE = int(Opcode.LOAD), int(Opcode.STORE)
+#: States of the sequencer; and of a BATCH.
+IDLE, CLEAR, BEGIN, RUN, STOP, CLEAR_END, END, ENDED = range(8)
+_B_IDLE, _B_CHECK, _B_DRAIN, _B_COUNTED, _B_WAIT, _B_JUMP = range(6)
+#: Columns of the list of batches: the phase is one of Phase GP; cycles that the schedule needs
+#: behind it for the next one.
+BATCHES = 2
+
+
+@inline
+def step_control(shared, cores, sizes, commands, batches, counts, requested, received):
+    """One cycle of fetch and sequencer.
+
+    ``requested``, ``received``: a burst of commands was accepted, has ended. Returns the number of
+    the command of which a chunk enters a queue, or -1, the offset of its address in a block, and
+    the number of a REPEAT that went back, or -1.
+    """
+    state = shared.state
+    pushed, address, repeated = -1, 0, -1
+    taken, jump, restart, start = False, -1, False, False
+    valid = shared.f_count == shared.f_beats and shared.f_running != 0
+    stop = shared.stop != 0
+    if state == RUN:
+        if shared.checked == 0:
+            if valid:
+                _check(shared, commands)
+        else:
+            place = shared.f_place
+            code = commands[place].opcode
+            if code == _HALT:
+                if all_empty(cores):
+                    counts.COMMANDS += 1
+                    shared.state, shared.quiet, shared.stop = STOP, 0, 1
+            elif code == _REPEAT:
+                if shared.r_step == 2:
+                    shared.r_step = 0
+                    taken = True
+                    shared.checked = 0
+                    counts.COMMANDS += 1
+                    level = commands[place].level
+                    if shared.loop[level] + 1 < commands[place].count:
+                        shared.loop[level] += 1
+                        jump = commands[place].target
+                        repeated = place
+                    else:
+                        shared.loop[level] = 0
+                else:
+                    shared.r_step += 1
+            elif code == _BATCH:
+                stop = True
+                restart = _batch(shared, cores, commands, batches, counts)
+            elif shared.hold > 0:
+                shared.hold -= 1
+            else:
+                core, queue = cores[commands[place].core], commands[place].queue
+                if (
+                    core.q_arriving[queue] != 0
+                    or core.q_reserved[queue] != sizes[commands[place].core].depth
+                ):
+                    pushed, address = place, shared.moved
+                    if shared.chunk == commands[place].chunks - 1:
+                        shared.chunk, shared.checked = 0, 0
+                        taken = True
+                        counts.COMMANDS += 1
+                    else:
+                        shared.chunk += 1
+    elif state == IDLE:
+        shared.state = CLEAR
+    elif state == CLEAR:
+        shared.state = BEGIN
+    elif state == BEGIN:
+        start = True
+        shared.state = RUN
+    elif state == STOP:
+        # What is still under way on the bus; four cycles without.
+        if _bus_busy(shared, cores):
+            shared.quiet = 0
+        elif shared.quiet == 3:
+            shared.state, shared.stop = CLEAR_END, 0
+        else:
+            shared.quiet += 1
+    elif state == CLEAR_END:
+        shared.state = END
+    elif state == END:
+        shared.state = ENDED
+    if shared.b_restarted != 0:
+        start = True
+        shared.b_restarted = 0
+    _fetch(shared, len(commands), requested, received, taken, jump, start, stop)
+    if restart:
+        shared.b_restarted = 1
+        _reset_fetch(shared)
+        shared.f_offset = shared.f_place = shared.b_target
+    if shared.schedule > 0:
+        shared.schedule -= 1
+    return pushed, address, repeated
+
+
+@inline
+def _check(shared, commands):
+    """A command has arrived: how long its address takes, and what it is."""
+    shared.checked = 1
+    place = shared.f_place
+    code = commands[place].opcode
+    shared.hold, shared.moved = 0, 0
+    if code == _LOAD or code == _STORE:
+        command = commands[place]
+        total = command.dram_address
+        for level in range(_LEVELS):
+            count = shared.loop[level]
+            stride = command.loop0_stride
+            if level == 1:
+                stride = command.loop1_stride
+            elif level == 2:
+                stride = command.loop2_stride
+            elif level == 3:
+                stride = command.loop3_stride
+            if count != 0 and stride != 0:
+                total += count * stride
+                if shared.hold == 0:
+                    shared.hold = 1
+                while count != 0:
+                    shared.hold += 1
+                    count >>= 1
+        shared.moved = total % shared.block_bytes
+    elif code == _REPEAT:
+        shared.r_step = 0
+    elif code == _BATCH:
+        shared.b_state = _B_IDLE
+
+
+@inline
+def _bus_busy(shared, cores):
+    if shared.f_outstanding != 0 or _requests(shared):
+        return True
+    for index in range(len(cores)):
+        core = cores[index]
+        if core.l_unfinished != 0 or core.s_unfinished != 0:
+            return True
+    return False
+
+
+@inline
+def _requests(shared):
+    """Whether the fetch offers a request."""
+    return (
+        shared.f_running != 0
+        and shared.f_fresh != 0
+        and shared.f_more != 0
+        and shared.f_unread < _AHEAD
+        and shared.f_outstanding != _AHEAD
+    )
+
+
+@inline
+def _batch(shared, cores, commands, batches, counts):
+    """One cycle of a BATCH; whether the fetch begins elsewhere."""
+    command = commands[shared.f_place]
+    state = shared.b_state
+    if state == _B_IDLE:
+        shared.b_check = 0
+        shared.b_state = _B_CHECK
+    elif state == _B_CHECK:
+        if shared.b_check == 5:
+            shared.b_state = _B_DRAIN
+        shared.b_check += 1
+    elif state == _B_DRAIN:
+        if all_empty(cores) and shared.schedule == 0:
+            if command.first != 0:
+                shared.b_state = _B_WAIT
+            else:
+                shared.b_state = _B_COUNTED
+                number = shared.batches_done
+                shared.batches_done = number + 1
+                shared.schedule = batches[number, 1]
+                counts.BATCHES_GP += batches[number, 0]
+    elif state == _B_COUNTED:
+        shared.b_state = _B_WAIT
+    elif state == _B_WAIT:
+        if shared.batches_done >= len(batches):
+            counts.COMMANDS += 1
+            shared.state, shared.quiet, shared.stop = STOP, 0, 1
+        elif shared.schedule == 0 and shared.f_outstanding == 0 and not _requests(shared):
+            shared.b_state = _B_JUMP
+    else:
+        counts.COMMANDS += 1
+        shared.checked = 0
+        odd = shared.batches_done & 1
+        if batches[shared.batches_done, 0] != 0:
+            shared.b_target = command.gp_odd if odd else command.gp_even
+        else:
+            shared.b_target = command.bp_odd if odd else command.bp_even
+        return True
+    return False
+
+
+@inline
+def _reset_fetch(shared):
+    shared.f_running = shared.f_fresh = shared.f_more = shared.f_unread = shared.f_stale = 0
+    shared.f_outstanding = shared.f_passed = shared.f_count = shared.f_phase = 0
+    shared.ring_level = shared.ring_held = 0
+
+
+@inline
+def _fetch(shared, total, requested, received, taken, jump, start, stop):
+    """Registers of the fetch behind this cycle; ``received``: 0 no beat, 1 a beat, 2 the last of
+    its burst; ``jump``: a command or -1."""
+    ends = received == 2
+    more = shared.f_offset + 1 <= total
+    ours = received != 0 and shared.f_running != 0 and shared.f_stale == 0
+    # The ring and the words in front of the sequencer.
+    level, held = shared.ring_level, shared.ring_held != 0
+    single = not held and level == 1
+    leaves = (held or single) and shared.f_count != shared.f_beats
+    load = level != 0 and (leaves if held else not (single and leaves))
+    shared.ring_level += (1 if ours else 0) - (1 if load or (single and leaves) else 0)
+    shared.ring_held = 1 if load or (held and not leaves) else 0
+    if leaves:
+        shared.f_count += 1
+    fresh = not start and shared.f_phase != 1 and not requested
+    unread = shared.f_unread + (1 if requested else 0)
+    outstanding = shared.f_outstanding + (1 if requested else 0) - (1 if ends else 0)
+    if requested:
+        shared.f_offset += 1
+    if shared.f_stale != 0 and ends:
+        shared.f_stale -= 1
+    if taken:
+        back = shared.f_place - jump
+        shared.f_count = 0
+        shared.f_place += 1
+        if jump < 0:
+            unread -= 1
+            shared.f_passed = min(shared.f_passed + 1, _KEPT - _AHEAD)
+        else:
+            shared.f_place = jump
+            if 0 <= back <= shared.f_passed:
+                unread += back
+                shared.f_passed -= back
+                shared.ring_level = (
+                    level + (1 if ours else 0) + (1 if held else 0) + (back + 1) * shared.f_beats
+                )
+                shared.ring_held = 0
+            else:
+                shared.f_passed, unread = 0, 0
+                shared.f_offset, shared.f_stale = jump, outstanding
+                shared.ring_level = shared.ring_held = 0
+                fresh = False
+    shared.f_fresh = 1 if fresh else 0
+    shared.f_more = 1 if more else 0
+    shared.f_unread, shared.f_outstanding = unread, outstanding
+    if shared.f_phase == 2:
+        shared.f_phase, shared.f_running = 0, 1
+    elif shared.f_phase == 1:
+        shared.f_phase = 2
+    if start:
+        shared.f_phase = 1
+    if stop:
+        shared.f_running = 0

@@ -1,0 +1,1 @@
+"""The model of the machine beside the RTL's own counters."""

@@ -1,0 +1,76 @@
+"""The model beside results of ``verif run networks``, which say what the RTL has counted."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from compiler.adagp.compile import PredictorShape, compile_adagp
+from compiler.adagp.program import AdaGPProgram
+from compiler.training.compile import compile_training
+from compiler.training.program import TrainingProgram
+from golden.prediction.config import PredictorConfig
+from hw.config import make_config
+from perf.machine.model import run
+from verif.networks.reduced_networks import CLASSES, IMAGES, REDUCED
+
+from .compare import Comparison, compared
+
+__all__ = ["compare_results"]
+
+
+def compare_results(path: str) -> Iterator[Comparison]:
+    """Compile the networks again, and run their batches on the model.
+
+    Raises
+    ------
+    ValueError
+        a file that is none of ``verif run networks --json``, or one without counters.
+    """
+    with open(path, encoding="utf-8") as file:
+        rows = json.load(file)
+    for row in rows if isinstance(rows, list) else [rows]:
+        if not isinstance(row, dict) or not {"network", "batches", "method"} <= row.keys():
+            raise ValueError(f"{path} holds no results of `verif run networks --json`")
+        if row.get("error") or row.get("device", "rtl") != "rtl":
+            continue
+        if not all("counters" in batch for batch in row["batches"]):
+            raise ValueError(f"{path}: the results of {row['network']} have no counters")
+        program = _program(row)
+        seen = set()
+        for batch in row["batches"]:
+            if batch["phase"] in seen:
+                continue
+            seen.add(batch["phase"])
+            part = _part(program, batch["phase"])
+            yield compared(
+                batch["counters"],
+                run(part.commands, part.config, offset=part.program),
+                case=f"{row['network']}-{row['method']}", variant=row["variant"],
+                preset=row["preset"], latency=0, number=row["batches"].index(batch),
+            )  # fmt: skip
+
+
+def _program(row: dict[str, Any]) -> TrainingProgram | AdaGPProgram:
+    """As verif.networks.reduced_networks.network_run compiles it, without golden's numbers."""
+    shape = row["shape"]
+    shape = [tuple(part) for part in shape] if isinstance(shape[0], list) else tuple(shape)
+    reduced = replace(REDUCED[row["network"]], shape=shape, width=row["width"])
+    config = make_config(variant=row["variant"], preset=row["preset"])
+    with torch.device("meta"):
+        model = reduced.make(shape, CLASSES, width=reduced.width).train()
+    if row["method"] == "bp":
+        return compile_training(model, config, shape, images=IMAGES, loss=reduced.loss, reuse=False)
+    chosen = PredictorConfig()
+    predictor = PredictorShape(
+        channels=chosen.channels, map_size=chosen.map_size, running=chosen.running
+    )
+    return compile_adagp(model, config, shape, images=IMAGES, loss=reduced.loss, shape=predictor)
+
+
+def _part(program: TrainingProgram | AdaGPProgram, phase: str) -> TrainingProgram:
+    if isinstance(program, AdaGPProgram):
+        return program.parts["gp" if phase == "G" else "bp"]
+    return program
