@@ -12,7 +12,7 @@ from torch import nn
 from emulator.batch_loop import BatchLoop
 from golden.arithmetic.dot_product import decode
 from golden.arithmetic.formats import FLOAT32
-from golden.layers.optimizer import Adam
+from golden.layers.optimizer import Adam, BrakedSGD
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import make_config
 from hw.isa.encoding import Opcode
@@ -115,6 +115,23 @@ def test_adam(variant, rng, seed):
     first, second = (run.expected[number] for number in (0, 1))
     assert (first["corrections 0.weight"] != second["corrections 0.weight"]).all()
     assert (first["corrections 0.bias"] == second["corrections 0.bias"]).all()
+
+
+@pytest.mark.parametrize("variant", ["low", "max"])
+def test_braked(variant, rng, seed):
+    """Predicted gradients are braked by the velocity, too: without it Phase GP ends elsewhere."""
+    finals = []
+    for braking in (1.5, 0.0):
+        optimizer = BrakedSGD(learning_rate=0.05, momentum=0.9, braking=braking)
+        config = make_config(variant=variant, preset="tiny")
+        generator = np.random.default_rng([seed, 3])
+        run = predicted_run(
+            "ragged", config, generator, "GG", rate=0.05, optimizer=optimizer,
+            prepare=experienced(generator),
+        )  # fmt: skip
+        check(run.interpret(seed))
+        finals.append(run.expected[1]["weights 0.weight"])
+    assert (finals[0] != finals[1]).any()
 
 
 #: Both phases in even and odd batches: W W, G G B, G.
