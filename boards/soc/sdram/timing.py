@@ -1,4 +1,4 @@
-"""SDRAM chips: geometry and times of their data sheets, and what these are in cycles."""
+"""SDRAM chips: geometry, usual times of their speed grades, and what these are in cycles."""
 
 from dataclasses import dataclass, fields, replace
 from math import ceil
