@@ -6,6 +6,7 @@ follows from other tokens takes none. There are more pairs of queues than semaph
 now and then takes a detour by commands in between.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -42,6 +43,9 @@ _DIRECT = {
     (Opcode.VECTOR, Opcode.STORE),
     (Opcode.LOSS, Opcode.STORE),
 }
+
+#: A pair of queues that has a semaphore, and its tokens meanwhile.
+_Turn = tuple[tuple[Queue, Queue], list[Token]]
 
 #: Commands of several threads in which what comes again is looked for: in more it would take long.
 _STRETCH = 2048
@@ -115,11 +119,11 @@ class Linker:
             self._end(entry)
             done[entry.queue] = entry
         taken: list[list[tuple[int, int]]] = [[] for _ in self._entries]
-        for number, pair in self._numbers(tokens):
+        for number, pair, some in self._numbers(tokens):
             names = [self.semaphores[number]] if number in self.semaphores else []
             self.semaphores[number] = ", then ".join([*names, _semaphore_name(*pair)])
-            merge_tokens(tokens[pair], self._queues[pair[1]], self.config.command_queue_depth)
-            for source, entry in tokens[pair]:
+            merge_tokens(some, self._queues[pair[1]], self.config.command_queue_depth)
+            for source, entry in some:
                 source.command.signal |= 1 << number
                 entry.command.wait |= 1 << number
                 taken[entry.position].append((number, entry.position - source.position))
@@ -241,37 +245,56 @@ class Linker:
                 yield first, second
 
     def _numbers(
-        self, tokens: Mapping[tuple[Queue, Queue], Sequence[Token]]
-    ) -> Iterator[tuple[int, tuple[Queue, Queue]]]:
-        """(semaphore, pair of queues): one of the core that waits while that has any, then another
-        core's, then one that pairs of queues can have one after the other, of which the first comes
-        first."""
+        self, tokens: Mapping[tuple[Queue, Queue], list[Token]]
+    ) -> Iterator[tuple[int, tuple[Queue, Queue], list[Token]]]:
+        """(semaphore, pair of queues, tokens of the pair): one of the core that waits while that
+        has any, then another core's, then one that pairs of queues can have one after the other, in
+        the order in which they have it. A pair may have it twice, with others in between."""
         own, count = self.config.semaphores, self.config.semaphore_count
-        used: dict[int, list[tuple[Queue, Queue]]] = {}
+        used: dict[int, list[_Turn]] = {}
         left = []
         for source, target in tokens:
             first = target[0] * own
             free = [number for number in range(first, first + own) if number not in used]
             if free:
-                used[free[0]] = [(source, target)]
+                used[free[0]] = [((source, target), tokens[source, target])]
             else:
                 left.append((source, target))
         free = [number for number in range(count) if number not in used]
-        used |= {number: [pair] for number, pair in zip(free, left, strict=False)}
+        used |= {number: [(pair, tokens[pair])] for number, pair in zip(free, left, strict=False)}
         for pair in left[len(free) :]:
-            for others in used.values():
-                place = sum(self._over(tokens[other], tokens[pair]) for other in others)
-                if all(self._over(tokens[pair], tokens[other]) for other in others[place:]):
-                    others.insert(place, pair)
-                    break
-            else:
+            turns = ((number, self._between(used[number], pair, tokens[pair])) for number in used)
+            found = next(((number, shared) for number, shared in turns if shared), None)
+            if found is None:
                 pairs = [f"{a[1].name} to {b[1].name}" for a, b in tokens]
                 raise CompileError(
                     f"the program needs {len(pairs)} semaphores, not {count}: {', '.join(pairs)}"
                 )
+            used[found[0]] = found[1]
         for number, sharing in used.items():
-            for pair in sharing:
-                yield number, pair
+            for pair, some in sharing:
+                yield number, pair, some
+
+    def _between(
+        self, turns: Sequence[_Turn], pair: tuple[Queue, Queue], own: list[Token]
+    ) -> list[_Turn]:
+        """``turns`` and one of ``pair``, for which one of them may be divided in two; none if
+        that cannot be."""
+        place = 0
+        while place < len(turns) and self._over(turns[place][1], own):
+            place += 1
+        if all(self._over(own, some) for _, some in turns[place:]):
+            return [*turns[:place], (pair, own), *turns[place:]]
+        other, some = turns[place]
+        # Tokens of a pair are taken in order: those in front are the first so many.
+        taken = bisect_left(range(1, len(some)), True, key=lambda n: not self._over(some[:n], own))
+        rest = some[taken:]
+        behind = [rest, *(each for _, each in turns[place + 1 :])]
+        if not taken or not all(self._over(own, each) for each in behind):
+            return []
+        return [
+            *turns[:place], (other, some[:taken]), (pair, own), (other, rest), *turns[place + 1 :]
+        ]  # fmt: skip
 
     def _over(self, tokens: Sequence[Token], later: Sequence[Token]) -> bool:
         """Whether all ``tokens`` have been taken when the first one of ``later`` is given, and
