@@ -138,7 +138,7 @@ def print_report(result: dict, console: Console) -> None:
         padding=(0, 1, 0, 0),
         show_edge=False,
     )
-    table.add_column("memory")  # the only one that a narrow terminal folds
+    table.add_column("memory", overflow="fold")  # the only one that a narrow terminal folds
     headings = ("number ×\nwords×bits", "KiB", "mm²", "pJ read/\nwrite", "leakage\nmW", "ns")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)

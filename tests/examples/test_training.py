@@ -28,6 +28,7 @@ def test_residual():
     assert abs(right - expected) < 0.02
 
 
+@pytest.mark.long
 def test_interruption():
     assert interruption.run(device="rtl")
 

@@ -86,7 +86,6 @@ def test_command(tmp_path, capsys):
         (["--rates", "0"], "rates must be numbers above 0"),
         (["--seeds", "1"], "seeds must be at least 2, not 1"),
         (["--budget", "0"], "budget must be at least 1, not 0"),
-        (["--jobs", "0"], "jobs must be at least 1, not 0"),
     ],
 )
 def test_messages(arguments, message, capsys):

@@ -30,7 +30,6 @@ def assert_same(plan, directory):
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param({"schedule": "1f1b", "method": "adagp"}, id="1f1b-adagp"),
         pytest.param({"schedule": "async", "braking": 0.5}, id="async-braking"),
         pytest.param({"schedule": "gpipe", "stages": 4}, id="gpipe-4", marks=pytest.mark.long),
         pytest.param({"schedule": "async", "stages": 4}, id="async-4", marks=pytest.mark.long),
@@ -64,7 +63,8 @@ def test_a_killed_process(tmp_path, seed):
 
 
 def test_command_line(tmp_path, capsys):
-    arguments = ["pipeline", "--method", "adagp", "--stages", "2", "--micro-batches", "2"]
+    arguments = ["pipeline", "--schedule", "1f1b", "--method", "adagp"]
+    arguments += ["--stages", "2", "--micro-batches", "2"]
     arguments += ["--batch", "16", "--train-images", "48", "--test-images", "20", "--check"]
     assert main([*arguments, "--output", str(tmp_path)]) == 0
     output = capsys.readouterr().out
