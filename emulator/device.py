@@ -4,6 +4,7 @@ from collections.abc import Generator
 
 from hw.config import AdaGPConfig
 from hw.isa.batch import PhaseCode
+from hw.registers import host
 from hw.registers.map import register_map
 from hw.registers.model import Register
 
@@ -63,19 +64,13 @@ class EmulatorDevice:
             the accelerator refuses the write: the register is read-only, or locked by a run, or
             the value has too many bits
         """
-        if register not in self._map and f"{register}_LO" in self._map:
-            self.write(f"{register}_LO", value & 0xFFFFFFFF)
-            self.write(f"{register}_HI", value >> 32)
-            return
-        if register not in self._map:
-            raise KeyError(f"the accelerator has no register {register}")
-        if not 0 <= value < 1 << 32:
-            raise ValueError(f"{register}: {value} does not fit into 32 bits")
-        found = self._map[register]
-        if not found.writable:
-            raise ValueError(f"{register} can only be read")
-        if self._run is not None and found.locked:
-            raise ValueError(f"{register} is locked while a program runs")
+        for found, part in host.register_writes(
+            self._map, register, value, running=lambda: self._run is not None
+        ):
+            self._write(found, part)
+
+    def _write(self, found: Register, value: int) -> None:
+        register = found.name
         if register == "CONTROL":
             self._control(found, value)
         elif register == "INTERRUPT_STATUS":

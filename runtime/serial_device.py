@@ -140,20 +140,8 @@ class SerialDevice:
         """Write a register, or both halves of a pair ``NAME_LO``, ``NAME_HI`` as ``NAME``; see
         :meth:`emulator.device.EmulatorDevice.write`. A register that is locked by a run is
         refused, too."""
-        if register not in self._map and f"{register}_LO" in self._map:
-            self.write(f"{register}_LO", value & 0xFFFFFFFF)
-            self.write(f"{register}_HI", value >> 32)
-            return
-        if register not in self._map:
-            raise KeyError(f"the accelerator has no register {register}")
-        if not 0 <= value < 1 << 32:
-            raise ValueError(f"{register}: {value} does not fit into 32 bits")
-        found = self._map[register]
-        if not found.writable:
-            raise ValueError(f"{register} can only be read")
-        if found.locked and self._busy():
-            raise ValueError(f"{register} is locked while a program runs")
-        self._bone.write(ACCELERATOR_BASE + found.offset, [value])
+        for found, part in host.register_writes(self._map, register, value, running=self._busy):
+            self._bone.write(ACCELERATOR_BASE + found.offset, [part])
 
     def _busy(self) -> int:
         return host.field_values(self._map, "STATUS", self.read("STATUS"))["BUSY"]

@@ -4,6 +4,8 @@ import torch
 from torch import distributed
 from torch.func import functional_call
 
+from .partition import example
+
 __all__ = ["late_epoch"]
 
 
@@ -19,7 +21,7 @@ def late_epoch(plan, stages, number, trainer, trace, batches) -> None:
     delay, last = plan.delays(stages)[number], number == len(stages) - 1
     module, sends, kept = trainer.model, [], {}
     batches = list(batches)
-    shape = _input_shape(plan, stages, number, batches[0][0]) if batches else ()
+    shape = example(stages[:number], batches[0][0].shape).shape if batches else ()
     for slot in range(len(batches) + delay):
         if slot < len(batches):
             trace.batch = slot
@@ -68,12 +70,3 @@ def _received(shape, rank):
     numbers = torch.empty(shape)
     distributed.recv(numbers, rank)
     return numbers
-
-
-@torch.no_grad()
-def _input_shape(plan, stages, number, images):
-    values = torch.zeros(images.shape)
-    for stage in stages[:number]:
-        values = stage.eval()(values)
-        stage.train()
-    return values.shape

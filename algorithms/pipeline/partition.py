@@ -6,7 +6,7 @@ from itertools import accumulate
 import torch
 from torch import nn
 
-__all__ = ["Segment", "cut", "even_runs"]
+__all__ = ["Segment", "cut", "even_runs", "example"]
 
 
 class _Contiguous(torch.autograd.Function):
@@ -96,6 +96,16 @@ def cut(model: nn.Sequential, stages: int, inputs: torch.Tensor) -> list[Segment
         Segment(*(layer for index in run for layer in groups[index]))
         for run in even_runs(costs, stages)
     ]
+
+
+@torch.no_grad()
+def example(stages: Sequence[nn.Module], shape: Sequence[int]) -> torch.Tensor:
+    """What stages, which are in training, make of images of zeros; their statistics stay."""
+    values = torch.zeros(*shape)
+    for stage in stages:
+        values = stage.eval()(values)
+        stage.train()
+    return values
 
 
 def _has_products(layer):

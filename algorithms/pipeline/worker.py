@@ -13,6 +13,7 @@ from algorithms.common.float_training import one_thread
 from cli.atomic_files import replacing, write_whole
 
 from .late import late_epoch
+from .partition import example
 from .plan import PipelinePlan
 from .trace import Trace
 
@@ -147,16 +148,8 @@ def _watch(stage, trace):
     stage.forward_one_chunk, stage.backward_one_chunk = forward_one_chunk, backward_one_chunk
 
 
-@torch.no_grad()
 def _shapes(stages, number, data, size):
-    """Examples of what a stage is given and gives; statistics of the network stay as they are."""
-    values = torch.zeros(size, *data.train_images.shape[1:])
-    for stage in stages[:number]:
-        values = stage.eval()(values)
-        stage.train()
-    inputs = values
-    outputs = stages[number].eval()(values)
-    stages[number].train()
-    if number:
-        inputs.requires_grad_()
-    return inputs, outputs.requires_grad_()
+    """Examples of what a stage is given and gives."""
+    images = size, *data.train_images.shape[1:]
+    inputs, outputs = (example(stages[:end], images) for end in (number, number + 1))
+    return inputs.requires_grad_(number > 0), outputs.requires_grad_()

@@ -1,13 +1,20 @@
 """What a host writes to start a program, and what the registers say of its end."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from hw.isa.error_codes import ErrorCode
 
 from .map import Unit
-from .model import RegisterMap
+from .model import Register, RegisterMap
 
-__all__ = ["counters", "ending", "field_values", "start_values", "without_waiting"]
+__all__ = [
+    "counters",
+    "ending",
+    "field_values",
+    "register_writes",
+    "start_values",
+    "without_waiting",
+]
 
 #: States of the main array, one of them in every cycle but those of waiting for the host.
 _ARRAY_STATES = ("VECTORS", "STALL_WEIGHTS", "STALL_BUFFER", "STALL_HAZARD", "STALL_COMMAND")
@@ -46,6 +53,38 @@ def start_values(
 def field_values(registers: RegisterMap, name: str, value: int) -> dict[str, int]:
     """The fields of a register by name, if it holds ``value``."""
     return {field.name: (value & field.mask) >> field.lsb for field in registers[name].fields}
+
+
+def register_writes(
+    registers: RegisterMap, name: str, value: int, *, running: Callable[[], object]
+) -> Iterator[tuple[Register, int]]:
+    """(register, value) of each write that ``value`` takes: of both halves of a pair ``NAME_LO``,
+    ``NAME_HI`` if ``name`` is that of a pair. Each is checked when it is its turn.
+
+    ``running`` says whether a program runs; it is asked for registers that a run locks only.
+
+    Raises
+    ------
+    KeyError
+        no such register
+    ValueError
+        the accelerator refuses the write: the register is read-only, or locked by a run, or the
+        value has too many bits
+    """
+    if name not in registers and f"{name}_LO" in registers:
+        for half, part in (("LO", value & 0xFFFFFFFF), ("HI", value >> 32)):
+            yield from register_writes(registers, f"{name}_{half}", part, running=running)
+        return
+    if name not in registers:
+        raise KeyError(f"the accelerator has no register {name}")
+    if not 0 <= value < 1 << 32:
+        raise ValueError(f"{name}: {value} does not fit into 32 bits")
+    found = registers[name]
+    if not found.writable:
+        raise ValueError(f"{name} can only be read")
+    if found.locked and running():
+        raise ValueError(f"{name} is locked while a program runs")
+    yield found, value
 
 
 def ending(registers: RegisterMap, values: Mapping[str, int]) -> str:

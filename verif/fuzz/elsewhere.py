@@ -1,5 +1,6 @@
 """A campaign on the workers of a cluster: each runs stretches of it on a simulator of its own."""
 
+import functools
 import time
 
 from cli.workers import Workers
@@ -48,6 +49,13 @@ def _stretches(first, count):
 
 
 def _stretch(config, seed, adversarial, start, end, most):
-    goods = good_programs(config, seed)
+    goods, program = _prepared(config, seed)
     generator = Generator(config, goods, seed=seed, adversarial=adversarial)
-    return run_cases(build(config, goods), generator, end - start, first=start, most=most)
+    return run_cases(program, generator, end - start, first=start, most=most)
+
+
+@functools.lru_cache(maxsize=1)
+def _prepared(config, seed):
+    """Good programs and the simulation; a worker takes many stretches of the same campaign."""
+    goods = good_programs(config, seed)
+    return goods, build(config, goods)
