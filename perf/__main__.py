@@ -1,5 +1,5 @@
 """Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
-``pipelines``, ``count``."""
+``pipelines``, ``count``, ``area``."""
 
 import sys
 
@@ -12,6 +12,7 @@ import argparse
 from collections.abc import Sequence
 
 from perf.analytic.command import add_analytic
+from perf.area.command import add_area
 from perf.counted.command import add_count
 from perf.machine.command import add_cycles
 from perf.pipelines.command import add_pipelines
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     add_cycles(commands)
     add_count(commands)
+    add_area(commands)
     add_validate(commands)
     add_analytic(commands)
     add_pipelines(commands)
