@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
+from compiler.adagp.tensors import PredictorShape
 from compiler.networks.registry import network_names, published, read_shape
 from hw.config import PRESETS, VARIANTS, AdaGPConfig
 from hw.config.selection import DEFAULT_PRESET, select_config
@@ -28,6 +29,7 @@ class Cell:
     optimizer : as ``python -m perf cycles`` names it
     classes : None: as many as such images usually have
     width : what numbers of channels are multiplied by
+    channels, map_size : c and S of the predictor; its linear layer has F = c · S² inputs
     latency : cycles that memory adds to every burst
 
     Raises
@@ -46,6 +48,8 @@ class Cell:
     optimizer: str = "sgd"
     classes: int | None = None
     width: float = 1.0
+    channels: int = PredictorShape.channels
+    map_size: int = PredictorShape.map_size
     latency: int = LATENCY_CYCLES
 
     def __post_init__(self) -> None:
@@ -58,7 +62,7 @@ class Cell:
                 found = getattr(self, name)
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {found!r}")
         read_shape(self.input)
-        for name, least in (("batch", 1), ("latency", 0)):
+        for name, least in (("batch", 1), ("latency", 0), ("channels", 1), ("map_size", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.classes is not None and self.classes < 1:
@@ -71,6 +75,11 @@ class Cell:
     def config(self) -> AdaGPConfig:
         """The machine. Raises ConfigError for wrong settings."""
         return select_config(variant=self.variant, preset=self.preset, settings=self.settings)
+
+    @property
+    def features(self) -> int:
+        """F of the predictor."""
+        return self.channels * self.map_size**2
 
     @property
     def program(self) -> "Cell":
@@ -92,9 +101,9 @@ class Cell:
         usual = {field: default.default for field, default in self.__dataclass_fields__.items()}
         found = ["--network", self.network, "--input", self.input, "--batch", str(self.batch),
                  "--variant", self.variant]  # fmt: skip
-        for name in ("preset", "optimizer", "classes", "width", "latency"):
+        for name in ("preset", "optimizer", "classes", "width", "channels", "map_size", "latency"):
             if getattr(self, name) != usual[name]:
-                found += [f"--{name}", str(getattr(self, name))]
+                found += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         if self.method != ("bp" if self.variant == "baseline" else "adagp"):
             found += ["--method", self.method]
         for setting in self.settings:
@@ -107,6 +116,8 @@ class Cell:
         others = [f"preset {self.preset}"] * (self.preset != DEFAULT_PRESET) + [*self.settings]
         others += [f"{self.classes} classes"] * (self.classes is not None)
         others += [f"width {self.width:g}"] * (self.width != 1)
+        if (self.channels, self.map_size) != (PredictorShape.channels, PredictorShape.map_size):
+            others.append(f"F = {self.features}")
         others += [f"latency {self.latency}"] * (self.latency != LATENCY_CYCLES)
         parts = [f"{self.network} {self.input}", f"batch {self.batch}", self.variant, self.method]
         return ", ".join(parts + others)

@@ -48,6 +48,10 @@ def add_count(commands) -> None:
     add("--classes", type=int, help="default: as many as such images usually have")
     add("--width", type=float, default=1.0, metavar="FACTOR",
         help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
+    add("--channels", type=int, default=Cell.channels, metavar="C", help="of the predictor "
+        "(default: %(default)s)")  # fmt: skip
+    add("--map-size", type=int, default=Cell.map_size, metavar="S", help="of the predictor, whose "
+        "linear layer has C * S * S inputs (default: %(default)s)")  # fmt: skip
     add("--latency", nargs="+", type=int, default=[LATENCY_CYCLES], metavar="CYCLES",
         help=f"that memory adds to every burst (default: {LATENCY_CYCLES})")  # fmt: skip
     add_settings(command)
@@ -100,6 +104,7 @@ def _count(options) -> int:
                     method=options.method or ("bp" if variant == "baseline" else "adagp"),
                     preset=options.preset, settings=tuple(options.settings),
                     optimizer=options.optimizer, classes=options.classes, width=options.width,
+                    channels=options.channels, map_size=options.map_size,
                 )
             )  # fmt: skip
     for cell in cells:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cli.source_state import source_state
 from compiler.adagp.program import AdaGPProgram
+from compiler.adagp.tensors import PredictorShape
 from compiler.errors import CompileError
 from compiler.networks.command import compiled
 from perf.machine.layers import batches_of, time_batch
@@ -99,7 +100,8 @@ def count(cell: Cell, latencies: Sequence[int], *, plain: bool = False) -> list[
     config, state = cell.config, model_state()
     begin = time.process_time()
     try:
-        program = compiled(cell.options, config)
+        predictor = PredictorShape(channels=cell.channels, map_size=cell.map_size)
+        program = compiled(cell.options, config, predictor)
     except (CompileError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         spent = (round(time.process_time() - begin, 1), 0.0)
