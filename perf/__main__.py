@@ -1,5 +1,6 @@
 """Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
-``pipelines``, ``count``, ``area``."""
+``pipelines``, ``count``, ``area``,
+``explore``."""
 
 import sys
 
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from perf.analytic.command import add_analytic
 from perf.area.command import add_area
 from perf.counted.command import add_count
+from perf.explore.command import add_explore
 from perf.machine.command import add_cycles
 from perf.pipelines.command import add_pipelines
 from perf.validation.command import add_validate
@@ -30,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_cycles(commands)
     add_count(commands)
     add_area(commands)
+    add_explore(commands)
     add_validate(commands)
     add_analytic(commands)
     add_pipelines(commands)
