@@ -1,6 +1,6 @@
 """Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
 ``pipelines``, ``count``, ``area``,
-``explore``."""
+``roofline``, ``explore``."""
 
 import sys
 
@@ -18,6 +18,7 @@ from perf.counted.command import add_count
 from perf.explore.command import add_explore
 from perf.machine.command import add_cycles
 from perf.pipelines.command import add_pipelines
+from perf.roofline.command import add_roofline
 from perf.validation.command import add_validate
 
 __all__ = ["main"]
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_cycles(commands)
     add_count(commands)
     add_area(commands)
+    add_roofline(commands)
     add_explore(commands)
     add_validate(commands)
     add_analytic(commands)
