@@ -1,6 +1,6 @@
 """Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
 ``pipelines``, ``count``, ``area``,
-``roofline``, ``explore``."""
+``energy``, ``roofline``, ``explore``."""
 
 import sys
 
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from perf.analytic.command import add_analytic
 from perf.area.command import add_area
 from perf.counted.command import add_count
+from perf.energy.command import add_energy
 from perf.explore.command import add_explore
 from perf.machine.command import add_cycles
 from perf.pipelines.command import add_pipelines
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_cycles(commands)
     add_count(commands)
     add_area(commands)
+    add_energy(commands)
     add_roofline(commands)
     add_explore(commands)
     add_validate(commands)
