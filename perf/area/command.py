@@ -79,8 +79,7 @@ def _area(options) -> int:
         base = by_variant["baseline"]
         if base is not None and base.reason is None:
             skipped += skipping(network, base, by_variant.get)
-    models = {flow: fitted(flow) for flow in FLOWS}
-    left_out = {flow: model.left_out() for flow, model in models.items()}
+    left_out = {flow: fitted(flow).left_out() for flow in FLOWS}
     designs = {each.design.name: each.design for each in efficient}
     lines = [
         f"Counted {today()}: {', '.join(networks)}, {options.input}, batch {images}.", "",
@@ -88,7 +87,7 @@ def _area(options) -> int:
         "## Who is faster", "", *verdict_lines(compared), *comparison_lines(compared),
         "## Speed for what it costs", "", *efficiency_lines(efficient),
         "## Equal time with skipping", "", *skipping_lines(skipped),
-        "## How far the model of area is off", "", *model_lines(models, left_out),
+        "## How far the model of area is off", "", *model_lines(left_out),
         *(["## Not counted", "", *(f"- {cell.text}" for cell in missing), ""] if missing else []),
     ]  # fmt: skip
     if not compared:

@@ -1,12 +1,12 @@
 """What was compared, as Markdown."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+import paper
 from synth.study.tables import table
 
 from .designs import COSTS, Design
-from .model import AreaModel, LeftOut
+from .model import LeftOut
 from .skipping import Skipping
 from .verdict import Comparison, Efficiency
 
@@ -27,15 +27,29 @@ def design_lines(designs: Sequence[Design]) -> list[str]:
     return table(["design", "costs", *headings], rows, left=2)
 
 
-def comparison_lines(found: Sequence[Comparison]) -> list[str]:
-    """A row for every network, variant and cost."""
-    rows = []
+def _alike(found: Sequence[Comparison]) -> list[tuple[str, list[Comparison]]]:
+    """Costs in words, and the comparisons at these costs: for a variant those with the same rival
+    belong together."""
+    groups: dict[tuple[str, str], list[Comparison]] = {}
     for each in found:
-        rival = each.rival.name if each.rival else "baseline, not one step more"
-        speeds = [f"{each.speed[schedule]:.3f}" for schedule in "AB"]
-        winners = [each.variant if each.wins(schedule) else "baseline" for schedule in "AB"]
-        rows.append([each.network, each.variant, COSTS[each.cost].text, rival,
-                     f"{each.rival_speed:.3f}", *speeds, *winners])  # fmt: skip
+        groups.setdefault((each.variant, each.rival.name if each.rival else ""), []).append(each)
+    return [
+        (", ".join(dict.fromkeys(COSTS[each.cost].text for each in own)), own)
+        for own in groups.values()
+    ]
+
+
+def comparison_lines(found: Sequence[Comparison]) -> list[str]:
+    """A row for every network, variant and rival."""
+    rows = []
+    for network in dict.fromkeys(each.network for each in found):
+        for costs, own in _alike([each for each in found if each.network == network]):
+            first = own[0]
+            rival = first.rival.name if first.rival else "baseline: no step of columns fits"
+            speeds = [f"{first.speed[schedule]:.3f}" for schedule in "AB"]
+            winners = [first.variant if first.wins(schedule) else "baseline" for schedule in "AB"]
+            rows.append([network, first.variant, costs, rival, f"{first.rival_speed:.3f}",
+                         *speeds, *winners])  # fmt: skip
     headings = ["network", "variant", "at equal", "rival", "its speed", "variant, A", "variant, B"]
     return table([*headings, "faster, A", "faster, B"], rows, left=4)
 
@@ -60,36 +74,37 @@ def skipping_lines(found: Sequence[Skipping]) -> list[str]:
     return table(["network", "variant", *headings], rows, left=2)
 
 
-def model_lines(
-    models: Mapping[str, AreaModel], left_out: Mapping[str, list[LeftOut]]
-) -> list[str]:
+def model_lines(left_out: Mapping[str, list[LeftOut]]) -> list[str]:
     """How far the model of area is off designs that it has not seen."""
-    rows = [
-        [flow, each.name, each.resource, f"{each.measured:,.0f}", f"{each.predicted:,.0f}",
-         f"{100 * each.error:+.1f} %"]
-        for flow, errors in left_out.items() for each in errors
-    ]  # fmt: skip
-    lines = table(["flow", "design", "resource", "measured", "predicted", "error"], rows, left=3)
-    for flow, model in models.items():
-        for resource in model.resources:
-            middle, worst = model.error(resource, left_out[flow])
-            lines.append(f"- {flow}, {resource}: {100 * middle:.1f} % on the average, "
-                         f"{100 * worst:.1f} % at most")  # fmt: skip
-    return [*lines, ""]
+    rows = []
+    for flow, errors in left_out.items():
+        for resource in dict.fromkeys(each.resource for each in errors):
+            own = [each for each in errors if each.resource == resource]
+            worst = max(own, key=lambda each: abs(each.error))
+            middle = sum(abs(each.error) for each in own) / len(own)
+            rows.append([flow, resource, worst.name, str(len(own)), f"{100 * middle:.1f} %",
+                         f"{100 * worst.error:+.1f} %"])  # fmt: skip
+    headings = ["flow", "resource", "worst of them", "designs left out", "mean error", "its error"]
+    return table(headings, rows, left=3)
 
 
 def verdict_lines(found: Sequence[Comparison]) -> list[str]:
-    """Who is the faster one how often, in a sentence for each variant and cost."""
+    """Who is the faster one how often, in a sentence for each variant and rival."""
     lines = []
-    for variant in dict.fromkeys(each.variant for each in found):
-        for cost in dict.fromkeys(each.cost for each in found):
-            own = [each for each in found if (each.variant, each.cost) == (variant, cost)]
-            if not own:
-                continue
-            wins: dict[str, Any] = {s: sum(each.wins(s) for each in own) for s in "AB"}
-            rival = own[0].rival.name if own[0].rival else "baseline"
-            lines.append(
-                f"- `{variant}` at equal {COSTS[cost].text}: faster than {rival} in "
-                f"{wins['A']} of {len(own)} networks by schedule A, {wins['B']} by schedule B."
-            )
+    for costs, own in _alike(found):
+        first = own[0]
+        each_once = {each.network: each for each in own}.values()
+        wins = {s: sum(each.wins(s) for each in each_once) for s in "AB"}
+        rival = first.rival.name if first.rival else "baseline, of which not one step more fits,"
+        lines.append(
+            f"- `{first.variant}` at equal {costs}: faster than {rival} in {wins['A']} of "
+            f"{len(each_once)} networks by schedule A, {wins['B']} by schedule B."
+        )
+    theirs = paper.figures()["same_cost_baseline_percent"]
+    for name, words in (("same_fpga_power", "power on an FPGA"), ("same_asic_area", "chip area")):
+        gains = theirs[name]["mean_speed_up"].values()
+        lines.append(
+            f"- Paper: at the {words} of `max`, a baseline has {theirs[name]['more_pes']} % more "
+            f"PEs and is {min(gains):.1f} to {max(gains):.1f} % faster."
+        )
     return [*lines, ""]
