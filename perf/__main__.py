@@ -1,5 +1,5 @@
 """Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
-``pipelines``, ``count``."""
+``pipelines``, ``count``, ``report``."""
 
 import sys
 
@@ -15,6 +15,7 @@ from perf.analytic.command import add_analytic
 from perf.counted.command import add_count
 from perf.machine.command import add_cycles
 from perf.pipelines.command import add_pipelines
+from perf.report.command import add_report
 from perf.validation.command import add_validate
 
 __all__ = ["main"]
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     add_cycles(commands)
     add_count(commands)
+    add_report(commands)
     add_validate(commands)
     add_analytic(commands)
     add_pipelines(commands)
