@@ -1,6 +1,5 @@
 """Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
-``pipelines``, ``count``, ``area``,
-``energy``, ``roofline``, ``explore``."""
+``pipelines``, ``count``, ``report``, ``area``, ``energy``, ``roofline``, ``explore``."""
 
 import sys
 
@@ -19,6 +18,7 @@ from perf.energy.command import add_energy
 from perf.explore.command import add_explore
 from perf.machine.command import add_cycles
 from perf.pipelines.command import add_pipelines
+from perf.report.command import add_report
 from perf.roofline.command import add_roofline
 from perf.validation.command import add_validate
 
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     add_cycles(commands)
     add_count(commands)
+    add_report(commands)
     add_area(commands)
     add_energy(commands)
     add_roofline(commands)
