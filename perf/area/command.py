@@ -9,8 +9,8 @@ from rich.console import Console
 
 from cli.atomic_files import write_whole
 from compiler.networks.registry import network_names
+from perf.counted import Cell
 from perf.counted.command import add_store, fill, store_of
-from synth.common.command_line import today
 
 from .designs import COSTS, designs_of
 from .document import (
@@ -50,6 +50,8 @@ def add_area(commands) -> None:
         help=f"of {', '.join(network_names())} (default: {', '.join(NETWORKS)})")  # fmt: skip
     add("--input", default="3x32x32", metavar="CxHxW", help="default: %(default)s")
     add("--batch", type=int, default=16, metavar="IMAGES", help="default: %(default)s")
+    add("--width", type=float, default=1.0, metavar="FACTOR",
+        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
     add("--quick", action="store_true",
         help="one network, a batch of 4: within 10 minutes")  # fmt: skip
     add("--kept", action="store_true", help="only what has been counted before")
@@ -64,25 +66,29 @@ def _area(options) -> int:
     images = min(options.batch, 4) if options.quick else options.batch
     report = report_designs()
     console, store = Console(highlight=False), store_of(options)
-    cells = {name: cells_of(report, name, options.input, images) for name in networks}
+    batches = [
+        Cell(network=name, input=options.input, batch=images, width=options.width)
+        for name in networks
+    ]
+    cells = [cell for batch in batches for cell in cells_of(report, batch)]
     if not options.kept:
-        fill(store, [cell for own in cells.values() for cell in own], options, console)
-    missing = [cell for own in cells.values() for cell in own if store.get(cell) is None]
+        fill(store, cells, options, console)
+    missing = [cell for cell in cells if store.get(cell) is None]
     compared, efficient, skipped = [], [], []
-    for network in networks:
-        compared += compare(report, network, options.input, images, store.get)
-        efficient += efficiencies(report, network, options.input, images, store.get)
+    for batch in batches:
+        compared += compare(report, batch, store.get)
+        efficient += efficiencies(report, batch, store.get)
         by_variant = {
-            name: store.get(design.cell(network, options.input, images))
-            for name, design in designs_of(report).items()
+            name: store.get(design.cell(batch)) for name, design in designs_of(report).items()
         }
         base = by_variant["baseline"]
         if base is not None and base.reason is None:
-            skipped += skipping(network, base, by_variant.get)
+            skipped += skipping(batch.network, base, by_variant.get)
     left_out = {flow: fitted(flow).left_out() for flow in FLOWS}
     designs = {each.design.name: each.design for each in efficient}
     lines = [
-        f"Counted {today()}: {', '.join(networks)}, {options.input}, batch {images}.", "",
+        f"{', '.join(networks)}, {options.input}, batch {images}, {options.width:g} of their "
+        "channels.", "",
         "## What the designs cost", "", *design_lines(list(designs.values())),
         "## Who is faster", "", *verdict_lines(compared), *comparison_lines(compared),
         "## Speed for what it costs", "", *efficiency_lines(efficient),
@@ -98,7 +104,7 @@ def _area(options) -> int:
         write_whole(options.markdown, text)
     if options.json:
         document = {
-            "input": options.input, "batch": images,
+            "input": options.input, "batch": images, "width": options.width,
             "costs": {name: asdict(cost) for name, cost in COSTS.items()},
             "comparisons": [
                 asdict(each) | {"faster": {s: each.wins(s) for s in "AB"}} for each in compared

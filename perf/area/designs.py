@@ -58,11 +58,10 @@ class Design:
     costs: Mapping[str, float]
     measured: bool = True
 
-    def cell(self, network: str, size: str, images: int) -> Cell:
-        """Its batch of a network."""
+    def cell(self, batch: Cell) -> Cell:
+        """A batch on this design."""
         method = "bp" if self.variant == "baseline" else "adagp"
-        return Cell(network=network, input=size, batch=images, variant=self.variant,
-                    method=method, settings=self.settings)  # fmt: skip
+        return replace(batch, variant=self.variant, method=method, settings=self.settings)
 
 
 def designs_of(report: Mapping[str, Any]) -> dict[str, Design]:

@@ -1,6 +1,6 @@
 """Who is faster at the same cost: a variant with predictions, or a bigger baseline."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,9 +52,9 @@ class Efficiency:
     per_cost: Mapping[str, float]
 
 
-def cells_of(report: Mapping[str, Any], network: str, size: str, images: int) -> list[Cell]:
-    """What has to be counted for a network."""
-    return [design.cell(network, size, images) for design in _all_designs(report).values()]
+def cells_of(report: Mapping[str, Any], batch: Cell) -> list[Cell]:
+    """What has to be counted for a batch of a network."""
+    return [design.cell(batch) for design in _all_designs(report).values()]
 
 
 def _all_designs(report):
@@ -74,14 +74,13 @@ def speeds(baseline: Count, own: Count) -> dict[str, float]:
 
 
 def compare(
-    report: Mapping[str, Any], network: str, size: str, images: int,
-    get: Callable[[Cell], Count | None], costs: Iterable[str] = tuple(COSTS),
-) -> list[Comparison]:  # fmt: skip
+    report: Mapping[str, Any], batch: Cell, get: Callable[[Cell], Count | None]
+) -> list[Comparison]:
     """Every variant at every cost; what was not counted, or has no program, is left out."""
     designs = designs_of(report)
 
     def counted(design: Design) -> Count | None:
-        found = get(design.cell(network, size, images))
+        found = get(design.cell(batch))
         return found if found is not None and found.reason is None else None
 
     base, found = counted(designs["baseline"]), []
@@ -89,13 +88,13 @@ def compare(
         return []
     for variant in VARIANTS:
         own = counted(designs[variant])
-        for cost in costs:
+        for cost in COSTS:
             rival = bigger_baseline(report, variant, cost)
             other = base if rival is None else counted(rival)
             if own is not None and other is not None:
                 found.append(
                     Comparison(
-                        network=network, variant=variant, cost=cost, rival=rival,
+                        network=batch.network, variant=variant, cost=cost, rival=rival,
                         speed=speeds(base, own), rival_speed=base.bp.cycles / other.bp.cycles,
                     )
                 )  # fmt: skip
@@ -103,17 +102,16 @@ def compare(
 
 
 def efficiencies(
-    report: Mapping[str, Any], network: str, size: str, images: int,
-    get: Callable[[Cell], Count | None],
-) -> list[Efficiency]:  # fmt: skip
+    report: Mapping[str, Any], batch: Cell, get: Callable[[Cell], Count | None]
+) -> list[Efficiency]:
     """All designs of which there are counts; ``baseline`` is 1."""
     found: list[Efficiency] = []
     designs = _all_designs(report)
-    base = get(designs["baseline"].cell(network, size, images))
+    base = get(designs["baseline"].cell(batch))
     if base is None or base.reason is not None:
         return found
     for design in designs.values():
-        own = get(design.cell(network, size, images))
+        own = get(design.cell(batch))
         if own is None or own.reason is not None:
             continue
         if design.variant == "baseline":
@@ -123,5 +121,5 @@ def efficiencies(
         costs = {
             name: speed * designs["baseline"].costs[name] / design.costs[name] for name in COSTS
         }
-        found.append(Efficiency(network=network, design=design, speed=speed, per_cost=costs))
+        found.append(Efficiency(network=batch.network, design=design, speed=speed, per_cost=costs))
     return found

@@ -46,6 +46,8 @@ def add_energy(commands) -> None:
         help=f"of {', '.join(network_names())} (default: {', '.join(NETWORKS)})")  # fmt: skip
     add("--input", default="3x32x32", metavar="CxHxW", help="default: %(default)s")
     add("--batch", type=int, default=16, metavar="IMAGES", help="default: %(default)s")
+    add("--width", type=float, default=1.0, metavar="FACTOR",
+        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
     add("--dram", type=float, default=DRAM_PJ_PER_BIT, metavar="PJ",
         help="pJ per bit of DRAM in the tables by cause (default: %(default)s)")  # fmt: skip
     add("--quick", action="store_true",
@@ -63,7 +65,7 @@ def _energy(options) -> int:
     networks = options.network or list(NETWORKS[-1:] if options.quick else NETWORKS)
     images = min(options.batch, 4) if options.quick else options.batch
     cells = [
-        Cell(network=name, input=options.input, batch=images, variant=variant,
+        Cell(network=name, input=options.input, batch=images, variant=variant, width=options.width,
              method="bp" if variant == "baseline" else "adagp")
         for name in networks for variant in VARIANTS
     ]  # fmt: skip

@@ -45,6 +45,8 @@ def add_roofline(commands) -> None:
         help=f"of {', '.join(network_names())} (default: {', '.join(NETWORKS)})")  # fmt: skip
     add("--input", default="3x32x32", metavar="CxHxW", help="default: %(default)s")
     add("--batch", type=int, default=16, metavar="IMAGES", help="default: %(default)s")
+    add("--width", type=float, default=1.0, metavar="FACTOR",
+        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
     add("--sweep", default="vgg11", metavar="NAME",
         help="the network whose settings are varied (default: %(default)s)")  # fmt: skip
     add("--sweep-width", type=float, default=0.25, metavar="FACTOR",
@@ -67,8 +69,8 @@ def _roofline(options) -> int:
     base = Cell(network=options.sweep, input=options.input, batch=options.batch,
                 width=options.sweep_width)  # fmt: skip
     cells = [
-        Cell(network=name, input=options.input, batch=options.batch, variant=variant,
-             method="bp" if variant == "baseline" else "adagp")
+        Cell(network=name, input=options.input, batch=options.batch, width=options.width,
+             variant=variant, method="bp" if variant == "baseline" else "adagp")
         for name in options.network or ([] if options.quick else NETWORKS) for variant in VARIANTS
     ]  # fmt: skip
     if options.quick:

@@ -16,7 +16,8 @@ from perf.area.verdict import cells_of, compare, efficiencies
 from perf.counted import Cell, Count, Store
 from perf.counted.count import BatchCount
 
-SIZE, IMAGES = "3x32x32", 4
+IMAGES = 4
+BATCH = Cell(network="vgg13", input="3x32x32", batch=IMAGES)
 
 
 def batch(cycles):
@@ -29,9 +30,9 @@ def count(cell: Cell, bp, gp=None):
     return Count(cell=cell, batches=batches)
 
 
-def fill(store, network):
+def fill(store):
     """baseline 1000 cycles, with 27 columns 600, 30 columns 590, more 580; max 1000 and 200."""
-    for cell in cells_of(report_designs(), network, SIZE, IMAGES):
+    for cell in cells_of(report_designs(), BATCH):
         if cell.variant == "baseline":
             columns = int(dict(s.split("=") for s in cell.settings).get("columns", 15))
             store.add(count(cell, {15: 1000, 27: 600, 30: 590}.get(columns, 580)))
@@ -42,7 +43,7 @@ def fill(store, network):
 @pytest.fixture
 def store(tmp_path):
     found = Store(tmp_path / "cycles.jsonl", published=None)
-    fill(found, "vgg13")
+    fill(found)
     return found
 
 
@@ -55,12 +56,12 @@ def test_bigger_baselines_cost_no_more():
         room = variants["max"].costs[cost] - bigger.costs[cost]
         assert 0 <= room < 3 * step
         assert f"columns={bigger.columns}" in bigger.settings and not bigger.measured
-        assert bigger.cell("vgg13", SIZE, IMAGES).config.columns == bigger.columns
+        assert bigger.cell(BATCH).config.columns == bigger.columns
     assert bigger_baseline(report, "low", "cells") is None
 
 
 def test_who_wins_by_hand(store):
-    found = compare(report_designs(), "vgg13", SIZE, IMAGES, store.get)
+    found = compare(report_designs(), BATCH, store.get)
     by_name = {(each.variant, each.cost): each for each in found}
     assert len(found) == 3 * len(COSTS)
     own = by_name["max", "cells"]
@@ -76,7 +77,7 @@ def test_who_wins_by_hand(store):
 
 
 def test_speed_for_cost(store):
-    found = efficiencies(report_designs(), "vgg13", SIZE, IMAGES, store.get)
+    found = efficiencies(report_designs(), BATCH, store.get)
     by_name = {each.design.name: each for each in found}
     base, own = by_name["baseline"], by_name["max"]
     assert base.speed == 1 and set(base.per_cost.values()) == {1}
@@ -86,9 +87,7 @@ def test_speed_for_cost(store):
 
 
 def test_skipping_by_hand(store):
-    cells = {
-        name: d.cell("vgg13", SIZE, IMAGES) for name, d in designs_of(report_designs()).items()
-    }
+    cells = {name: d.cell(BATCH) for name, d in designs_of(report_designs()).items()}
     found = skipping("vgg13", store.get(cells["baseline"]), lambda name: store.get(cells[name]))
     own = next(each for each in found if each.variant == "max")
     assert own.free == pytest.approx(1200 / 1000)
