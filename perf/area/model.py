@@ -116,6 +116,19 @@ class AreaModel:
         """Resource -> amount, without memories."""
         return self._sum(config, self._costs)
 
+    @property
+    def never_varied(self) -> list[str]:
+        """Numbers that are the same in every synthesis, so that what they cost is not known: they
+        count as part of what is always there, or as nothing."""
+        numbers = [
+            _numbers(each.config, core) for each in self.syntheses if each.blocks
+            for core in each.config.cores
+        ]  # fmt: skip
+        return [
+            name for name in numbers[0]
+            if name != "one" and len({own[name] for own in numbers}) == 1
+        ]  # fmt: skip
+
     def _sum(self, config, costs):
         total = dict.fromkeys(self.resources, 0.0)
         for kind, numbers in _kinds(config):
@@ -211,5 +224,9 @@ def _fit(blocks, resources):
             weights = 1 / scale
             if kind == "array" and resource in _MULTIPLIERS:
                 weights = weights * [name == "dsp_pes" for name in GROWTH[kind]]
+            elif "one" in GROWTH[kind]:
+                # What is the same everywhere cannot be told from what is always there.
+                varied = np.ptp(matrix, axis=0) > 0
+                weights = weights * (varied | (np.array(GROWTH[kind]) == "one"))
             found[kind, resource] = nnls(matrix * weights, amounts)[0] * weights
     return found

@@ -41,11 +41,12 @@ class Budget:
         """A machine as it goes onto the device, and what it takes.
 
         Where multipliers do not suffice, rows of the array have theirs made of look-up tables, as
-        few as possible.
+        few as possible; on 7-series nobody has measured what such rows take, so there are none.
         """
         costs = self.costs(config)
         name = _MULTIPLIERS.get(self.flow, "")
-        while (
+        known = "lut_pes" not in self.never_varied
+        while known and (
             costs.get(name, 0) > self.available.get(name, float("inf"))
             and config.lut_multiplier_rows < config.rows
         ):
@@ -79,6 +80,11 @@ class Budget:
             for name, amount in self.available.items()
             if name in costs
         )
+
+    @property
+    def never_varied(self) -> list[str]:
+        """What the model of area does not know the costs of."""
+        return fitted(self.flow).never_varied
 
     def error(self) -> tuple[float, float]:
         """Mean and largest error of the model, as shares of designs left out. Of a chip it is that

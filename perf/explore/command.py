@@ -30,6 +30,8 @@ __all__ = ["add_explore"]
 #: What --quick looks at: few machines, and a small network on them.
 _QUICK = {"rows": (4, 8), "columns": (4, 8), "predictor_rows": (4,), "predictor_columns": (4,),
           "buffer_bank_depth": (1024,), "axi_data_width": (64, 128)}  # fmt: skip
+#: What the model of area may not know -> in words.
+_UNKNOWN = {"axi": "other widths of the bus", "lut_pes": "multipliers made of look-up tables"}
 #: Programs counted before the next ones are chosen, where a cluster says how many at a time.
 _CLUSTER_WAVE = 8
 
@@ -170,6 +172,7 @@ def _document(batch, search, best: list[Point], budget: Budget) -> list[str]:
     counted = [point for point in search.points if point.cycles is not None]
     middle, worst = budget.error()
     names = list(best[0].costs) if best else []
+    unknown = [_UNKNOWN[name] for name in budget.never_varied if name in _UNKNOWN]
     rows = [
         [
             point.candidate.text, f"{point.cycles:,.0f}",
@@ -189,7 +192,8 @@ def _document(batch, search, best: list[Point], budget: Budget) -> list[str]:
         "Cycles: of a batch with backpropagation; of a variant with a predictor the mean of a "
         "batch of Phase BP and one of Phase GP. Bound: the least cycles of its products, as a "
         f"share. {budget.shown} by the model of area, which is off by {100 * middle:.1f} % on the "
-        f"average and {100 * worst:.1f} % at most on designs that it was not fitted to.",
+        f"average and {100 * worst:.1f} % at most on designs that it was not fitted to."
+        + (f" What these cost was never measured: {', '.join(unknown)}." if unknown else ""),
         "",
     ]
 

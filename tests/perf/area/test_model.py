@@ -55,6 +55,18 @@ def test_a_design_of_another_kind_shows_in_the_error(rng):
     assert AreaModel("asic", shown).error("um2")[1] > 0.2
 
 
+def test_what_never_varied_is_said(rng):
+    """And costs nothing more elsewhere: it cannot be told from what is always there."""
+    model = AreaModel("asic", made_up(rng, [(4, 5, 64), (8, 6, 64), (6, 9, 64), (12, 8, 64)]))
+    assert {"lut_pes", "axi"} <= set(model.never_varied)
+    assert not {"rows", "columns", "dsp_pes"} & set(model.never_varied)
+    narrow, wide = (
+        make_config(variant="baseline", preset="paper", axi_data_width=width) for width in (64, 512)
+    )
+    assert model.estimate(narrow) == model.estimate(wide)
+    assert fitted("ecp5").never_varied == []
+
+
 def test_flow_without_blocks():
     with pytest.raises(ValueError, match="no synthesis for xc7"):
         AreaModel("xc7", [])

@@ -75,6 +75,8 @@ def test_budget_of_a_device():
     assert before["MULT18X18D"] > DEVICES["LFE5U-85F"].available["MULT18X18D"]
     assert costs["MULT18X18D"] <= DEVICES["LFE5U-85F"].available["MULT18X18D"]
     assert fitted.lut_multiplier_rows > 0 and costs["COMB"] > before["COMB"]
+    seven = device_budget("XC7A100T").fitting(config)[0]
+    assert seven.lut_multiplier_rows == 0  # nobody has measured them there
     tight = Budget(name="", flow="ecp5", shown="COMB", available={"COMB": costs["COMB"] * 1.1})
     assert tight.fits(costs, margin=0.05) and not tight.fits(costs, margin=0.2)
 
