@@ -53,11 +53,14 @@ def candidates(
     """
     seen = set()
     for variant in variants:
+        usual = select_config(variant=variant, preset=preset, settings=tuple(settings))
         for values in product(*sizes.values()):
             fields = dict(zip(sizes, values, strict=True))
             if variant != "max":
                 fields = {name: v for name, v in fields.items() if name not in _OF_PREDICTOR}
-            own = (*settings, *(f"{name}={value}" for name, value in fields.items()))
+            # Only what differs, so that the same machine is the same cell.
+            differing = {n: value for n, value in fields.items() if getattr(usual, n) != value}
+            own = (*settings, *(f"{name}={value}" for name, value in differing.items()))
             try:
                 config = select_config(variant=variant, preset=preset, settings=own)
             except ConfigError:

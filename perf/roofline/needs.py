@@ -32,6 +32,8 @@ def _cell(base: Cell, variant: str, name: str, value: int) -> Cell:
     cell = replace(base, variant=variant, method=method)
     if name == "batch":
         return replace(cell, batch=value)
+    if getattr(cell.config, name) == value:
+        return cell  # as it is
     return replace(cell, settings=(*cell.settings, f"{name}={value}"))
 
 
