@@ -14,6 +14,11 @@ __all__ = ["comparison_lines", "design_lines", "efficiency_lines", "model_lines"
            "verdict_lines"]  # fmt: skip
 
 
+#: Name of a cost -> what speed for it is called.
+_PER = {"cells": "per mm² of cells", "chip": "per mm² with SRAM", "lut": "per LUT",
+        "power": "per joule"}  # fmt: skip
+
+
 def design_lines(designs: Sequence[Design]) -> list[str]:
     """What the designs cost."""
     rows = [
@@ -61,8 +66,15 @@ def efficiency_lines(found: Sequence[Efficiency]) -> list[str]:
          *(f"{each.per_cost[name]:.3f}" for name in COSTS)]
         for each in found
     ]  # fmt: skip
-    headings = ["per mm² of cells", "per mm² with SRAM", "per LUT", "per joule"]
-    return table(["network", "design", "speed", *headings], rows, left=2)
+    lines = table(["network", "design", "speed", *_PER.values()], rows, left=2)
+    for network in dict.fromkeys(each.network for each in found):
+        own = [each for each in found if each.network == network]
+        fastest = []
+        for name, words in _PER.items():
+            most, best = max((each.per_cost[name], each.design.name) for each in own)
+            fastest.append(f"{words} {best} ({most:.3f})")
+        lines.append(f"- {network}, the fastest: {', '.join(fastest)}")
+    return [*lines, ""]
 
 
 def skipping_lines(found: Sequence[Skipping]) -> list[str]:
