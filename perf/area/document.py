@@ -107,10 +107,13 @@ def verdict_lines(found: Sequence[Comparison]) -> list[str]:
         first = own[0]
         each_once = {each.network: each for each in own}.values()
         wins = {s: sum(each.wins(s) for each in each_once) for s in "AB"}
-        rival = first.rival.name if first.rival else "baseline, of which not one step more fits,"
+        if first.rival is None:
+            rival = "no step of columns fits, and baseline itself is the rival"
+        else:
+            rival = f"the rival is {first.rival.name}"
         lines.append(
-            f"- `{first.variant}` at equal {costs}: faster than {rival} in {wins['A']} of "
-            f"{len(each_once)} networks by schedule A, {wins['B']} by schedule B."
+            f"- `{first.variant}` at equal {costs}: {rival}. The variant is faster in {wins['A']} "
+            f"of {len(each_once)} networks by schedule A, in {wins['B']} by B."
         )
     theirs = paper.figures()["same_cost_baseline_percent"]
     for name, words in (("same_fpga_power", "power on an FPGA"), ("same_asic_area", "chip area")):

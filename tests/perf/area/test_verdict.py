@@ -102,7 +102,10 @@ def test_command(store, tmp_path, capsys):
                  "--plot", files[2]]  # fmt: skip
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert "`max` at equal standard cells: faster than baseline 12 × 27 in 0 of 1 networks" in text
+    assert (
+        "`max` at equal standard cells: the rival is baseline 12 × 27. The variant is faster in 0 "
+        in text
+    )
     assert "- vgg16 3x32x32, batch 4, baseline, bp" in text
     found = json.loads((tmp_path / "area.json").read_text())
     assert len(found["comparisons"]) == 3 * len(COSTS)
