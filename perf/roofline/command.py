@@ -149,7 +149,7 @@ def need_lines(found: list[Setting]) -> list[str]:
     """Speed-ups by schedule B, and from where on each variant is faster."""
 
     def text(speed):
-        return "no program" if speed is None else f"{speed:.3f}"
+        return "–" if speed is None else f"{speed:.3f}"
 
     rows = [
         [_WORDS.get(each.name, each.name), str(each.value),
@@ -160,6 +160,8 @@ def need_lines(found: list[Setting]) -> list[str]:
     for name in dict.fromkeys(each.name for each in found):
         for variant in WITH_PREDICTOR:
             least = pays_from(found, name, variant)
+            if all(each.speed[variant] is None for each in found if each.name == name):
+                continue
             pays = "does not pay at the largest value" if least is None else f"pays from {least} on"
             lines.append(f"- {_WORDS.get(name, name)}: `{variant}` {pays}")
-    return [*lines, ""]
+    return [*lines, "", "–: no program, or not counted.", ""]
