@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import paper
-from synth.study.tables import table
+from synth.study.tables import MISSING, table
 
 from .designs import COSTS, Design
 from .model import LeftOut
@@ -23,8 +23,9 @@ def design_lines(designs: Sequence[Design]) -> list[str]:
     """What the designs cost."""
     rows = [
         [
-            design.name, "synthesised" if design.measured else "columns added",
-            *(f"{design.costs[name] / cost.size:,.2f}" for name, cost in COSTS.items()),
+            design.name, design.source,
+            *(f"{design.costs[name] / cost.size:,.2f}" if name in design.costs else MISSING
+              for name, cost in COSTS.items()),
         ]
         for design in designs
     ]  # fmt: skip
@@ -63,7 +64,7 @@ def efficiency_lines(found: Sequence[Efficiency]) -> list[str]:
     """Speed for what a design costs, `baseline` is 1."""
     rows = [
         [each.network, each.design.name, f"{each.speed:.3f}",
-         *(f"{each.per_cost[name]:.3f}" for name in COSTS)]
+         *(f"{each.per_cost[name]:.3f}" if name in each.per_cost else MISSING for name in COSTS)]
         for each in found
     ]  # fmt: skip
     lines = table(["network", "design", "speed", *_PER.values()], rows, left=2)
@@ -71,7 +72,9 @@ def efficiency_lines(found: Sequence[Efficiency]) -> list[str]:
         own = [each for each in found if each.network == network]
         fastest = []
         for name, words in _PER.items():
-            most, best = max((each.per_cost[name], each.design.name) for each in own)
+            most, best = max(
+                (each.per_cost[name], each.design.name) for each in own if name in each.per_cost
+            )
             fastest.append(f"{words} {best} ({most:.3f})")
         lines.append(f"- {network}, the fastest: {', '.join(fastest)}")
     return [*lines, ""]
