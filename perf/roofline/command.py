@@ -137,11 +137,12 @@ def point_lines(points: list[Point]) -> list[str]:
     rows = [
         [p.network, p.variant, p.phase.upper(), p.limit, f"{p.macs / 1e6:,.0f}",
          f"{p.cycles / 1e6:,.2f}", f"{p.intensity:.1f}", f"{p.rate:.1f}", f"{p.roof:.1f}",
-         f"{100 * p.share:.1f} %"]
+         f"{100 * p.share:.1f} %", *(f"{100 * own:.0f} %" for own in p.busy.values())]
         for p in points
     ]  # fmt: skip
     headings = ["network", "variant", "phase", "limit", "million MACs", "million cycles",
-                "MACs per byte", "MACs per cycle", "roof", "of the cycles, the limit"]  # fmt: skip
+                "MACs per byte", "MACs per cycle", "roof", "of the cycles, the limit",
+                *(f"{name} at work" for name in (points[0].busy if points else ()))]  # fmt: skip
     return table(headings, rows, left=4)
 
 
