@@ -42,6 +42,7 @@ def test_list(capsys):
         (["build", "ulx3s", "--set", "rows=0"], "rows must be an integer from 1 to 256, not 0"),
         (["build", "ulx3s", "--dry-run", "--clock", "43.21"], "the next is 42.8571 MHz"),
         (["build", "ulx3s", "--chip", "DDR"], "chip must be one of any, "),
+        (["build", "ulx3s", "--device", "X"], "device must be one of LFE5U-85F, LFE5U-45F, "),
         (["sim", "ulx3s", "--run", "train-adagp", "--batches", "3"], "must be a multiple of 4"),
     ],
 )

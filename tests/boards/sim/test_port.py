@@ -12,6 +12,7 @@ from boards.__main__ import main
 from boards.catalogue import BoardError, board_by_name
 from boards.sim.port import BoardPort, run_host
 from boards.sim.simulator import BoardProcess, compile_board
+from hw.registers.board import ACCELERATOR_BASE
 from runtime.device import open_device
 from runtime.errors import AcceleratorError
 from tests.boards.sim.test_simulator import OPTIONS, SMALL
@@ -22,9 +23,15 @@ CONFIG = board_by_name("ulx3s").config(settings=SETTINGS)
 
 
 class Simulated(ModelBoard):
-    """Counts the cycles that it is given."""
+    """Counts the cycles that it is given; a look at the accelerator's STATUS runs the emulator,
+    too."""
 
     cycles = 0
+
+    def read(self, address):
+        if address == ACCELERATOR_BASE + self.map["STATUS"].offset:
+            self.status()
+        return super().read(address)
 
     def transfer(self, data, expected, *, patience_cycles=0):
         self.cycles += patience_cycles
