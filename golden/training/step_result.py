@@ -7,6 +7,8 @@ import numpy as np
 from golden.layers.batch_norm import BatchStatistics
 from golden.layers.loss import LossResult
 
+from .head_echo import EchoStep
+
 __all__ = ["ForwardPass", "StepResult"]
 
 
@@ -40,6 +42,7 @@ class StepResult:
     forward : :class:`ForwardPass`
     loss : :class:`golden.layers.loss.LossResult`; of several outputs that of the sum
     losses : of every output, in the order in which the network returns them
+    echoes : :class:`golden.training.head_echo.EchoStep` of each step of the head alone
     gradients : (N, H, W, C) operand codes, gradients of the outputs of all nodes that depend on a
         trainable parameter
     parameter_gradients : float32 bits by trainable parameter, in torch's shapes
@@ -55,3 +58,4 @@ class StepResult:
     parameter_gradients: dict[str, np.ndarray]
     skipped: dict[str, int]
     flags: dict[str, int]
+    echoes: list[EchoStep] = field(default_factory=list)
