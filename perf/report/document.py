@@ -46,6 +46,9 @@ def write_report(
                 written.append(target)
     kept = sorted(counts, key=lambda count: (count.cell.network, count.cell.input, count.cell.text))
     blocks = [_HEAD.format(source=SOURCE, command=command)]
+    rows = [row for section in sections for row in section.glance]
+    glance = Table(headings=["", "paper", "here"], rows=rows, left=3)
+    blocks.append("\n\n".join(["## At a glance", "\n".join(glance.markdown())]) + "\n")
     blocks += [section.markdown(place) for section in sections]
     blocks.append(_counted(kept))
     write_whole(path, "\n".join(blocks))

@@ -64,8 +64,20 @@ def figure_20(wanted: Wanted, store: Store) -> Section:
         "not exactly two forward passes. Predictor, updates and transfers take no steps, as in the "
         "paper.",
         parts=parts, missing=[cells[name] for name, count in counts.items() if count is None],
-        data={"steps": numbers},
+        data={"steps": numbers}, glance=_glance(published),
     )  # fmt: skip
+
+
+def _glance(published) -> list[tuple[str, str, str]]:
+    rows = []
+    for name in _NAMES:
+        own, entry = steps(name, [Stage()] * _DEVICES, _MICRO_BATCHES), published[name]
+        rows.append(
+            (f"Figure 20, {name}: steps of a batch, of a pair of phases",
+             f"{entry['steps_per_batch']}, {entry['steps_gp_then_bp']}",
+             f"{_number(own.batch)}, {_number(own.pair)}")
+        )  # fmt: skip
+    return rows
 
 
 def _number(value) -> str:

@@ -98,6 +98,7 @@ def _figure(flow: str, sources: _Sources) -> Section:
     return Section(
         key=f"figure-{number}", title=f"Figure {number}: speed-ups, {flow}", paper=f"{text}.",
         why=why, parts=parts, missing=missing, data=_data(flow, sources),
+        glance=[_glance(number, flow, data, sources) for data in wanted.data],
     )  # fmt: skip
 
 
@@ -132,6 +133,21 @@ def _means(flow: str, sources: _Sources) -> Table:
         headings += ["counted B", "counted A", "networks counted"]
     what = "the paper's 13 networks" if every else ", ".join(wanted.networks)
     return Table(headings=headings, rows=rows, caption=f"Means of {what}:")
+
+
+def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, str, str]:
+    names = sources.wanted.networks
+    found = [sources.formulas.get(name, data, flow)["max"].steady for name in names]
+    text = f"formulas {mean(found):.2f} (mean of {len(names)})"
+    if flow == _COUNTED:
+        counted = {name: sources.counted(name, data, "max") for name in names}
+        known = {name: each.batches.steady for name, each in counted.items() if each is not None}
+        text += "; counted " + (
+            ", ".join(f"{name} {value:.2f}" for name, value in known.items()) or NOT_RUN
+        )
+        text += f" (batch {sources.wanted.batch_of(data)})" if known else ""
+    what = f"Figure {number}, {flow}, {data}: speed-up B of `max`"
+    return what, f"{published(flow)['mean'][data]:.2f}", text
 
 
 def _networks(data: str, sources: _Sources) -> Table:

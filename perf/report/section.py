@@ -49,6 +49,7 @@ class Section:
     paper : what the paper says
     why : why ours differs
     parts : paragraphs, tables and pictures, in order
+    glance : rows of the summary: what, the paper's, ours
     missing : cells that were wanted and have not been counted
     data : all numbers, for JSON
     """
@@ -58,6 +59,7 @@ class Section:
     paper: str
     why: str
     parts: Sequence[str | Table | Picture] = ()
+    glance: Sequence[tuple[str, str, str]] = ()
     missing: Sequence[Cell] = ()
     data: dict[str, Any] = field(default_factory=dict)
 

@@ -70,10 +70,16 @@ def _section(network, number, title, theirs, text, wanted, store):
             "cycles": {name: batch.cycles for name, batch in batches.items()},
             "commit": found.state if found else NOT_RUN,
         } | ({schedule: speed.speed_up(schedule) for schedule in "AB"} if speed else {})
+    glance = [
+        (f"Table {number}, {network}: speed-up of `{variant}`", str(value), row[3])
+        for variant, value in ({"max": theirs[""]} if "" in theirs else theirs).items()
+        for row in rows
+        if row[0] == f"`{variant}`"
+    ]
     headings = ["variant", "cycles of a batch BP", "GP", "speed-up B", "A", "paper"]
     size = base.text.removesuffix(", baseline, bp")
     return Section(
         key=f"table-{number}", title=f"Table {number}: {title}", paper=text, why=_WHY[network],
         parts=[Table(headings=headings, rows=rows, caption=f"{size}, counted:"), *reasons],
-        missing=missing, data=data,
+        missing=missing, data=data, glance=glance,
     )  # fmt: skip

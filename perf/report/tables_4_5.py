@@ -93,6 +93,10 @@ def _fpga(designs: Mapping[str, Any], beyond, command) -> Section:
             Table(headings=_HEADINGS, rows=overheads),
         ],
         data={"overhead_percent": _of(beyond, "xc7")},
+        glance=[
+            ("Table 4, look-up tables of `max` beyond `baseline`",
+             f"{_beyond(cells, 'CLB LUTs')['max']:+.1f} %", percent(beyond["xc7_lut"]["max"])),
+        ],
     )  # fmt: skip
 
 
@@ -120,4 +124,10 @@ def _asic(designs: Mapping[str, Any], beyond, command) -> Section:
             Table(headings=_HEADINGS, rows=rows),
         ],
         data={"overhead_percent": _of(beyond, "asic")},
+        glance=[
+            ("Table 5, area of `max` beyond `baseline`",
+             f"{_beyond(area, 'total area')['max']:+.1f} %",
+             f"{percent(beyond['asic_logic']['max'])} of the logic, "
+             f"{percent(beyond['asic_total']['max'])} with memories"),
+        ],
     )  # fmt: skip
