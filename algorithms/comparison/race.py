@@ -87,12 +87,21 @@ class Race:
 def record_path(race: Race, directory: str | Path) -> Path:
     """Where the record of a run lies."""
     everything = {
-        "race": dataclasses.asdict(race),
-        "method": dataclasses.asdict(CONTESTANTS[race.method]),
+        "race": {name: value for name, value in vars(race).items() if value is not None},
+        "method": _changed(CONTESTANTS[race.method]),
         "torch": torch.__version__,
     }
     digest = hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:10]
     return Path(directory) / f"{Path(race.data).name}-{race.model}-{race.method}-{digest}.json"
+
+
+def _changed(contestant):
+    """What is not as usual: a new kind of method leaves the records of the others valid."""
+    return {
+        field.name: repr(getattr(contestant, field.name))
+        for field in dataclasses.fields(contestant)
+        if field.name != "summary" and getattr(contestant, field.name) != field.default
+    }
 
 
 def read_record(race: Race, directory: str | Path) -> dict:
@@ -114,9 +123,9 @@ def run_race(race: Race) -> dict:
     -------
     dict
         The record: ``race``; ``curve``, points of [share of the time, test accuracy] on 1,000
-        images, the last one at the end on all; ``steps``; ``macs`` of the budget and ``spent``
-        ones, at most a batch more; ``kept``, for numbers of single steps by name the means between
-        the points of the curve.
+        images, the last one at the end on all; ``steps`` by their kind; ``macs`` of the budget and
+        ``spent`` ones, at most a batch more; ``kept``, for numbers of single steps by name the
+        means between the points of the curve.
 
     Raises
     ------
@@ -140,9 +149,12 @@ def _train(race: Race, data: ImageData) -> dict:
     model = MODELS[race.model](shape, data.classes)
     costs = Costs.of(race.model, shape, data.classes)
     schedule = TimedSchedule(race.warm_up)
-    optimizer, step = make_stepper(contestant, model, costs, rate=race.rate, schedule=schedule)
+    optimizer, step = make_stepper(
+        contestant, model, costs, rate=race.rate * contestant.rate_share, schedule=schedule
+    )
     starts = [group["lr"] for group in optimizer.param_groups]
-    budget, spent, steps = race.budget * costs.batch(race.batch), 0.0, 0
+    budget, spent = race.budget * costs.batch(race.batch), 0.0
+    steps: dict[str, int] = {}
     curve: list[list[float]] = []
     kept: dict[str, list[list[float]]] = {}
     sums: dict[str, list[float]] = {}
@@ -154,11 +166,12 @@ def _train(race: Race, data: ImageData) -> dict:
             group["lr"] = start * (1 - schedule.gone)
         model.train()
         chosen = next(batches)
-        macs, values = step(images[chosen], data.train_labels[chosen])
-        for name, value in values.items():
+        done = step(images[chosen], data.train_labels[chosen])
+        for name, value in done.kept.items():
             if math.isfinite(value):
                 sums.setdefault(name, []).append(value)
-        spent, steps = spent + macs, steps + 1
+        spent += done.macs
+        steps[done.kind] = steps.get(done.kind, 0) + 1
         if spent / budget * _CURVE >= len(curve) + 1 or spent >= budget:
             share = min(1.0, spent / budget)
             seen = None if spent >= budget else _SOME

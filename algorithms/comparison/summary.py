@@ -92,8 +92,9 @@ def summary_table(tournament: Tournament, results: list[Result]) -> str:
         accuracies = [100 * value for value in result.accuracies]
         cells = [
             result.method,
-            f"{result.rate:g}" + ("*" if result.rate_at_the_edge else ""),
-            f"{statistics.mean(record['steps'] for record in result.records):.0f}",
+            f"{result.rate * CONTESTANTS[result.method].rate_share:g}"
+            + ("*" if result.rate_at_the_edge else ""),
+            f"{statistics.mean(sum(record['steps'].values()) for record in result.records):.0f}",
             f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies):.2f}",
         ]
         if difference := found.get(result.method):

@@ -16,6 +16,7 @@ from cli.atomic_files import write_whole
 from cli.progress import progress_bar
 from compiler.adagp.program import AdaGPProgram
 from compiler.adagp.tensors import PredictorShape
+from compiler.collector import collector_paused
 from compiler.stages import Stages, stage
 from compiler.training.program import TrainingProgram
 from hw.config import AdaGPConfig
@@ -29,6 +30,7 @@ from .summary import summarize
 __all__ = ["compile_network", "compiled"]
 
 
+@collector_paused()
 def compile_network(options: argparse.Namespace) -> None:
     """Compile ``options.network``; print layers and totals, write what was asked for.
 
