@@ -221,3 +221,18 @@ def test_reset_in_every_cycle(shape, seed):
             bench.compare(*bench.commands)
 
     Bench(shape, seed).simulate(process)
+
+
+@EACH
+def test_the_longest_commands_go_on(shape, seed):
+    """Runs of 2 GiB and 32769 runs, whose end no simulation sees, are not mistaken for few."""
+
+    async def process(bench):
+        row = 2 * bench.word
+        for fields in ({"run_bytes": (1 << 31) + row}, {"run_bytes": row, "run_count": 32769}):
+            await bench.begin(base=0, size=1 << 32)
+            bench.commands = [command_of(run_stride=row, row_bytes=row, **fields)]
+            await bench.until(lambda: len(bench.reads) == 16)
+            assert not bench.errors and bench.ctx.get(bench.dut.busy)
+
+    Bench(shape, seed).simulate(process)
