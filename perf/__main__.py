@@ -1,5 +1,5 @@
-"""Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
-``pipelines``."""
+"""Command line of the models of time: ``python -m perf cycles``, ``steps``, ``validate``,
+``analytic``, ``pipelines``."""
 
 import sys
 
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from perf.analytic.command import add_analytic
 from perf.machine.command import add_cycles
+from perf.machine.steps_command import add_steps
 from perf.pipelines.command import add_pipelines
 from perf.validation.command import add_validate
 
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     add_cycles(commands)
+    add_steps(commands)
     add_validate(commands)
     add_analytic(commands)
     add_pipelines(commands)

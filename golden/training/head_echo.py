@@ -1,18 +1,12 @@
 """Steps of the head alone behind a batch, on what the batch brought to the head: the head echo."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from golden.layers.loss import LossResult
 
 from .batch_loss import batch_loss
-
-if TYPE_CHECKING:
-    from .step import Training
-    from .step_result import ForwardPass
-    from .torch_graph import Node
 
 __all__ = ["EchoStep", "echo_step", "head_of"]
 
@@ -35,8 +29,8 @@ class EchoStep:
     skipped: dict[str, int]
 
 
-def head_of(outputs: list["Node"]) -> "Node":
-    """The network's only output, a linear layer with a parameter that learns.
+def head_of(outputs):
+    """The network's only output (nodes), a linear layer with a parameter that learns.
 
     Raises
     ------
@@ -52,11 +46,10 @@ def head_of(outputs: list["Node"]) -> "Node":
     return head
 
 
-def echo_step(
-    training: "Training", done: "ForwardPass", targets, flags: dict[str, int]
-) -> EchoStep:
-    """One step: the head's forward pass on the operand codes that it was given in the batch, loss,
-    gradients of its weights and bias, update with the optimizer as it is. Adds to ``flags``."""
+def echo_step(training, done, targets, flags: dict[str, int]) -> EchoStep:
+    """One step behind a forward pass ``done`` of a :class:`~golden.training.step.Training`: the
+    head on the operand codes that it was given in the batch, loss, gradients of its weights and
+    bias, update with the optimizer as it is. Adds to ``flags``."""
     head = head_of(training.outputs)
     x = done.outputs[head.inputs[0]]
     outputs, new = training.run_product(head, x)
