@@ -11,6 +11,7 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
+from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace
 from compiler.stages import stage
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 
+@collector_paused()
 def compile_training(
     model: torch.nn.Module,
     config: AdaGPConfig,

@@ -1,36 +1,16 @@
 """Steps of the head alone behind a batch, on what the batch brought to the head: the head echo."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from golden.layers.loss import LossResult
-
 from .batch_loss import batch_loss
+from .step_result import EchoStep, ForwardPass
+from .torch_graph import Node
 
-__all__ = ["EchoStep", "echo_step", "head_of"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class EchoStep:
-    """What one step of the head computes.
-
-    Members
-    -------
-    outputs : float32 bits (N, 1, 1, classes) of the head with the weights before the step
-    loss : :class:`golden.layers.loss.LossResult`
-    parameter_gradients : float32 bits by trainable parameter of the head, in torch's shapes
-    skipped : tiles that the guard left as they were, by parameter
-    """
-
-    outputs: np.ndarray
-    loss: LossResult
-    parameter_gradients: dict[str, np.ndarray]
-    skipped: dict[str, int]
+__all__ = ["echo_step", "head_of"]
 
 
-def head_of(outputs):
-    """The network's only output (nodes), a linear layer with a parameter that learns.
+def head_of(outputs: list[Node]) -> Node:
+    """The network's only output, a linear layer with a parameter that learns.
 
     Raises
     ------
@@ -46,10 +26,12 @@ def head_of(outputs):
     return head
 
 
-def echo_step(training, done, targets, flags: dict[str, int]) -> EchoStep:
-    """One step behind a forward pass ``done`` of a :class:`~golden.training.step.Training`: the
-    head on the operand codes that it was given in the batch, loss, gradients of its weights and
-    bias, update with the optimizer as it is. Adds to ``flags``."""
+def echo_step(training, done: ForwardPass, targets, flags: dict[str, int]) -> EchoStep:
+    """One step of a :class:`~golden.training.step.Training`.
+
+    The head's forward pass on the operand codes that it was given in the batch, loss, gradients of
+    its weights and bias, update with the optimizer as it is. Adds to ``flags``.
+    """
     head = head_of(training.outputs)
     x = done.outputs[head.inputs[0]]
     outputs, new = training.run_product(head, x)
