@@ -223,6 +223,26 @@ def test_stop_at_any_time(shape, seed):
         Bench(shape, seed, accept=chance).simulate(process)
 
 
+@EACH
+def test_reset_in_the_cycle_of_a_bad_response(shape, seed):
+    """Nothing is reported behind it."""
+
+    async def process(bench):
+        bench.answers = {0: RESP_SLVERR}
+        bench.commands = [usual(bench)]
+        await bench.until(lambda: bench.owed)
+        bench.ctx.set(bench.clear, 1)
+        await bench.step()
+        bench.ctx.set(bench.clear, 0)
+        assert bench.answered == 1
+        bench.commands = []
+        for _ in range(3):
+            await bench.step()
+        assert not bench.errors and not bench.ctx.get(bench.dut.busy)
+
+    Bench(shape, seed).simulate(process)
+
+
 def test_long_bursts(seed):
     """More than 128 beats in one."""
 
