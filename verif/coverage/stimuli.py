@@ -95,10 +95,9 @@ def stimuli(name: str, seed: int, *, quick: bool = False) -> Iterator[Stimulus]:
     ]  # fmt: skip
     if depth is not Depth.QUICK:
         groups += [("loops of commands", _repeats), ("semaphores", _semaphores)]
-        groups += [("ADA-GP", _adagp), ("fuzz", _fuzz)]
+        groups += [("ADA-GP", _adagp), ("fuzz", _fuzz), ("far addresses", _far)]
     if depth is Depth.MOST:
-        groups += [("far addresses", _far), ("layers", _layers), ("training", _training)]
-        groups += [("special values", _special)]
+        groups += [("layers", _layers), ("training", _training), ("special values", _special)]
     for title, run in groups:
         yield Stimulus(name=f"{name}: {title}", run=functools.partial(run, config, seed, depth))
 
