@@ -125,7 +125,7 @@ def _passed(what, passed, report):
 
 
 def _engines(config, seed, depth):
-    programs = [loss_program(config, seed)]
+    programs = [loss_program(config, seed + n) for n in range(4)]
     for core in config.cores:
         loops = {Depth.QUICK: 1, Depth.SOME: 3, Depth.MOST: 6}[depth]
         programs += [loop_program(config, core.index, seed + n) for n in range(loops)]

@@ -27,7 +27,7 @@ def fill(rng, fmt, rows):
 
     def numbers(fmt, count, kind):
         exponents = rng.integers(-4, 4, count)
-        wild = rng.random(count) < 0.05
+        wild = rng.random(count) < 0.15
         exponents[wild] = rng.integers(-70, 70, count)[wild]
         scale = 2.0**exponents
         values = encode(fmt, rng.standard_normal(count) * scale).astype(kind)
