@@ -34,13 +34,14 @@ def figure_16(wanted: Wanted, store: Store) -> Section:
         "no backward pass, and the predictor of `max` is hidden behind the next layer.",
         why="the shape is the same, but updates of weights, loss, normalisation and pooling take "
         "time here, in every phase. At a small batch the updates of the last layers take longer "
-        "than their products. A gradient that is predicted has to be written and read as a true "
-        "one has.",
+        "than their products, and the predictor takes longer than the network, so that it is not "
+        "hidden. A gradient that is predicted has to be written and read as a true one has.",
         parts=[
             f"{base.text.removesuffix(', baseline, bp')}; cycles by which the steps of a phase put "
             "off the end of what came before. In `efficient` and `max` the predictor works beside "
-            "the network and only the network's steps are on this clock. *Updates* are those with "
-            "true and with predicted gradients.",
+            "the network and only the network's steps are on this clock: where one of them waits "
+            "for the predictor, its cycles hold the waiting. *Updates* are those with true and "
+            "with predicted gradients.",
             *parts,
         ],
         missing=missing,

@@ -86,9 +86,10 @@ def _figure(flow: str, sources: _Sources) -> Section:
     why = {
         "weight-stationary": "our cycles are those of compiled programs, with loads, stores, "
         "normalisation, updates and waiting for memory, of which backpropagation has more than "
-        "formulas of products say; and a predictor without circuits of its own takes cycles of the "
-        "engines. The formulas differ from the paper where a predicted layer is larger than what "
-        "it hides behind (VGG's linear layers on ImageNet).",
+        "formulas of products say. Updates and the predictor's own learning take time that does "
+        "not depend on the batch, and the engines for them are not as wide as the array: with few "
+        "images they outweigh what Phase GP saves. The formulas differ from the paper where a "
+        "predicted layer is larger than what it hides behind (VGG's linear layers on ImageNet).",
         "row-stationary": "only formulas: there is no such hardware here. Where they are below the "
         "paper, it is by VGG's linear layers on ImageNet.",
         "input-stationary": "only formulas: there is no such hardware here, but for the gradients "
@@ -150,26 +151,46 @@ def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, 
     return what, f"{published(flow)['mean'][data]:.2f}", text
 
 
-def _networks(data: str, sources: _Sources) -> Table:
-    """A row for each network: formulas, and what has been counted of every variant."""
+def _batches(data: str, sources: _Sources) -> list[int]:
+    """The usual batch, and others of the sweep at which something has been counted."""
     wanted = sources.wanted
+    others = [
+        batch
+        for batch in wanted.batches
+        if batch != wanted.batch_of(data)
+        and any(
+            sources.counted(network, data, variant, batch) is not None
+            for network in wanted.networks
+            for variant in wanted.variants
+        )
+    ]
+    return [wanted.batch_of(data), *others]
+
+
+def _networks(data: str, sources: _Sources) -> Table:
+    """A row for each network: formulas, and what has been counted of every variant; more rows where
+    other batches have been counted."""
+    wanted, usual = sources.wanted, sources.wanted.batch_of(data)
     variants = [name for name in wanted.with_baseline if name != "baseline"]
     rows = []
     for network in wanted.networks:
         formula = sources.formulas.get(network, data, _COUNTED)
-        row = [network, *(f"{speed_up(formula[name], 'B'):.3f}" for name in ("low", "max"))]
-        for variant in variants:
-            found = sources.counted(network, data, variant)
-            if found is None:
-                text = "no program" if sources.refusal(network, data, variant) else NOT_RUN
-                row += [text, text]
-            else:
-                row += [f"{found.speed_up(schedule):.3f}" for schedule in "BA"]
-        rows.append(row)
-    headings = ["network", "formulas: low B", "max B"]
-    headings += [f"counted: `{name}` {schedule}" for name in variants for schedule in "BA"]
-    batch = wanted.batch_of(data)
-    return Table(headings=headings, rows=rows, caption=f"{data}, counted at batch {batch}:")
+        for batch in _batches(data, sources):
+            found = [sources.counted(network, data, name, batch) for name in variants]
+            if batch != usual and not any(found):
+                continue
+            row = [network, *(f"{speed_up(formula[name], 'B'):.3f}" for name in ("low", "max"))]
+            row.append(str(batch))
+            for variant, own in zip(variants, found, strict=True):
+                if own is not None:
+                    row += [f"{own.speed_up(schedule):.3f}" for schedule in "BA"]
+                else:
+                    refused = batch == usual and sources.refusal(network, data, variant)
+                    row += ["no program" if refused else NOT_RUN] * 2
+            rows.append(row)
+    headings = ["network", "formulas: low B", "max B", "counted at batch"]
+    headings += [f"`{name}` {schedule}" for name in variants for schedule in "BA"]
+    return Table(headings=headings, rows=rows, caption=f"{data}:")
 
 
 def _reasons(data: str, sources: _Sources) -> list[str]:
@@ -199,18 +220,22 @@ def _picture(sources: _Sources) -> Picture:
 
         wanted, panels = sources.wanted, {}
         for data in wanted.data:
-            bars: dict[str, Sequence[float | None]] = {
-                "formulas, max": [
-                    sources.formulas.get(name, data, _COUNTED)["max"].steady
-                    for name in wanted.networks
-                ]
-            }
-            for variant in VARIANTS:
-                found = [sources.counted(name, data, variant) for name in wanted.networks]
-                bars[f"counted, {variant}"] = [each and each.batches.steady for each in found]
-            panels[f"{data}, counted at batch {wanted.batch_of(data)}"] = (
-                bars, published(_COUNTED)["mean"][data],
-            )  # fmt: skip
+            for batch in _batches(data, sources):
+                bars: dict[str, Sequence[float | None]] = {
+                    "formulas, max": [
+                        sources.formulas.get(name, data, _COUNTED)["max"].steady
+                        for name in wanted.networks
+                    ]
+                }
+                for variant in VARIANTS:
+                    found = [
+                        sources.counted(name, data, variant, batch) for name in wanted.networks
+                    ]
+                    bars[f"counted, {variant}"] = [each and each.batches.steady for each in found]
+                panels[f"{data}, counted at batch {batch}"] = (
+                    bars,
+                    published(_COUNTED)["mean"][data],
+                )
         draw_speed_ups(wanted.networks, panels, path)
 
     return Picture(
