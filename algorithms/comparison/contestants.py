@@ -47,6 +47,25 @@ class Contestant:
     rate_share: float = 1.0
     against: str = REFERENCE
 
+    @property
+    def program(self) -> str | None:
+        """What the accelerator runs for it, as ``python -m perf steps`` calls it; None where it has
+        no program: VCAS, sources of gradients other than the predictor, a rate of the head's own,
+        gradients that come late."""
+        if (
+            self.predictor not in (None, PredictorConfig())
+            or self.vcas is not None
+            or self.head_rate != 1
+            or self.delay + self.stages + self.accumulate > 2
+            or self.optimizer == "adamomentum"
+        ):
+            return None
+        if self.predictor is not None:
+            return "adagp"
+        if self.echo:
+            return f"echo{self.echo}"
+        return "braked" if self.braking else {"sgd": "bp"}.get(self.optimizer, self.optimizer)
+
 
 _LAST = PredictorConfig(source="last", gate=False)
 _MEAN = PredictorConfig(source="mean", gate=False)

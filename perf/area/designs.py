@@ -9,10 +9,25 @@ from hw.config import AdaGPConfig
 from perf.counted import Cell
 from synth.study.analysis import equal_baseline, marginal_per_pe, metric
 
-__all__ = ["COSTS", "VARIANTS", "Cost", "Design", "bigger_baseline", "designs_of"]
+from .model import fitted
+
+__all__ = [
+    "COSTS",
+    "ESTIMATED",
+    "VARIANTS",
+    "Cost",
+    "Design",
+    "bigger_baseline",
+    "designs_of",
+    "wider_baseline",
+]
 
 #: Variants with a predictor.
 VARIANTS = ("low", "efficient", "max")
+
+
+#: The source of costs that the model of area gives.
+ESTIMATED = "model of area"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +61,8 @@ class Design:
     name : for people
     variant, columns : of the main array
     settings : beyond the preset, as in "columns=18"
-    costs : name of :data:`COSTS` -> amount in the metric's unit
-    measured : whether it was synthesised; otherwise its costs are the baseline's and a column's
-        for each more
+    costs : name of :data:`COSTS` -> amount in the metric's unit; what is not known is missing
+    source : how its costs are known
     """
 
     name: str
@@ -56,7 +70,7 @@ class Design:
     columns: int
     settings: tuple[str, ...] = ()
     costs: Mapping[str, float]
-    measured: bool = True
+    source: str = "synthesised"
 
     def cell(self, batch: Cell) -> Cell:
         """A batch on this design."""
@@ -98,6 +112,40 @@ def bigger_baseline(report: Mapping[str, Any], variant: str, cost: str) -> Desig
     return _baseline(report, rows, most, lanes)
 
 
+def wider_baseline(report: Mapping[str, Any], variant: str, cost: str) -> Design | None:
+    """``baseline`` with twice the lanes of vector engine and post-processing, and the most columns
+    that cost no more than ``variant`` by the model of area. None where it has not more columns, and
+    for power, of which there is no model."""
+    base, limit = designs_of(report)["baseline"], designs_of(report)[variant].costs[cost]
+    config = AdaGPConfig(**report["baseline"]["configuration"])
+    lanes = 2 * config.cores[0].post_lanes
+    found = None
+    for columns in range(lanes, config.rows * config.rows, lanes):
+        design = _wide(report, base, config, columns, lanes)
+        if cost not in design.costs or design.costs[cost] > limit:
+            break
+        found = design
+    return found if found is not None and found.columns > base.columns else None
+
+
+def _wide(report, base, config, columns, lanes):
+    own = replace(config, columns=columns, post_lanes=lanes)
+    # What the model is off the baseline itself is not the wider one's fault.
+    cells, lut = (
+        base.costs[name] + fitted(flow).estimate(own)[resource]
+        - fitted(flow).estimate(config)[resource]
+        for name, flow, resource in (("cells", "asic", "um2"), ("lut", "xc7", "LUT"))
+    )  # fmt: skip
+    memory = marginal_per_pe(dict(report), "asic_memory") or 0.0
+    sram = base.costs["chip"] - base.costs["cells"]
+    sram += memory * config.rows * (columns - base.columns)
+    return replace(
+        base, name=f"baseline {config.rows} × {columns}, {lanes} lanes", columns=columns,
+        costs={"cells": cells, "chip": cells + sram, "lut": lut}, source=ESTIMATED,
+        settings=(f"columns={columns}", f"post_lanes={lanes}"),
+    )  # fmt: skip
+
+
 def _baseline(report, rows, columns, lanes):
     base = designs_of(report)["baseline"]
     more = rows * (columns - base.columns)
@@ -106,6 +154,7 @@ def _baseline(report, rows, columns, lanes):
         for name in COSTS
     }
     return replace(
-        base, name=f"baseline {rows} × {columns}", columns=columns, costs=costs, measured=False,
+        base, name=f"baseline {rows} × {columns}", columns=columns, costs=costs,
+        source="columns added",
         settings=(f"columns={columns}", f"post_lanes={lanes}"),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import paper
-from synth.study.tables import table
+from synth.study.tables import MISSING, table
 
 from .designs import COSTS, Design
 from .model import LeftOut
@@ -14,12 +14,18 @@ __all__ = ["comparison_lines", "design_lines", "efficiency_lines", "model_lines"
            "verdict_lines"]  # fmt: skip
 
 
+#: Name of a cost -> what speed for it is called.
+_PER = {"cells": "per mm² of cells", "chip": "per mm² with SRAM", "lut": "per LUT",
+        "power": "per joule"}  # fmt: skip
+
+
 def design_lines(designs: Sequence[Design]) -> list[str]:
     """What the designs cost."""
     rows = [
         [
-            design.name, "synthesised" if design.measured else "columns added",
-            *(f"{design.costs[name] / cost.size:,.2f}" for name, cost in COSTS.items()),
+            design.name, design.source,
+            *(f"{design.costs[name] / cost.size:,.2f}" if name in design.costs else MISSING
+              for name, cost in COSTS.items()),
         ]
         for design in designs
     ]  # fmt: skip
@@ -58,11 +64,20 @@ def efficiency_lines(found: Sequence[Efficiency]) -> list[str]:
     """Speed for what a design costs, `baseline` is 1."""
     rows = [
         [each.network, each.design.name, f"{each.speed:.3f}",
-         *(f"{each.per_cost[name]:.3f}" for name in COSTS)]
+         *(f"{each.per_cost[name]:.3f}" if name in each.per_cost else MISSING for name in COSTS)]
         for each in found
     ]  # fmt: skip
-    headings = ["per mm² of cells", "per mm² with SRAM", "per LUT", "per joule"]
-    return table(["network", "design", "speed", *headings], rows, left=2)
+    lines = table(["network", "design", "speed", *_PER.values()], rows, left=2)
+    for network in dict.fromkeys(each.network for each in found):
+        own = [each for each in found if each.network == network]
+        fastest = []
+        for name, words in _PER.items():
+            most, best = max(
+                (each.per_cost[name], each.design.name) for each in own if name in each.per_cost
+            )
+            fastest.append(f"{words} {best} ({most:.3f})")
+        lines.append(f"- {network}, the fastest: {', '.join(fastest)}")
+    return [*lines, ""]
 
 
 def skipping_lines(found: Sequence[Skipping]) -> list[str]:
@@ -95,10 +110,13 @@ def verdict_lines(found: Sequence[Comparison]) -> list[str]:
         first = own[0]
         each_once = {each.network: each for each in own}.values()
         wins = {s: sum(each.wins(s) for each in each_once) for s in "AB"}
-        rival = first.rival.name if first.rival else "baseline, of which not one step more fits,"
+        if first.rival is None:
+            rival = "no step of columns fits, and baseline itself is the rival"
+        else:
+            rival = f"the rival is {first.rival.name}"
         lines.append(
-            f"- `{first.variant}` at equal {costs}: faster than {rival} in {wins['A']} of "
-            f"{len(each_once)} networks by schedule A, {wins['B']} by schedule B."
+            f"- `{first.variant}` at equal {costs}: {rival}. The variant is faster in {wins['A']} "
+            f"of {len(each_once)} networks by schedule A, in {wins['B']} by B."
         )
     theirs = paper.figures()["same_cost_baseline_percent"]
     for name, words in (("same_fpga_power", "power on an FPGA"), ("same_asic_area", "chip area")):

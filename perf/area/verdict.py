@@ -8,7 +8,7 @@ from golden.prediction.schedule import ScheduleConfig
 from perf.analytic.training import Batches
 from perf.counted import Cell, Count
 
-from .designs import COSTS, VARIANTS, Design, bigger_baseline, designs_of
+from .designs import COSTS, VARIANTS, Design, bigger_baseline, designs_of, wider_baseline
 
 __all__ = ["EPOCHS", "Comparison", "Efficiency", "cells_of", "compare", "efficiencies", "speeds"]
 
@@ -23,8 +23,9 @@ class Comparison:
     Members
     -------
     network, variant, cost : which; ``cost`` of :data:`~perf.area.designs.COSTS`
-    rival : the bigger baseline, None where the variant costs less than one more step of columns;
-        the baseline itself then is the rival
+    rival : the bigger baseline, the faster one of that with more columns alone and that with more
+        lanes, too; None where the variant costs less than one more step of columns, and the
+        baseline itself is the rival
     speed : of the variant over ``baseline`` by schedule, "A" and "B"
     rival_speed : of the rival over ``baseline``, with backpropagation alone
     """
@@ -61,10 +62,14 @@ def _all_designs(report):
     found = dict(designs_of(report))
     for variant in VARIANTS:
         for cost in COSTS:
-            rival = bigger_baseline(report, variant, cost)
-            if rival is not None:
+            for rival in _rivals(report, variant, cost):
                 found.setdefault(rival.name, rival)
     return found
+
+
+def _rivals(report, variant, cost):
+    rivals = (make(report, variant, cost) for make in (bigger_baseline, wider_baseline))
+    return [rival for rival in rivals if rival is not None]
 
 
 def speeds(baseline: Count, own: Count) -> dict[str, float]:
@@ -89,15 +94,19 @@ def compare(
     for variant in VARIANTS:
         own = counted(designs[variant])
         for cost in COSTS:
-            rival = bigger_baseline(report, variant, cost)
-            other = base if rival is None else counted(rival)
-            if own is not None and other is not None:
-                found.append(
-                    Comparison(
-                        network=batch.network, variant=variant, cost=cost, rival=rival,
-                        speed=speeds(base, own), rival_speed=base.bp.cycles / other.bp.cycles,
-                    )
-                )  # fmt: skip
+            if own is None:
+                continue
+            rivals = _rivals(report, variant, cost)
+            others = [(rival, count) for rival in rivals if (count := counted(rival)) is not None]
+            if rivals and not others:
+                continue
+            rival, other = min(others, key=lambda each: each[1].bp.cycles, default=(None, base))
+            found.append(
+                Comparison(
+                    network=batch.network, variant=variant, cost=cost, rival=rival,
+                    speed=speeds(base, own), rival_speed=base.bp.cycles / other.bp.cycles,
+                )
+            )  # fmt: skip
     return found
 
 
@@ -119,7 +128,8 @@ def efficiencies(
         else:
             speed = speeds(base, own)["B"]
         costs = {
-            name: speed * designs["baseline"].costs[name] / design.costs[name] for name in COSTS
+            name: speed * designs["baseline"].costs[name] / cost
+            for name, cost in design.costs.items()
         }
         found.append(Efficiency(network=batch.network, design=design, speed=speed, per_cost=costs))
     return found

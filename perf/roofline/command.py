@@ -137,11 +137,12 @@ def point_lines(points: list[Point]) -> list[str]:
     rows = [
         [p.network, p.variant, p.phase.upper(), p.limit, f"{p.macs / 1e6:,.0f}",
          f"{p.cycles / 1e6:,.2f}", f"{p.intensity:.1f}", f"{p.rate:.1f}", f"{p.roof:.1f}",
-         f"{100 * p.share:.1f} %"]
+         f"{100 * p.share:.1f} %", *(f"{100 * own:.0f} %" for own in p.busy.values())]
         for p in points
     ]  # fmt: skip
     headings = ["network", "variant", "phase", "limit", "million MACs", "million cycles",
-                "MACs per byte", "MACs per cycle", "roof", "of the cycles, the limit"]  # fmt: skip
+                "MACs per byte", "MACs per cycle", "roof", "of the cycles, the limit",
+                *(f"{name} at work" for name in (points[0].busy if points else ()))]  # fmt: skip
     return table(headings, rows, left=4)
 
 
@@ -149,7 +150,7 @@ def need_lines(found: list[Setting]) -> list[str]:
     """Speed-ups by schedule B, and from where on each variant is faster."""
 
     def text(speed):
-        return "no program" if speed is None else f"{speed:.3f}"
+        return "–" if speed is None else f"{speed:.3f}"
 
     rows = [
         [_WORDS.get(each.name, each.name), str(each.value),
@@ -160,6 +161,8 @@ def need_lines(found: list[Setting]) -> list[str]:
     for name in dict.fromkeys(each.name for each in found):
         for variant in WITH_PREDICTOR:
             least = pays_from(found, name, variant)
+            if all(each.speed[variant] is None for each in found if each.name == name):
+                continue
             pays = "does not pay at the largest value" if least is None else f"pays from {least} on"
             lines.append(f"- {_WORDS.get(name, name)}: `{variant}` {pays}")
-    return [*lines, ""]
+    return [*lines, "", "–: no program, or not counted.", ""]

@@ -20,7 +20,7 @@ SWEEPS: dict[str, tuple[int, ...]] = {
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """A value of what is varied, with the speed-up of each variant over a baseline of the same
-    sizes by schedule B; None where one of the two has no program."""
+    sizes by schedule B; None where one of the two has no program or was not counted."""
 
     name: str
     value: int

@@ -30,7 +30,7 @@ def plot_roofline(points: Sequence[Point], path: str | Path) -> None:
     """
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     networks = list(dict.fromkeys(point.network for point in points))
-    low = min(point.intensity for point in points) / 2
+    low = min(point.intensity for point in points) / 8
     high = max(max(point.intensity for point in points) * 2, points[0].pes)
     intensity = np.geomspace(low, high, 200)
     for beat in (8, 16, 32, 64):

@@ -10,6 +10,10 @@ from perf.counted.count import BatchCount
 __all__ = ["Point", "Work", "point_of", "work_of"]
 
 
+#: What may be at work -> counter of a core.
+_BUSY = {"array": "VECTORS", "VECTOR": "VECTOR_BUSY", "LOAD": "LOAD_BUSY", "STORE": "STORE_BUSY"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """Multiplications of a batch: on the array, and those of depthwise convolutions, which the
@@ -49,6 +53,8 @@ class Point:
     bytes : in the busier direction, read or written
     bounds : what it takes at least, in cycles: "array", "vector engine" (depthwise convolutions
         alone), "read", "write"
+    busy : share of the cycles in which the main core's array took a vector, in which a VECTOR, a
+        LOAD, a STORE was at work
     beat : bytes that the bus moves in a cycle and direction
     pes : of the main array
     """
@@ -60,6 +66,7 @@ class Point:
     cycles: int
     bytes: int
     bounds: dict[str, float]
+    busy: dict[str, float]
     beat: int
     pes: int
 
@@ -103,5 +110,9 @@ def point_of(
             "vector engine": work.depthwise / core.post_lanes,
             "read": read / config.beat_bytes,
             "write": written / config.beat_bytes,
+        },
+        busy={
+            name: batch.counters.get(f"CORE0_{counter}", 0) / batch.cycles
+            for name, counter in _BUSY.items()
         },
     )  # fmt: skip

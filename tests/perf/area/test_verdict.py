@@ -9,7 +9,13 @@ import json
 import pytest
 
 from perf.__main__ import main
-from perf.area.designs import COSTS, bigger_baseline, designs_of
+from perf.area.designs import (
+    COSTS,
+    ESTIMATED,
+    bigger_baseline,
+    designs_of,
+    wider_baseline,
+)
 from perf.area.measured import report_designs
 from perf.area.skipping import skipping
 from perf.area.verdict import cells_of, compare, efficiencies
@@ -31,11 +37,13 @@ def count(cell: Cell, bp, gp=None):
 
 
 def fill(store):
-    """baseline 1000 cycles, with 27 columns 600, 30 columns 590, more 580; max 1000 and 200."""
+    """baseline 1000 cycles, with 24 columns and more lanes 700, with 27 columns 600, with 30 590,
+    more 580; max 1000 and 200."""
     for cell in cells_of(report_designs(), BATCH):
         if cell.variant == "baseline":
             columns = int(dict(s.split("=") for s in cell.settings).get("columns", 15))
-            store.add(count(cell, {15: 1000, 27: 600, 30: 590}.get(columns, 580)))
+            cycles = {15: 1000, 24: 700, 27: 600, 30: 590}.get(columns, 580)
+            store.add(count(cell, cycles))
         else:
             store.add(count(cell, 1000, {"low": 1100, "efficient": 300, "max": 200}[cell.variant]))
 
@@ -55,9 +63,30 @@ def test_bigger_baselines_cost_no_more():
         step = (bigger.costs[cost] - variants["baseline"].costs[cost]) / (bigger.columns - 15)
         room = variants["max"].costs[cost] - bigger.costs[cost]
         assert 0 <= room < 3 * step
-        assert f"columns={bigger.columns}" in bigger.settings and not bigger.measured
+        assert f"columns={bigger.columns}" in bigger.settings and bigger.source != "synthesised"
         assert bigger.cell(BATCH).config.columns == bigger.columns
     assert bigger_baseline(report, "low", "cells") is None
+
+
+def test_more_lanes():
+    """Twice the lanes, and 24 columns, for the standard cells of `max`; power has no model."""
+    report = report_designs()
+    wide = wider_baseline(report, "max", "cells")
+    core = wide.cell(BATCH).config.cores[0]
+    assert (core.columns, core.post_lanes) == (24, 6)
+    assert wide.costs["cells"] <= designs_of(report)["max"].costs["cells"]
+    assert "power" not in wide.costs and wide.source == ESTIMATED
+    assert wider_baseline(report, "max", "power") is None
+    assert wider_baseline(report, "low", "cells") is None
+
+
+def test_the_faster_rival_counts(store):
+    report = report_designs()
+    wide = wider_baseline(report, "max", "cells")
+    store.add(count(wide.cell(BATCH), 400))
+    found = compare(report, BATCH, store.get)
+    own = next(each for each in found if (each.variant, each.cost) == ("max", "cells"))
+    assert own.rival == wide and own.rival_speed == 1000 / 400
 
 
 def test_who_wins_by_hand(store):
@@ -102,7 +131,10 @@ def test_command(store, tmp_path, capsys):
                  "--plot", files[2]]  # fmt: skip
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert "`max` at equal standard cells: faster than baseline 12 × 27 in 0 of 1 networks" in text
+    assert (
+        "`max` at equal standard cells: the rival is baseline 12 × 27. The variant is faster in 0 "
+        in text
+    )
     assert "- vgg16 3x32x32, batch 4, baseline, bp" in text
     found = json.loads((tmp_path / "area.json").read_text())
     assert len(found["comparisons"]) == 3 * len(COSTS)

@@ -28,7 +28,7 @@ SWEEPS = {"batch": (1, 2, 4), "axi_data_width": (64, 128)}
 
 
 def batch(cycles, read=1024, written=512):
-    counters = {"READ_BYTES": read, "WRITE_BYTES": written}
+    counters = {"READ_BYTES": read, "WRITE_BYTES": written, "CORE0_VECTOR_BUSY": cycles // 4}
     return BatchCount(cycles=cycles, counters=counters, layers={})
 
 
@@ -53,6 +53,7 @@ def test_the_limit_is_the_largest_bound():
     assert slow.limit == "write" and slow.bytes == 800_000
     assert slow.roof == pytest.approx(work.macs / 100_000)
     assert point.roof == 16
+    assert point.busy["VECTOR"] == 0.25
 
 
 @pytest.fixture
