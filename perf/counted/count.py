@@ -1,5 +1,6 @@
 """A cell is counted: its network compiled, its command streams run on the model of the machine."""
 
+import functools
 import json
 import time
 from collections.abc import Sequence
@@ -18,8 +19,10 @@ from .cells import Cell
 __all__ = ["BatchCount", "Count", "count", "model_state"]
 
 
+@functools.cache
 def model_state() -> str:
-    """The state of the project as far as counts depend on it, or "" if it is not known."""
+    """The state of the project as far as counts depend on it, or "" if it is not known; that of the
+    first call, since a process goes on with what it has loaded."""
     return source_state("hw", "compiler", "algorithms/networks", "perf/machine")
 
 

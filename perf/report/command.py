@@ -14,6 +14,7 @@ from perf.analytic.evaluation import DATA
 from perf.counted import Count, Store
 from perf.counted.command import add_store, fill, store_of
 
+from .costs import figure_21, same_cost
 from .document import write_report
 from .figure_16 import figure_16
 from .figure_20 import figure_20
@@ -36,7 +37,7 @@ def add_report(commands) -> None:
     command = commands.add_parser(
         "report",
         help="the paper's evaluation with our numbers: Markdown, JSON, pictures",
-        description="Count what is missing of the paper's networks, and write Figures 16 to 20 and "
+        description="Count what is missing of the paper's networks, and write Figures 16 to 21 and "
         "Tables 2 to 5 with the paper's figures beside ours. Every count is kept, so a report that "
         "was ended goes on where it was. All networks take hours to days; --kept counts nothing, "
         "and shows what has not been counted as not run.",
@@ -85,6 +86,8 @@ def _report(options) -> int:
             *(tables_2_3(wanted, store) if wanted.others else []),
             figure_20(wanted, store),
             *tables_4_5(),
+            *figure_21(wanted, store),
+            *same_cost(wanted, store),
         ]
         bar.update(task, advance=1, description="pictures")
         path = options.output or build_root() / "report" / "evaluation.md"

@@ -2,7 +2,7 @@
 
 Covers: perf/report/document.py, perf/report/wanted.py, perf/report/figure_16.py,
 perf/report/figures_17_19.py, perf/report/figure_20.py, perf/report/sweeps.py,
-perf/report/tables_2_3.py, perf/report/pictures.py.
+perf/report/tables_2_3.py, perf/report/costs.py, perf/report/pictures.py.
 """
 
 import json
@@ -20,6 +20,7 @@ from perf.report.wanted import Wanted, paper_networks
 
 #: Cycles of a batch of Phase BP and of Phase GP for an image.
 CYCLES = {"baseline": (900, None), "low": (1000, 500), "efficient": (960, 440), "max": (920, 380)}
+COUNTERS = ("VECTORS", "TILES", "POST_BUSY", "POST_STALL", "LOAD_BUSY", "STORE_BUSY")
 LAYERS = {"a": 0.3, "b": 0.1, "c": 0.2, "d": 0.2, "e": 0.2}
 
 
@@ -48,7 +49,10 @@ def counted(monkeypatch):
                             "update": int(part * total) // 3}
                     for layer, part in LAYERS.items()
                 }  # fmt: skip
-                batches[name] = BatchCount(cycles=total, counters={"CYCLES": total}, layers=layers)
+                counters = {"READ_BYTES": 2 * total, "WRITE_BYTES": total} | {
+                    f"CORE{core}_{counter}": 1 for core in (0, 1) for counter in COUNTERS
+                }
+                batches[name] = BatchCount(cycles=total, counters=counters, layers=layers)
         return [Count(cell=found, batches=batches, state="1234567")]
 
     count.limit = None
@@ -91,7 +95,7 @@ def test_numbers_come_from_counts(tmp_path, counted):
     lines = numbers["sweeps"]["speed_up_b"]["vgg13"]
     assert lines["counted, max"] == [pytest.approx(1800 / 1300)] * 5
     text = output.read_text()
-    assert "| vgg13 | 16 | " in text and "not run" not in text.split("## What has")[0][900:]
+    assert "| vgg13 | 16 | " in text and "not run" not in text.split("## Figure 21")[0][900:]
     assert f"{1800 / 1300:.3f}" in text
     assert "python -m perf report --network vgg13 --data cifar10" in text
     for name in ("figure_16", "figure_17", "sweep", "figure_20"):
@@ -99,6 +103,12 @@ def test_numbers_come_from_counts(tmp_path, counted):
         assert (tmp_path / f"page_{name}.png").read_bytes().startswith(b"\x89PNG")
     steps = [row for row in numbers["figure-20"]["steps"] if row["stages"] == "vgg13"]
     assert {row["devices"] for row in steps} == {2, 4}  # there are five layers
+    energy = numbers["figure-21"]["beyond_baseline_percent"]["vgg13"]
+    assert energy["max"]["DRAM bytes, B"] == pytest.approx(100 * (650 / 900 - 1))
+    beside = numbers["same-cost"]
+    assert {each["variant"] for each in beside["comparisons"]} == {"low", "efficient"}
+    assert all(each["rival"] == "baseline" for each in beside["comparisons"])
+    assert any("--set columns=" in line for line in beside["not_run"])
     assert numbers["table-5"]["overhead_percent"]["asic_logic"]["max"] > 0
 
 
