@@ -40,6 +40,7 @@ def plot_front(
         axes.axvline(limit, color="tab:red", lw=1, ls="--", label=f"limit of {budget.name}")
     axes.set(xlabel=f"{shown}, by the model of area", ylabel="cycles of a batch", yscale="log")
     axes.set_title(title, fontsize=9, loc="left")
+    axes.margins(0.1)
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize=8)
     with replacing(Path(path)) as file:

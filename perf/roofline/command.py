@@ -161,8 +161,9 @@ def need_lines(found: list[Setting]) -> list[str]:
     for name in dict.fromkeys(each.name for each in found):
         for variant in WITH_PREDICTOR:
             least = pays_from(found, name, variant)
-            if all(each.speed[variant] is None for each in found if each.name == name):
-                continue
+            own = [each.speed[variant] for each in found if each.name == name]
+            if sum(speed is not None for speed in own) < 2:
+                continue  # one value says nothing of the others
             pays = "does not pay at the largest value" if least is None else f"pays from {least} on"
             lines.append(f"- {_WORDS.get(name, name)}: `{variant}` {pays}")
     return [*lines, "", "–: no program, or not counted.", ""]
