@@ -12,6 +12,7 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command, executed
 from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
+from compiler.collector import collector_paused
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
 from compiler.stages import stage
@@ -33,6 +34,7 @@ __all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
 _PARITY = LOOP_LEVELS - 1
 
 
+@collector_paused()
 def compile_adagp(
     model: torch.nn.Module,
     config: AdaGPConfig,

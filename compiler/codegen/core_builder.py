@@ -53,7 +53,6 @@ class CoreProgram:
         self._runner = JobRunner(self.scratch, recorder, core.index)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
-        self._bank = 0
         self._resident: dict[str, Block] = {}  # name of a tensor -> its block
         self._missing: dict[str, Tensor] = {}  # those of them that are not loaded yet, by name
 
@@ -228,8 +227,7 @@ class CoreProgram:
 
     def next_bank(self) -> int:
         """The accumulator bank that has been free for longer."""
-        self._bank ^= 1
-        return self._bank
+        return self._runner.next_bank()
 
     def sums(self, bank: int) -> Region:
         """All of an accumulator bank."""

@@ -10,6 +10,7 @@ the background (:meth:`Recorder.background`): those make a second thread, which 
 """
 
 import contextlib
+import gc
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
@@ -76,6 +77,8 @@ def write_program(
             written_out |= error.loops
         except _Scattered as error:
             gathered |= {error.run}
+        # What has been recorded in vain, and refers to itself.
+        gc.collect()
 
 
 class Recorder:

@@ -30,6 +30,7 @@ class JobRunner:
 
     def __init__(self, scratch: Scratch, recorder: Recorder, core: int = 0) -> None:
         self.scratch, self.recorder, self.core = scratch, recorder, core
+        self.bank = 0  # of accumulators, that has been used last
         self._queue: list[Job] = []
         self._ready: Sequence[Block] | None = None  # those of the next job
         self._loops: list[RunningLoop] = []  # those around it, the outermost first
@@ -38,6 +39,12 @@ class JobRunner:
         self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
         #: What jobs are like -> a number, which is compared and found faster.
         self._likes: dict[Hashable, int] = {}
+
+    def next_bank(self) -> int:
+        """The accumulator bank that has been free for longer; the first one where an iteration
+        begins with an empty memory, so that it does not matter how many there were before."""
+        self.bank ^= 1
+        return self.bank
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Do jobs one by one; what one needs is loaded before the one in front is done, if there
@@ -136,7 +143,8 @@ class JobRunner:
         blocks = self._ready
         if blocks is None:
             for loop in self._loops:
-                loop.before(number)
+                if loop.before(number):
+                    self.bank = 0
             blocks = self._acquire_packed(job, number)
         self._ready, there = None, number + 1
         apart = there in self._apart or any(loop.begins_empty(there) for loop in self._loops)

@@ -146,12 +146,15 @@ class RunningLoop:
             return False
         return (number - first) % size == 0
 
-    def before(self, number: int) -> None:
-        """Blocks for a job are about to be taken, and nobody uses any."""
-        if self.begins_empty(number):
-            assert self._common is not None
-            self.scratch.forget_idle(self._common)
-            self.scratch.rewind()
+    def before(self, number: int) -> bool:
+        """Blocks for a job are about to be taken, and nobody uses any; whether it begins with an
+        empty memory (:meth:`begins_empty`)."""
+        if not self.begins_empty(number):
+            return False
+        assert self._common is not None
+        self.scratch.forget_idle(self._common)
+        self.scratch.rewind()
+        return True
 
     def _clear(self) -> None:
         """Iterations begin with an empty memory, but for what all of them need if it is little."""

@@ -10,6 +10,7 @@ from torch import nn
 
 from compiler.codegen.cost import estimate
 from compiler.codegen.program import CompiledProgram, SemaphoreNames, StageInfo, encode_commands
+from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
 from compiler.frontend.layer import Layer
 from compiler.frontend.torch_graph import trace
@@ -38,6 +39,7 @@ _ALIGNMENT = 64
 _FOR_EARLY_WEIGHTS = 14
 
 
+@collector_paused()
 def compile_network(
     model: nn.Module,
     config: AdaGPConfig,
