@@ -14,7 +14,7 @@ from rtl_gen.generate import accelerator_verilog, top_name
 
 __all__ = ["NATIVE_WIDTHS", "TARGETS", "LiteXDesign", "board_soc", "simulated"]
 
-#: Cycles that a refresh of LiteDRAM comes later than its timer is set to, at most.
+#: LiteDRAM's refreshes come later than its timer says; set to so much less they keep their rate.
 _REFRESH_CYCLES = 4
 _INSTALL = "LiteX is not installed: pip install '.[litex]'"
 
