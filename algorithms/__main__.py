@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from algorithms.common.float_training import Recipe, default_path
-from algorithms.comparison.command import add_compare
+from algorithms.comparison.command import add_answer, add_compare
 from algorithms.data.datasets import DATASETS
 from algorithms.experiments.elsewhere import run_all
 from algorithms.experiments.experiment import DEVICES, RESULTS, Experiment, best_device, run
@@ -57,6 +57,7 @@ def _parser():
     _add_train(commands)
     _add_report(commands)
     add_compare(commands)
+    add_answer(commands)
     add_pipeline(commands)
     _add_models(commands)
     _add_digits(commands)

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from boards.soc.sdram.timing import CHIPS
 from boards.soc.system import SystemConfig
@@ -21,7 +21,9 @@ class Board:
 
     Members
     -------
-    device, package, speed : FPGA, see :mod:`synth.fpga.devices`
+    devices : FPGAs that it is made with, see :mod:`synth.fpga.devices`; the first is meant unless
+        another is asked for
+    package, speed : of all of them
     chips : of :data:`~boards.soc.sdram.timing.CHIPS`, those that boards have been made with
     input_mhz : the clock on the board
     clock_mhz : of the accelerator, unless told otherwise
@@ -32,7 +34,7 @@ class Board:
 
     name: str
     title: str
-    device: str
+    devices: tuple[str, ...]
     package: str
     speed: str
     chips: tuple[str, ...]
@@ -73,6 +75,17 @@ class Board:
         except ValueError as error:
             raise BoardError(str(error)) from None
 
+    def with_device(self, device: str) -> "Board":
+        """The same with this FPGA. Raises :class:`BoardError` with those that there are."""
+        if device not in self.devices:
+            raise BoardError(f"device must be one of {', '.join(self.devices)}, not {device!r}")
+        return replace(self, devices=(device,))
+
+    @property
+    def device(self) -> str:
+        """The FPGA."""
+        return self.devices[0]
+
     @property
     def peak_mbytes(self) -> float:
         """Most that the memory moves, in 10^6 bytes a second."""
@@ -81,8 +94,8 @@ class Board:
 
 _ULX3S = Board(
     name="ulx3s",
-    title="Radiona ULX3S with an ECP5-85",
-    device="LFE5U-85F",
+    title="Radiona ULX3S",
+    devices=("LFE5U-85F", "LFE5U-45F", "LFE5U-25F"),
     package="CABGA381",
     speed="6",
     chips=tuple(CHIPS),

@@ -69,6 +69,10 @@ class SelfTest:
         where = parser.add_mutually_exclusive_group(required=True)
         where.add_argument("--port", help="serial port of the board, e.g. /dev/ttyUSB0")
         where.add_argument("--simulate", action="store_true", help="the board at its pins")
+        parser.add_argument(
+            "--timeout", type=whole(1), default=1, metavar="SECONDS",
+            help="without an answer, after which nobody is there; simulated boards are slow (1)",
+        )  # fmt: skip
         parser.add_argument("--seed", type=whole(0), default=1, help="of the data (1)")
         add_system(parser)
 
@@ -81,7 +85,7 @@ class SelfTest:
         if arguments.simulate:
             line = BoardProcess(compile_board(board, config), clock_hz=config.clock_hz)
         else:
-            line = SerialLine(arguments.port, config.baud)
+            line = SerialLine(arguments.port, config.baud, arguments.timeout)
         try:
             good = self_test(config, line, seed=arguments.seed)
         finally:

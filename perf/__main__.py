@@ -1,5 +1,5 @@
 """Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
-``pipelines``."""
+``pipelines``, ``steps``, ``count``, ``report``, ``area``, ``energy``, ``roofline``, ``explore``."""
 
 import sys
 
@@ -12,8 +12,15 @@ import argparse
 from collections.abc import Sequence
 
 from perf.analytic.command import add_analytic
+from perf.area.command import add_area
+from perf.counted.command import add_count
+from perf.energy.command import add_energy
+from perf.explore.command import add_explore
 from perf.machine.command import add_cycles
+from perf.machine.steps_command import add_steps
 from perf.pipelines.command import add_pipelines
+from perf.report.command import add_report
+from perf.roofline.command import add_roofline
 from perf.validation.command import add_validate
 
 __all__ = ["main"]
@@ -26,6 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     add_cycles(commands)
+    add_steps(commands)
+    add_count(commands)
+    add_report(commands)
+    add_area(commands)
+    add_energy(commands)
+    add_roofline(commands)
+    add_explore(commands)
     add_validate(commands)
     add_analytic(commands)
     add_pipelines(commands)

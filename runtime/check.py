@@ -41,7 +41,7 @@ class GoldenTwin:
     shape : (C, H, W) or (features,)
     optimizer : golden's
     predictor : PredictorConfig for ADA-GP, None for backpropagation
-    options : predict, loss, guard
+    options : predict, loss, guard, echo
     """
 
     def __init__(

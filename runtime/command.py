@@ -63,6 +63,10 @@ def _parser():
         "--warm-up", type=int, default=None, metavar="EPOCHS",
         help="epochs of backpropagation with which ADA-GP begins (10, as in the paper)",
     )  # fmt: skip
+    train.add_argument(
+        "--echo", type=int, default=0, metavar="K",
+        help="K more steps of the head alone behind every batch, with --method bp (0)",
+    )  # fmt: skip
     train.add_argument("--train", type=int, metavar="N", help="use N samples only")
     train.add_argument(
         "--check", action="store_true",
@@ -141,7 +145,7 @@ def _train(options):
     with _accelerator(options) as accelerator:
         trainer = Trainer(
             model, accelerator, method=options.method, optimizer=optimizer, schedule=schedule,
-            check=options.check,
+            check=options.check, echo=options.echo,
         )  # fmt: skip
         if options.resume:
             trainer.resume(options.checkpoint)

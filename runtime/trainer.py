@@ -24,7 +24,7 @@ from .data import as_batch, input_shape
 from .errors import DifferenceFound
 from .history import EpochSums, History
 from .inference import Inference
-from .programs import METHODS, make_session
+from .programs import METHODS, make_session, require_method
 from .session import BatchResult, PredictionSession, Session
 from .state import State
 
@@ -55,6 +55,8 @@ class Trainer:
         epochs of warm-up and then four to one batches of Phase GP for one of backpropagation
     predictor : PredictorConfig of ADA-GP
     predict : names of the layers to predict; None for all that can be
+    echo : of "bp": so many more steps of the head alone behind every batch, on the features that
+        the batch brought to it; the network's only output is then a linear layer
     scheduler : of torch, for the optimizer; stepped by :meth:`fit`
     scheduler_every : "epoch" or "batch": when it is stepped
     guard : leave out updates with gradients that are not finite
@@ -83,6 +85,7 @@ class Trainer:
         schedule: ScheduleConfig | None = None,
         predictor: PredictorConfig | None = None,
         predict: Collection[str] | None = None,
+        echo: int = 0,
         scheduler: Any = None,
         scheduler_every: Literal["epoch", "batch"] = "epoch",
         guard: bool = True,
@@ -90,21 +93,18 @@ class Trainer:
     ) -> None:
         if not isinstance(accelerator, Accelerator):
             raise TypeError(f"accelerator must be a runtime.Accelerator, not {accelerator!r}")
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+        require_method(
+            method, echo, {"schedule": schedule, "predictor": predictor, "predict": predict}
+        )
         if scheduler_every not in ("epoch", "batch"):
             raise ValueError(f"scheduler_every must be epoch or batch, not {scheduler_every!r}")
-        if method == "bp":
-            given = {"schedule": schedule, "predictor": predictor, "predict": predict}
-            for name, value in given.items():
-                if value is not None:
-                    raise ValueError(f"{name} is for method 'adagp', not for 'bp'")
         self._model, self.accelerator = model, accelerator
         self._optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         optimizers.require(self._optimizer, model)
         if scheduler is not None and getattr(scheduler, "optimizer", None) is not self._optimizer:
             raise ValueError("scheduler must be one of the optimizer that the trainer is given")
         self._scheduler, self._scheduler_every = scheduler, scheduler_every
+        self._echo = echo
         self.method, self._loss, self._guard, self._check = method, loss, guard, check
         self._schedule = schedule or ScheduleConfig()
         self._predictor = predictor or PredictorConfig()
@@ -313,7 +313,7 @@ class Trainer:
         session = make_session(
             self.accelerator, self._model, shape, images=size, method=self.method,
             loss=self._loss, optimizer=self._optimizer, schedule=self._schedule,
-            predictor=self._predictor, predict=self._predict, guard=self._guard,
+            predictor=self._predictor, predict=self._predict, guard=self._guard, echo=self._echo,
         )  # fmt: skip
         if self.method == "adagp" and not self._state.predictor:
             taps = initial_taps(self._predictor)[np.newaxis, np.newaxis]
@@ -325,7 +325,7 @@ class Trainer:
             self._model, self.accelerator.config, shape,
             optimizer=optimizers.golden_optimizer(self._optimizer, self._coefficients()),
             predictor=self._predictor if self.method == "adagp" else None,
-            predict=self._predict, loss=self._loss, guard=self._guard,
+            predict=self._predict, loss=self._loss, guard=self._guard, echo=self._echo,
         )  # fmt: skip
         twin.load(state)
         return twin
@@ -379,7 +379,7 @@ class Trainer:
         """What must be the same when training goes on: everything that decides about a bit."""
         config = self.accelerator.config
         return {
-            "method": self.method,
+            "method": self.method + (f" with an echo of {self._echo}" if self._echo else ""),
             "loss": str(self._loss),
             "optimizer": str(optimizer_of(self._optimizer)),
             "scheduler": type(self._scheduler).__name__,

@@ -12,12 +12,18 @@ from verif.networks.adagp_blocks import CASES as PREDICTED_CASES
 from verif.networks.digits import run_digits
 from verif.networks.execute import Execution, execute
 from verif.networks.network_step import NetworkStep
-from verif.networks.random_networks import random_network, special_images, with_specials
+from verif.networks.random_networks import (
+    describe,
+    random_network,
+    special_images,
+    with_specials,
+)
 from verif.networks.reduced_networks import METHODS, REDUCED, run_network
 from verif.networks.train_adagp import EPOCHS, AdaGPTraining, train_adagp
 from verif.networks.train_blocks import BLOCKS, block_run
 from verif.networks.train_braking import train_braking
 from verif.networks.train_digits import DigitsTraining, train_digits
+from verif.networks.train_echo import train_echo
 from verif.networks.training_result import TrainingResult
 from verif.networks.workload import Workload, golden_network, prepare
 
@@ -184,15 +190,16 @@ def _train_digits(options):
         )
 
 
-def _train_braking(options):
-    runs = _trained(options, train_braking, ("max",), batches=60, quick=3)
-    for variant, training in runs:
-        yield TrainingStep(
-            name=f"train-braking {variant}",
-            result=training.braked.result,
-            training=training.braked,
-            notes=training.notes,
-        )
+def _train_beside_plain(name, train):
+    def run(options):
+        for variant, beside in _trained(options, train, ("max",), batches=60, quick=3):
+            training = beside.training
+            yield TrainingStep(
+                name=f"{name} {variant}", result=training.result, training=training,
+                notes=beside.notes,
+            )  # fmt: skip
+
+    return run
 
 
 def _train_adagp(options):
@@ -268,7 +275,7 @@ def _ragged(options):
             seed = options.seed * 1000 + number
             model, shape = random_network(seed)
             workload = prepare(f"ragged {variant} {seed}", model, config, _images(shape, seed))
-            yield _execute(options, workload, notes=_describe(model, shape))
+            yield _execute(options, workload, notes=describe(model, shape))
 
 
 def _large(options):
@@ -287,7 +294,7 @@ def _large(options):
             else np.random.default_rng(options.seed).standard_normal(shape)
         )
         workload = prepare(f"large {name}", nn.Sequential(layer), config, images)
-        yield _execute(options, workload, notes=_describe([layer], shape))
+        yield _execute(options, workload, notes=describe([layer], shape))
 
 
 def _stalls(options):
@@ -309,7 +316,7 @@ def _formats(options):
             seed = options.seed * 3000 + number
             model, shape = random_network(seed)
             workload = prepare(f"{name} {seed}", model, config, _images(shape, seed))
-            yield _execute(options, workload, notes=_describe(model, shape))
+            yield _execute(options, workload, notes=describe(model, shape))
 
 
 def _placements(options):
@@ -320,7 +327,7 @@ def _placements(options):
         workload = prepare(
             f"placement {placement}", model, config, _images(shape, 1), placement=placement
         )
-        yield _execute(options, workload, notes=_describe(model, shape))
+        yield _execute(options, workload, notes=describe(model, shape))
 
 
 def special_workload(config, seed: int) -> Workload:
@@ -342,25 +349,6 @@ def _special(options):
         yield _execute(options, workload, notes="NaN, infinities, subnormals, extremes")
 
 
-def _describe(model, shape):
-    parts = []
-    for layer in model:
-        if isinstance(layer, nn.Conv2d):
-            kernel = "x".join(map(str, layer.kernel_size))
-            parts.append(
-                f"conv {layer.in_channels}-{layer.out_channels} {kernel}"
-                + (f" /{layer.stride[0]}" if layer.stride[0] > 1 else "")
-            )
-        elif isinstance(layer, nn.Linear):
-            parts.append(f"linear {layer.in_features}-{layer.out_features}")
-        elif isinstance(layer, nn.MaxPool2d | nn.AvgPool2d):
-            kind = "max" if isinstance(layer, nn.MaxPool2d) else "avg"
-            parts.append(f"{kind} {layer.kernel_size}/{layer.stride}")
-        elif isinstance(layer, nn.ReLU):
-            parts.append("relu")
-    return f"{'x'.join(map(str, shape))}: {', '.join(parts)}"
-
-
 CASES = {
     "digits": Case(description="a trained CNN reads handwritten digits", run=_digits),
     "digits-residual": Case(
@@ -371,7 +359,13 @@ CASES = {
         description="a CNN with batch normalisation learns to read digits", run=_train_digits
     ),
     "train-braking": Case(
-        description="the same with braked gradients, beside plain ones", run=_train_braking
+        description="the same with braked gradients, beside plain ones",
+        run=_train_beside_plain("train-braking", train_braking),
+    ),
+    "train-echo": Case(
+        description="the same with four more steps of the head behind every batch, beside plain "
+        "backpropagation",
+        run=_train_beside_plain("train-echo", train_echo),
     ),
     "train-adagp": Case(
         description="the same by gradient prediction, in phases that the hardware chooses",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-__all__ = ["DelayedGradients", "pipeline_delays"]
+__all__ = ["AccumulatedGradients", "DelayedGradients", "pipeline_delays"]
 
 
 class DelayedGradients:
@@ -48,6 +48,37 @@ class DelayedGradients:
             gradient = parameter.grad
             waiting.append(None if gradient is None else gradient.detach().clone())
             parameter.grad = waiting.popleft() if len(waiting) > delay else None
+
+
+class AccumulatedGradients:
+    """Averages the gradients of several batches, so that late ones are fewer updates late.
+
+    Parameters
+    ----------
+    parameters : of a model
+    batches : for one update; a parameter without a gradient in one of them counts as zero there
+    """
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], batches: int) -> None:
+        self._parameters, self._batches, self._seen = list(parameters), batches, 0
+        self._sums: list[torch.Tensor | None] = [None] * len(self._parameters)
+
+    def add(self) -> bool:
+        """Call it when gradients are there. Whether it is time for the optimizer's step; the
+        gradients are the means then."""
+        if self._batches == 1:
+            return True
+        for number, parameter in enumerate(self._parameters):
+            if parameter.grad is not None:
+                part = parameter.grad / self._batches
+                old = self._sums[number]
+                self._sums[number] = part if old is None else old + part
+        self._seen = (self._seen + 1) % self._batches
+        if self._seen:
+            return False
+        for number, parameter in enumerate(self._parameters):
+            parameter.grad, self._sums[number] = self._sums[number], None
+        return True
 
 
 def pipeline_delays(

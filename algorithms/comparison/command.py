@@ -1,17 +1,20 @@
 """``python -m algorithms compare``."""
 
 import argparse
+from pathlib import Path
 
 from algorithms.common.float_training import CACHE_DIRECTORY
 from algorithms.data.datasets import DATASETS
 from algorithms.networks.registry import MODELS
 from cli.workers import add_workers, workers_of
 
+from .answer import answer_table, keep_results, read_results
 from .contestants import CONTESTANTS
+from .cycles import read_cycles
 from .summary import write_summary
-from .tournament import Tournament
+from .tournament import CLOCKS, Tournament
 
-__all__ = ["add_compare"]
+__all__ = ["add_answer", "add_compare"]
 
 _RECORDS = CACHE_DIRECTORY / "comparison"
 
@@ -41,10 +44,18 @@ def add_compare(commands) -> None:
     add("--budget", type=int, default=Tournament.budget,
         help="the time, in batches of backpropagation (default: 300)")  # fmt: skip
     add("--batch", type=int, default=Tournament.batch, help="images of a batch (default: 64)")
+    add(
+        "--cycles",
+        metavar="FILE.json",
+        help="what batches take the accelerator, of python -m perf steps: a column more",
+    )
+    add("--clock", choices=CLOCKS, default=Tournament.clock,
+        help="count the time in MACs, or in cycles of --cycles (default: macs)")  # fmt: skip
     add("--pool", type=int, default=1, help="make images smaller by this factor (default: 1)")
     add("--train-images", type=int, help="use so many only")
     add("--test-images", type=int, help="use so many only")
     add_workers(command, what="runs")
+    add("--store", metavar="FILE.jsonl", help="also keep the results there, for answer")
     add("--no-plots", action="store_true", help="table and JSON only")
     add("--output", metavar="DIR", default=_RECORDS, help=f"default: {_RECORDS}")
 
@@ -52,15 +63,36 @@ def add_compare(commands) -> None:
 def _compare(options) -> int:
     workers = workers_of(options)
     names = ("data", "model", "tuning_seeds", "seeds", "budget", "batch", "pool", "train_images",
-             "test_images")  # fmt: skip
+             "test_images", "clock")  # fmt: skip
     tournament = Tournament(
         methods=tuple(options.methods),
         rates=tuple(sorted(set(options.rates))),
+        cycles=read_cycles(options.cycles) if options.cycles else None,
         **{name: getattr(options, name) for name in names},
     )
     results = tournament.run(options.output, workers)
     text, files = write_summary(tournament, results, options.output, plots=not options.no_plots)
     print(text)
     print()
+    if options.store:
+        keep_results(tournament, results, options.store)
+        files.append(Path(options.store))
     print("\n".join(f"wrote {file}" for file in files))
+    return 0
+
+
+def add_answer(commands) -> None:
+    """Add the command to those of a parser."""
+    command = commands.add_parser(
+        "answer",
+        help="one table of all comparisons that were stored",
+        description="Print a table of the results that compare --store has kept: all methods and "
+        "tasks, differences paired by seed, p corrected for all of them together.",
+    )
+    command.set_defaults(action=_answer)
+    command.add_argument("file", metavar="FILE.jsonl", help="of compare --store")
+
+
+def _answer(options) -> int:
+    print(answer_table(read_results(options.file)))
     return 0

@@ -24,8 +24,12 @@ class Contestant:
     vcas : how the backward pass is sampled; None: it is whole
     braking : ρ of Adaptive Braking; 0: none
     delay : steps by which gradients come late
+    stages : of a pipeline without barriers, whose stages get gradients late by what that makes
+    accumulate : batches whose gradients are averaged for one update
     echo : steps of the head alone behind every batch, on the batch's features
     head_rate : the head's learning rate over that of the others
+    optimizer : "sgd", with momentum, "adam" or "adamomentum"
+    rate_share : what the comparison's rates are multiplied by
     against : the method that it is compared with
     """
 
@@ -35,9 +39,32 @@ class Contestant:
     vcas: VCASConfig | None = None
     braking: float = 0.0
     delay: int = 0
+    stages: int = 1
+    accumulate: int = 1
     echo: int = 0
     head_rate: float = 1.0
+    optimizer: str = "sgd"
+    rate_share: float = 1.0
     against: str = REFERENCE
+
+    @property
+    def program(self) -> str | None:
+        """What the accelerator runs for it, as ``python -m perf steps`` calls it; None where it has
+        no program: VCAS, sources of gradients other than the predictor, a rate of the head's own,
+        gradients that come late."""
+        if (
+            self.predictor not in (None, PredictorConfig())
+            or self.vcas is not None
+            or self.head_rate != 1
+            or self.delay + self.stages + self.accumulate > 2
+            or self.optimizer == "adamomentum"
+        ):
+            return None
+        if self.predictor is not None:
+            return "adagp"
+        if self.echo:
+            return f"echo{self.echo}"
+        return "braked" if self.braking else {"sgd": "bp"}.get(self.optimizer, self.optimizer)
 
 
 _LAST = PredictorConfig(source="last", gate=False)
@@ -45,6 +72,8 @@ _MEAN = PredictorConfig(source="mean", gate=False)
 _COAST = PredictorConfig(source="coast")
 _FIXED = VCASConfig(every=10**9, ratio=0.5, weights_ratio=0.5)
 _HALF, _THIRD = 1 / 2, 1 / 3
+#: Rates of Adam are about so much smaller than those of SGD.
+_ADAM = 1 / 20
 
 CONTESTANTS = {
     name: Contestant(summary=summary, **options)
@@ -63,6 +92,14 @@ CONTESTANTS = {
         ("vcas-half", "half of the images, half of their rows, without a controller",
          {"vcas": _FIXED}),
         ("braking", "Adaptive Braking, rho 1", {"braking": 1.0}),
+        ("adam", "bp with Adam, a twentieth of the rates",
+         {"optimizer": "adam", "rate_share": _ADAM}),
+        ("adamomentum", "bp with AdaMomentum, a twentieth of the rates",
+         {"optimizer": "adamomentum", "rate_share": _ADAM}),
+        ("stages", "four stages of a pipeline without barriers: gradients late by 6, 4, 2, 0",
+         {"stages": 4}),
+        ("stages-accumulate", "the same, an update from the gradients of two batches",
+         {"stages": 4, "accumulate": 2, "against": "stages"}),
     )
 } | {
     f"{name}-delay{delay}": Contestant(

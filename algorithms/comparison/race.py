@@ -20,11 +20,11 @@ from algorithms.data.datasets import ImageData, load_images
 from algorithms.networks.registry import MODELS
 from cli.atomic_files import write_whole
 
-from .contestants import CONTESTANTS
+from .contestants import CONTESTANTS, Contestant
 from .costs import Costs
 from .steppers import TimedSchedule, make_stepper
 
-__all__ = ["Race", "read_record", "record_path", "run_race", "write_record"]
+__all__ = ["Race", "batch_size", "read_record", "record_path", "run_race", "write_record"]
 
 _EVALUATED = 1000  # images at a time
 _CURVE = 20  # points of the curve of accuracy over time, ...
@@ -46,6 +46,8 @@ class Race:
     warm_up : share of the time in which ADA-GP does not predict
     pool : images are made smaller by averaging squares of so many pixels a side
     train_images, test_images : how many are used, None for all
+    cycles : what the time is counted in, if not in MACs: cycles of a batch by its kind, and as
+        "unit" those of a batch of backpropagation
 
     Raises
     ------
@@ -64,6 +66,7 @@ class Race:
     pool: int = 1
     train_images: int | None = None
     test_images: int | None = None
+    cycles: dict[str, int] | None = None
 
     def __post_init__(self) -> None:
         problems = [
@@ -87,12 +90,21 @@ class Race:
 def record_path(race: Race, directory: str | Path) -> Path:
     """Where the record of a run lies."""
     everything = {
-        "race": dataclasses.asdict(race),
-        "method": dataclasses.asdict(CONTESTANTS[race.method]),
+        "race": {name: value for name, value in vars(race).items() if value is not None},
+        "method": _changed(CONTESTANTS[race.method]),
         "torch": torch.__version__,
     }
     digest = hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:10]
     return Path(directory) / f"{Path(race.data).name}-{race.model}-{race.method}-{digest}.json"
+
+
+def _changed(contestant):
+    """What is not as usual: a new kind of method leaves the records of the others valid."""
+    return {
+        field.name: repr(getattr(contestant, field.name))
+        for field in dataclasses.fields(contestant)
+        if field.name != "summary" and getattr(contestant, field.name) != field.default
+    }
 
 
 def read_record(race: Race, directory: str | Path) -> dict:
@@ -114,9 +126,9 @@ def run_race(race: Race) -> dict:
     -------
     dict
         The record: ``race``; ``curve``, points of [share of the time, test accuracy] on 1,000
-        images, the last one at the end on all; ``steps``; ``macs`` of the budget and ``spent``
-        ones, at most a batch more; ``kept``, for numbers of single steps by name the means between
-        the points of the curve.
+        images, the last one at the end on all; ``steps`` by their kind; ``budget`` and what is
+        ``spent``, in MACs or cycles, at most a batch more; ``kept``, for numbers of single steps by
+        name the means between the points of the curve.
 
     Raises
     ------
@@ -140,25 +152,29 @@ def _train(race: Race, data: ImageData) -> dict:
     model = MODELS[race.model](shape, data.classes)
     costs = Costs.of(race.model, shape, data.classes)
     schedule = TimedSchedule(race.warm_up)
-    optimizer, step = make_stepper(contestant, model, costs, rate=race.rate, schedule=schedule)
+    optimizer, step = make_stepper(
+        contestant, model, costs, rate=race.rate * contestant.rate_share, schedule=schedule
+    )
     starts = [group["lr"] for group in optimizer.param_groups]
-    budget, spent, steps = race.budget * costs.batch(race.batch), 0.0, 0
+    unit = race.cycles["unit"] if race.cycles else costs.batch(race.batch)
+    budget, spent = race.budget * unit, 0.0
+    steps: dict[str, int] = {}
     curve: list[list[float]] = []
     kept: dict[str, list[list[float]]] = {}
     sums: dict[str, list[float]] = {}
-    size = max(2, round(race.batch * contestant.batch))
-    batches = _batches(len(images), size, race.seed)
+    batches = _batches(len(images), batch_size(race.batch, contestant), race.seed)
     while spent < budget:
         schedule.gone = spent / budget
         for group, start in zip(optimizer.param_groups, starts, strict=True):
             group["lr"] = start * (1 - schedule.gone)
         model.train()
         chosen = next(batches)
-        macs, values = step(images[chosen], data.train_labels[chosen])
-        for name, value in values.items():
+        done = step(images[chosen], data.train_labels[chosen])
+        for name, value in done.kept.items():
             if math.isfinite(value):
                 sums.setdefault(name, []).append(value)
-        spent, steps = spent + macs, steps + 1
+        spent += race.cycles[done.kind] if race.cycles else done.macs
+        steps[done.kind] = steps.get(done.kind, 0) + 1
         if spent / budget * _CURVE >= len(curve) + 1 or spent >= budget:
             share = min(1.0, spent / budget)
             seen = None if spent >= budget else _SOME
@@ -170,10 +186,15 @@ def _train(race: Race, data: ImageData) -> dict:
         "race": dataclasses.asdict(race),
         "curve": curve,
         "steps": steps,
-        "macs": budget,
+        "budget": budget,
         "spent": spent,
         "kept": kept,
     }
+
+
+def batch_size(batch: int, contestant: Contestant) -> int:
+    """Images of a batch of a method, where the comparison's have ``batch``."""
+    return max(2, round(batch * contestant.batch))
 
 
 def _pooled(images, pool):

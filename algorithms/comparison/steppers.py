@@ -1,6 +1,8 @@
 """One step of each method, and what it costs."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -9,22 +11,39 @@ from torch.nn import functional
 
 from algorithms.adagp.layers import find_layers
 from algorithms.adagp.trainer import AdaGPTrainer
-from algorithms.braking.delay import DelayedGradients
+from algorithms.braking.delay import AccumulatedGradients, DelayedGradients, pipeline_delays
 from algorithms.braking.optimizer import BrakedSGD
+from algorithms.common.ada_momentum import AdaMomentum
 from algorithms.vcas.trainer import VCASTrainer
 from golden.prediction.schedule import Phase
 
 from .contestants import Contestant
 from .costs import Costs
 
-__all__ = ["TimedSchedule", "make_stepper"]
+__all__ = ["Step", "TimedSchedule", "make_stepper"]
 
-#: Trains one batch; returns its MACs and what is worth keeping of it, numbers by name.
-Stepper = Callable[[torch.Tensor, torch.Tensor], tuple[float, dict[str, float]]]
+#: Trains one batch.
+Stepper = Callable[[torch.Tensor, torch.Tensor], "Step"]
 
 _MOMENTUM = 0.9
 #: Batches of Phase GP for each of Phase BP behind the warm-up, each for an equal share of the time.
 _LADDER = (4, 3, 2, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What a batch has cost.
+
+    Members
+    -------
+    macs : of the batch
+    kind : "bp", or "gp" for a batch of Phase GP: batches of one kind take the machine the same time
+    kept : what is worth keeping, numbers by name
+    """
+
+    macs: float
+    kind: str = "bp"
+    kept: dict[str, float] = field(default_factory=dict)
 
 
 class TimedSchedule:
@@ -62,17 +81,32 @@ def make_stepper(
         head = set(_head(model).parameters())
         others = [parameter for parameter in model.parameters() if parameter not in head]
         groups = [{"params": others}, {"params": list(head), "lr": rate * contestant.head_rate}]
-    if contestant.braking:
-        optimizer: torch.optim.Optimizer = BrakedSGD(
-            groups, rho=contestant.braking, lr=rate, momentum=_MOMENTUM
-        )
-    else:
-        optimizer = torch.optim.SGD(groups, lr=rate, momentum=_MOMENTUM)
+    optimizer = _optimizer(contestant, groups, rate)
     if contestant.predictor is not None:
         return optimizer, _adagp(contestant, model, costs, optimizer, schedule)
     if contestant.vcas is not None:
         return optimizer, _vcas(contestant, model, costs, optimizer)
     return optimizer, _backpropagation(contestant, model, costs, optimizer)
+
+
+def _optimizer(contestant, groups, rate) -> torch.optim.Optimizer:
+    if contestant.braking:
+        return BrakedSGD(groups, rho=contestant.braking, lr=rate, momentum=_MOMENTUM)
+    if contestant.optimizer == "adam":
+        return torch.optim.Adam(groups, lr=rate)
+    if contestant.optimizer == "adamomentum":
+        return AdaMomentum(groups, lr=rate)
+    return torch.optim.SGD(groups, lr=rate, momentum=_MOMENTUM)
+
+
+def _delays(contestant, model):
+    """By parameter where there are stages, of as many parameters as possible each."""
+    parameters = list(model.parameters())
+    if contestant.stages == 1:
+        return contestant.delay
+    count = contestant.stages
+    cuts = [len(parameters) * number // count for number in range(count + 1)]
+    return pipeline_delays([parameters[a:b] for a, b in pairwise(cuts)])
 
 
 def _head(model):
@@ -82,9 +116,11 @@ def _head(model):
 
 
 def _backpropagation(contestant, model, costs, optimizer):
-    delayed = DelayedGradients(list(model.parameters()), contestant.delay)
+    parameters = list(model.parameters())
+    delayed = DelayedGradients(parameters, _delays(contestant, model))
+    mean = AccumulatedGradients(parameters, contestant.accumulate)
     head = _head(model)
-    features = {}
+    features: dict[str, torch.Tensor] = {}
     if contestant.echo:
         head.register_forward_hook(lambda _, inputs, __: features.update(x=inputs[0].detach()))
 
@@ -93,7 +129,8 @@ def _backpropagation(contestant, model, costs, optimizer):
         loss = functional.cross_entropy(model(images), labels)
         loss.backward()
         delayed.exchange()
-        optimizer.step()
+        if mean.add():
+            optimizer.step()
         stored = features.pop("x", None)
         for _ in range(contestant.echo):
             optimizer.zero_grad(set_to_none=True)
@@ -101,7 +138,7 @@ def _backpropagation(contestant, model, costs, optimizer):
             functional.cross_entropy(logits, labels).backward()
             optimizer.step()
         macs = costs.batch(len(images)) + costs.head(len(images), contestant.echo)
-        return macs, {}
+        return Step(macs=macs)
 
     return step
 
@@ -115,11 +152,12 @@ def _adagp(contestant, model, costs, optimizer, schedule):
         schedule.over(result.phase)
         count, predictor = len(images), costs.predictor(config)
         if result.phase is Phase.GP:
-            return costs.forward(count) + costs.head_gradient(count) + predictor, {}
+            macs = costs.forward(count) + costs.head_gradient(count) + predictor
+            return Step(macs=macs, kind="gp")
         values = [layer.cosine for layer in result.layers.values() if layer.cosine is not None]
         kept = {"cosine": sum(values) / len(values)} if values else {}
         # The predictor learns: its forward pass, and the gradients of its weights and of its maps.
-        return costs.batch(count) + 3 * predictor, kept
+        return Step(macs=costs.batch(count) + 3 * predictor, kept=kept)
 
     return step
 
@@ -133,6 +171,6 @@ def _vcas(contestant, model, costs, optimizer):
         macs = result.forward_passes * costs.forward(count)
         macs += sum(costs.backward(count, shares) for shares in result.backward_passes)
         own = costs.backward(count, result.backward_passes[0]) / costs.backward(count)
-        return macs, {"backward": own, "norm": trainer.controller.norm}
+        return Step(macs=macs, kept={"backward": own, "norm": trainer.controller.norm})
 
     return step

@@ -1,76 +1,29 @@
 """What a comparison says: a table with differences paired by seed, and plots."""
 
 import json
-import math
 import statistics
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-
-from scipy.stats import ttest_rel
 
 from cli.atomic_files import write_whole
 
 from .contestants import CONTESTANTS, REFERENCE
+from .significance import LEVEL, Difference, corrected, difference
 from .tournament import Result, Tournament
 
-__all__ = ["Difference", "differences", "summary_table", "write_summary"]
-
-#: A difference counts if chance makes one as large in fewer cases than this, all methods together.
-_LEVEL = 0.05
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """Of a method's accuracy to that of the one it is compared with, on the same seeds.
-
-    Members
-    -------
-    method, against : names
-    mean, error : in points, and the standard error of the mean
-    wins, seeds : on how many seeds it was better, of how many
-    chance : p of the paired t test, corrected for the number of methods (Holm)
-    """
-
-    method: str
-    against: str
-    mean: float
-    error: float
-    wins: int
-    seeds: int
-    chance: float
-
-    @property
-    def significant(self) -> bool:
-        """Whether it counts."""
-        return self.chance < _LEVEL
+__all__ = ["differences", "summary_table", "write_summary"]
 
 
 def differences(results: list[Result]) -> dict[str, Difference]:
-    """By method, without the reference itself."""
+    """By method, without the reference itself; p is corrected for their number."""
     by_name = {result.method: result.accuracies for result in results}
     found = {}
     for name, own in by_name.items():
         against = CONTESTANTS[name].against
         if name == against:
             continue
-        pairs = [100 * (a - b) for a, b in zip(own, by_name[against], strict=True)]
-        spread = statistics.stdev(pairs)
-        chance = float(ttest_rel(own, by_name[against]).pvalue) if spread else float(not any(pairs))
-        found[name] = Difference(
-            method=name, against=against, mean=statistics.mean(pairs),
-            error=spread / math.sqrt(len(pairs)), wins=sum(pair > 0 for pair in pairs),
-            seeds=len(pairs), chance=chance,
-        )  # fmt: skip
-    return _corrected(found)
-
-
-def _corrected(found):
-    """Holm: the smallest p times the number of comparisons, the next one times one less."""
-    worst, result = 0.0, dict(found)
-    for place, difference in enumerate(sorted(found.values(), key=lambda each: each.chance)):
-        worst = max(worst, min(1.0, difference.chance * (len(found) - place)))
-        result[difference.method] = replace(difference, chance=worst)
-    return result
+        found[name] = difference(name, against, own, by_name[against])
+    return corrected(found)
 
 
 def summary_table(tournament: Tournament, results: list[Result]) -> str:
@@ -80,20 +33,25 @@ def summary_table(tournament: Tournament, results: list[Result]) -> str:
     lines = [
         f"{Path(tournament.data).name}, {tournament.model}, {images} images"
         + (f" averaged over {tournament.pool} × {tournament.pool} pixels" * (tournament.pool > 1))
-        + f"; time of {tournament.budget} batches of {tournament.batch} by backpropagation; "
-        f"{tournament.seeds} seeds; rates from "
+        + f"; time of {tournament.budget} batches of {tournament.batch} by backpropagation, in "
+        f"{'cycles' if tournament.clock == 'cycles' else 'MACs'}; {tournament.seeds} seeds; rates "
+        "from "
         f"{', '.join(f'{rate:g}' for rate in tournament.rates)}, tuned on "
-        f"{tournament.tuning_seeds} other seeds.",
+        f"{tournament.tuning_seeds} other seeds."
+        + (f" Machine: {tournament.cycles.machine}." if tournament.cycles else ""),
         "",
-        "| method | rate | steps | accuracy in % | compared with | difference | better on | p |",
-        "| --- | --: | --: | --: | --- | --: | --: | --: |",
+        "| method | rate | steps | on the machine | accuracy in % | compared with | difference "
+        "| better on | p |",
+        "| --- | --: | --: | --: | --: | --- | --: | --: | --: |",
     ]
     for result in results:
         accuracies = [100 * value for value in result.accuracies]
         cells = [
             result.method,
-            f"{result.rate:g}" + ("*" if result.rate_at_the_edge else ""),
-            f"{statistics.mean(record['steps'] for record in result.records):.0f}",
+            f"{result.rate * CONTESTANTS[result.method].rate_share:g}"
+            + ("*" if result.rate_at_the_edge else ""),
+            f"{statistics.mean(sum(record['steps'].values()) for record in result.records):.0f}",
+            "–" if result.machine_batches is None else f"{result.machine_batches:.1f}",
             f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies):.2f}",
         ]
         if difference := found.get(result.method):
@@ -107,6 +65,8 @@ def summary_table(tournament: Tournament, results: list[Result]) -> str:
         else:
             cells += ["", "", "", ""]
         lines.append(f"| {' | '.join(cells)} |")
+    if tournament.cycles:
+        lines += ["", "*On the machine*: cycles of all steps, in batches of backpropagation."]
     lines += ["", _statement(found)]
     if any(result.rate_at_the_edge for result in results):
         lines += ["", "\\* The smallest or largest of the rates that were tried."]
@@ -116,7 +76,7 @@ def summary_table(tournament: Tournament, results: list[Result]) -> str:
 def _statement(found):
     counting = [each for each in found.values() if each.significant]
     text = (
-        f"Of {len(found)} differences, {len(counting)} are significant at {_LEVEL:.0%} "
+        f"Of {len(found)} differences, {len(counting)} are significant at {LEVEL:.0%} "
         "(paired t test, corrected for their number after Holm)"
     )
     better = [each.method for each in counting if each.mean > 0]
@@ -134,14 +94,18 @@ def write_summary(
     directory = Path(directory)
     text = summary_table(tournament, results)
     name = f"comparison-{Path(tournament.data).name}-{tournament.model}"
+    name += "-cycles" * (tournament.clock == "cycles")
     files = [directory / f"{name}.md", directory / f"{name}.json"]
     document = {
-        "tournament": asdict(tournament),
+        "tournament": asdict(replace(tournament, cycles=None))
+        | {"machine": tournament.cycles and tournament.cycles.machine},
         "methods": {
             result.method: {
                 "summary": CONTESTANTS[result.method].summary,
                 "rate": result.rate,
                 "tuning": result.tuning,
+                "cycles": result.cycles,
+                "machine_batches": result.machine_batches,
                 "accuracies": result.accuracies,
                 "curves": [record["curve"] for record in result.records],
                 "kept": [record["kept"] for record in result.records],

@@ -8,14 +8,18 @@ from statistics import mean
 
 from rich.console import Console
 
+from algorithms.data.datasets import load_images
 from cli.progress import progress_bar
 from cli.workers import Workers
 
 from .contestants import CONTESTANTS, REFERENCE
-from .race import Race, read_record, record_path, run_race, write_record
+from .cycles import StepCycles
+from .race import Race, batch_size, read_record, record_path, run_race, write_record
 
-__all__ = ["Result", "Tournament"]
+__all__ = ["CLOCKS", "Result", "Tournament"]
 
+#: What time can be counted in.
+CLOCKS = ("macs", "cycles")
 #: Seeds for tuning begin here: no result is of one of them.
 _TUNING_SEEDS = 1001
 
@@ -29,11 +33,14 @@ class Result:
     method : in CONTESTANTS
     tuning : mean accuracy by rate, on the seeds for tuning
     records : of the fresh seeds, in order; see :func:`algorithms.comparison.race.run_race`
+    cycles : of its batches by kind, and as "unit" those of a batch of backpropagation, on the
+        machine; None where they are not known
     """
 
     method: str
     tuning: dict[float, float]
     records: tuple[dict, ...]
+    cycles: dict[str, int] | None = None
 
     @property
     def rate(self) -> float:
@@ -44,6 +51,18 @@ class Result:
     def accuracies(self) -> list[float]:
         """At the end, by seed."""
         return [record["curve"][-1][1] for record in self.records]
+
+    @property
+    def machine_batches(self) -> float | None:
+        """What its steps take the machine, in batches of backpropagation, the mean of all seeds."""
+        own = self.cycles
+        if own is None:
+            return None
+        spent = (
+            sum(own[kind] * count for kind, count in record["steps"].items())
+            for record in self.records
+        )
+        return mean(spent) / own["unit"]
 
     @property
     def rate_at_the_edge(self) -> bool:
@@ -59,13 +78,16 @@ class Tournament:
     -------
     data, model, budget, batch, pool, train_images, test_images : as in Race
     methods : names in CONTESTANTS; those that others are compared with are added
-    rates : learning rates to choose from
+    rates : learning rates to choose from; tuned in MACs, whatever the clock
+    clock : what the time is counted in: "macs", or "cycles" of the machine; methods that it has no
+        program for are left out then
+    cycles : of batches on the machine; None where nothing is said of it
     tuning_seeds, seeds : how many of each
 
     Raises
     ------
     ValueError
-        as Race, and naming a method, ``rates`` or a number of seeds.
+        as Race, and naming a method, the clock, ``rates`` or a number of seeds.
     """
 
     data: str
@@ -79,6 +101,8 @@ class Tournament:
     pool: int = 1
     train_images: int | None = None
     test_images: int | None = None
+    clock: str = "macs"
+    cycles: StepCycles | None = None
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.methods if name not in CONTESTANTS]:
@@ -90,16 +114,41 @@ class Tournament:
         for name, least in (("tuning_seeds", 1), ("seeds", 2)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.clock not in CLOCKS:
+            raise ValueError(f"clock must be one of {', '.join(CLOCKS)}, not {self.clock!r}")
+        if self.clock == "cycles" and self.cycles is None:
+            raise ValueError("clock cycles needs cycles: a file of python -m perf steps")
         named = {REFERENCE, *self.methods, *(CONTESTANTS[n].against for n in self.methods)}
-        ordered = tuple(name for name in CONTESTANTS if name in named)
+        ordered = tuple(
+            name
+            for name in CONTESTANTS
+            if name in named and (self.clock == "macs" or CONTESTANTS[name].program)
+        )
         object.__setattr__(self, "methods", ordered)
         self._race(REFERENCE, 1, self.rates[0])
 
-    def _race(self, method, seed, rate):
+    def _race(self, method, seed, rate, cycles=None):
         names = ("data", "model", "budget", "batch", "pool", "train_images", "test_images")
         return Race(
-            method=method, seed=seed, rate=rate, **{name: getattr(self, name) for name in names}
-        )
+            method=method, seed=seed, rate=rate, cycles=cycles,
+            **{name: getattr(self, name) for name in names},
+        )  # fmt: skip
+
+    def step_cycles(self) -> dict[str, dict[str, int] | None]:
+        """By method: cycles of its batches by kind, and as "unit" those of a batch of
+        backpropagation; None where they are not known. Raises ValueError if some are missing."""
+        if self.cycles is None:
+            return dict.fromkeys(self.methods)
+        channels, *sides = load_images(self.data).train_images.shape[1:]
+        shape = (channels, *(side // self.pool for side in sides))
+        unit = self.cycles.of(CONTESTANTS[REFERENCE], self.model, shape, self.batch)
+        found = {}
+        for method in self.methods:
+            contestant = CONTESTANTS[method]
+            images = batch_size(self.batch, contestant)
+            own = self.cycles.of(contestant, self.model, shape, images)
+            found[method] = own and unit and own | {"unit": unit["bp"]}
+        return found
 
     def tuning_races(self, method: str) -> list[Race]:
         """Runs that a method's rate is chosen from."""
@@ -111,7 +160,7 @@ class Tournament:
 
         Shows progress where there is a terminal.
         """
-        workers = workers or Workers()
+        workers, cycles = workers or Workers(), self.step_cycles()
         with progress_bar(Console(stderr=True)) as bar:
             total = len(self.methods) * (len(self.rates) * self.tuning_seeds + self.seeds)
             task = bar.add_task(f"{self.data}, {self.model}", total=total)
@@ -130,11 +179,13 @@ class Tournament:
                     method=method,
                     tuning={rate: mean(values) for rate, values in tuning[method].items()},
                     records=(),
+                    cycles=cycles[method],
                 )
                 for method in self.methods
             ]
+            in_cycles = self.clock == "cycles"
             fresh = [
-                self._race(result.method, seed, result.rate)
+                self._race(result.method, seed, result.rate, result.cycles if in_cycles else None)
                 for result in results
                 for seed in range(1, self.seeds + 1)
             ]

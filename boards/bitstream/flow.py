@@ -13,6 +13,8 @@ from boards.soc.system import SystemConfig
 from boards.soc.top import Ulx3sTop
 from cli.atomic_files import write_whole
 from hw.primitives.shared_module import emit_verilog
+from rtl_gen.board_header import board_header
+from rtl_gen.c_header import c_header
 from rtl_gen.generate import top_name
 from synth.common.errors import ToolError
 from synth.common.hierarchy import block_counts, resources_of, total
@@ -23,7 +25,7 @@ from synth.fpga.synthesis import link_top, synthesize
 
 from .constraints import constraints
 
-__all__ = ["Built", "build", "emit", "missed"]
+__all__ = ["Built", "build", "emit", "missed", "synthesize_system"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +51,26 @@ class Built:
 
 
 def emit(board: Board, config: SystemConfig) -> dict[str, str]:
-    """File name -> text: Verilog of the top module and constraints. Raises ValueError if the PLL
-    does not make the clock."""
+    """File name -> text: Verilog of the top module, constraints, and the C headers for a host.
+    Raises ValueError if the PLL does not make the clock."""
     settings = pll_settings(board.input_mhz, config.clock_mhz, config.ratio)
     top = Ulx3sTop(config, settings)
     technology = device_by_name(board.device).details.technology
     text = emit_verilog(top, name=board.name, ports=top.pins, technology=technology)
-    return {f"{board.name}.v": text, f"{board.name}.lpf": constraints()}
+    return {
+        f"{board.name}.v": text,
+        f"{board.name}.lpf": constraints(),
+        "adagp_regs.h": c_header(config.accelerator),
+        "adagp_board.h": board_header(),
+    }
+
+
+def synthesize_system(
+    board: Board, config: SystemConfig, *, directory: Path, progress=lambda text: None
+) -> dict[str, tuple[int, int]]:
+    """What it takes: resource -> (used, available). Errors as for :func:`build`."""
+    _, resources = _synthesize(board, config, emit(board, config), directory, progress)
+    return resources
 
 
 def build(
@@ -66,7 +81,8 @@ def build(
     seed: int = 1,
     progress=lambda text: None,
 ) -> Built:
-    """Everything, into ``directory``: ``.v``, ``.lpf``, ``.bit``, ``.svf``, and what lies between.
+    """Everything, into ``directory``: ``.v``, ``.lpf``, ``.bit``, ``.svf``, headers, and what lies
+    between.
 
     Raises
     ------
@@ -85,20 +101,13 @@ def build(
         started = now
 
     name = board.name
-    device = device_by_name(board.device).variant(board.package, board.speed)
+    device = _device(board)
     progress("emitting Verilog")
     files = emit(board, config)
-    for file, text in files.items():
-        write_whole(directory / file, text)
     step("Verilog")
-    family = device.details
-    modules = synthesize(
-        files[f"{name}.v"], top=name, family=family, directory=directory,
-        inside=top_name(config.accelerator), progress=progress,
-    )  # fmt: skip
-    resources = _resources(modules, name, device)
+    modules, resources = _synthesize(board, config, files, directory, progress)
     progress("linking the netlist")
-    link_top(modules, top=name, family=family, directory=directory)
+    link_top(modules, top=name, family=device.details, directory=directory)
     prepare(directory / f"{name}.json", device)
     step("synthesis")
     routed = place_and_route_pins(
@@ -120,6 +129,22 @@ def build(
             file: (directory / file).stat().st_size for file in (f"{name}.bit", f"{name}.svf")
         },
     )  # fmt: skip
+
+
+def _device(board: Board) -> Device:
+    return device_by_name(board.device).variant(board.package, board.speed)
+
+
+def _synthesize(board, config, files, directory, progress):
+    """Writes the files; the mapped modules, and what they take."""
+    for file, text in files.items():
+        write_whole(directory / file, text)
+    device, name = _device(board), board.name
+    modules = synthesize(
+        files[f"{name}.v"], top=name, family=device.details, directory=directory,
+        inside=top_name(config.accelerator), progress=progress,
+    )  # fmt: skip
+    return modules, _resources(modules, name, device)
 
 
 def missed(built: Built) -> list[str]:

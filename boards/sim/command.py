@@ -14,6 +14,7 @@ from verif.system.device import RtlDevice
 
 from .memory_test import LEAST, memory_test
 from .networks import RUNS, prepare_network
+from .port import BoardPort, run_host
 from .simulator import BoardProcess, compile_board
 
 __all__ = ["add_arguments", "run"]
@@ -25,12 +26,17 @@ _REQUESTS = 20_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Examples: python -m boards sim ulx3s --run train-digits --batches 3; python -m boards "
-        "sim ulx3s --memory-test --requests 50000 --seeds 1,2,3"
+        "sim ulx3s --memory-test --requests 50000 --seeds 1,2,3; python -m boards sim ulx3s --host "
+        "'python -m boards self-test ulx3s --port {port} --timeout 60'"
     )
     add = parser.add_argument
     add("board", help=f"one of {', '.join(BOARDS)}")
     add("--run", choices=tuple(RUNS), help="a network, through serial line and SDRAM")
     add("--memory-test", action="store_true", help="traffic on the memory controller")
+    add("--serve", action="store_true",
+        help="a serial port of this system, until Ctrl-C, for any host")  # fmt: skip
+    add("--host", metavar="COMMAND",
+        help="the same while a program runs; {port} in it is the port's path")  # fmt: skip
     add("--break", dest="broken", choices=FAULTS, default="",
         help="controller and chip do not fit each other: the checks must notice")  # fmt: skip
     add("--requests", type=whole(1), default=_REQUESTS,
@@ -54,14 +60,17 @@ def _seeds(text):
 def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0 if all is right, 1 if something is wrong."""
     board = board_by_name(arguments.board)
-    if bool(arguments.run) == arguments.memory_test:
-        raise BoardError("give either --run or --memory-test")
+    chosen = (arguments.run, arguments.memory_test, arguments.serve, arguments.host)
+    if sum(map(bool, chosen)) != 1:
+        raise BoardError("give one of --run, --memory-test, --serve and --host")
     variant = "low" if arguments.run == "train-adagp" else "baseline"
     # The fastest line that the receiver takes: only the simulation's time depends on it.
     config = system_of(board, arguments, variant=variant, fastest=True)
     console = Console(highlight=False)
     if arguments.memory_test:
         return _memory(config, arguments, console)
+    if not arguments.run:
+        return _serve(board, config, arguments, console)
     return _network(board, config, arguments, console)
 
 
@@ -91,6 +100,35 @@ def _memory(config: SystemConfig, arguments, console) -> int:
             )
             if result.text:
                 console.print(result.text, soft_wrap=True, markup=False)
+    return 0 if good else 1
+
+
+def _serve(board: Board, config: SystemConfig, arguments, console) -> int:
+    program = compile_board(board, config, broken=arguments.broken)
+    with (
+        BoardProcess(program, clock_hz=config.clock_hz) as process,
+        BoardPort(process, clock_hz=config.clock_hz) as port,
+    ):
+
+        def say():
+            status = process.status()
+            console.print(
+                f"{int(status['cycles']):,} cycles, {status['violations']} violations of the "
+                f"SDRAM's rules" + (f"; {status['text']}" if "text" in status else ""),
+                soft_wrap=True, markup=False,
+            )  # fmt: skip
+            return "text" not in status
+
+        console.print(
+            f"{board.name}, configuration {config.accelerator.hash}: serial:{port.path}",
+            soft_wrap=True,
+        )
+        if arguments.serve:
+            port.serve(lambda: False, say)
+        status = run_host(port, arguments.host)
+        good = say() and not status
+    if status:
+        console.print(f"the host ended with {status}")
     return 0 if good else 1
 
 

@@ -20,7 +20,7 @@ from verif.networks.training_result import in_phases
 from verif.networks.training_run import TrainingRun
 from verif.system.record import BASE
 
-__all__ = ["RUNS", "Network", "NetworkResult", "prepare_network"]
+__all__ = ["RUNS", "Network", "NetworkResult", "kept_parts", "parameters", "prepare_network"]
 
 #: Name -> what is run, in a few words.
 RUNS = {
@@ -152,11 +152,12 @@ def _digits(config, images, seed, report):
     return Network(window_bytes=BASE + size, run=run)
 
 
-def _kept_parts(tensors):
-    """(offset, size) of the memory that holds these tensors, neighbours together."""
+def kept_parts(tensors, *, gap=64):
+    """(offset, size) of the memory that holds these tensors, together where at most ``gap`` bytes
+    are between them."""
     merged: list[list[int]] = []
     for offset, end in sorted((t.offset, t.offset + t.size) for t in tensors):
-        if merged and offset <= merged[-1][1] + 64:
+        if merged and offset <= merged[-1][1] + gap:
             merged[-1][1] = max(merged[-1][1], end)
         else:
             merged.append([offset, end])
@@ -165,15 +166,21 @@ def _kept_parts(tensors):
 
 def _learned(program):
     """Tensors of what a batch leaves: weights, the optimizer's numbers, statistics, losses."""
-    found = [
+    names = [name for output in program.outputs
+             for name in (output.value, output.labels.get("products"))]  # fmt: skip
+    return parameters(program) + [
+        program.tensors[name] for name in names if name in program.tensors
+    ]
+
+
+def parameters(program):
+    """Tensors of weights, the optimizer's numbers and statistics."""
+    return [
         tensor
         for parameter in program.parameters.values()
         for role, tensor in parameter.tensors.items()
         if role not in ("gradient", "mask")
     ]
-    names = [name for output in program.outputs
-             for name in (output.value, output.labels.get("products"))]  # fmt: skip
-    return found + [program.tensors[name] for name in names if name in program.tensors]
 
 
 def _result(run, dumps, rejected, cycles, begin):
@@ -197,7 +204,7 @@ def _read(device, window, parts):
 def _train(device, run, image, progress):
     """Batch after batch, each a run of its own."""
     begin, registers = time.monotonic(), register_map(run.config)
-    window, parts = bytearray(image), _kept_parts(_learned(run.program))
+    window, parts = bytearray(image), kept_parts(_learned(run.program))
     dumps, rejected, cycles = [], [], []
     progress(f"writing {len(image):,} bytes")
     device.put(BASE, image)
@@ -242,7 +249,7 @@ def _loop(device, run, loop, image, progress):
     begin, registers = time.monotonic(), register_map(run.config)
     program, refills = run.program.loop, run.refills()
     kept = [program.tensors[name] for name in run.program.predictor.kept]
-    window, parts = bytearray(image), _kept_parts([*_learned(program), *kept])
+    window, parts = bytearray(image), kept_parts([*_learned(program), *kept])
     dumps, cycles, before = [], [], 0
     progress(f"writing {len(image):,} bytes")
     device.put(BASE, image)

@@ -101,10 +101,13 @@ class BoardProcess:
             f"the simulated board has ended with status {status}: {self._errors.read().decode()}"
         )
 
-    def transfer(self, data: bytes, expected: int) -> bytes:
-        """Send ``data``, then receive ``expected`` bytes; fewer where none come any more."""
+    def transfer(
+        self, data: bytes, expected: int, *, patience_cycles: int = PATIENCE_CYCLES
+    ) -> bytes:
+        """Send ``data``, then receive ``expected`` bytes, or those that have come
+        ``patience_cycles`` after the last one sent."""
         head = struct.pack("<cI", b"X", len(data))
-        return self._ask(head + data + struct.pack("<IQ", expected, self.PATIENCE_CYCLES))
+        return self._ask(head + data + struct.pack("<IQ", expected, patience_cycles))
 
     def pause(self, seconds: float) -> None:
         """Let so much of the board's time pass."""

@@ -6,6 +6,7 @@ import resource
 import sys
 import time
 from dataclasses import asdict
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.table import Table
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
 from compiler.adagp.program import AdaGPProgram
+from compiler.adagp.tensors import PredictorShape
 from compiler.collector import collector_paused
 from compiler.stages import Stages, stage
 from compiler.training.program import TrainingProgram
@@ -83,19 +85,23 @@ def compile_network(options: argparse.Namespace) -> None:
         write_whole(options.json, json.dumps(result, indent=1) + "\n")
 
 
-def compiled(options: argparse.Namespace, config: AdaGPConfig) -> TrainingProgram | AdaGPProgram:
-    """The program of ``options.network``, as the options of the command line say."""
+def compiled(
+    options: argparse.Namespace, config: AdaGPConfig, predictor: PredictorShape | None = None
+) -> TrainingProgram | AdaGPProgram:
+    """The program of ``options.network``, as the options of the command line say; ``predictor``:
+    other sizes than the usual ones."""
     from compiler.adagp.compile import compile_adagp
     from compiler.training.compile import compile_training
 
     found = published(options.network)
     shape = found.shapes[0] if options.input is None else read_shape(options.input)
     model = network(options.network, shape, classes=options.classes, width=options.width)
-    compile_one = compile_adagp if options.method == "adagp" else compile_training
-    return compile_one(
-        model, config, shape, images=options.batch, loss=options.loss or found.loss,
-        optimizer=options.optimizer,
-    )  # fmt: skip
+    others: dict[str, Any] = {
+        "images": options.batch, "loss": options.loss or found.loss, "optimizer": options.optimizer,
+    }  # fmt: skip
+    if options.method != "adagp":
+        return compile_training(model, config, shape, **others)
+    return compile_adagp(model, config, shape, shape=predictor or PredictorShape(), **others)
 
 
 def _profile(stages: Stages, total: float) -> Table:

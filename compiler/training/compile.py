@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
+from typing import Any
 
 import torch
 
@@ -20,6 +21,7 @@ from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES
 
+from .echo_steps import EchoSteps
 from .program import LayerInfo, StepInfo, TrainingProgram
 from .step import Step
 from .steps import COEFFICIENTS, TrainingSteps
@@ -44,6 +46,7 @@ def compile_training(
     images: int,
     loss: object = "cross_entropy",
     optimizer: object = "sgd",
+    echo: int = 0,
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
@@ -65,6 +68,8 @@ def compile_training(
         all of them
     optimizer : "sgd" with momentum and weight decay, "nesterov", "adam" or "adamw", or an optimizer
         of torch; rate, momentum and decay are in the registers whatever it says
+    echo : so many more steps of the head alone behind every batch, on the features that the batch
+        brought to it; the network's only output is then a linear layer
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
@@ -77,7 +82,12 @@ def compile_training(
         naming the layer, why it cannot be compiled and what can.
     """
     layers = training_layers(model, config, input_shape, images)
-    graph = TrainingSteps(layers, config, images=images, loss=loss, optimizer=optimizer)
+    options: dict[str, Any] = {"images": images, "loss": loss, "optimizer": optimizer}
+    graph = (
+        EchoSteps(layers, config, echo=echo, **options)
+        if echo
+        else TrainingSteps(layers, config, **options)
+    )
     plan = plan_memory({"": graph}, reuse=reuse)
     tensors = graph.placed(plan.offsets.get)
     commands: list[Command] = []

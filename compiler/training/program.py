@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
     from .step import Step
 
-__all__ = ["LayerInfo", "OutputInfo", "StepInfo", "TrainingProgram"]
+__all__ = ["ECHO_LOSS", "LayerInfo", "OutputInfo", "StepInfo", "TrainingProgram"]
+
+#: The tensor with the loss of the last step of the head alone.
+ECHO_LOSS = "loss.echo"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,14 +266,22 @@ class TrainingProgram:
 
     def losses_of(self, memory: bytes | bytearray | memoryview) -> list[tuple[np.float32, int]]:
         """The same of each output."""
-        found = []
-        for output in self.outputs:
-            value, correct = self.tensors[output.value].unpack(memory).view(np.float32).ravel()
-            if products := output.labels.get("products"):
-                numbers = self.tensors[products].unpack(memory).view(np.float32)
-                value = _total([*numbers.ravel().tolist(), float(value)])
-            found.append((value, int(correct)))
-        return found
+        return [self._loss(output, memory) for output in self.outputs]
+
+    def echo_loss_of(self, memory: bytes | bytearray | memoryview) -> tuple[np.float32, int] | None:
+        """The same of the last step of the head alone; None without an echo."""
+        if ECHO_LOSS not in self.tensors:
+            return None
+        return self._loss(replace(self.outputs[0], value=ECHO_LOSS), memory)
+
+    def _loss(
+        self, output: OutputInfo, memory: bytes | bytearray | memoryview
+    ) -> tuple[np.float32, int]:
+        value, correct = self.tensors[output.value].unpack(memory).view(np.float32).ravel()
+        if products := output.labels.get("products"):
+            numbers = self.tensors[products].unpack(memory).view(np.float32)
+            value = _total([*numbers.ravel().tolist(), float(value)])
+        return value, int(correct)
 
     def state(
         self, memory: bytes | bytearray | memoryview, role: str = "master"

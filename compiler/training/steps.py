@@ -188,7 +188,7 @@ class TrainingSteps(GroupSteps):
 
     def _add_loss(self) -> None:
         for output in self.outputs:
-            layer, targets, value = self.layers[output.layer], output.targets, output.value
+            layer, targets = self.layers[output.layer], output.targets
             if output.loss.kind == "cross_entropy":
                 if layer.flat and layer.shape[1:] != (1, 1):
                     raise CompileError(
@@ -201,18 +201,26 @@ class TrainingSteps(GroupSteps):
                 pitch = channel_pitch(layer.shape[0], self.config) if binary else None
                 self._map(layer, targets, kind="float32", pitch=pitch)
             self._add_label_tensors(layer, output.labels)
-            pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
-            self._tensor(value, (1, 1, 1, 2), kind="float32", pitch=pitch)
-            x, gradient = self.maps[layer.name], self._map(layer, f"{layer.name}.gradient")
-            if output.loss.kind == "binary_cross_entropy":
-                self._add(value, "loss", binary_loss_commands, x, targets, gradient, value,
-                          reads=[x, targets], writes=[gradient, value])  # fmt: skip
-                continue
-            self._add(
-                value, "loss", loss_commands, x, targets, gradient, value,
-                reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
-                kind=output.loss.kind, named={"labels": partial(_labels, output.labels)},
-            )  # fmt: skip
+            self._add_value_tensor(output)
+            gradient = self._map(layer, f"{layer.name}.gradient")
+            self._add_loss_step(output, self.maps[layer.name], gradient)
+
+    def _add_value_tensor(self, output: OutputInfo) -> None:
+        pitch = channel_pitch(2, self.config) if "summary" in output.labels else None
+        self._tensor(output.value, (1, 1, 1, 2), kind="float32", pitch=pitch)
+
+    def _add_loss_step(self, output: OutputInfo, x: str, gradient: str) -> None:
+        """Value and gradient of the loss of ``output``, whose outputs are in the tensor ``x``."""
+        targets, value = output.targets, output.value
+        if output.loss.kind == "binary_cross_entropy":
+            self._add(value, "loss", binary_loss_commands, x, targets, gradient, value,
+                      reads=[x, targets], writes=[gradient, value])  # fmt: skip
+            return
+        self._add(
+            value, "loss", loss_commands, x, targets, gradient, value,
+            reads=[x, *output.inputs], writes=[gradient, value, output.labels.get("products")],
+            kind=output.loss.kind, named={"labels": partial(_labels, output.labels)},
+        )  # fmt: skip
 
     def _add_label_tensors(self, layer: Layer, labels: Mapping[str, str]) -> None:
         """Those of :attr:`~compiler.training.program.OutputInfo.labels`."""

@@ -304,7 +304,7 @@ class PredictedTraining(Training):
             losses = self._losses(forward.outputs, targets)
             maps[name] = losses[0].gradient
             features = forward.outputs[self.head.inputs[0]]
-            new, flags[name] = self._parameter_gradients(self.head, maps[name], features)
+            new, flags[name] = self.parameter_gradients(self.head, maps[name], features)
             gradients |= new
         result = StepResult(
             forward=forward,

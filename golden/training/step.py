@@ -18,6 +18,7 @@ from golden.layers.product import PRODUCTS, Product
 from . import map_layers, norm_layers, sequence_layers
 from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
+from .head_echo import echo_step, head_of
 from .loss_function import LossFunction
 from .network_inputs import encode_inputs
 from .sequence_layers import SEQUENCE_KINDS
@@ -47,6 +48,7 @@ class Training:
         ``nn.MSELoss()``. A network that returns several maps has a loss for each, in a list, or one
         for all of them, and its targets are a list; what is minimised is the sum
     sample_seed : of dropout in the first step; each further one has the next
+    echo : steps of the head alone behind every batch, see :mod:`golden.training.head_echo`
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
@@ -78,6 +80,7 @@ class Training:
         operand_format: str = "bf16",
         loss="cross_entropy",
         sample_seed: int = 0,
+        echo: int = 0,
         guard: bool = True,
         guard_tile: int | None = None,
     ):
@@ -91,7 +94,9 @@ class Training:
         if len(self.losses) != len(self.outputs):
             raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
         self.guard, self.guard_tile = guard, guard_tile
-        self.sample_seed = sample_seed
+        self.sample_seed, self.echo = sample_seed, echo
+        if echo:
+            head_of(self.outputs)
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
         self.count = 0
         self._learning = self._what_learns()
@@ -206,10 +211,12 @@ class Training:
                 if name in self._learning:
                     pending.setdefault(name, []).append(values)
         skipped = self._update(done, parameters, flags)
+        echoes = [echo_step(self, done, targets, flags) for _ in range(self.echo)]
         return StepResult(
             forward=done,
             loss=total_loss(losses),
             losses=losses,
+            echoes=echoes,
             gradients=maps,
             parameter_gradients=parameters,
             skipped=skipped,
@@ -220,6 +227,11 @@ class Training:
         """Running statistics, then parameters that have gradients; adds to ``flags``."""
         self._update_running(done, flags)
         self.count += 1
+        return self.update_parameters(done, gradients, flags)
+
+    def update_parameters(self, done, gradients, flags) -> dict[str, int]:
+        """Update parameters that have gradients, float32 bits by name; adds to ``flags``. Returns
+        how many tiles of each the guard left as they were."""
         skipped = {}
         for name, gradient in gradients.items():
             shape = gradient.shape
@@ -263,8 +275,7 @@ class Training:
             return encode(fmt, node.options["values"]), 0
         x = values[0]
         if node.kind in PRODUCTS:
-            bias = self.weights.get(f"{node.name}.bias")
-            sums, flags = self._product(node).forward(x, self._kernel(node, x), bias)
+            sums, flags = self.run_product(node, x)
             if node.output is not None:
                 return sums, flags
             codes, new = elementwise_pool.round_sums(fmt, sums)
@@ -276,6 +287,11 @@ class Training:
         if node.kind == "input":
             return x, 0
         return map_layers.forward(fmt, node, values, self._batch_seed() if training else None)
+
+    def run_product(self, node, x) -> tuple[np.ndarray, np.ndarray]:
+        """Float32 sums of a product of operand codes ``x`` with its weights, and flags."""
+        bias = self.weights.get(f"{node.name}.bias")
+        return self._product(node).forward(x, self._kernel(node, x), bias)
 
     def _normalize(self, node, x, done, training):
         codes, flags, statistics, done.factors[node.name] = norm_layers.forward(
@@ -309,7 +325,7 @@ class Training:
         return self.sample_seed + self.count
 
     def _backward_product(self, node, dy, x):
-        new, flags = self._parameter_gradients(node, dy, x)
+        new, flags = self.parameter_gradients(node, dy, x)
         if node.inputs[0] not in self._learning:
             return [None], new, flags
         kernel = self._kernel(node, x)
@@ -317,7 +333,7 @@ class Training:
         dx, last = elementwise_pool.round_sums(self.format, sums)
         return [dx], new, flags | more | last
 
-    def _parameter_gradients(self, node, dy, x):
+    def parameter_gradients(self, node, dy, x):
         """Gradients of the weights and the bias of a product, of those that learn, and flags."""
         product, (weight, bias) = (
             self._product(node),

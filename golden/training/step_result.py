@@ -7,7 +7,7 @@ import numpy as np
 from golden.layers.batch_norm import BatchStatistics
 from golden.layers.loss import LossResult
 
-__all__ = ["ForwardPass", "StepResult"]
+__all__ = ["EchoStep", "ForwardPass", "StepResult"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,6 +32,24 @@ class ForwardPass:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class EchoStep:
+    """What one step of the head computes.
+
+    Members
+    -------
+    outputs : float32 bits (N, 1, 1, classes) of the head with the weights before the step
+    loss : :class:`golden.layers.loss.LossResult`
+    parameter_gradients : float32 bits by trainable parameter of the head, in torch's shapes
+    skipped : tiles that the guard left as they were, by parameter
+    """
+
+    outputs: np.ndarray
+    loss: LossResult
+    parameter_gradients: dict[str, np.ndarray]
+    skipped: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class StepResult:
     """What one step computes.
 
@@ -40,6 +58,7 @@ class StepResult:
     forward : :class:`ForwardPass`
     loss : :class:`golden.layers.loss.LossResult`; of several outputs that of the sum
     losses : of every output, in the order in which the network returns them
+    echoes : an :class:`EchoStep` for each step of the head alone
     gradients : (N, H, W, C) operand codes, gradients of the outputs of all nodes that depend on a
         trainable parameter
     parameter_gradients : float32 bits by trainable parameter, in torch's shapes
@@ -55,3 +74,4 @@ class StepResult:
     parameter_gradients: dict[str, np.ndarray]
     skipped: dict[str, int]
     flags: dict[str, int]
+    echoes: list[EchoStep] = field(default_factory=list)

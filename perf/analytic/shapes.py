@@ -9,7 +9,7 @@ from torch import nn
 
 from algorithms.networks.registry import MODELS
 
-__all__ = ["Layer", "Product", "layers_of"]
+__all__ = ["Layer", "Product", "layers_of", "model_layers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +104,14 @@ def layers_of(network: str, shape: tuple[int, int, int], classes: int) -> list[L
     ValueError
         if the network does not take such images.
     """
+    make: Any = MODELS[network]
+    with torch.device("meta"):
+        model = make(tuple(shape), classes)
+    return model_layers(model, shape)
+
+
+def model_layers(model: nn.Module, shape: Sequence[int]) -> list[Layer]:
+    """Layers of a module on the meta device, as :func:`layers_of`."""
     found: list[Layer] = []
 
     def watch(name):
@@ -124,12 +132,10 @@ def layers_of(network: str, shape: tuple[int, int, int], classes: int) -> list[L
         return hook
 
     with torch.device("meta"), torch.no_grad():
-        make: Any = MODELS[network]
-        model = make(tuple(shape), classes).eval()
         for name, module in model.named_modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 module.register_forward_hook(watch(name))
-        model(torch.empty(1, *shape))
+        model.eval()(torch.empty(1, *shape))
     return [*found[:-1], replace(found[-1], head=True)]
 
 

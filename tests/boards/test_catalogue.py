@@ -36,12 +36,13 @@ def test_list(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sim", "ulx3s"], "give either --run or --memory-test"),
+        (["sim", "ulx3s"], "give one of --run, --memory-test, --serve and --host"),
         (["sim", "ulx4", "--memory-test"], "board must be one of ulx3s, not 'ulx4'"),
         (["sim", "ulx3s", "--memory-test", "--clock", "90"], "must be from 20 to 133 MHz, not 180"),
         (["build", "ulx3s", "--set", "rows=0"], "rows must be an integer from 1 to 256, not 0"),
         (["build", "ulx3s", "--dry-run", "--clock", "43.21"], "the next is 42.8571 MHz"),
         (["build", "ulx3s", "--chip", "DDR"], "chip must be one of any, "),
+        (["build", "ulx3s", "--device", "X"], "device must be one of LFE5U-85F, LFE5U-45F, "),
         (["sim", "ulx3s", "--run", "train-adagp", "--batches", "3"], "must be a multiple of 4"),
     ],
 )

@@ -122,6 +122,17 @@ def test_optimizers_and_losses(network, data, optimizer):
     assert trained.fit(loader(data), 1, progress=False).epochs[0].loss > 0
 
 
+def test_echo(network, data, tmp_path):
+    """Two more steps of the head behind every batch, every number as golden's."""
+    trained = trainer(network, method="bp", check=True, echo=2)
+    plain = trainer(copy.deepcopy(network), method="bp")
+    for one in (trained, plain):
+        one.fit(loader(data), 1, progress=False, checkpoint=tmp_path / "one.pt")
+    assert not np.array_equal(bits(trained)["5.weight"], bits(plain)["5.weight"])
+    with pytest.raises(ValueError, match="method bp, the trainer has bp with an echo of 2"):
+        trained.resume(tmp_path / "one.pt")
+
+
 class Interrupted(Exception):
     """Something has ended the host's process."""
 
@@ -185,6 +196,8 @@ def test_a_deliberate_difference_is_found(network, data):
     [
         ({"method": "bpp"}, ValueError, "method must be one of bp, adagp, not 'bpp'"),
         ({"method": "bp", "schedule": SCHEDULE}, ValueError, "schedule is for method 'adagp'"),
+        ({"echo": 2}, ValueError, "echo is for method 'bp', not for 'adagp'"),
+        ({"method": "bp", "echo": -1}, ValueError, "echo must be an integer of at least 0, not -1"),
         ({"loss": "hinge"}, CompileError, "loss must be one of"),
         ({"scheduler_every": "step"}, ValueError, "scheduler_every must be epoch or batch"),
     ],

@@ -116,6 +116,8 @@ def _simulate(stimulus, collector, console):
                 stimulus.run()
         except (SimulationFailed, BuildFailed, AssertionError, RuntimeError) as error:
             failure = str(error)
+        except ValueError as error:  # of a bench; what the others count must not be lost
+            failure = f"{type(error).__name__}: {error}"
     after = sum(count > 0 for count in collector.counts.values())
     seconds, cpu = time.perf_counter() - begin, _cpu_seconds() - cpu
     verdict = "[red]FAIL[/]" if failure else "ok  "

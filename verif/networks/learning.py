@@ -13,8 +13,9 @@ from torch import nn
 
 from golden.training.step import Training
 
+from .torch_training import of_torch
 from .training_result import Batch, TrainingResult
-from .training_run import TrainingRun, of_torch
+from .training_run import TrainingRun
 
 __all__ = ["DEVICES", "Learned", "learn", "losses_table", "one_cycle", "torch_inputs"]
 

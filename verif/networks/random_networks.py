@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["random_network", "special_images", "with_specials"]
+__all__ = ["describe", "random_network", "special_images", "with_specials"]
 
 _CHANNELS = (1, 2, 3, 5, 6, 7, 9, 11, 13)
 
@@ -78,3 +78,23 @@ def special_images(fmt, shape, share: float, seed: int) -> np.ndarray:
     small |= rng.integers(0, 2, shape) << (fmt.width - 1)
     codes[1::2] = small[1::2]
     return codes
+
+
+def describe(model, shape) -> str:
+    """The layers of a network, in a line."""
+    parts = []
+    for layer in model:
+        if isinstance(layer, nn.Conv2d):
+            kernel = "x".join(map(str, layer.kernel_size))
+            parts.append(
+                f"conv {layer.in_channels}-{layer.out_channels} {kernel}"
+                + (f" /{layer.stride[0]}" if layer.stride[0] > 1 else "")
+            )
+        elif isinstance(layer, nn.Linear):
+            parts.append(f"linear {layer.in_features}-{layer.out_features}")
+        elif isinstance(layer, nn.MaxPool2d | nn.AvgPool2d):
+            kind = "max" if isinstance(layer, nn.MaxPool2d) else "avg"
+            parts.append(f"{kind} {layer.kernel_size}/{layer.stride}")
+        elif isinstance(layer, nn.ReLU):
+            parts.append("relu")
+    return f"{'x'.join(map(str, shape))}: {', '.join(parts)}"

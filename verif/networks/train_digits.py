@@ -10,6 +10,7 @@ from rich.table import Table
 from algorithms.networks import digits_cnn
 from golden.layers.optimizer import SGD
 
+from .torch_training import torch_training
 from .training_result import Batch, TrainingResult
 from .training_run import TrainingRun
 
@@ -84,7 +85,9 @@ def train_digits(config, *, batches, images, seed=1, report=None, **options) -> 
     if report:
         report(f"RTL: {batches} batches of {images} images")
     result = run.simulate(seed=seed, **options)
-    torch_losses, torch_accuracy = run.torch_training(data.test_images, data.test_labels)
+    torch_losses, torch_accuracy = torch_training(
+        run.model, run.batches, data.test_images, data.test_labels
+    )
     return DigitsTraining(
         result=result,
         commands=len(run.program.command_list),

@@ -5,11 +5,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from algorithms.braking import optimizer as braked
 from compiler.training.compile import COEFFICIENTS, TrainingProgram, compile_training
 from compiler.training.optimizer import Optimizer
+from compiler.training.program import ECHO_LOSS
 from emulator.interpreter import interpret
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
@@ -20,7 +19,7 @@ from verif.system.record import BASE
 
 from .training_result import TrainingResult, compare_arrays
 
-__all__ = ["TrainingRun", "of_torch"]
+__all__ = ["TrainingRun"]
 
 
 class TrainingRun:
@@ -32,7 +31,7 @@ class TrainingRun:
     config : AdaGPConfig
     input_shape : (C, H, W)
     batches : list of :class:`~verif.networks.training_result.Batch`, all of the same size
-    loss, guard, sample_seed : see :func:`compiler.training.compile_training`,
+    loss, guard, sample_seed, echo : see :func:`compiler.training.compile_training`,
         :class:`golden.training.step.Training`
     reuse : False keeps all maps and gradients, and compares them as well
     loops : as for compile_training
@@ -56,6 +55,7 @@ class TrainingRun:
         loss="cross_entropy",
         guard=True,
         sample_seed=0,
+        echo=0,
         reuse=True,
         loops=None,
         prepare=None,
@@ -64,14 +64,11 @@ class TrainingRun:
         self.sample_seed = sample_seed
         self.model = copy.deepcopy(model).train()
         self.config, self.batches, self.guard, self.reuse = config, list(batches), guard, reuse
+        more = {"echo": echo} if echo else {}
         self.program: TrainingProgram = self._compile(
-            input_shape,
-            images=batches[0].count,
-            loss=loss,
-            optimizer=_compiled(batches[0].optimizer),
-            reuse=reuse,
-            loops=loops,
-        )
+            input_shape, images=batches[0].count, loss=loss, reuse=reuse, loops=loops,
+            optimizer=_compiled(batches[0].optimizer), **more,
+        )  # fmt: skip
         self.golden = self._training(
             input_shape=input_shape,
             optimizer=batches[0].optimizer,
@@ -81,6 +78,7 @@ class TrainingRun:
             loss=loss,
             guard=guard,
             sample_seed=sample_seed,
+            **more,
         )
         if prepare:
             prepare(self.golden)
@@ -140,12 +138,17 @@ class TrainingRun:
             }
         expected |= {f"statistics {name}": bits.copy() for name, bits in golden.running.items()}
         expected |= {f"operands {name}": bits.copy() for name, bits in golden.operands.items()}
-        expected["rejected"] = _count(sum(result.skipped.values()))
+        steps = [result, *result.echoes]
+        expected["rejected"] = _count(sum(sum(step.skipped.values()) for step in steps))
         for output, loss in zip(self.program.outputs, result.losses, strict=False):
-            expected |= _loss_arrays(output, loss.value, loss.correct)
+            expected |= _loss_arrays(output.value, loss.value, loss.correct)
+        for echo in result.echoes:
+            expected |= _loss_arrays(ECHO_LOSS, echo.loss.value, echo.loss.correct)
         if not self.reuse:
             expected |= {f"map {name}": bits for name, bits in result.forward.outputs.items()}
             gradients = result.gradients | result.parameter_gradients
+            for echo in result.echoes:
+                gradients |= echo.parameter_gradients
             expected |= {f"gradient of {name}": bits for name, bits in gradients.items()}
         return expected
 
@@ -161,7 +164,9 @@ class TrainingRun:
         if program.outputs[0].value in program.tensors:
             losses = program.losses_of(memory)
             for output, (value, correct) in zip(program.outputs, losses, strict=True):
-                found |= _loss_arrays(output, value.view(np.uint32), correct)
+                found |= _loss_arrays(output.value, value.view(np.uint32), correct)
+        if echo := program.echo_loss_of(memory):
+            found |= _loss_arrays(ECHO_LOSS, echo[0].view(np.uint32), echo[1])
         if not self.reuse:
             for name, tensor in program.gradients.items():
                 found[f"gradient of {name}"] = program.tensors[tensor].unpack(memory)
@@ -334,29 +339,11 @@ class TrainingRun:
         trained.restore(state)
         return float(np.mean(trained.predict(images).argmax(1) == labels))
 
-    def torch_training(self, images, labels) -> tuple[list, float]:
-        """Losses of torch in float32 on the same batches, and its accuracy on ``images`` then."""
-        model, losses = copy.deepcopy(self.model).train(), []
-        first = self.batches[0].optimizer
-        optimizer = of_torch(first, model.parameters())
-        for batch in self.batches:
-            optimizer.param_groups[0]["lr"] = batch.optimizer.learning_rate
-            loss = torch.nn.functional.cross_entropy(
-                model(_to_torch(batch.images)), torch.from_numpy(batch.targets)
-            )
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        with torch.no_grad():
-            outputs = model.eval()(_to_torch(images))
-        return losses, float((outputs.argmax(1).numpy() == labels).mean())
 
-
-def _loss_arrays(output, value, correct):
-    """Of an output: the value of its loss, float32 bits, and its correct answers; by name."""
+def _loss_arrays(name, value, correct):
+    """The value of a loss, float32 bits, and its correct answers; by name."""
     bits = np.atleast_1d(np.asarray(value, np.uint32))
-    return {output.value: bits, output.value.replace("loss", "correct"): _count(correct)}
+    return {name: bits, name.replace("loss", "correct"): _count(correct)}
 
 
 def _compiled(optimizer) -> Optimizer:
@@ -369,22 +356,5 @@ def _compiled(optimizer) -> Optimizer:
     return Optimizer(kind=kind, betas=tuple(optimizer.betas), epsilon=optimizer.epsilon)
 
 
-def of_torch(optimizer, parameters):
-    """Torch's own, of golden's optimizer."""
-    options = {"lr": optimizer.learning_rate, "weight_decay": optimizer.weight_decay}
-    if isinstance(optimizer, BrakedSGD):
-        momentum, rho = optimizer.momentum, optimizer.braking
-        return braked.BrakedSGD(parameters, momentum=momentum, rho=rho, **options)
-    if isinstance(optimizer, SGD):
-        options |= {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
-        return torch.optim.SGD(parameters, **options)
-    kind = torch.optim.AdamW if isinstance(optimizer, AdamW) else torch.optim.Adam
-    return kind(parameters, betas=optimizer.betas, eps=optimizer.epsilon, **options)
-
-
 def _count(number):
     return np.array([number], np.uint64)
-
-
-def _to_torch(images):
-    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(images, 3, 1)).astype(np.float32))

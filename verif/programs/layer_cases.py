@@ -304,9 +304,11 @@ def descent(rng, config, shape, *, bad=None, kind="sgd"):
             order = _torch_order if name == "weight" and kind == "braked" else _flat
             first, *slots, last = (order(part) for part in (*numbers, gradient))
             result = golden_optimizer.update(optimizer, case.format, first, slots, last, guard=True)
-            numbers, old = [result.weights, *result.slots], result.operands
-            back = _memory_order if order is _torch_order else partial(_shaped, size)
-            numbers, old = [back(part) for part in numbers], back(old)
+            back = _memory_order if order is _torch_order else partial(np.reshape, shape=size)
+            numbers, old = [result.weights, *result.slots], back(result.operands)
+            # What an optimizer keeps for the whole parameter comes last, and stays as it is.
+            own = 1 + len(rule.slots)
+            numbers = [*map(back, numbers[:own]), *numbers[own:]]
             case.rejected += result.skipped
             case.flags |= result.flags
         case.expect(tensors["master"], numbers[0])
@@ -331,11 +333,6 @@ def _memory_order(values):
 def _flat(values):
     """As numbers that belong to no filter."""
     return values.reshape(-1)
-
-
-def _shaped(shape, values):
-    """Back to ``shape``; what an optimizer keeps for the whole parameter as it is."""
-    return values.reshape(shape) if values.size == np.prod(shape) else values
 
 
 #: Name -> function of (rng, configuration, shape (N, H, W, C)).

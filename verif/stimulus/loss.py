@@ -102,11 +102,16 @@ def random_batch(rng, config, core, *, special=False, numbers=60, base=None, who
         if is_cross:
             labels = np.array([rng.randrange(length) for _ in range(rows)])
             targets, target_bits, y = labels[:, np.newaxis], 32, labels
-            scales = (constant(1 / rows), constant(1 / rows))
+            scales = (1 / rows, 1 / rows)
         else:
             random_targets = random_numbers(rng, (rows, length), special)
             targets, target_bits, y = operands(random_targets, fields["target_wide"])
-            scales = (constant(2 / x.size), constant(1 / x.size))
+            scales = (2 / x.size, 1 / x.size)
+
+    # A host may scale as it likes.
+    if special:
+        scales = [rng.choice((1, 1, -1)) * scale * 2.0 ** rng.randint(-30, 30) for scale in scales]
+    scales = [constant(scale) for scale in scales]
 
     x_words = [words(core, row, bits) for row in stored]
     target_words = [words(core, row, target_bits) for row in targets]

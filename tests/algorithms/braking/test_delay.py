@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from algorithms.braking.delay import DelayedGradients, pipeline_delays
+from algorithms.braking.delay import AccumulatedGradients, DelayedGradients, pipeline_delays
 
 
 def updates(delay, steps=8):
@@ -44,3 +44,21 @@ def test_stages_of_a_pipeline():
 def test_delay_below_zero():
     with pytest.raises(ValueError, match="delay must be at least 0, not -1"):
         DelayedGradients([torch.nn.Parameter(torch.zeros(1))], -1)
+
+
+def test_accumulated_gradients():
+    """The mean of each three; what has none in a batch counts as zero there."""
+    parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]
+    accumulated = AccumulatedGradients(parameters, 3)
+    for start in (0.0, 30.0):
+        for number in range(3):
+            for parameter in parameters:
+                parameter.grad = torch.full((2,), start + number)
+            parameters[2].grad = None
+            if number == 1:
+                parameters[1].grad = None
+            assert accumulated.add() == (number == 2)
+        assert torch.allclose(parameters[0].grad, torch.full((2,), start + 1))
+        assert torch.allclose(parameters[1].grad, torch.full((2,), (2 * start + 2) / 3))
+        assert parameters[2].grad is None
+    assert AccumulatedGradients(parameters, 1).add()

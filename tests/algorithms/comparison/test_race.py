@@ -22,15 +22,16 @@ def race(**changes):
 def test_methods(method):
     """The budget is spent, and no more than a batch above it."""
     record = run_race(race(method=method))
-    assert record["macs"] <= record["spent"] < record["macs"] * (1 + 1.1 / 30)
+    assert record["budget"] <= record["spent"] < record["budget"] * (1 + 1.1 / 30)
     times = [time for time, _ in record["curve"]]
     assert times == sorted(times) and times[-1] == 1
     assert record["curve"][-1][1] > (0.05 if CONTESTANTS[method].delay else 0.2)
     steps = {"bp": 30, "head-rate": 30, "bp-half": 60}
     if method in steps:
-        assert record["steps"] == steps[method]
+        assert record["steps"] == {"bp": steps[method]}
     elif method in ("adagp", "mean"):
-        assert record["steps"] > 40  # a batch of Phase GP costs a third
+        # A batch of Phase GP costs a third.
+        assert record["steps"]["gp"] > 10 and sum(record["steps"].values()) > 40
         assert record["kept"]["cosine"]
 
 

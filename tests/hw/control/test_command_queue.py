@@ -100,6 +100,7 @@ class QueuePeer:
         )
         idle = self.gave == self.started or starved
         granted = self.granted > self.started
+        assert ctx.get(dut.working) == (not idle)
         assert ctx.get(dut.blocked) == (idle and (starved if granted else stays))
         if takes:
             assert self.granted < self.pushed and self.granted == self.started

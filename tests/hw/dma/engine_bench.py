@@ -9,13 +9,13 @@ from tests.hw.dma.test_burst import CONFIGS
 
 
 class EngineBench:
-    """An engine of :data:`~tests.hw.dma.test_burst.CONFIGS` in Amaranth's simulator.
+    """An engine of :data:`~tests.hw.dma.test_burst.CONFIGS` or ``config``, in Amaranth's simulator.
 
     A subclass has ``begin``, a reset, and ``step``, a cycle; ``chances`` per cycle are its own.
     """
 
-    def __init__(self, engine, shape, seed, chances):
-        self.config = CONFIGS[shape]
+    def __init__(self, engine, shape, seed, chances, config=None):
+        self.config = config or CONFIGS[shape]
         self.core = self.config.cores[0]
         self.dut, self.clear = engine(self.config, self.core), Signal()
         self.rng = random.Random(f"{seed} {shape}")

@@ -13,6 +13,7 @@ ROW_WIDTH = 10
 #: (granules per beat, granules per word)
 SIZES = [
     (1, 1),
+    (1, 2),
     (1, 3),
     (1, 4),
     (2, 1),
@@ -72,12 +73,15 @@ def _sender(stream, items, rng, busy):
     return testbench
 
 
-async def _receive(ctx, stream, count, rng, busy, fields):
-    """``count`` payloads as tuples of ``fields``, and the cycles they took."""
+async def _receive(ctx, stream, count, rng, busy, fields, never=()):
+    """``count`` payloads as tuples of ``fields``, and the cycles they took; the signals ``never``
+    stay 0 meanwhile."""
     received, cycles = [], 0
     while len(received) < count:
         ready = rng.random() <= busy
         ctx.set(stream.ready, ready)
+        for signal in never:
+            assert not ctx.get(signal), f"{signal.name} behind {len(received)} of {count}"
         *_, valid, payload = await ctx.tick().sample(stream.valid, stream.payload)
         cycles += 1
         assert cycles < 5000, f"only {len(received)} of {count} came"
@@ -118,7 +122,8 @@ def test_packer(beat, word, busy, seed):
         expected += [(joined(w), index == len(words) - 1) for index, w in enumerate(words)]
 
     async def check(ctx):
-        got, _ = await _receive(ctx, dut.o, len(expected), rng, busy, ("data", "final"))
+        fields, never = ("data", "final"), (dut.cut_row,)
+        got, _ = await _receive(ctx, dut.o, len(expected), rng, busy, fields, never)
         for index, (want, have) in enumerate(zip(expected, got, strict=True)):
             assert want == have, f"word {index}: expected {want[0]:#x}, got {have[0]:#x}"
         assert not ctx.get(dut.cut_row)

@@ -351,3 +351,28 @@ def test_reset_at_any_time(shape, seed):
             await bench.run([bench.random_command(words=6) | {"buffer_address": moment}] * 2)
 
     bench.simulate(process)
+
+
+@EACH
+def test_reset_in_the_cycle_of_an_event(shape, seed):
+    """A first beat, a refused one, a last word: a reset in this very cycle leaves nothing of it."""
+    bench = Bench(shape, seed)
+    granule = bench.config.granule_bytes
+    command = command_of(run_bytes=granule * 48, row_bytes=granule * 4)
+    # Behind the reset a run that begins inside a beat, where there is such a place.
+    after = command_of(dram_address=bench.width - granule, run_bytes=granule * 8, row_bytes=granule)
+
+    async def process(bench):
+        for event, answers in (("beat", {}), ("beat", {0: RESP_SLVERR}), ("word", {})):
+            await bench.begin()
+            bench.commands, bench.answers = [command], answers
+            await bench.until(lambda: bench.done or bench.errors)
+            moment = bench.at(event)[-1 if event == "word" else 0]
+            await bench.begin()
+            bench.commands, bench.answers = [command], answers
+            for _ in range(moment):
+                await bench.step()
+            await bench.begin()
+            await bench.run([after])
+
+    bench.simulate(process)

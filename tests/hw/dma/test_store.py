@@ -6,6 +6,7 @@ tests/hw/dma/test_dma.py has it on a whole AXI4 bus.
 import random
 
 import pytest
+from amaranth.sim import Simulator
 
 from emulator.transfers import transfer_rows
 from hw.bus.signatures import (
@@ -15,8 +16,8 @@ from hw.bus.signatures import (
     RESP_OKAY,
     RESP_SLVERR,
 )
-from hw.config import BUFFER_ADDRESS_WIDTH
-from hw.dma.store import StoreEngine
+from hw.config import BUFFER_ADDRESS_WIDTH, make_config
+from hw.dma.store import WORD_QUEUE_DEPTH, StoreEngine, WordReader
 from hw.isa.error_codes import ErrorCode
 from tests.hw.dma.engine_bench import EngineBench
 from tests.hw.dma.test_burst import CONFIGS, EACH, command_of
@@ -39,10 +40,9 @@ class Bench(EngineBench):
     ``stored`` bytes by address, ``reads`` addresses, ``errors`` (code, address).
     """
 
-    def __init__(self, shape, seed, **chances):
-        super().__init__(
-            StoreEngine, shape, seed, {"accept": 1.0, "read": 1.0, "answer": 1.0} | chances
-        )
+    def __init__(self, shape, seed, config=None, **chances):
+        chances = {"accept": 1.0, "read": 1.0, "answer": 1.0} | chances
+        super().__init__(StoreEngine, shape, seed, chances, config)
 
     async def begin(self, base=BASE, size=SIZE):
         """A reset, in whose cycle a command is offered, which is not to be executed."""
@@ -161,6 +161,88 @@ def test_bytes_from_both_memories(shape, chance, seed):
     Bench(shape, seed, accept=chance, read=chance, answer=chance).simulate(process)
 
 
+def test_beats_of_two_granules(seed):
+    """Runs that begin in either of them."""
+
+    async def process(bench):
+        granule = bench.config.granule_bytes
+        assert bench.width == 2 * granule
+        bench.commands = [usual(bench, dram_address=place * granule) for place in (0, 65)]
+        await bench.until(lambda: bench.done == 2)
+        bench.compare(*bench.commands)
+
+    config = make_config(variant="baseline", preset="tiny", axi_data_width=128)
+    Bench("two granules", seed, config, accept=0.6, read=0.6).simulate(process)
+
+
+def test_words_wait_in_the_queue(seed):
+    """As many as it holds are read ahead, no more."""
+    config = CONFIGS[8, 32, 64, 16]
+    dut = WordReader(config, config.cores[0])
+
+    async def testbench(ctx):
+        row = config.cores[0].word_bytes
+        ctx.set(dut.i.payload, command_of(run_bytes=99 * row, row_bytes=row))
+        ctx.set(dut.i.valid, 1)
+        await ctx.tick()
+        ctx.set(dut.i.valid, 0)
+        ctx.set(dut.read.ready, 1)
+        reads = 0
+        for _ in range(4 * WORD_QUEUE_DEPTH):
+            reads += ctx.get(dut.read.valid)
+            await ctx.tick()
+        assert reads == WORD_QUEUE_DEPTH
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(testbench)
+    simulator.run()
+
+
+@EACH
+def test_stop_at_any_time(shape, seed):
+    """Of what is not on offer no byte is stored; bursts that were requested get their beats."""
+
+    async def process(bench):
+        ctx, dut = bench.ctx, bench.dut
+        row = 4 * bench.word
+        for moment in range(8, 40, 5):
+            await bench.begin()
+            bench.commands = [command_of(run_bytes=16 * row, row_bytes=row)]
+            for _ in range(moment):
+                await bench.step()
+            ctx.set(dut.stop, 1)
+            await bench.step()
+            ctx.set(dut.stop, 0)
+            before = len(bench.stored)
+            await bench.until(lambda: not ctx.get(dut.busy) and not bench.open)
+            assert len(bench.stored) - before in (0, bench.width), f"stop in cycle {moment}"
+            assert not bench.errors and not bench.done
+
+    for chance in (1.0, 0.5):
+        Bench(shape, seed, accept=chance).simulate(process)
+
+
+@EACH
+def test_reset_in_the_cycle_of_a_bad_response(shape, seed):
+    """Nothing is reported behind it."""
+
+    async def process(bench):
+        bench.answers = {0: RESP_SLVERR}
+        bench.commands = [usual(bench)]
+        await bench.until(lambda: bench.owed)
+        bench.ctx.set(bench.clear, 1)
+        await bench.step()
+        bench.ctx.set(bench.clear, 0)
+        assert bench.answered == 1
+        bench.commands = []
+        for _ in range(3):
+            await bench.step()
+        assert not bench.errors and not bench.ctx.get(bench.dut.busy)
+
+    Bench(shape, seed).simulate(process)
+
+
 def test_long_bursts(seed):
     """More than 128 beats in one."""
 
@@ -219,5 +301,20 @@ def test_reset_in_every_cycle(shape, seed):
             bench.commands = [usual(bench, buffer_address=77)]
             await bench.until(lambda: bench.done == 1)
             bench.compare(*bench.commands)
+
+    Bench(shape, seed).simulate(process)
+
+
+@EACH
+def test_the_longest_commands_go_on(shape, seed):
+    """Runs of 2 GiB and 32769 runs, whose end no simulation sees, are not mistaken for few."""
+
+    async def process(bench):
+        row = 2 * bench.word
+        for fields in ({"run_bytes": (1 << 31) + row}, {"run_bytes": row, "run_count": 32769}):
+            await bench.begin(base=0, size=1 << 32)
+            bench.commands = [command_of(run_stride=row, row_bytes=row, **fields)]
+            await bench.until(lambda: len(bench.reads) == 16)
+            assert not bench.errors and bench.ctx.get(bench.dut.busy)
 
     Bench(shape, seed).simulate(process)

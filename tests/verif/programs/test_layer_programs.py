@@ -62,6 +62,12 @@ LONG = ("descent by Nesterov", "guarded descent by Adam", "descent by AdamW")
 MOST = [pytest.param(n, marks=pytest.mark.long) if n in LONG else n for n in CASES]
 
 
+def test_parameters_as_small_as_what_adam_keeps(rng, seed):
+    """Two channels: a bias is as long as the two corrections of Adam."""
+    case = CASES["descent by AdamW"](rng, config_of("tiny"), (1, 1, 1, 2))
+    case.check_with_interpreter("AdamW", seed)
+
+
 @pytest.mark.parametrize("array", ARRAYS)
 @pytest.mark.parametrize("name", MOST)
 def test_interpreter(name, array, rng, seed):

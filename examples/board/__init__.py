@@ -1,0 +1,1 @@
+"""A board trains a network, operated by a program in C."""

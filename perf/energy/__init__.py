@@ -1,0 +1,1 @@
+"""Energy of batches: counted traffic and cycles times what each access and cycle costs."""

@@ -1,0 +1,291 @@
+"""Figures 17 to 19: speed-ups of the 13 networks, three data sets, three data flows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from perf.analytic.evaluation import FIGURES, evaluate, published
+from perf.analytic.flows import FLOWS
+from perf.analytic.shapes import Layer
+from perf.analytic.training import VARIANTS, Batches, Machine
+from perf.counted import Store
+
+from .section import NOT_RUN, Picture, Section, Table, ratio
+from .sweeps import batch_sweep, predictor_sweep
+from .wanted import Speed, Wanted, paper_networks, speed_up
+
+__all__ = ["Formulas", "figures_17_19"]
+
+_COUNTED = "weight-stationary"
+
+
+class Formulas:
+    """Batches by the formulas of :mod:`perf.analytic`, each worked out once."""
+
+    def __init__(self) -> None:
+        self._layers: dict[tuple[str, int], list[Layer]] = {}
+        self._found: dict[tuple, dict[str, Batches]] = {}
+
+    def get(
+        self, network: str, data: str, flow: str, *, images: int | None = None,
+        features: int = Machine.features,
+    ) -> dict[str, Batches]:  # fmt: skip
+        """By variant; ``images`` None: the paper's batch, 128 or 32."""
+        key = network, data, flow, images, features
+        if key not in self._found:
+            machine = Machine(flow=flow, features=features)
+            (row,) = evaluate([network], [data], machine, images=images, layers=self._layers)
+            self._found[key] = row.cycles
+        return self._found[key]
+
+
+@dataclass(frozen=True)
+class _Sources:
+    wanted: Wanted
+    store: Store
+    formulas: Formulas
+
+    def counted(self, network: str, data: str, variant: str, batch: int | None = None):
+        """A Speed, or None."""
+        base, own = (self.wanted.cell(network, data, name, batch) for name in ("baseline", variant))
+        return Speed.of(self.store, base, own)
+
+    def refusal(self, network: str, data: str, variant: str) -> str | None:
+        """Why there is no program, if that is known."""
+        for name in ("baseline", variant):
+            found = self.store.get(self.wanted.cell(network, data, name))
+            if found is not None and found.reason is not None:
+                return found.reason
+        return None
+
+
+def figures_17_19(wanted: Wanted, store: Store, formulas: Formulas) -> list[Section]:
+    """A section for each figure, and one for the sweeps."""
+    sources = _Sources(wanted, store, formulas)
+    return [_figure(flow, sources) for flow in FLOWS] + [_sweeps(sources)]
+
+
+def _figure(flow: str, sources: _Sources) -> Section:
+    wanted = sources.wanted
+    number, theirs = FIGURES[flow], published(flow)
+    said = ", ".join(f"{theirs['mean'][data]:.2f} for {data}" for data in theirs["mean"])
+    text = f"`max` gains on the average {said}"
+    if "largest" in theirs:
+        largest = ", ".join(f"{value:.2f}" for value in theirs["largest"].values())
+        text += f"; at most {largest}"
+    parts: list[str | Table | Picture] = [_means(flow, sources)]
+    missing = []
+    if flow == _COUNTED:
+        parts.insert(0, _how(wanted))
+        for data in wanted.data:
+            parts.append(_networks(data, sources))
+            parts += _reasons(data, sources)
+        parts.append(_picture(sources))
+        missing = _missing(sources)
+    why = {
+        "weight-stationary": "our cycles are those of compiled programs, with loads, stores, "
+        "normalisation, updates and waiting for memory, of which backpropagation has more than "
+        "formulas of products say. Updates and the predictor's own learning take time that does "
+        "not depend on the batch, and the engines for them are not as wide as the array: with few "
+        "images they outweigh what Phase GP saves. The formulas differ from the paper where a "
+        "predicted layer is larger than what it hides behind (VGG's linear layers on ImageNet).",
+        "row-stationary": "only formulas: there is no such hardware here. Where they are below the "
+        "paper, it is by VGG's linear layers on ImageNet.",
+        "input-stationary": "only formulas: there is no such hardware here, but for the gradients "
+        "of weights, which hold dY and stream X. Where they are below the paper, it is by VGG's "
+        "linear layers on ImageNet.",
+    }[flow]
+    return Section(
+        key=f"figure-{number}", title=f"Figure {number}: speed-ups, {flow}", paper=f"{text}.",
+        why=why, parts=parts, missing=missing, data=_data(flow, sources),
+        glance=[_glance(number, flow, data, sources) for data in wanted.data],
+    )  # fmt: skip
+
+
+def _how(wanted: Wanted) -> str:
+    small, large, _ = wanted.images
+    return (
+        f"*Counted*: programs of the compiler on the model of the machine, batch {small} (CIFAR) "
+        f"and {large} (ImageNet), F = 64. *Formulas*: as the paper counts, batch 128 and 32, F = "
+        "480, 180 and 80 PEs. *A*: a training of 90 epochs, 10 of them warm-up. *B*: one batch of "
+        "each phase for ever, which is what the paper's averages follow. The two are never mixed."
+    )
+
+
+def _means(flow: str, sources: _Sources) -> Table:
+    """Beside the paper's averages."""
+    wanted, rows = sources.wanted, []
+    every = len(wanted.networks) == len(paper_networks())
+    for data in wanted.data:
+        found = [sources.formulas.get(name, data, flow)["max"] for name in wanted.networks]
+        row = [data, f"{published(flow)['mean'][data]:.2f}"]
+        row += [f"{mean(speed_up(each, schedule) for each in found):.3f}" for schedule in "BA"]
+        if flow == _COUNTED:
+            counted = [sources.counted(name, data, "max") for name in wanted.networks]
+            known = [each.batches for each in counted if each is not None]
+            row += [
+                ratio(mean(speed_up(each, s) for each in known) if known else None) for s in "BA"
+            ]
+            row.append(f"{len(known)} of {len(wanted.networks)}")
+        rows.append(row)
+    headings = ["`max`, mean", "paper", "formulas B", "formulas A"]
+    if flow == _COUNTED:
+        headings += ["counted B", "counted A", "networks counted"]
+    what = "the paper's 13 networks" if every else ", ".join(wanted.networks)
+    return Table(headings=headings, rows=rows, caption=f"Means of {what}:")
+
+
+def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, str, str]:
+    names = sources.wanted.networks
+    found = [sources.formulas.get(name, data, flow)["max"].steady for name in names]
+    text = f"formulas {mean(found):.2f} (mean of {len(names)})"
+    if flow == _COUNTED:
+        counted = {name: sources.counted(name, data, "max") for name in names}
+        known = {name: each.batches.steady for name, each in counted.items() if each is not None}
+        text += "; counted " + (
+            ", ".join(f"{name} {value:.2f}" for name, value in known.items()) or NOT_RUN
+        )
+        text += f" (batch {sources.wanted.batch_of(data)})" if known else ""
+    what = f"Figure {number}, {flow}, {data}: speed-up B of `max`"
+    return what, f"{published(flow)['mean'][data]:.2f}", text
+
+
+def _batches(data: str, sources: _Sources) -> list[int]:
+    """The usual batch, and others of the sweep at which something has been counted."""
+    wanted = sources.wanted
+    others = [
+        batch
+        for batch in wanted.batches
+        if batch != wanted.batch_of(data)
+        and any(
+            sources.counted(network, data, variant, batch) is not None
+            for network in wanted.networks
+            for variant in wanted.variants
+        )
+    ]
+    return [wanted.batch_of(data), *others]
+
+
+def _networks(data: str, sources: _Sources) -> Table:
+    """A row for each network: formulas, and what has been counted of every variant; more rows where
+    other batches have been counted."""
+    wanted, usual = sources.wanted, sources.wanted.batch_of(data)
+    variants = [name for name in wanted.with_baseline if name != "baseline"]
+    rows = []
+    for network in wanted.networks:
+        formula = sources.formulas.get(network, data, _COUNTED)
+        for batch in _batches(data, sources):
+            found = [sources.counted(network, data, name, batch) for name in variants]
+            if batch != usual and not any(found):
+                continue
+            row = [network, *(f"{speed_up(formula[name], 'B'):.3f}" for name in ("low", "max"))]
+            row.append(str(batch))
+            for variant, own in zip(variants, found, strict=True):
+                if own is not None:
+                    row += [f"{own.speed_up(schedule):.3f}" for schedule in "BA"]
+                else:
+                    refused = batch == usual and sources.refusal(network, data, variant)
+                    row += ["no program" if refused else NOT_RUN] * 2
+            rows.append(row)
+    headings = ["network", "formulas: low B", "max B", "counted at batch"]
+    headings += [f"`{name}` {schedule}" for name in variants for schedule in "BA"]
+    return Table(headings=headings, rows=rows, caption=f"{data}:")
+
+
+def _reasons(data: str, sources: _Sources) -> list[str]:
+    lines = []
+    for network in sources.wanted.networks:
+        for variant in sources.wanted.variants:
+            reason = sources.refusal(network, data, variant)
+            if reason is not None:
+                lines.append(f"- {network}, `{variant}`: {reason}")
+    return ["\n".join(["No program:", "", *dict.fromkeys(lines)])] if lines else []
+
+
+def _missing(sources: _Sources):
+    wanted, store = sources.wanted, sources.store
+    return [
+        cell
+        for data in wanted.data
+        for network in wanted.networks
+        for cell in (wanted.cell(network, data, name) for name in wanted.with_baseline)
+        if store.get(cell) is None
+    ]
+
+
+def _picture(sources: _Sources) -> Picture:
+    def draw(path: Path) -> None:
+        from .pictures import draw_speed_ups
+
+        wanted, panels = sources.wanted, {}
+        for data in wanted.data:
+            for batch in _batches(data, sources):
+                bars: dict[str, Sequence[float | None]] = {
+                    "formulas, max": [
+                        sources.formulas.get(name, data, _COUNTED)["max"].steady
+                        for name in wanted.networks
+                    ]
+                }
+                for variant in VARIANTS:
+                    found = [
+                        sources.counted(name, data, variant, batch) for name in wanted.networks
+                    ]
+                    bars[f"counted, {variant}"] = [each and each.batches.steady for each in found]
+                panels[f"{data}, counted at batch {batch}"] = (
+                    bars,
+                    published(_COUNTED)["mean"][data],
+                )
+        draw_speed_ups(wanted.networks, panels, path)
+
+    return Picture(
+        name="figure_17", text="Speed-up of every network and variant beside the paper's mean",
+        draw=draw,
+    )  # fmt: skip
+
+
+def _data(flow: str, sources: _Sources) -> dict:
+    found: dict[str, dict] = {}
+    wanted = sources.wanted
+    for data in wanted.data:
+        for network in wanted.networks:
+            entry = found.setdefault(data, {}).setdefault(network, {})
+            entry["formulas"] = {
+                variant: {"A": speed_up(own, "A"), "B": speed_up(own, "B")}
+                for variant, own in sources.formulas.get(network, data, flow).items()
+            }
+            if flow == _COUNTED:
+                entry["counted"] = _counted(network, data, sources)
+    return found
+
+
+def _counted(network: str, data: str, sources: _Sources) -> Mapping[str, dict | None]:
+    """By variant, at the usual batch; None for what has not been counted."""
+    result: dict[str, dict | None] = {}
+    for variant in VARIANTS:
+        speed = sources.counted(network, data, variant)
+        result[variant] = None
+        if speed is not None:
+            own = speed.batches
+            result[variant] = {
+                "A": speed_up(own, "A"), "B": speed_up(own, "B"), "baseline": own.plain,
+                "bp": own.learning, "gp": own.predicted, "commit": speed.state,
+            }  # fmt: skip
+    return result
+
+
+def _sweeps(sources: _Sources) -> Section:
+    """Sizes of the batch and of the predictor."""
+    wanted = sources.wanted
+    parts, missing, lines = batch_sweep(wanted, sources.formulas, sources.counted, sources.store)
+    return Section(
+        key="sweeps", title="Sizes of the batch and of the predictor",
+        paper="does not sweep them. It has 480 inputs of the predictor's linear layer, and 80 PEs "
+        "for it in `max`; of the batch it says nothing here.",
+        why="the predictor's work does not depend on the batch, all other work does: with few "
+        "images it is not hidden, with many it is nearly free. Our predictor has F = 64, so it is "
+        "hidden from smaller batches on; our updates take time that does not depend on the batch "
+        "either.",
+        parts=[*parts, *predictor_sweep(wanted, sources.formulas)], missing=missing,
+        data={"batches": list(wanted.batches), "speed_up_b": lines},
+    )  # fmt: skip

@@ -1,0 +1,125 @@
+"""What the report asks for: networks, data sets, batches; and cells for them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import paper
+from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
+from compiler.networks.registry import published, shape_text
+from golden.prediction.schedule import ScheduleConfig
+from hw.config import VARIANTS
+from hw.config.selection import DEFAULT_PRESET
+from perf.analytic.evaluation import DATA
+from perf.analytic.training import Batches
+from perf.counted import Cell, Store
+
+__all__ = ["BATCHES", "EPOCHS", "Speed", "Wanted", "paper_networks", "speed_up"]
+
+#: Batches of the sweep.
+BATCHES = (16, 32, 64, 128, 256)
+#: Of schedule A.
+EPOCHS = 90
+
+
+def paper_networks() -> list[str]:
+    """The 13 that read images and classify, in the paper's order."""
+    return [name for name in paper.figures()["models"] if name in NETWORKS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is wanted.
+
+    Members
+    -------
+    networks : of :func:`paper_networks`
+    data : of :data:`perf.analytic.evaluation.DATA`
+    variants : of the hardware; the baseline is always counted
+    images : of a batch of CIFAR, of ImageNet and YOLO-v3; sentences of a batch of Transformer
+    batches : of the sweep, for ``swept`` networks
+    preset, settings, width : of the machine, of the networks
+    """
+
+    networks: Sequence[str]
+    data: Sequence[str] = tuple(DATA)
+    variants: Sequence[str] = tuple(VARIANTS)
+    images: tuple[int, int, int] = (16, 4, 16)
+    batches: Sequence[int] = BATCHES
+    swept: Sequence[str] = ("vgg13",)
+    others: bool = True
+    preset: str = DEFAULT_PRESET
+    settings: tuple[str, ...] = ()
+    width: float = 1.0
+
+    def batch_of(self, data: str) -> int:
+        """Images of a batch of a data set."""
+        return self.images[data == "imagenet"]
+
+    def cell(self, network: str, data: str, variant: str, batch: int | None = None) -> Cell:
+        """A network on a data set; ``batch`` None: :meth:`batch_of`."""
+        shape = imagenet_shape(network) if data == "imagenet" else (3, 32, 32)
+        classes, _ = DATA[data]
+        usual = published(network).classes_of(shape)
+        return self._cell(
+            network, shape_text(shape), variant, batch or self.batch_of(data),
+            classes=None if classes == usual else classes,
+        )  # fmt: skip
+
+    def other_cell(self, network: str, variant: str) -> Cell:
+        """Transformer or YOLO-v3, at its own size."""
+        found = published(network)
+        batch = self.images[1 if found.reads_images else 2]
+        return self._cell(network, shape_text(found.shapes[0]), variant, batch)
+
+    def _cell(self, network, size, variant, batch, classes=None):
+        return Cell(
+            network=network, input=size, batch=batch, variant=variant,
+            method="bp" if variant == "baseline" else "adagp", preset=self.preset,
+            settings=self.settings, width=self.width, classes=classes,
+        )  # fmt: skip
+
+    @property
+    def with_baseline(self) -> list[str]:
+        """All variants, the baseline first."""
+        return ["baseline", *(name for name in self.variants if name != "baseline")]
+
+    def cells(self) -> Iterator[Cell]:
+        """All that the report shows of our machine, what takes least first."""
+        for data in self.data:
+            for network in self.networks:
+                yield from (self.cell(network, data, name) for name in self.with_baseline)
+            if data != "imagenet":
+                for network in self.swept:
+                    for batch in self.batches:
+                        for name in self.with_baseline:
+                            yield self.cell(network, data, name, batch)
+        if self.others:
+            for network in ("transformer", "yolo-v3"):
+                yield from (self.other_cell(network, name) for name in self.with_baseline)
+
+
+def speed_up(batches: Batches, schedule: str) -> float:
+    """Of schedule "A", a whole training, or "B", alternating for ever."""
+    return batches.training(ScheduleConfig(), EPOCHS) if schedule == "A" else batches.steady
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """A variant beside the baseline, both counted: speed-ups of schedules A and B."""
+
+    batches: Batches
+    state: str
+
+    @classmethod
+    def of(cls, store: Store, base: Cell, cell: Cell) -> "Speed | None":
+        """None unless both have been counted."""
+        plain, own = store.get(base), store.get(cell)
+        if plain is None or own is None or not plain.batches or "gp" not in own.batches:
+            return None
+        found = Batches(plain=plain.bp.cycles, learning=own.bp.cycles, predicted=own.gp.cycles)
+        states = dict.fromkeys(each.state for each in (plain, own))
+        return cls(batches=found, state=", ".join(states))
+
+    def speed_up(self, schedule: str) -> float:
+        """As :func:`speed_up`."""
+        return speed_up(self.batches, schedule)

@@ -1,0 +1,1 @@
+"""What limits a network on a machine, and from where on a variant with predictions pays."""

@@ -1,0 +1,144 @@
+"""Bigger baselines beside variants: who wins, by hand, and the command with what was counted.
+
+Covers: perf/area/designs.py, perf/area/skipping.py, perf/area/document.py, perf/area/picture.py,
+perf/area/command.py.
+"""
+
+import json
+
+import pytest
+
+from perf.__main__ import main
+from perf.area.designs import (
+    COSTS,
+    ESTIMATED,
+    bigger_baseline,
+    designs_of,
+    wider_baseline,
+)
+from perf.area.measured import report_designs
+from perf.area.skipping import skipping
+from perf.area.verdict import cells_of, compare, efficiencies
+from perf.counted import Cell, Count, Store
+from perf.counted.count import BatchCount
+
+IMAGES = 4
+BATCH = Cell(network="vgg13", input="3x32x32", batch=IMAGES)
+
+
+def batch(cycles):
+    layers = {"conv": {"forward": cycles // 4, "backward": cycles // 2}, "": {"loss": cycles // 4}}
+    return BatchCount(cycles=cycles, counters={}, layers=layers)
+
+
+def count(cell: Cell, bp, gp=None):
+    batches = {"bp": batch(bp)} | ({} if gp is None else {"gp": batch(gp)})
+    return Count(cell=cell, batches=batches)
+
+
+def fill(store):
+    """baseline 1000 cycles, with 24 columns and more lanes 700, with 27 columns 600, with 30 590,
+    more 580; max 1000 and 200."""
+    for cell in cells_of(report_designs(), BATCH):
+        if cell.variant == "baseline":
+            columns = int(dict(s.split("=") for s in cell.settings).get("columns", 15))
+            cycles = {15: 1000, 24: 700, 27: 600, 30: 590}.get(columns, 580)
+            store.add(count(cell, cycles))
+        else:
+            store.add(count(cell, 1000, {"low": 1100, "efficient": 300, "max": 200}[cell.variant]))
+
+
+@pytest.fixture
+def store(tmp_path):
+    found = Store(tmp_path / "cycles.jsonl", published=None)
+    fill(found)
+    return found
+
+
+def test_bigger_baselines_cost_no_more():
+    report = report_designs()
+    variants = designs_of(report)
+    for cost in COSTS:
+        bigger = bigger_baseline(report, "max", cost)
+        step = (bigger.costs[cost] - variants["baseline"].costs[cost]) / (bigger.columns - 15)
+        room = variants["max"].costs[cost] - bigger.costs[cost]
+        assert 0 <= room < 3 * step
+        assert f"columns={bigger.columns}" in bigger.settings and bigger.source != "synthesised"
+        assert bigger.cell(BATCH).config.columns == bigger.columns
+    assert bigger_baseline(report, "low", "cells") is None
+
+
+def test_more_lanes():
+    """Twice the lanes, and 24 columns, for the standard cells of `max`; power has no model."""
+    report = report_designs()
+    wide = wider_baseline(report, "max", "cells")
+    core = wide.cell(BATCH).config.cores[0]
+    assert (core.columns, core.post_lanes) == (24, 6)
+    assert wide.costs["cells"] <= designs_of(report)["max"].costs["cells"]
+    assert "power" not in wide.costs and wide.source == ESTIMATED
+    assert wider_baseline(report, "max", "power") is None
+    assert wider_baseline(report, "low", "cells") is None
+
+
+def test_the_faster_rival_counts(store):
+    report = report_designs()
+    wide = wider_baseline(report, "max", "cells")
+    store.add(count(wide.cell(BATCH), 400))
+    found = compare(report, BATCH, store.get)
+    own = next(each for each in found if (each.variant, each.cost) == ("max", "cells"))
+    assert own.rival == wide and own.rival_speed == 1000 / 400
+
+
+def test_who_wins_by_hand(store):
+    found = compare(report_designs(), BATCH, store.get)
+    by_name = {(each.variant, each.cost): each for each in found}
+    assert len(found) == 3 * len(COSTS)
+    own = by_name["max", "cells"]
+    assert own.rival.columns == 27
+    assert own.speed["B"] == pytest.approx(2000 / 1200)
+    assert own.rival_speed == pytest.approx(1000 / 600)
+    assert 1 < own.speed["A"] < own.speed["B"]
+    assert not own.wins("A") and not own.wins("B")
+    alone = by_name["efficient", "cells"]
+    assert alone.rival is None and alone.rival_speed == 1
+    assert alone.wins("A") and alone.wins("B")
+    assert not by_name["low", "power"].wins("B")
+
+
+def test_speed_for_cost(store):
+    found = efficiencies(report_designs(), BATCH, store.get)
+    by_name = {each.design.name: each for each in found}
+    base, own = by_name["baseline"], by_name["max"]
+    assert base.speed == 1 and set(base.per_cost.values()) == {1}
+    costs = designs_of(report_designs())
+    share = costs["max"].costs["lut"] / costs["baseline"].costs["lut"]
+    assert own.per_cost["lut"] == pytest.approx(2000 / 1200 / share)
+
+
+def test_skipping_by_hand(store):
+    cells = {name: d.cell(BATCH) for name, d in designs_of(report_designs()).items()}
+    found = skipping("vgg13", store.get(cells["baseline"]), lambda name: store.get(cells[name]))
+    own = next(each for each in found if each.variant == "max")
+    assert own.free == pytest.approx(1200 / 1000)
+    assert own.forward == pytest.approx(1200 / 1500)
+
+
+def test_command(store, tmp_path, capsys):
+    """With what was counted before; a network of which there is nothing is named."""
+    files = [str(tmp_path / name) for name in ("area.md", "area.json", "area.png")]
+    arguments = ["area", "--network", "vgg13", "vgg16", "--batch", str(IMAGES), "--kept",
+                 "--store", str(store.path), "--markdown", files[0], "--json", files[1],
+                 "--plot", files[2]]  # fmt: skip
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert (
+        "`max` at equal standard cells: the rival is baseline 12 × 27. The variant is faster in 0 "
+        in text
+    )
+    assert "- vgg16 3x32x32, batch 4, baseline, bp" in text
+    found = json.loads((tmp_path / "area.json").read_text())
+    assert len(found["comparisons"]) == 3 * len(COSTS)
+    assert {each["network"] for each in found["not_counted"]} == {"vgg16"}
+    assert (tmp_path / "area.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*arguments[:2], "resnet18", *arguments[4:]]) == 2
+    assert "nothing to compare" in capsys.readouterr().err

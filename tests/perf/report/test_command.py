@@ -1,0 +1,176 @@
+"""The report on counts of a stand-in: which numbers it shows, and what it says of those that lack.
+
+Covers: perf/report/document.py, perf/report/wanted.py, perf/report/figure_16.py,
+perf/report/figures_17_19.py, perf/report/figure_20.py, perf/report/sweeps.py,
+perf/report/tables_2_3.py, perf/report/pictures.py.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cli.workers import Workers
+from golden.prediction.schedule import Phase, ScheduleConfig
+from perf.__main__ import main
+from perf.counted import Count, Store, store
+from perf.counted.count import BatchCount
+from perf.report.figures_17_19 import Formulas, figures_17_19
+from perf.report.wanted import Wanted, paper_networks
+
+#: Cycles of a batch of Phase BP and of Phase GP for an image.
+CYCLES = {"baseline": (900, None), "low": (1000, 500), "efficient": (960, 440), "max": (920, 380)}
+LAYERS = {"a": 0.3, "b": 0.1, "c": 0.2, "d": 0.2, "e": 0.2}
+
+
+class Killed(BaseException):
+    """As from a signal: nobody catches it."""
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Cells in the order in which a stand-in has counted them; it is ended by ``limit`` cells."""
+    cells = []
+
+    def count(cell, latencies, *, plain):
+        if len(cells) == count.limit:
+            raise Killed
+        cells.append(cell)
+        found = replace(cell, latency=latencies[0])
+        if cell.network == "vgg19":
+            return [Count(cell=found, reason="it is too large", state="1234567")]
+        batches = {}
+        for name, cycles in zip(("bp", "gp"), CYCLES[cell.variant]):
+            if cycles is not None:
+                total = cycles * cell.batch
+                layers = {
+                    layer: {"forward": int(part * total) // 3, "backward": int(part * total) // 3,
+                            "update": int(part * total) // 3}
+                    for layer, part in LAYERS.items()
+                }  # fmt: skip
+                batches[name] = BatchCount(cycles=total, counters={"CYCLES": total}, layers=layers)
+        return [Count(cell=found, batches=batches, state="1234567")]
+
+    count.limit = None
+    monkeypatch.setattr(store, "count", count)
+    monkeypatch.setattr("perf.report.figure_20.MICRO_BATCHES", (4,))
+    monkeypatch.setattr(store.Store.__init__, "__kwdefaults__", {"published": None})
+    return cells, count
+
+
+@pytest.fixture
+def unwritten(monkeypatch):
+    """Reports are made up to their files, which take longest."""
+    monkeypatch.setattr("perf.report.command.write_report", lambda *arguments: [])
+    monkeypatch.setattr("perf.report.command.figures_17_19", lambda *arguments: [])
+
+
+def _report(tmp_path, *arguments):
+    output = tmp_path / "page.md"
+    kept = tmp_path / "cycles.jsonl"
+    status = main(["report", "--output", str(output), "--store", str(kept), *arguments])
+    return status, output
+
+
+SMALL = ("--network", "vgg13", "--data", "cifar10", "--sweep")
+
+
+def test_numbers_come_from_counts(tmp_path, counted):
+    status, output = _report(tmp_path, *SMALL, "vgg13")
+    assert status == 0
+    numbers = json.loads(output.with_suffix(".json").read_text())["sections"]
+    own = numbers["figure-17"]["cifar10"]["vgg13"]["counted"]
+    for variant in ("low", "efficient", "max"):
+        learning, predicted = CYCLES[variant]
+        assert own[variant]["B"] == pytest.approx(2 * 900 / (learning + predicted))
+        phases = list(ScheduleConfig().phases(90, 60))
+        share = phases.count(Phase.GP) / len(phases)
+        whole = 900 / (share * predicted + (1 - share) * learning)
+        assert own[variant]["A"] == pytest.approx(whole)
+        assert own[variant]["commit"] == "1234567"
+    lines = numbers["sweeps"]["speed_up_b"]["vgg13"]
+    assert lines["counted, max"] == [pytest.approx(1800 / 1300)] * 5
+    text = output.read_text()
+    assert "| vgg13 | 16 | " in text and "not run" not in text.split("## What has")[0][900:]
+    assert f"{1800 / 1300:.3f}" in text
+    assert "python -m perf report --network vgg13 --data cifar10" in text
+    for name in ("figure_16", "figure_17", "sweep", "figure_20"):
+        assert f"](page_{name}.png)" in text
+        assert (tmp_path / f"page_{name}.png").read_bytes().startswith(b"\x89PNG")
+    steps = [row for row in numbers["figure-20"]["steps"] if row["stages"] == "vgg13"]
+    assert {row["devices"] for row in steps} == {2, 4}  # there are five layers
+    assert numbers["table-5"]["overhead_percent"]["asic_logic"]["max"] > 0
+
+
+def test_what_was_not_counted_is_not_run(tmp_path, counted):
+    status, output = _report(tmp_path, *SMALL, "--kept")
+    assert status == 0 and counted[0] == []
+    text = output.read_text()
+    assert "| vgg13 | 1.302 | 1.357 | 16 | not run | not run |" in text
+    line = "count --network vgg13 --input 3x32x32 --batch 16 --variant baseline low efficient max"
+    assert f"\npython -m perf {line}\n" in text
+    numbers = json.loads(output.with_suffix(".json").read_text())["sections"]
+    assert numbers["figure-17"]["cifar10"]["vgg13"]["counted"]["max"] is None
+    assert f"python -m perf {line}" in numbers["figure-17"]["not_run"]
+    assert numbers["table-2"]["low"] == {"cycles": {}, "commit": "not run"}
+    assert (tmp_path / "page_figure_17.png").exists() and not (
+        tmp_path / "page_figure_16.png"
+    ).exists()
+
+
+def test_a_killed_report_goes_on(tmp_path, counted, unwritten):
+    cells, count = counted
+    count.limit = 3
+    with pytest.raises(Killed):
+        _report(tmp_path, *SMALL)
+    assert len(Store(tmp_path / "cycles.jsonl", published=None)) == 3
+    count.limit = None
+    assert _report(tmp_path, *SMALL)[0] == 0
+    wanted = list(Wanted(networks=["vgg13"], data=["cifar10"], swept=[]).cells())
+    assert sorted(cell.text for cell in cells) == sorted(cell.program.text for cell in wanted)
+
+
+def test_no_program_is_said_with_its_reason(tmp_path, counted):
+    wanted = Wanted(networks=["vgg19"], data=["cifar10"], variants=["max"], swept=[], others=False)
+    kept = Store(tmp_path / "cycles.jsonl", published=None)
+    kept.fill(wanted.cells(), Workers(jobs=1))
+    section = figures_17_19(wanted, kept, Formulas())[0]
+    text = section.markdown(lambda picture: "")
+    assert section.missing == []
+    assert "- vgg19, `max`: it is too large" in text and "| no program | no program |" in text
+
+
+def test_quick_is_small(tmp_path, counted, unwritten):
+    assert _report(tmp_path, "--quick")[0] == 0
+    assert [(cell.network, cell.variant, cell.batch) for cell in counted[0]] == [
+        ("vgg13", "baseline", 16),
+        ("vgg13", "max", 16),
+    ]
+
+
+def test_everything_that_the_paper_has_is_wanted():
+    wanted = Wanted(networks=paper_networks())
+    cells = set(wanted.cells())
+    assert len(paper_networks()) == 13
+    assert len(cells) == 13 * 3 * 4 + 2 * 4 * 4 + 2 * 4
+    shapes = {(cell.network, cell.input) for cell in cells}
+    assert {
+        ("inception-v4", "3x299x299"),
+        ("yolo-v3", "3x416x416"),
+        ("transformer", "32+32"),
+    } <= shapes
+    assert {cell.classes for cell in cells} == {None, 100}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--network", "lenet"], "network must be one of"),
+        (["--sweep", "vgg11"], "sweep must be one of"),
+        (["--batch", "16", "0", "16"], "batch must be at least 1, not 0"),
+        (["--set", "rows=x"], "rows must be"),
+    ],
+)
+def test_what_cannot_be(arguments, message, tmp_path, capsys):
+    assert _report(tmp_path, "--kept", *arguments)[0] == 2
+    assert message in capsys.readouterr().err
