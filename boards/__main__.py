@@ -10,6 +10,7 @@ import sys
 
 from boards.bitstream import command as bitstream
 from boards.catalogue import BoardError
+from boards.litex_soc import command as litex_soc
 from boards.sim import command as simulation
 from hw.config import ConfigError
 from runtime.errors import AcceleratorError
@@ -24,6 +25,7 @@ COMMANDS = {
     "list": (listing, "the boards there are, and what fits"),
     "sim": (simulation, "simulate a board at its pins"),
     "build": (bitstream, "build a bitstream"),
+    "litex": (litex_soc, "Verilog of a LiteX SoC with the accelerator"),
     "load": (Load, "load a bitstream into a board"),
     "self-test": (SelfTest, "identification, memory, a small network"),
 }

@@ -29,7 +29,6 @@ class Board:
     clock_mhz : of the accelerator, unless told otherwise
     preset, settings : of the accelerator, unless told otherwise
     baud : most bits per second of the host link
-    fits : what has been built, a line each
     """
 
     name: str
@@ -44,7 +43,6 @@ class Board:
     baud: int
     preset: str
     settings: dict[str, str] = field(default_factory=dict)
-    fits: tuple[str, ...] = ()
 
     def config(
         self, *, variant: str = "baseline", settings: Iterable[str] = (), chip: str = "any",

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from cli.atomic_files import write_whole
@@ -97,8 +97,8 @@ def write_summary(
     name += "-cycles" * (tournament.clock == "cycles")
     files = [directory / f"{name}.md", directory / f"{name}.json"]
     document = {
-        "tournament": asdict(replace(tournament, cycles=None))
-        | {"machine": tournament.cycles and tournament.cycles.machine},
+        "tournament": asdict(tournament)
+        | {"cycles": tournament.cycles and tournament.cycles.machine},
         "methods": {
             result.method: {
                 "summary": CONTESTANTS[result.method].summary,

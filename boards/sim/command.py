@@ -12,6 +12,7 @@ from boards.soc.system import SystemConfig
 from runtime.serial_device import SerialDevice
 from verif.system.device import RtlDevice
 
+from .litex import LITEX, compile_litex
 from .memory_test import LEAST, memory_test
 from .networks import RUNS, prepare_network
 from .port import BoardPort, run_host
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "'python -m boards self-test ulx3s --port {port} --timeout 60'"
     )
     add = parser.add_argument
-    add("board", help=f"one of {', '.join(BOARDS)}")
+    add("board", help=f"one of {', '.join(BOARDS)}, or {LITEX}, a LiteX SoC at the same pins")
     add("--run", choices=tuple(RUNS), help="a network, through serial line and SDRAM")
     add("--memory-test", action="store_true", help="traffic on the memory controller")
     add("--serve", action="store_true",
@@ -59,7 +60,9 @@ def _seeds(text):
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0 if all is right, 1 if something is wrong."""
-    board = board_by_name(arguments.board)
+    if arguments.board == LITEX and (arguments.memory_test or arguments.broken):
+        raise BoardError(f"{LITEX} has neither --memory-test nor --break")
+    board = board_by_name("ulx3s" if arguments.board == LITEX else arguments.board)
     chosen = (arguments.run, arguments.memory_test, arguments.serve, arguments.host)
     if sum(map(bool, chosen)) != 1:
         raise BoardError("give one of --run, --memory-test, --serve and --host")
@@ -103,12 +106,20 @@ def _memory(config: SystemConfig, arguments, console) -> int:
     return 0 if good else 1
 
 
+def _compile(board: Board, config: SystemConfig, arguments):
+    """The program that simulates, and what a host does first."""
+    if arguments.board != LITEX:
+        return compile_board(board, config, broken=arguments.broken), lambda line: None
+    return compile_litex(config)
+
+
 def _serve(board: Board, config: SystemConfig, arguments, console) -> int:
-    program = compile_board(board, config, broken=arguments.broken)
+    program, start = _compile(board, config, arguments)
     with (
         BoardProcess(program, clock_hz=config.clock_hz) as process,
         BoardPort(process, clock_hz=config.clock_hz) as port,
     ):
+        start(process)
 
         def say():
             status = process.status()
@@ -120,7 +131,7 @@ def _serve(board: Board, config: SystemConfig, arguments, console) -> int:
             return "text" not in status
 
         console.print(
-            f"{board.name}, configuration {config.accelerator.hash}: serial:{port.path}",
+            f"{arguments.board}, configuration {config.accelerator.hash}: serial:{port.path}",
             soft_wrap=True,
         )
         if arguments.serve:
@@ -135,8 +146,8 @@ def _serve(board: Board, config: SystemConfig, arguments, console) -> int:
 def _network(board: Board, config: SystemConfig, arguments, console) -> int:
     accelerator = config.accelerator
     console.print(
-        f"{board.name}: {accelerator.variant}, {accelerator.rows} x {accelerator.columns} PEs of "
-        f"{accelerator.operand_format}, {config.clock_mhz:g} MHz; SDRAM {config.chip.name} at "
+        f"{arguments.board}: {accelerator.variant}, {accelerator.rows} x {accelerator.columns} PEs "
+        f"of {accelerator.operand_format}, {config.clock_mhz:g} MHz; SDRAM {config.chip.name} at "
         f"{config.sdram.clock_mhz:g} MHz; serial line {config.baud:,} bit/s",
         soft_wrap=True,
     )
@@ -154,13 +165,14 @@ def _network(board: Board, config: SystemConfig, arguments, console) -> int:
             ideal = network.run(device)
         finally:
             device.close()
-    program = compile_board(board, config, broken=arguments.broken)
+    program, start = _compile(board, config, arguments)
     began = time.monotonic()
 
     def progress(text):
         console.print(f"  {time.monotonic() - began:6.0f} s  {text}")
 
     with BoardProcess(program, clock_hz=config.clock_hz) as line:
+        start(line)
         device = SerialDevice(accelerator, network.window_bytes, line=line)
         result = network.run(device, progress)
         overrun = device.overrun()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from boards.catalogue import Board
 from boards.soc.pll import pll_settings
-from boards.soc.sdram.timing import SdramCycles, fault
+from boards.soc.sdram.timing import fault
 from boards.soc.system import SystemConfig
 from boards.soc.top import Ulx3sTop
 from hw.primitives.shared_module import emit_verilog
@@ -18,7 +18,7 @@ from verif.sim.technology import MODELS
 
 from .program import IO_MODELS, chip_times, compile_program
 
-__all__ = ["BoardProcess", "compile_board"]
+__all__ = ["BoardProcess", "compile_board", "compile_top"]
 
 _PLL_MODEL = IO_MODELS.with_name("ehxplll.v")
 
@@ -38,14 +38,19 @@ def compile_board(board: Board, config: SystemConfig, *, broken: str = "") -> Pa
         text, toplevel=board.name, files=[IO_MODELS, _PLL_MODEL, *MODELS["ecp5"]],
         extra_args=["--pins-inout-enables"],
     )  # fmt: skip
-    cycles = SdramCycles(chip=chip, clock_mhz=config.sdram.clock_mhz)
-    times = chip_times(
-        cycles, RATIO=config.ratio, CYCLES_PER_1000_BITS=round(1000 * config.clock_hz / config.baud)
-    )
     names = {"PLL_FAST": "fast", "PLL_SLOW": "slow", "PLL_LOCKED": "locked"}
-    times += "".join(
-        f"#define {macro} {board.name}__DOT__pll__DOT__{name}\n" for macro, name in names.items()
-    )
+    inside = {macro: f"{board.name}__DOT__pll__DOT__{name}" for macro, name in names.items()}
+    return compile_top(design, replace(config, chip=chip), inside)
+
+
+def compile_top(design: runner.Build, config: SystemConfig, names: dict[str, str]) -> Path:
+    """The program for a verilated top module with the pins of a board: ``names`` of what
+    ``board.cpp`` drives -> those in the module."""
+    times = chip_times(
+        config.sdram, RATIO=config.ratio,
+        CYCLES_PER_1000_BITS=round(1000 * config.clock_hz / config.baud),
+    )  # fmt: skip
+    times += "".join(f"#define {name} {value}\n" for name, value in names.items())
     return compile_program(design, "board.cpp", {"chip_times.h": times})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.cost import Command, executed
+from compiler.codegen.cost import Command, executions
 from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
 from compiler.codegen.program import SemaphoreNames, encode_commands, moved
 from compiler.collector import collector_paused
@@ -30,6 +30,8 @@ from .tensors import PredictorShape
 
 __all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
 
+#: Cycles of products forward for a command of a batch, at most; what is above is long for sure.
+_CYCLES = 1024
 #: The counter of loops that is 1 in odd batches of a run.
 _PARITY = LOOP_LEVELS - 1
 
@@ -114,9 +116,8 @@ class _Compiler:
 
     def _tensors(self, part: str) -> dict[str, Tensor]:
         graph = self.graphs[part]
-        return graph.placed(
-            lambda name: self.plan.offsets.get(name if name in graph.kept else f"{part}: {name}")
-        )
+        kept, offsets = graph.kept, self.plan.offsets
+        return graph.placed(lambda name: offsets.get(name if name in kept else f"{part}: {name}"))
 
     def compile(self) -> AdaGPProgram:
         parts, end = {}, self.plan.size
@@ -221,16 +222,20 @@ class _Compiler:
 
         if self.loops is not None or not self._is_long:
             return write_program(self.config, write, loops=self.loops, levels=_PARITY)
-        # As the part before has been, this one is likely to be too long to be written out.
+        # Likely to be too long to be written out: with loops that is known sooner.
         found = write_program(self.config, write, loops=True, levels=_PARITY)
-        count = sum(command.opcode is not Opcode.REPEAT for command in executed(found[0]))
-        if count > MOST_WRITTEN_OUT:
+        times = executions((command.opcode, command.fields) for command in found[0])
+        pairs = zip(times, found[0], strict=True)
+        if sum(n for n, c in pairs if c.opcode is not Opcode.REPEAT) > MOST_WRITTEN_OUT:
             return found
         return write_program(self.config, write, loops=False, levels=_PARITY)
 
     @property
     def _is_long(self) -> bool:
-        """Whether a part that has been written has loops."""
+        """Whether a part that has been written has loops, or else whether the array has so much to
+        do that many commands are to be expected."""
+        if not self._written:
+            return self.graphs[PARTS[0]].forward_cycles > _CYCLES * MOST_WRITTEN_OUT
         return any(
             command.opcode is Opcode.REPEAT
             for commands, _, _ in self._written.values() for command in commands

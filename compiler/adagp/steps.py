@@ -97,6 +97,7 @@ class PredictionSteps(TrainingSteps):
     -------
     predictor : :class:`~compiler.adagp.tensors.PredictorTensors`
     head : name of the layer with an exact gradient in Phase GP, or None
+    forward_cycles : vectors that enter the main array for products forward
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class PredictionSteps(TrainingSteps):
             self._array_cycles(layer) if layer.kind in ("convolution", "linear") else 0
             for layer in layers
         ]
-        cycles = 0  # of the main array so far
+        cycles, self.forward_cycles = 0, sum(products)  # of the main array so far, and in all
         for number, layer in enumerate(layers):
             self._beside = self._ready(cycles, products[number])
             self._forward(layer)

@@ -22,7 +22,7 @@ from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
     "SUM_CYCLES", "Command", "Fields", "Timeline", "bits", "duration", "estimate", "executed",
-    "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles",
+    "executions", "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles",
 ]  # fmt: skip
 
 #: Fields of a command by name, without the header.
@@ -272,6 +272,18 @@ def executed(commands: Sequence[Command], *, most: int | None = None) -> Iterato
     stream = [(command.opcode, command.fields) for command in commands]
     for place, _ in dispatched(stream, most=most):
         yield commands[place]
+
+
+def executions(stream: Iterable[tuple[Opcode, Fields]], offset: int = 0) -> list[int]:
+    """How often each command of a program at ``offset`` is executed: those in loops more often; of
+    a REPEAT how often its loop begins."""
+    times: list[int] = []
+    for place, (opcode, fields) in enumerate(stream):
+        if opcode is Opcode.REPEAT:
+            first = (fields["first"] - offset) // COMMAND_BYTES
+            times[first:place] = [fields["count"] * number for number in times[first:place]]
+        times.append(1)
+    return times
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -8,8 +8,9 @@ from rich import box
 from rich.table import Table
 
 from compiler.adagp.program import AdaGPProgram
+from compiler.codegen.cost import executions
 from compiler.training.program import TrainingProgram
-from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.encoding import Opcode
 
 from .summary import in_order
 
@@ -43,11 +44,7 @@ def command_counts(program: TrainingProgram) -> dict[str, CommandCount]:
     """Direction of steps -> their commands; HALT belongs to none. Where commands of several
     steps take turns, there is one entry, "all"."""
     commands = program.command_list
-    times = [1] * len(commands)
-    for place, (opcode, fields) in enumerate(commands):
-        if opcode is Opcode.REPEAT:
-            first = (fields["first"] - program.program) // COMMAND_BYTES
-            times[first:place] = [count * fields["count"] for count in times[first:place]]
+    times = executions(commands, program.program)
     apart = in_order(program)
     counts: dict[str, CommandCount] = {}
     for step in program.steps:

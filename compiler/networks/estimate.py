@@ -1,8 +1,8 @@
 """How long the steps of a program take, by the compiler's estimate, with loops in steady state."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from compiler.codegen.cost import Command, Fields, Timeline
+from compiler.codegen.cost import Command, Fields, Timeline, executions
 from compiler.codegen.program import decode_commands
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode
@@ -103,14 +103,5 @@ def command_ends(commands: bytes, offset: int, config: AdaGPConfig) -> list[int]
 def executed_count(commands: bytes, offset: int) -> int:
     """Commands that a program executes, those in loops as often as they are; without REPEAT."""
     decoded = decode_commands(commands)
-    times = [1] * len(decoded)
-    for place, fields in _repeats(decoded):
-        for number in range((fields["first"] - offset) // COMMAND_BYTES, place):
-            times[number] *= fields["count"]
-    return sum(n for n, (opcode, _) in zip(times, decoded) if opcode is not Opcode.REPEAT)
-
-
-def _repeats(decoded: _Encoded) -> Iterator[tuple[int, Fields]]:
-    for place, (opcode, fields) in enumerate(decoded):
-        if opcode is Opcode.REPEAT:
-            yield place, fields
+    pairs = zip(executions(decoded, offset), decoded, strict=True)
+    return sum(number for number, (opcode, _) in pairs if opcode is not Opcode.REPEAT)

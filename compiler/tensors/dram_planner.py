@@ -15,8 +15,9 @@ __all__ = ["MOST_BYTES", "Arena", "Block", "MemoryPlan"]
 
 #: Offsets in the memory window have 32 bits.
 MOST_BYTES = 1 << 32
-#: Blocks put first in turn because they end too high, at most this often.
-_ROUNDS = 32
+#: Blocks put first in turn because they end too high, at most this often, and as often as there
+#: are no more pairs of blocks than so many in all.
+_ROUNDS, _MOST_PAIRS = 32, 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +92,8 @@ class Arena:
         Permanent blocks lie at the bottom, in order. The others are placed one by one, each into
         the smallest or the lowest gap that the blocks placed before it leave in its steps; of
         several orders the best is taken. While the plan is larger than the bytes that are alive
-        at once, blocks that end too high are moved to the front of the order. For n blocks it
-        takes time of order n² log n.
+        at once, blocks that end too high are moved to the front of the order, as often as time
+        allows: a placement of n blocks takes time of order n².
         """
         offsets, floor = {}, 0
         rest = []
@@ -241,7 +242,7 @@ def _improve(
     that ends highest to the front."""
     best: tuple[int, dict[str, int]] | None = None
     seen: set[tuple[str, ...]] = set()
-    for _ in range(_ROUNDS):
+    for _ in range(max(1, min(_ROUNDS, _MOST_PAIRS // max(1, len(order)) ** 2))):
         size, offsets = _place(order, sizes, tightest)
         if best is None or size < best[0]:
             best = size, offsets
@@ -261,21 +262,24 @@ def _place(
     order: Sequence[Block], sizes: Mapping[str, int], tightest: bool
 ) -> tuple[int, dict[str, int]]:
     """(size, offsets) when blocks get the smallest (or lowest) gap, one after the other."""
-    placed: list[tuple[int, int, Block]] = []
+    # Offset, number in the order, end, steps: in order of offsets.
+    placed: list[tuple[int, int, int, int, int]] = []
     offsets: dict[str, int] = {}
     total = 0
     for number, block in enumerate(order):
-        size, top, chosen = sizes[block.name], 0, None
-        for offset, _, other in placed:
-            if not block.meets(other):
+        (first, last), size = _steps(block), sizes[block.name]
+        top, chosen = 0, None
+        for offset, _, end, begins, ends in placed:
+            if begins > last or ends < first:
                 continue
             gap = offset - top
             if gap >= size and (chosen is None or gap < chosen[0]):
                 chosen = gap, top
                 if not tightest:
                     break
-            top = max(top, offset + sizes[other.name])
+            if end > top:
+                top = end
         offsets[block.name] = place = top if chosen is None else chosen[1]
-        insort(placed, (place, number, block))
+        insort(placed, (place, number, place + size, first, last))
         total = max(total, place + size)
     return total, offsets

@@ -193,15 +193,16 @@ def plan_memory(
     used: dict[str, Interval] = {}
     sizes: dict[str, Tensor] = {}
     for part, graph in graphs.items():
+        own = graph.kept
         for step in graph.steps:
             for name in map(graph.owner, (*step.reads, *step.writes)):
-                key = name if name in graph.kept else part + name
+                key = name if name in own else part + name
                 used[key] = used.get(key, (count, count))[0], count
             count += 1
         for name, tensor in graph.tensors.items():
             if name in graph.slices:
                 continue
-            sizes.setdefault(name if name in graph.kept else part + name, tensor)
+            sizes.setdefault(name if name in own else part + name, tensor)
     kept = set().union(*(graph.kept for graph in graphs.values()))
     for name, tensor in sizes.items():
         steps = None if name in kept or not reuse else used.get(name)

@@ -78,7 +78,7 @@ def figure_21(wanted: Wanted, store: Store) -> list[Section]:
             why="the paper counts activations and weights. Here predictor, its updates and "
             "reorganised gradients move through memory as well, and weights, momentum and "
             "predictor weigh more than activations where a batch has few images. More of it, other "
-            "prices and causes: `python -m perf energy`.",
+            "prices and causes: [evaluation_cost.md](evaluation_cost.md#energy).",
             parts=[table if rows else f"Energy of every network: {NOT_RUN} (see Figure 17)."],
             data={"beyond_baseline_percent": numbers}, glance=glance,
         )
@@ -114,7 +114,7 @@ def same_cost(
             paper=f"{said}, and `max` itself about 46 %.",
             why="80 PEs and what feeds them cost 54 % of the logic here and not 8.3 %, so the "
             "baseline of the same cost has far more PEs than the paper's. Costs, efficiency and "
-            "equal time with skipping: `python -m perf area`.",
+            "equal time with skipping: [evaluation_cost.md](evaluation_cost.md).",
             parts=["\n".join(lines)], missing=missing,
             data={
                 "comparisons": [

@@ -80,7 +80,7 @@ def _matmul(operand_format):
 
 def _engine(component, name, variable, **fields):
     def run(seed):
-        config = _tiny(**_LANES, **fields)
+        config = _tiny(**_LANES | fields)
         bench = f"engines.cocotb_{name}"
         _bench(component(config, config.cores[0]), name, bench, config, seed, **{variable: 40})
 
@@ -97,5 +97,11 @@ BLOCKS: dict[str, Callable[[int], None]] = {
     "post": _engine(PostEngine, "post", "POST_COMMANDS"),
     "post int8": _engine(PostEngine, "post", "POST_COMMANDS", operand_format="int8"),
     "vector": _engine(VectorEngine, "vector", "VECTOR_COMMANDS"),
+    # Words of four groups, of which two hold a float32 number per lane.
+    "vector 8x2": _engine(
+        VectorEngine, "vector", "VECTOR_COMMANDS", rows=8, columns=2, post_lanes=2
+    ),
+    # Words of two groups, of which four hold one: they are gathered from two words.
+    "vector fp8": _engine(VectorEngine, "vector", "VECTOR_COMMANDS", operand_format="fp8_e5m2"),
     "loss": _engine(LossEngine, "loss", "LOSS_BATCHES"),
 }

@@ -95,10 +95,9 @@ def stimuli(name: str, seed: int, *, quick: bool = False) -> Iterator[Stimulus]:
     ]  # fmt: skip
     if depth is not Depth.QUICK:
         groups += [("loops of commands", _repeats), ("semaphores", _semaphores)]
-        groups += [("ADA-GP", _adagp), ("fuzz", _fuzz)]
+        groups += [("ADA-GP", _adagp), ("fuzz", _fuzz), ("far addresses", _far)]
     if depth is Depth.MOST:
-        groups += [("far addresses", _far), ("layers", _layers), ("training", _training)]
-        groups += [("special values", _special)]
+        groups += [("layers", _layers), ("training", _training), ("special values", _special)]
     for title, run in groups:
         yield Stimulus(name=f"{name}: {title}", run=functools.partial(run, config, seed, depth))
 
@@ -126,7 +125,7 @@ def _passed(what, passed, report):
 
 
 def _engines(config, seed, depth):
-    programs = [loss_program(config, seed)]
+    programs = [loss_program(config, seed + n) for n in range(4)]
     for core in config.cores:
         loops = {Depth.QUICK: 1, Depth.SOME: 3, Depth.MOST: 6}[depth]
         programs += [loop_program(config, core.index, seed + n) for n in range(loops)]

@@ -23,7 +23,8 @@ def far_address_faults(config: AdaGPConfig) -> list[Fault]:
     for core in config.cores:
         memory = core.memories[0]
         words, entries = config.memory_depth[memory], core.accumulator_depth
-        for bit in range((words - 1).bit_length(), BUFFER_ADDRESS_WIDTH - 1):
+        bits = range((words - 1).bit_length(), BUFFER_ADDRESS_WIDTH - 1)
+        for bit in (*bits, *bits[:1]):  # behind the highest bit a lower one, so that it falls again
             address = memory << BUFFER_ADDRESS_WIDTH - 1 | 1 << bit
             for name, opcode, commands in _at_word(config, core, address):
                 result.append(_fault(core, name, opcode, commands, ErrorCode.BUFFER_ADDRESS,

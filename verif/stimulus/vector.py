@@ -26,7 +26,10 @@ def fill(rng, fmt, rows):
     memory = np.zeros((WORDS, rows), dtype)
 
     def numbers(fmt, count, kind):
-        scale = 2.0 ** rng.integers(-4, 4, count)
+        exponents = rng.integers(-4, 4, count)
+        wild = rng.random(count) < 0.15
+        exponents[wild] = rng.integers(-70, 70, count)[wild]
+        scale = 2.0**exponents
         values = encode(fmt, rng.standard_normal(count) * scale).astype(kind)
         small = rng.random(count) < 0.3
         values[small] = encode(fmt, rng.integers(-2, 4, count)).astype(kind)[small]

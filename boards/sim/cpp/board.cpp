@@ -91,6 +91,8 @@ class Board {
         top.rootp->PLL_LOCKED = 1;
         // The reset ends a few cycles later; a real host comes much later.
         for (int i = 0; i < 64; i++) tick();
+        // What the line did until then is no byte.
+        serial = Serial();
     }
 
     // A cycle of the accelerator.

@@ -212,13 +212,14 @@ class Chip {
 
     // The rising edge of the chip's clock.
     void edge(const ChipPins& pins) {
-        if (!pins.cke) violation("order", "clock enable is low");
+        // Until the first command it may be low.
+        if (!pins.cke && any_command) violation("order", "clock enable is low");
         bool reads = slot(now).drives;
         if (second_write) {
             second_write = false;
             write(second_address, pins);
         }
-        command(pins);
+        if (pins.cke) command(pins);
         // Before this edge and behind it the pins are the chip's.
         if (pins.dq_driven && (reads || slot(now).drives))
             violation("bus", "controller and chip drive the data pins at the same time");

@@ -1,4 +1,7 @@
-"""SDRAM chips: geometry, usual times of their speed grades, and what these are in cycles."""
+"""SDRAM chips: geometry, times of their speed grades, and what these are in cycles.
+
+docs/boards.md has the data sheets that they were compared with.
+"""
 
 from dataclasses import dataclass, fields, replace
 from math import ceil

@@ -4,6 +4,7 @@ Covers: algorithms/comparison/significance.py, algorithms/comparison/cycles.py.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from algorithms.comparison.answer import answer_table, keep_results, read_result
 from algorithms.comparison.contestants import CONTESTANTS
 from algorithms.comparison.cycles import StepCycles, read_cycles
 from algorithms.comparison.race import Race, run_race
+from algorithms.comparison.summary import write_summary
 from algorithms.comparison.tournament import Result, Tournament
 
 ACCURACIES = {
@@ -90,7 +92,7 @@ def test_cycles_of_batches(cycles, tmp_path):
         read_cycles(tmp_path / "other.json")
 
 
-def test_the_clock_of_the_machine(cycles):
+def test_the_clock_of_the_machine(cycles, tmp_path):
     """Methods without a program are left out; time ends when the cycles are spent."""
     options = {"data": "digits", "model": "vgg", "methods": ("bp-half", "adagp", "vcas")}
     tournament = Tournament(**options, clock="cycles", cycles=cycles)
@@ -109,6 +111,14 @@ def test_the_clock_of_the_machine(cycles):
              train_images=128, test_images=50, cycles=half.cycles)
     )  # fmt: skip
     assert record["steps"] == {"bp": 10} and record["budget"] == record["spent"] == 600
+    done = [replace(each, records=results()[0].records, cycles=tournament.step_cycles()["bp"])
+            for each in results()[:1]]  # fmt: skip
+    text, files = write_summary(tournament, done, tmp_path, plots=False)
+    assert "by backpropagation, in cycles; 5 seeds" in text and "Machine: a machine." in text
+    assert "| bp | 0.2 | 10 | 10.0 | 81.50" in text
+    assert [file.name for file in files] == [
+        "comparison-digits-vgg-cycles.md", "comparison-digits-vgg-cycles.json",
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="clock cycles needs cycles"):
         Tournament(**options, clock="cycles")
     with pytest.raises(ValueError, match="clock must be one of macs, cycles, not 'hours'"):

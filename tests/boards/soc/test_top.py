@@ -22,7 +22,8 @@ def test_dry_run(ratio, capsys, tmp_path):
     options += ["--ratio", str(ratio), "--dry-run", "-o", str(tmp_path)]
     assert main(["build", "ulx3s", *options]) == 0
     assert "ulx3s.lpf" in capsys.readouterr().out
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ulx3s.lpf", "ulx3s.v"]
+    files = ["adagp_board.h", "adagp_regs.h", "ulx3s.lpf", "ulx3s.v"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
     text = (tmp_path / "ulx3s.v").read_text()
     header = re.search(r"^module ulx3s\((.*?)\);", text, re.M)[1]
     ports = set(re.split(r",\s*", header))

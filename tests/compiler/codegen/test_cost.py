@@ -1,6 +1,6 @@
 """The estimate of loops is that of the same commands written out."""
 
-from compiler.codegen.cost import Command, estimate, executed
+from compiler.codegen.cost import Command, estimate, executed, executions
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 
@@ -27,6 +27,13 @@ def test_loops_are_executed_as_often_as_they_are():
     assert addresses == [0, 1, 2, 2, 2, 1, 2, 2, 2, 3]
     assert sum(c.opcode is Opcode.REPEAT for c in commands) == 8
     assert commands[-1].opcode is Opcode.HALT
+    for offset in (0, 4096):
+        moved = [(c.opcode, c.fields | {"first": c.fields.get("first", 0) + offset}) for c in LOOPS]
+        times = executions(moved, offset)
+        for command, count in zip(LOOPS, times, strict=True):
+            if command.opcode is not Opcode.REPEAT:
+                assert count == sum(c is command for c in commands)
+        assert [times[3], times[4]] == [2, 1]
 
 
 def test_a_loop_takes_its_commands():

@@ -196,6 +196,26 @@ def test_loops_in_loops(gap, seed):
     check(layers, rng, loops=len(levels), orders=1)
 
 
+class Banked(Machine):
+    """Jobs that use two banks in turn; each tile of an item is another one."""
+
+    def _tile(self, address, size, tile, last, out, *inputs):
+        reads, bank = [block.region() for block in inputs], self.runner.next_bank()
+        self.emit(Opcode.VECTOR, reads, [out.region()], bank=bank, tile=tile)
+        if last:
+            self.store(address, size, out)
+            self.scratch.drop([out])
+
+
+def test_long_iterations_begin_with_the_same_bank():
+    """An odd number of tiles does not make two bodies of one."""
+    lengths = [
+        len(write([lambda m, tiles=tiles: Banked(m.recorder).layer(0, 4000, 6, tiles=tiles)]))
+        for tiles in (64, 65, 66)
+    ]
+    assert lengths[0] <= lengths[1] <= lengths[2] < lengths[0] + 20
+
+
 def test_programs_do_not_grow_with_the_count():
     lengths = {
         len(write([partial(Machine.layer, x=0, y=5000, count=count, tiles=2, weights=900)]))

@@ -60,7 +60,7 @@ def test_wanted_cells():
     images = {cell.network for cell in wanted_cells(options_of(input="3x64x64"))}
     assert images == names - {"transformer"}
     for cell in cells:
-        assert cell.batch == (128 if cell.input == SMALL else 32)
+        assert cell.batch == (128 if cell.input == SMALL else 16)
         assert cell.method == ("bp" if cell.variant == "baseline" else "adagp")
         assert (cell.preset, cell.width) == ("paper", 1.0)
     inputs = {cell.input for cell in cells if cell.network == "inception-v3"}

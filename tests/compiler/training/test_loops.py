@@ -167,8 +167,10 @@ def test_loops_of_two_threads_have_periods(variant, monkeypatch):
     assert tried and not any(tried)
 
 
-def test_each_part_has_loops_only_if_it_is_long(monkeypatch):
-    """Also where the part before has been too long."""
+@pytest.mark.parametrize("cycles", [0, 1 << 40])
+def test_each_part_has_loops_only_if_it_is_long(monkeypatch, cycles):
+    """Also where the part before has been too long, whatever has been tried first."""
+    monkeypatch.setattr(adagp, "_CYCLES", cycles)
 
     def lengths(**options):
         program = compile_adagp(network(), CONFIG, SHAPE, images=IMAGES, **options)
@@ -177,6 +179,7 @@ def test_each_part_has_loops_only_if_it_is_long(monkeypatch):
     plain, looped = lengths(loops=False), lengths(loops=True)
     assert plain["gp"] < plain["bp"]
     for most, wanted in (
+        (plain["bp"] - 1, plain),
         (plain["bp"] - 2, {"bp": looped["bp"], "gp": plain["gp"]}),
         (plain["gp"] - 2, looped),
     ):

@@ -109,7 +109,7 @@ def test_bad_input(capsys, tmp_path):
 @pytest.mark.long
 def test_pins(tmp_path, capfd):
     program = prepare(tmp_path, *OPTIONS, "--batches", "2", "--images", "5")
-    host = f"{program} {{port}} {tmp_path} 60"
+    host = f"{program} {{port}} {tmp_path} 900"
     assert boards(["sim", "ulx3s", *OPTIONS, "--host", host]) == 0
     text = capfd.readouterr().out
     assert "0 of 2 losses differ" in text and "0 violations" in text

@@ -116,7 +116,7 @@ class Bench:
                     "last": number == self.beats - 1,
                 },
             )
-        ctx.set(fetch.command.ready, take and may_take)
+        self.offer(take and may_take)
 
         if self.owed:
             assert ctx.get(fetch.busy), "beats are owed"
@@ -125,29 +125,43 @@ class Bench:
             self.owed.pop(0)
         if ctx.get(channel.request.valid) and accept:
             address = ctx.get(channel.request.payload.address)
-            assert address == self.first + 64 * len(self.requested)
+            assert address == self.next_request()
             assert address + 64 <= self.end, f"{address:#x} is behind the program"
             assert ctx.get(channel.request.payload.length) == self.beats - 1
             assert address // 4096 == (address + 63) // 4096
             self.requested.append(address)
             due = self.cycle + 1 + self.latency
             self.owed += [(due, address, number) for number in range(self.beats)]
-        assert len(self.requested) - len(self.taken) <= AHEAD
-        if ctx.get(fetch.command.valid):
-            assert not self.stopped, "a command after the stop"
-            expected = self.first + 64 * len(self.taken)
-            assert ctx.get(fetch.address) == expected
-            actual = ctx.get(fetch.command.payload)
-            assert actual == command_at(expected), (
-                f"{actual:#x}, expected {command_at(expected):#x}"
-            )
-            if take and may_take:
-                self.taken.append(expected)
-                self.taken_at.append(self.cycle)
+        self.consume(take and may_take)
         if ctx.get(fetch.error.valid):
             self.errors.append((ctx.get(fetch.error.code), ctx.get(fetch.error.address)))
         await ctx.tick()
         self.cycle += 1
+
+    def offer(self, ready):
+        """What the consumer says, before the cycle's outputs are looked at."""
+        self.ctx.set(self.fetch.command.ready, ready)
+
+    def next_request(self):
+        """Address of the burst that is to be requested next."""
+        return self.first + 64 * len(self.requested)
+
+    def consume(self, ready):
+        """Checks what is offered, and takes it if ``ready``."""
+        ctx, fetch = self.ctx, self.fetch
+        assert len(self.requested) - len(self.taken) <= AHEAD
+        if ctx.get(fetch.command.valid):
+            assert not self.stopped, "a command after the stop"
+            expected = self.first + 64 * len(self.taken)
+            self.check_command(expected)
+            if ready:
+                self.taken.append(expected)
+                self.taken_at.append(self.cycle)
+
+    def check_command(self, expected):
+        assert self.ctx.get(self.fetch.address) == expected
+        actual = self.ctx.get(self.fetch.command.payload)
+        assert actual == command_at(expected), f"{actual:#x}, expected {command_at(expected):#x}"
 
     async def until(self, condition, limit=4000, **options):
         for _ in range(limit):

@@ -57,7 +57,7 @@ class Bench(EngineBench):
         ctx.set(dut.memory_size, size)
         self.commands, self.sent, self.done, self.owed = [], 0, 0, 0
         self.bursts, self.open, self.stored, self.reads, self.errors = [], [], {}, [], []
-        self.answers, self.answered = {}, 0
+        self.answers, self.answered, self.offer = {}, 0, None
         self.words = [None] * BUFFER_READ_LATENCY
 
     async def step(self):
@@ -89,6 +89,13 @@ class Bench(EngineBench):
             burst = ctx.get(dut.write.request.payload)
             self.bursts.append((burst.address, burst.length + 1))
             self.open.append([burst.address, burst.length + 1])
+        offer = None
+        if ctx.get(dut.write.data.valid):
+            beat = ctx.get(dut.write.data.payload)
+            lanes = [beat.data >> 8 * n & 0xFF for n in range(self.width) if beat.strb >> n & 1]
+            offer = beat.strb, beat.last, lanes
+        assert self.offer in (None, offer), "a beat that is not taken stays"
+        self.offer = None if takes else offer
         beat = bool(ctx.get(dut.write.data.valid) and takes)
         assert ctx.get(dut.beat) == beat
         if beat:

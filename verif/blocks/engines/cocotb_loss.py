@@ -201,7 +201,7 @@ async def errors(_):
         bench.errors.clear()
         assert not bench.done and bench.take() == ([], 0), f"{name} = 0 was executed"
     label_words = -(-32 // core.word_width)
-    for wrong in (10, 11, 0xFFFF, 0x10000, 0xFFFFFFFF, 0x80000003):
+    for wrong in 2 * (10, 11, 0xFFFF, 0x10000, 0xFFFFFFFF, 0x80000003):
         bench.busy_read = bench.busy_write = rng.choice((0, 0.5))
         batch = random_batch(rng, config, core, loss=Loss.CROSS_ENTROPY, rows=4, length=10)
         batch.put(bench)

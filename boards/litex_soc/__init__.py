@@ -1,0 +1,1 @@
+"""The accelerator in a LiteX SoC, its memory behind LiteDRAM; needs the extra ``litex``."""
