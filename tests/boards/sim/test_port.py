@@ -56,7 +56,7 @@ def served(board, clock_hz=1_000_000):
 def test_self_test(capsys):
     options = [part for setting in SETTINGS for part in ("--set", setting)]
     with served(Simulated(CONFIG.accelerator, 4 << 20)) as path:
-        assert main(["self-test", "ulx3s", "--port", path, "--timeout", "9", *options]) == 0
+        assert main(["self-test", "ulx3s", "--port", path, "--timeout", "300", *options]) == 0
         assert capsys.readouterr().out.endswith("PASS\n")
         # A bitstream of another configuration.
         other = [option.replace("columns=2", "columns=3") for option in options]

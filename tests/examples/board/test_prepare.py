@@ -43,7 +43,7 @@ def run(capfd):
     def run(directory, config=CONFIG):
         """Exit status of the program, and what it prints."""
         with BoardPort(Simulated(config, 1 << 17), clock_hz=1_000_000) as port:
-            status = run_host(port, f"{directory}/train {{port}} {directory} 30")
+            status = run_host(port, f"{directory}/train {{port}} {directory} 300")
         text = capfd.readouterr()
         return status, text.out + text.err
 
