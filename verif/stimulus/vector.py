@@ -26,7 +26,7 @@ def fill(rng, fmt, rows):
     memory = np.zeros((WORDS, rows), dtype)
 
     def numbers(fmt, count, kind):
-        exponents = rng.integers(-4, 4, count)
+        exponents = rng.integers(-4, 8, count)
         wild = rng.random(count) < 0.15
         exponents[wild] = rng.integers(-70, 70, count)[wild]
         scale = 2.0**exponents
