@@ -17,10 +17,10 @@ class JumpBench(Bench):
     """A consumer that jumps at random: a little back, as far as commands are kept, a step further,
     and anywhere. Checks every command, and that nothing is requested that is still kept."""
 
-    async def start(self, **place):
+    async def start(self, *, base=BASE, **place):
         self.index = self.following = self.passed = 0
-        self.target, self.offered = None, 0
-        await super().start(**place)
+        self.target, self.offered, self.base = None, 0, base
+        await super().start(base=base, **place)
 
     def choose(self):
         """The command behind this one, None: the next."""
@@ -38,7 +38,7 @@ class JumpBench(Bench):
             self.offered = 0
         elif not self.offered:
             self.target = self.choose()
-            place = self.first - BASE + 64 * (self.target or 0)
+            place = self.first - self.base + 64 * (self.target or 0)
             ctx.set(fetch.jump_target, place)
         jumps = self.target is not None
         # The target is there for 3 cycles before.
@@ -89,7 +89,10 @@ def test_random_jumps(width, pace, seed):
     bench = JumpBench(config_of(width), f"{seed} {pace} {width}", **PACES[pace])
 
     async def process(bench):
-        await bench.start(address=0x340, size=64 * COUNT)
+        # In the upper half of the address space, too.
+        top = 1 << bench.config.axi_address_width
+        base = BASE if width == 512 else top - 0x1_0000
+        await bench.start(base=base, address=0x340, size=64 * COUNT)
         await bench.until(lambda: len(bench.taken) == 150, limit=20000)
         assert not bench.errors
 
