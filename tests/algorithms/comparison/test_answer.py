@@ -28,7 +28,11 @@ def results(change=0.0):
         Result(
             method=method, tuning={0.1: 0.5, 0.2: 0.6, 0.4: 0.5},
             records=tuple(
-                {"curve": [[1.0, value - change * (method == "vcas")]], "steps": {"bp": 10}}
+                {
+                    "curve": [[1.0, value - change * (method == "vcas")]],
+                    "steps": {"bp": 10},
+                    "kept": {},
+                }
                 for value in values
             ),
         )

@@ -355,7 +355,7 @@ def test_pieces_grow():
         assert before % 3 == 0 and after <= max(3, before) * ratio + 3, lines
 
 
-@pytest.mark.parametrize("array", ["tiny", "5x3"])
+@pytest.mark.parametrize("array", ["tiny", pytest.param("5x3", marks=pytest.mark.long)])
 def test_accelerator(array, rng, seed):
     """All cases one after the other without a reset, on a memory that stalls."""
     config = config_of(array)
