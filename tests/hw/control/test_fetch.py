@@ -70,8 +70,8 @@ class Bench:
         simulator.add_testbench(testbench)
         simulator.run()
 
-    async def start(self, *, address, size, base=BASE, window=0xFFFFFFFF):
-        """Clear and start, as the sequencer does."""
+    async def start(self, *, address, size, base=BASE, window=0xFFFFFFFF, begin=0):
+        """Clear and start with command ``begin``, as the sequencer does."""
         ctx, fetch = self.ctx, self.fetch
         assert not self.owed, "the bench would answer an old request"
         self.requested, self.taken, self.errors, self.taken_at = [], [], [], []
@@ -81,7 +81,7 @@ class Bench:
             ("memory_base", base),
             ("memory_size", window),
             ("program_address", address),
-            ("first", address),
+            ("first", address + 64 * begin),
             ("program_size", size),
         ):
             ctx.set(getattr(fetch, name), value)

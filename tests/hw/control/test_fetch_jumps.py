@@ -17,10 +17,10 @@ class JumpBench(Bench):
     """A consumer that jumps at random: a little back, as far as commands are kept, a step further,
     and anywhere. Checks every command, and that nothing is requested that is still kept."""
 
-    async def start(self, *, base=BASE, **place):
-        self.index = self.following = self.passed = 0
+    async def start(self, *, base=BASE, begin=0, **place):
+        self.index, self.following, self.passed = begin, begin, 0
         self.target, self.offered, self.base = None, 0, base
-        await super().start(base=base, **place)
+        await super().start(base=base, begin=begin, **place)
 
     def choose(self):
         """The command behind this one, None: the next."""
@@ -109,8 +109,25 @@ def test_reset_behind_jumps(seed):
             for _ in range(moment):
                 await bench.step()
             await reset(bench)
-            await bench.start(address=0x1000, size=64 * COUNT)
-            await bench.until(lambda: len(bench.taken) == 3)
+            await bench.start(address=0x1000, size=64 * COUNT, begin=30)
+            await bench.until(lambda: len(bench.taken) == 8)
             await reset(bench)
+
+    bench.simulate(process)
+
+
+def test_reset_forgets_what_is_kept(seed):
+    """A jump back to a command that the program before had at this place reads it."""
+    bench = JumpBench(config_of(512), seed)
+
+    async def process(bench):
+        bench.choose = lambda: None
+        await bench.start(address=0, size=64 * COUNT)
+        await bench.until(lambda: len(bench.taken) == 20)
+        await reset(bench)
+        bench.choose = lambda: None if bench.taken else 27
+        await bench.start(address=0x1000, size=64 * COUNT, begin=30)
+        await bench.until(lambda: len(bench.taken) == 5)
+        assert bench.taken[:2] == [BASE + 0x1000 + 64 * 30, BASE + 0x1000 + 64 * 27]
 
     bench.simulate(process)
