@@ -6,13 +6,21 @@ from typing import Any
 
 from compiler.errors import CompileError
 
-__all__ = ["InputShape", "network", "network_names", "published", "read_shape", "shape_text"]
+__all__ = [
+    "InputShape", "network", "network_names", "published", "read_shape", "shape_text",
+    "usual_method",
+]  # fmt: skip
 
 #: (C, H, W) of an image, or the lengths of several sentences, (T,) each.
 InputShape = tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 #: Who defines them, MODULE:NAME of a dictionary: the compiler needs none of them.
 _NETWORKS = "algorithms.networks.registry:PUBLISHED"
+
+
+def usual_method(variant: str) -> str:
+    """How a variant trains unless told otherwise: with ADA-GP if it has a predictor."""
+    return "bp" if variant == "baseline" else "adagp"
 
 
 def _networks() -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from .cells import (
     compiler_state,
     read_outcomes,
 )
-from .registry import network_names, published, read_shape, shape_text
+from .registry import network_names, published, read_shape, shape_text, usual_method
 
 __all__ = ["SMALL", "document", "fill_table", "wanted_cells"]
 
@@ -121,7 +121,7 @@ def wanted_cells(options: argparse.Namespace) -> list[Cell]:
                         input=size,
                         batch=options.batch or (SMALL_BATCH if size == SMALL else LARGE_BATCH),
                         variant=variant,
-                        method=options.method or ("bp" if variant == "baseline" else "adagp"),
+                        method=options.method or usual_method(variant),
                         preset=options.preset or DEFAULT_PRESET,
                         settings=tuple(options.settings),
                         width=options.width,

@@ -1,16 +1,13 @@
 """``python -m perf area``: who is faster for the same area, the same power."""
 
 import argparse
-import json
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.console import Console
 
-from cli.atomic_files import write_whole
-from compiler.networks.registry import network_names
 from perf.counted import Cell
-from perf.counted.command import add_store, fill, store_of
+from perf.counted.command import store_of
+from perf.counted.tables import NETWORKS, add_batch, add_documents, fill_unless_kept, show
 
 from .designs import COSTS, designs_of
 from .document import (
@@ -26,10 +23,7 @@ from .model import fitted
 from .skipping import skipping
 from .verdict import cells_of, compare, efficiencies
 
-__all__ = ["NETWORKS", "add_area"]
-
-#: What is compared unless the command line says otherwise.
-NETWORKS = ("vgg13", "resnet18", "mobilenet-v2")
+__all__ = ["add_area"]
 
 
 def add_area(commands) -> None:
@@ -45,20 +39,12 @@ def add_area(commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(action=_area)
+    add_batch(command)
     add = command.add_argument
-    add("--network", nargs="+", metavar="NAME",
-        help=f"of {', '.join(network_names())} (default: {', '.join(NETWORKS)})")  # fmt: skip
-    add("--input", default="3x32x32", metavar="CxHxW", help="default: %(default)s")
-    add("--batch", type=int, default=16, metavar="IMAGES", help="default: %(default)s")
-    add("--width", type=float, default=1.0, metavar="FACTOR",
-        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
     add("--quick", action="store_true",
         help="one network, a batch of 4: within 10 minutes")  # fmt: skip
-    add("--kept", action="store_true", help="only what has been counted before")
-    add("--markdown", metavar="FILE", help="write all tables")
-    add("--json", metavar="FILE", help="write all figures")
     add("--plot", metavar="FILE.png", help="write speed over cost")
-    add_store(command)
+    add_documents(command)
 
 
 def _area(options) -> int:
@@ -71,9 +57,7 @@ def _area(options) -> int:
         for name in networks
     ]
     cells = [cell for batch in batches for cell in cells_of(report, batch)]
-    if not options.kept:
-        fill(store, cells, options, console)
-    missing = [cell for cell in cells if store.get(cell) is None]
+    missing = fill_unless_kept(store, cells, options, console)
     compared, efficient, skipped = [], [], []
     for batch in batches:
         compared += compare(report, batch, store.get)
@@ -94,30 +78,23 @@ def _area(options) -> int:
         "## Speed for what it costs", "", *efficiency_lines(efficient),
         "## Equal time with skipping", "", *skipping_lines(skipped),
         "## How far the model of area is off", "", *model_lines(left_out),
-        *(["## Not counted", "", *(f"- {cell.text}" for cell in missing), ""] if missing else []),
     ]  # fmt: skip
     if not compared:
         raise ValueError("nothing to compare: no network has a program for the baseline")
-    text = "\n".join(lines)
-    console.print(text, markup=False, soft_wrap=True)
-    if options.markdown:
-        write_whole(options.markdown, text)
-    if options.json:
-        document = {
-            "input": options.input, "batch": images, "width": options.width,
-            "costs": {name: asdict(cost) for name, cost in COSTS.items()},
-            "comparisons": [
-                asdict(each) | {"faster": {s: each.wins(s) for s in "AB"}} for each in compared
-            ],
-            "efficiencies": [asdict(each) for each in efficient],
-            "skipping": [asdict(each) for each in skipped],
-            "left_out": {
-                flow: [asdict(each) | {"error": each.error} for each in errors]
-                for flow, errors in left_out.items()
-            },
-            "not_counted": [asdict(cell) for cell in missing],
-        }  # fmt: skip
-        write_whole(Path(options.json), json.dumps(document, indent=1) + "\n")
+    document = {
+        "input": options.input, "batch": images, "width": options.width,
+        "costs": {name: asdict(cost) for name, cost in COSTS.items()},
+        "comparisons": [
+            asdict(each) | {"faster": {s: each.wins(s) for s in "AB"}} for each in compared
+        ],
+        "efficiencies": [asdict(each) for each in efficient],
+        "skipping": [asdict(each) for each in skipped],
+        "left_out": {
+            flow: [asdict(each) | {"error": each.error} for each in errors]
+            for flow, errors in left_out.items()
+        },
+    }  # fmt: skip
+    show(options, console, lines, missing, document)
     if options.plot:
         from .picture import plot_designs
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from compiler.networks.registry import usual_method
 from hw.config import AdaGPConfig
 from perf.counted import Cell
 from synth.study.analysis import equal_baseline, marginal_per_pe, metric
@@ -74,7 +75,7 @@ class Design:
 
     def cell(self, batch: Cell) -> Cell:
         """A batch on this design."""
-        method = "bp" if self.variant == "baseline" else "adagp"
+        method = usual_method(self.variant)
         return replace(batch, variant=self.variant, method=method, settings=self.settings)
 
 

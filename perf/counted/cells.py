@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.adagp.tensors import PredictorShape
-from compiler.networks.registry import network_names, published, read_shape
+from compiler.networks.registry import network_names, published, read_shape, usual_method
 from hw.config import PRESETS, VARIANTS, AdaGPConfig
 from hw.config.selection import DEFAULT_PRESET, select_config
 from perf.machine.command import LATENCY_CYCLES
@@ -104,7 +104,7 @@ class Cell:
         for name in ("preset", "optimizer", "classes", "width", "channels", "map_size", "latency"):
             if getattr(self, name) != usual[name]:
                 found += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
-        if self.method != ("bp" if self.variant == "baseline" else "adagp"):
+        if self.method != usual_method(self.variant):
             found += ["--method", self.method]
         for setting in self.settings:
             found += ["--set", setting]

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cli.progress import progress_bar
 from cli.workers import add_workers, workers_of
-from compiler.networks.registry import network_names, published, shape_text
+from compiler.networks.registry import network_names, published, shape_text, usual_method
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import DEFAULT_PRESET, add_settings
 from perf.machine.command import LATENCY_CYCLES
@@ -101,7 +101,7 @@ def _count(options) -> int:
             cells.append(
                 Cell(
                     network=network, input=size, batch=batch, variant=variant, latency=latency,
-                    method=options.method or ("bp" if variant == "baseline" else "adagp"),
+                    method=options.method or usual_method(variant),
                     preset=options.preset, settings=tuple(options.settings),
                     optimizer=options.optimizer, classes=options.classes, width=options.width,
                     channels=options.channels, map_size=options.map_size,

@@ -1,21 +1,18 @@
 """``python -m perf energy``: energy of batches and epochs (Figure 21 of the paper)."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.console import Console
 
 import paper
-from cli.atomic_files import write_whole
-from compiler.networks.registry import network_names
+from compiler.networks.registry import usual_method
 from hw.config import VARIANTS
-from perf.area.command import NETWORKS
 from perf.area.verdict import EPOCHS
 from perf.counted import Cell
-from perf.counted.command import add_store, fill, store_of
+from perf.counted.command import store_of
+from perf.counted.tables import NETWORKS, add_batch, add_documents, fill_unless_kept, show
 from synth.study.tables import table
 
 from .batches import CAUSES, NetworkEnergy, epoch_share, network_energy
@@ -41,22 +38,14 @@ def add_energy(commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(action=_energy)
+    add_batch(command)
     add = command.add_argument
-    add("--network", nargs="+", metavar="NAME",
-        help=f"of {', '.join(network_names())} (default: {', '.join(NETWORKS)})")  # fmt: skip
-    add("--input", default="3x32x32", metavar="CxHxW", help="default: %(default)s")
-    add("--batch", type=int, default=16, metavar="IMAGES", help="default: %(default)s")
-    add("--width", type=float, default=1.0, metavar="FACTOR",
-        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
     add("--dram", type=float, default=DRAM_PJ_PER_BIT, metavar="PJ",
         help="pJ per bit of DRAM in the tables by cause (default: %(default)s)")  # fmt: skip
     add("--quick", action="store_true",
         help="one network, a batch of 4: within 10 minutes")  # fmt: skip
-    add("--kept", action="store_true", help="only what has been counted before")
-    add("--markdown", metavar="FILE", help="write all tables")
-    add("--json", metavar="FILE", help="write all figures")
     add("--plot", metavar="FILE.png", help="write a bar for every batch")
-    add_store(command)
+    add_documents(command)
 
 
 def _energy(options) -> int:
@@ -66,14 +55,12 @@ def _energy(options) -> int:
     images = min(options.batch, 4) if options.quick else options.batch
     cells = [
         Cell(network=name, input=options.input, batch=images, variant=variant, width=options.width,
-             method="bp" if variant == "baseline" else "adagp")
+             method=usual_method(variant))
         for name in networks for variant in VARIANTS
     ]  # fmt: skip
     console, store = Console(highlight=False), store_of(options)
-    if not options.kept:
-        fill(store, cells, options, console)
+    missing = fill_unless_kept(store, cells, options, console)
     counts = [found for cell in cells if (found := store.get(cell)) and found.reason is None]
-    missing = [cell for cell in cells if store.get(cell) is None]
     swept = {
         price: [network_energy(found, prices_of(found.cell.variant), price) for found in counts]
         for price in sorted({*DRAM_SOURCES, options.dram})
@@ -86,19 +73,12 @@ def _energy(options) -> int:
         *batch_lines(found),
         "## Against the baseline", "", *saving_lines(swept),
         *(f"- {price:g} pJ per bit: {source}" for price, source in DRAM_SOURCES.items()), "",
-        *(["## Not counted", "", *(f"- {cell.text}" for cell in missing), ""] if missing else []),
     ]  # fmt: skip
-    text = "\n".join(lines)
-    console.print(text, markup=False, soft_wrap=True)
-    if options.markdown:
-        write_whole(options.markdown, text)
-    if options.json:
-        document = {
-            "dram_sources": DRAM_SOURCES, "paper": paper.figures()["figure_21_energy"],
-            "energies": {price: [asdict(each) for each in own] for price, own in swept.items()},
-            "not_counted": [asdict(cell) for cell in missing],
-        }  # fmt: skip
-        write_whole(Path(options.json), json.dumps(document, indent=1) + "\n")
+    document = {
+        "dram_sources": DRAM_SOURCES, "paper": paper.figures()["figure_21_energy"],
+        "energies": {price: [asdict(each) for each in own] for price, own in swept.items()},
+    }  # fmt: skip
+    show(options, console, lines, missing, document)
     if options.plot:
         from .picture import plot_energy
 

@@ -11,7 +11,14 @@ from rich.console import Console
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
 from cli.workers import workers_of
-from compiler.networks.registry import network, network_names, published, read_shape, shape_text
+from compiler.networks.registry import (
+    network,
+    network_names,
+    published,
+    read_shape,
+    shape_text,
+    usual_method,
+)
 from hw.config import PRESETS, VARIANTS, AdaGPConfig
 from hw.config.selection import DEFAULT_PRESET, add_settings
 from perf.analytic.shapes import Layer, model_layers
@@ -111,7 +118,7 @@ def _search(options) -> int:
                  batch=options.batch or (2 if options.quick else 16))  # fmt: skip
 
     def cell(candidate):
-        method = "bp" if candidate.variant == "baseline" else "adagp"
+        method = usual_method(candidate.variant)
         return replace(batch, variant=candidate.variant, method=method, preset=candidate.preset,
                        settings=candidate.settings)  # fmt: skip
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import paper
 from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
-from compiler.networks.registry import published, shape_text
+from compiler.networks.registry import published, shape_text, usual_method
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import VARIANTS
 from hw.config.selection import DEFAULT_PRESET
@@ -74,7 +74,7 @@ class Wanted:
     def _cell(self, network, size, variant, batch, classes=None):
         return Cell(
             network=network, input=size, batch=batch, variant=variant,
-            method="bp" if variant == "baseline" else "adagp", preset=self.preset,
+            method=usual_method(variant), preset=self.preset,
             settings=self.settings, width=self.width, classes=classes,
         )  # fmt: skip
 

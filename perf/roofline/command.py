@@ -1,20 +1,17 @@
 """``python -m perf roofline``: what limits networks, and what a variant needs before it pays."""
 
 import argparse
-import json
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.console import Console
 
-from cli.atomic_files import write_whole
-from compiler.networks.registry import network, network_names, published, read_shape
+from compiler.networks.registry import network, published, read_shape, usual_method
 from hw.config import VARIANTS
 from perf.analytic.shapes import model_layers
-from perf.area.command import NETWORKS
 from perf.area.designs import VARIANTS as WITH_PREDICTOR
 from perf.counted import Cell, Store
-from perf.counted.command import add_store, fill, store_of
+from perf.counted.command import store_of
+from perf.counted.tables import NETWORKS, add_batch, add_documents, fill_unless_kept, show
 from synth.study.tables import table
 
 from .needs import SWEEPS, Setting, cells_of, pays_from, swept
@@ -40,13 +37,8 @@ def add_roofline(commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(action=_roofline)
+    add_batch(command)
     add = command.add_argument
-    add("--network", nargs="+", metavar="NAME",
-        help=f"of {', '.join(network_names())} (default: {', '.join(NETWORKS)})")  # fmt: skip
-    add("--input", default="3x32x32", metavar="CxHxW", help="default: %(default)s")
-    add("--batch", type=int, default=16, metavar="IMAGES", help="default: %(default)s")
-    add("--width", type=float, default=1.0, metavar="FACTOR",
-        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
     add("--sweep", default="vgg11", metavar="NAME",
         help="the network whose settings are varied (default: %(default)s)")  # fmt: skip
     add("--sweep-width", type=float, default=0.25, metavar="FACTOR",
@@ -56,12 +48,9 @@ def add_roofline(commands) -> None:
         action="store_true",
         help="nothing but the network that is varied, two values of each: within 10 minutes",
     )
-    add("--kept", action="store_true", help="only what has been counted before")
-    add("--markdown", metavar="FILE", help="write all tables")
-    add("--json", metavar="FILE", help="write all figures")
     add("--plot", metavar="FILE.png", help="write the roofline")
     add("--plot-needs", metavar="FILE.png", help="write speed-ups over what is varied")
-    add_store(command)
+    add_documents(command)
 
 
 def _roofline(options) -> int:
@@ -70,7 +59,7 @@ def _roofline(options) -> int:
                 width=options.sweep_width)  # fmt: skip
     cells = [
         Cell(network=name, input=options.input, batch=options.batch, width=options.width,
-             variant=variant, method="bp" if variant == "baseline" else "adagp")
+             variant=variant, method=usual_method(variant))
         for name in options.network or ([] if options.quick else NETWORKS) for variant in VARIANTS
     ]  # fmt: skip
     if options.quick:
@@ -80,32 +69,23 @@ def _roofline(options) -> int:
         if not published(cell.network).reads_images:
             raise ValueError(f"network must read images, {cell.network} does not")
     console, store = Console(highlight=False), store_of(options)
-    if not options.kept:
-        fill(store, [*cells, *varied], options, console)
+    missing = fill_unless_kept(store, [*cells, *varied], options, console)
     points, found = points_of(store, cells), swept(base, sweeps, store.get)
     if not points and not found:
         raise ValueError("nothing has been counted of these networks")
-    missing = [cell for cell in dict.fromkeys((*cells, *varied)) if store.get(cell) is None]
     lines = [
         "## What limits a batch", "", *point_lines(points),
         f"## What a variant needs: {base.network}, {base.width:g} of its channels, {base.input}, "
         f"batch {base.batch} unless varied", "", *need_lines(found),
-        *(["## Not counted", "", *(f"- {cell.text}" for cell in missing), ""] if missing else []),
     ]  # fmt: skip
-    text = "\n".join(lines)
-    console.print(text, markup=False, soft_wrap=True)
-    if options.markdown:
-        write_whole(options.markdown, text)
-    if options.json:
-        document = {
-            "points": [
-                asdict(p) | {"intensity": p.intensity, "rate": p.rate, "limit": p.limit}
-                for p in points
-            ],
-            "sweep": asdict(base), "settings": [asdict(each) for each in found],
-            "not_counted": [asdict(cell) for cell in missing],
-        }  # fmt: skip
-        write_whole(Path(options.json), json.dumps(document, indent=1) + "\n")
+    document = {
+        "points": [
+            asdict(p) | {"intensity": p.intensity, "rate": p.rate, "limit": p.limit}
+            for p in points
+        ],
+        "sweep": asdict(base), "settings": [asdict(each) for each in found],
+    }  # fmt: skip
+    show(options, console, lines, missing, document)
     if options.plot and points:
         from .picture import plot_roofline
 

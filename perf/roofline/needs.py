@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from compiler.networks.registry import usual_method
 from perf.area.designs import VARIANTS
 from perf.area.verdict import speeds
 from perf.counted import Cell, Count
@@ -28,8 +29,7 @@ class Setting:
 
 
 def _cell(base: Cell, variant: str, name: str, value: int) -> Cell:
-    method = "bp" if variant == "baseline" else "adagp"
-    cell = replace(base, variant=variant, method=method)
+    cell = replace(base, variant=variant, method=usual_method(variant))
     if name == "batch":
         return replace(cell, batch=value)
     if getattr(cell.config, name) == value:

@@ -5,13 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from algorithms.networks import digits_cnn
 from golden.training.step import Training
 
-from .torch_training import torch_training
-from .train_digits import DigitsTraining, digit_batches
+from .train_digits import DigitsTraining, digit_batches, digits_model, digits_training
 from .training_run import TrainingRun
 
 __all__ = ["BesidePlain", "train_beside_plain"]
@@ -72,9 +70,7 @@ def train_beside_plain(
     options : of ``simulate``
     """
     data = digits_cnn.load(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = digits_cnn.NormalizedDigitsCNN()
+    model = digits_model(seed)
     plain = digit_batches(seed, batches=batches, images=images)
     changed = [replace(batch, optimizer=change(batch.optimizer)) for batch in plain]
     shape = digits_cnn.INPUT_SHAPE
@@ -92,22 +88,9 @@ def train_beside_plain(
         _accuracy(other, digit_batches(seed, batches=count, images=images), data)
         for count in (batches, plain_batches)
     ]
-    torch_losses, torch_accuracy = torch_training(
-        run.model, run.batches, data.test_images, data.test_labels, echo=echo
-    )
-    training = DigitsTraining(
-        result=result,
-        commands=len(run.program.command_list),
-        memory_bytes=run.program.memory_size,
-        images=images,
-        test_images=len(data.test_images),
-        torch_losses=torch_losses,
-        rtl_accuracy=run.accuracy(data.test_images, data.test_labels, result.final),
-        torch_accuracy=torch_accuracy,
-    )
     return BesidePlain(
         what=what,
-        training=training,
+        training=digits_training(run, result, data, echo=echo),
         cycles=cycles,
         plain_cycles=plain_cycles,
         plain_batches=plain_batches,

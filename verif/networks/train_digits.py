@@ -14,7 +14,14 @@ from .torch_training import torch_training
 from .training_result import Batch, TrainingResult
 from .training_run import TrainingRun
 
-__all__ = ["DigitsTraining", "digit_batches", "print_training", "train_digits"]
+__all__ = [
+    "DigitsTraining",
+    "digit_batches",
+    "digits_model",
+    "digits_training",
+    "print_training",
+    "train_digits",
+]
 
 #: The learning rate, and what it is multiplied by in the last third of the batches.
 LEARNING_RATE, LAST_THIRD = 0.05, 0.2
@@ -71,12 +78,8 @@ def digit_batches(seed: int, *, batches: int, images: int) -> list[Batch]:
 
 def train_digits(config, *, batches, images, seed=1, report=None, **options) -> DigitsTraining:
     """Train on the RTL; ``options`` go to ``simulate``."""
-    data = digits_cnn.load(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = digits_cnn.NormalizedDigitsCNN()
     run = TrainingRun(
-        model,
+        digits_model(seed),
         config,
         digits_cnn.INPUT_SHAPE,
         digit_batches(seed, batches=batches, images=images),
@@ -84,15 +87,26 @@ def train_digits(config, *, batches, images, seed=1, report=None, **options) -> 
     )
     if report:
         report(f"RTL: {batches} batches of {images} images")
-    result = run.simulate(seed=seed, **options)
+    return digits_training(run, run.simulate(seed=seed, **options), digits_cnn.load(seed))
+
+
+def digits_model(seed: int) -> torch.nn.Module:
+    """The CNN with batch normalisation, with weights of its own for each seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return digits_cnn.NormalizedDigitsCNN()
+
+
+def digits_training(run: TrainingRun, result: TrainingResult, data, *, echo=0) -> DigitsTraining:
+    """What became of a run, with torch's training on the same batches beside it."""
     torch_losses, torch_accuracy = torch_training(
-        run.model, run.batches, data.test_images, data.test_labels
+        run.model, run.batches, data.test_images, data.test_labels, echo=echo
     )
     return DigitsTraining(
         result=result,
         commands=len(run.program.command_list),
         memory_bytes=run.program.memory_size,
-        images=images,
+        images=len(run.batches[0].images),
         test_images=len(data.test_images),
         torch_losses=torch_losses,
         rtl_accuracy=run.accuracy(data.test_images, data.test_labels, result.final),
