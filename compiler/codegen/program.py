@@ -193,14 +193,14 @@ def executed_commands(
         opcode, fields = commands[place]
         if opcode in (Opcode.LOAD, Opcode.STORE):
             yield opcode, fields | {"dram_address": counters.address(fields)}
-        elif opcode is not Opcode.REPEAT:
+        elif opcode not in (Opcode.REPEAT, Opcode.ROWS):
             yield opcode, fields
 
 
 def moved(commands: Iterable[Command], offset: int) -> Iterator[Command]:
     """The commands of a program as they are if it lies ``offset`` bytes further behind."""
     for command in commands:
-        if command.opcode is Opcode.REPEAT:
+        if command.opcode in (Opcode.REPEAT, Opcode.ROWS) and "first" in command.fields:
             fields = command.fields | {"first": command.fields["first"] + offset}
             command = replace(command, fields=fields)
         yield command
