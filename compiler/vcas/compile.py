@@ -42,8 +42,8 @@ class SampledProgram(TrainingProgram):
 
     def shares_of(self, ratios: Mapping[str, float]) -> list[tuple[int, bytes]]:
         """(offset, bytes) that the host writes so that each layer named keeps this share of the
-        images, on the average. It must do so before the first batch; layers that are not named go
-        on as they are.
+        images, on the average, and from 1 on all of them. It must do so before the first batch;
+        layers that are not named go on as they are.
 
         Raises
         ------
@@ -59,7 +59,8 @@ class SampledProgram(TrainingProgram):
             if not ratio > 0:
                 raise ValueError(f"layer {name}: the ratio must be above 0, not {ratio!r}")
             tensor = self.tensors[self.shares[name]]
-            images = np.full(tensor.shape, ratio * self.images, np.float32)
+            kept = ratio * self.images if ratio < 1 else np.inf
+            images = np.full(tensor.shape, kept, np.float32)
             found.append((tensor.offset, tensor.pack(images)))
         return found
 

@@ -150,7 +150,7 @@ class SampledSteps(TrainingSteps):
         own = replace(product, y=part)
         if goal:
             below = some(goal)
-            self._add(name, "input gradient", input_gradient, own, part, below,
+            self._add(name, "input gradient", input_gradient, replace(own, x=below), part, below,
                       reads=[part, own.weights], writes=[below])  # fmt: skip
             self._add(name, "sample", scatter, below, goal, reads=[below], writes=[goal])
         if any(gradients):

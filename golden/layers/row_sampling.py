@@ -41,13 +41,17 @@ class RowSampling:
     Members
     -------
     ratios : by convolution the share of the batch's images that it is to keep, above 0, on the
-        average (ρ); the host may change it between batches
+        average (ρ), and from 1 on all of them; the host may change it between batches
     counts : numbers of images of which backward passes are made, ascending, the last one the batch;
         None: :func:`row_counts`
     """
 
     ratios: Mapping[str, float]
     counts: tuple[int, ...] | None = None
+
+    def kept(self, layer: str, images: int) -> float:
+        """How many of ``images`` a layer is to keep."""
+        return self.ratios[layer] * images if self.ratios[layer] < 1 else np.inf
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

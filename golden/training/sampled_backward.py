@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from golden.layers.row_sampling import (
     RowSample,
     RowSampling,
@@ -68,7 +66,7 @@ def _sample(training, node, dy) -> RowSample:
         )
     norms, flags = row_norms(training.format, dy, rows=training.rows)
     chosen = sample_rows(
-        training.format, norms, kept=float(np.float32(sampling.ratios[node.name] * images)),
+        training.format, norms, kept=sampling.kept(node.name, images),
         counts=counts, layer=training.sampled[node.name], seed=training.batch_seed(),
     )  # fmt: skip
     return replace(chosen, flags=chosen.flags | flags)

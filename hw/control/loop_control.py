@@ -136,7 +136,7 @@ class LoopControl(wiring.Component):
             target = fields.first + rows.distance
             ready = ready & ~self.waits
             good = Mux(rows.own, rows.here | (within & ~rows.full), within)
-            jumps, stays = Mux(rows.own, ~rows.here, again), Mux(rows.own, rows.picks, again)
+            jumps, stays = Mux(rows.own, ~rows.here, again), Mux(rows.own, rows.moves, again)
             value = Mux(rows.own, rows.row, following)
         # In front of the program it is large: a program that the fetch has begun ends in 32 bits.
         # Commands are as far from the program's begin as they are long, wherever the window begins.
@@ -187,7 +187,7 @@ class LoopControl(wiring.Component):
             rows.begin.eq(self.done & own & (fields.action == RowAction.BEGIN)),
         ]
         return SimpleNamespace(
-            own=own, picks=picks, row=rows.row, full=rows.full & branches,
+            own=own, moves=picks & rows.row.any(), row=rows.row, full=rows.full & branches,
             here=picks | (fields.action == RowAction.BEGIN),
             distance=Mux(own & branches, rows.length, 0) << _OFFSET_BITS,
         )  # fmt: skip

@@ -14,7 +14,7 @@ def dispatched(
     offset: int = 0,
     *,
     most: int | None = None,
-    lists: Iterable[int] = (),
+    lists: Iterable[Sequence[bool]] = (),
 ) -> Iterator[tuple[int, LoopCounters]]:
     """Numbers of the commands of a program, REPEAT and ROWS included, in the order in which they
     come, and the counters as they are then.
@@ -24,10 +24,10 @@ def dispatched(
     commands : (opcode, fields) each; without BATCH, which goes where the registers say
     offset : of the first one in the memory window, from which REPEAT counts
     most : iterations of a loop, at most; None for all
-    lists : how many rows are kept of each list: here its first ones
+    lists : of each list, in order, whether each of its rows is kept
     """
     counters, place = LoopCounters(), 0
-    rows, lengths = RowList(), iter(lists)
+    rows, given = RowList(), iter(lists)
     while place < len(commands):
         yield place, counters
         opcode, fields = commands[place]
@@ -40,6 +40,6 @@ def dispatched(
         elif opcode is Opcode.ROWS:
             target = rows.execute(fields, counters)
             if fields["action"] == RowAction.BEGIN:
-                rows.fill([True] * next(lengths))
+                rows.fill(next(given))
             if target is not None:
                 place = (target - offset) // COMMAND_BYTES

@@ -30,12 +30,14 @@ class RowProgram:
     Members
     -------
     image, expected : the memory window before the run and after it
+    kept : of each list whether each row is kept
     """
 
     config: AdaGPConfig
     commands: list
     image: bytes
     expected: bytes
+    kept: list
 
     @property
     def program(self) -> bytes:
@@ -85,10 +87,11 @@ def row_program(config: AdaGPConfig, seed: int, *, lists: int = 4) -> RowProgram
     keep = [*map(int, encode_number(fmt, np.array([1.0, 3.5, 2.0**-6]))), fmt.infinity, fmt.nan]
     drop = [0, fmt.sign_bit, *map(int, encode_number(fmt, np.array([-1.0, -(2.0**-6)])))]
     image = bytearray(rng.randbytes(_PROGRAM_BYTES + 3 * lists * most * size))
-    changes, commands = [], []
+    changes, commands, lists_kept = [], [], []
     for number in range(lists):
         rows = rng.randint(1, most)
         kept = [rng.random() < number / (lists - 1) for _ in range(rows)]
+        lists_kept.append(kept)
         flags, data, out = (_PROGRAM_BYTES + (3 * number + k) * most * size for k in range(3))
         words = np.frombuffer(rng.randbytes(rows * size), dtype).reshape(rows, -1).copy()
         words[:, 0] = [rng.choice(keep if own else drop) for own in kept]
@@ -109,5 +112,9 @@ def row_program(config: AdaGPConfig, seed: int, *, lists: int = 4) -> RowProgram
     for place, content in changes:
         expected[place : place + len(content)] = content
     return RowProgram(
-        config=config, commands=commands, image=bytes(image), expected=bytes(expected)
+        config=config,
+        commands=commands,
+        image=bytes(image),
+        expected=bytes(expected),
+        kept=lists_kept,
     )

@@ -83,10 +83,10 @@ def test_the_mean_is_the_whole_gradient(batch, monkeypatch):
 
 
 def test_all_images(batch):
-    """With a ratio that keeps all of them it is the plain backward pass, bit for bit."""
+    """From a ratio of 1 on it is the plain backward pass, bit for bit."""
     model, images, labels = batch
     whole, plain = gradients(training(model), images, labels)
-    own = training(model, sampling=RowSampling(ratios={"0": 1e9, "3": 1e9}))
+    own = training(model, sampling=RowSampling(ratios={"0": 1, "3": 1.5}))
     found, result = gradients(own, images, labels)
     for name, exact in whole.items():
         np.testing.assert_array_equal(found[name], exact)

@@ -13,9 +13,11 @@ from hw.config import make_config
 from hw.isa.encoding import Opcode, decode, encode
 from hw.isa.execution import dispatched
 from hw.isa.rows import RowAction
+from perf.machine import model
 from verif.programs.faulty_programs import HALT, vector
 from verif.programs.row_programs import row_program
 from verif.system import accelerator
+from verif.system.record import BASE
 
 CONFIGS = {
     "max": {"variant": "max", "row_list_depth": 9},
@@ -53,7 +55,8 @@ def test_a_program_by_the_lengths_of_its_lists(seed):
     begins = [place for place, (opcode, fields) in enumerate(commands)
               if opcode is Opcode.ROWS and fields["action"] == RowAction.BEGIN]  # fmt: skip
     for lengths in ((0, 1), (1, 0)):
-        places = [place for place, _ in dispatched(commands, lists=lengths)]
+        kept = [[True] * length for length in lengths]
+        places = [place for place, _ in dispatched(commands, lists=kept)]
         assert places[-1] == len(commands) - 1
         ladders = [place for place in places if place - 3 in begins or place - 4 in begins]
         assert ladders == [begins[n] + 3 + length for n, length in enumerate(lengths)]
@@ -111,3 +114,17 @@ def test_accelerator(seed):
         record = outcome.record
         assert record.done and not record.error, f"program {number}: {record.code}"
         compare(outcome.memory, programs[number % len(programs)].expected)
+
+
+@pytest.mark.long
+def test_the_model_counts_the_same_cycles(seed):
+    config = make_config(preset="tiny", variant="baseline", row_list_depth=9)
+    programs = [row_program(config, seed + number) for number in range(3)]
+    runs = [
+        accelerator.Run(image=program.image, program_size=len(program.program))
+        for program in programs
+    ]
+    outcomes, _ = accelerator.run(accelerator.build(config), runs, seed=seed, latency=20)
+    for program, outcome in zip(programs, outcomes, strict=True):
+        found = model.run(program.program, config, latency=20, base=BASE, lists=program.kept)
+        assert found.cycles == outcome.record.cycles
