@@ -16,7 +16,7 @@ from golden.layers.row_sampling import (
 from .step_result import ForwardPass
 from .torch_graph import Node
 
-__all__ = ["sampled_backward", "sampled_layers"]
+__all__ = ["sampled_backward", "sampled_layers", "sampled_rows"]
 
 
 def sampled_layers(nodes: list[Node], sampling: RowSampling | None, fmt) -> dict[str, int]:
@@ -70,3 +70,22 @@ def _sample(training, node, dy) -> RowSample:
         counts=counts, layer=training.sampled[node.name], seed=training.batch_seed(),
     )  # fmt: skip
     return replace(chosen, flags=chosen.flags | flags)
+
+
+def sampled_rows(training, node: Node, done: ForwardPass):
+    """Numbers of the images of which a batch normalisation has a gradient: of a layer that is
+    sampled and reads its map, perhaps behind a ReLU and then max pooling, and nobody else does.
+    None: of all."""
+    readers = [one for one in training.nodes if node.name in one.inputs]
+    if node.kind != "batch_norm" or not training.sampled:
+        return None
+    below, passes = node, ("relu", "max_pool")
+    while below.output is None and len(readers) == 1:
+        below = readers[0]
+        if below.name in done.samples:
+            return done.samples[below.name].rows
+        if below.kind not in passes:
+            return None
+        passes = ("max_pool",)
+        readers = [one for one in training.nodes if below.name in one.inputs]
+    return None

@@ -21,7 +21,7 @@ from .batch_loss import batch_loss, total_loss
 from .head_echo import echo_step, head_of
 from .loss_function import LossFunction
 from .network_inputs import encode_inputs
-from .sampled_backward import sampled_backward, sampled_layers
+from .sampled_backward import sampled_backward, sampled_layers, sampled_rows
 from .sequence_layers import SEQUENCE_KINDS
 from .step_result import ForwardPass, StepResult
 from .torch_graph import Node, learning, outputs_of, trace
@@ -318,6 +318,7 @@ class Training:
             dx, new, flags = norm_layers.backward(
                 fmt, node, dy, outputs[node.inputs[0]], self.running,
                 done.statistics.get(node.name), done.factors[node.name],
+                sampled_rows(self, node, done),
             )  # fmt: skip
             return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]

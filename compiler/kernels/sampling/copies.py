@@ -50,21 +50,12 @@ def gather_scaled(program: CoreProgram, x: Tensor, factors: Tensor, y: Tensor) -
     program.run(jobs)
 
 
-def scatter(program: CoreProgram, x: Tensor, y: Tensor) -> None:
-    """``y``: +0, but for the images that the list begins with, which are those of ``x``."""
+def scatter(program: CoreProgram, x: Tensor, y: Tensor, *, clear: bool = True) -> None:
+    """``x`` are the images of ``y`` that the list begins with. Others are +0, or without ``clear``
+    what they have been."""
     core = program.core
-
-    def clear(box: PixelBox, block: Block) -> None:
-        program.store(y, (*box, (0, y.pitch)), block)
-
-    def zeros(block: Block) -> None:
-        words = View.dense(block, (1, 1, block.words, core.rows), 1)
-        program.vector.fill(words, 0.0)
-
-    pieces = list(_boxes(program, y, 1))
-    size = max(_pixels(box) for box in pieces) * program.words(y)
-    none = Need(("zeros", size), size, zeros)
-    program.run([Job((none,), partial(clear, box)) for box in pieces])
+    if clear:
+        _clear(program, y)
 
     def work(box: PixelBox, block: Block) -> None:
         _pick(program, box[0])
@@ -75,6 +66,22 @@ def scatter(program: CoreProgram, x: Tensor, y: Tensor) -> None:
 
     program.run([Job((program.need(x, *box),), partial(work, box))
                  for box in _boxes(program, x, 1)])  # fmt: skip
+
+
+def _clear(program: CoreProgram, y: Tensor) -> None:
+    """``y`` is +0."""
+
+    def work(box: PixelBox, block: Block) -> None:
+        program.store(y, (*box, (0, y.pitch)), block)
+
+    def zeros(block: Block) -> None:
+        words = View.dense(block, (1, 1, block.words, program.core.rows), 1)
+        program.vector.fill(words, 0.0)
+
+    pieces = list(_boxes(program, y, 1))
+    size = max(_pixels(box) for box in pieces) * program.words(y)
+    none = Need(("zeros", size), size, zeros)
+    program.run([Job((none,), partial(work, box)) for box in pieces])
 
 
 def _boxes(program: CoreProgram, tensor: Tensor, blocks: int) -> Iterator[PixelBox]:
