@@ -2,7 +2,8 @@
 functional model, in random orders.
 
 Covers: compiler/vcas/steps.py, compiler/kernels/sampling/draw.py,
-compiler/kernels/sampling/copies.py, verif/networks/sampled_run.py.
+compiler/kernels/sampling/copies.py, compiler/kernels/sampling/normalization.py,
+verif/networks/sampled_run.py.
 """
 
 import pytest

@@ -1,7 +1,7 @@
 """Other ways to train beside plain backpropagation: messages and what is said; the runs themselves
 are regressions.
 
-Covers: verif/networks/train_braking.py, verif/networks/train_echo.py,
+Covers: verif/networks/train_braking.py, verif/networks/train_echo.py, verif/networks/train_vcas.py,
 verif/networks/torch_training.py.
 """
 
