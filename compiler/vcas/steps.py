@@ -13,6 +13,7 @@ from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
+from compiler.kernels.maps.elementwise import relu_backward
 from compiler.kernels.maps.pooling import max_pool_backward
 from compiler.kernels.normalization.batch_norm import batch_norm_backward
 from compiler.kernels.sampling.copies import gather, gather_scaled, scatter
@@ -220,10 +221,15 @@ class SampledSteps(TrainingSteps):
         c1, c0 = vectors[2:]
         for some in self._each(self._sampled[dy]):
             part, xs = some(dy), self._gathered(name, x, some)
-            ys = self._gathered(name, y, some) if y else None
+            if y:
+                ys, arriving = self._gathered(name, y, some), part
+                part = self._tensor(f"{part}.masked", self.tensors[arriving].shape,
+                                    pitch=self.tensors[arriving].pitch)  # fmt: skip
+                self._add(name, "backward", relu_backward, arriving, ys, part,
+                          reads=[arriving, ys], writes=[part])  # fmt: skip
             self._add(
                 name, "backward", batch_norm_backward, xs, part, None, mean, inverse, a, scale,
-                shift, reads=[xs, part, ys, mean, inverse], writes=[scale, shift], named={"y": ys},
+                shift, reads=[xs, part, mean, inverse], writes=[scale, shift],
             )  # fmt: skip
             if not goal:
                 continue
@@ -234,7 +240,7 @@ class SampledSteps(TrainingSteps):
                       writes=[goal])  # fmt: skip
             below = some(goal)
             self._add(name, "backward", norm_of_some, xs, part, a, c1, c0, below,
-                      reads=[xs, part, ys, a, c1, c0], writes=[below], named={"y": ys})  # fmt: skip
+                      reads=[xs, part, a, c1, c0], writes=[below])  # fmt: skip
             self._add(name, "sample", scatter, below, goal, reads=[below], writes=[goal],
                       clear=False)  # fmt: skip
         self._updates(layer)

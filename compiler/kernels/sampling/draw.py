@@ -1,6 +1,5 @@
 """Which images of a gradient are kept: the section "Samples of images" of docs/training.md."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,15 +27,14 @@ def draw_images(
     program: CoreProgram, dy: Tensor, share: Tensor, chance: Tensor, uniform: Tensor,
     factor: Tensor, *, number: int,
 ) -> None:  # fmt: skip
-    """Commands that write a number for each image of ``dy`` (N, H, W, C).
-
-    Numbers are float32 (1, 1, N, lanes), the same in every lane, but for ``uniform``.
+    """Commands that write a number for each image of ``dy`` (N, H, W, C), float32 in lane 0 of
+    (1, 1, N, lanes).
 
     Parameters
     ----------
     share : (1, 1, 1, lanes): how many images are to be kept on the average
     chance : by which an image is kept, and ``factor``, 1 / chance
-    uniform : a random number in lane 0, from 0 to below 1
+    uniform : a random number, from 0 to below 1
     number : of the layer among those that are sampled
 
     Raises
@@ -63,15 +61,15 @@ def draw_images(
 def keep_images(
     program: CoreProgram, chance: Tensor, uniform: Tensor, factor: Tensor, kept: Tensor
 ) -> None:
-    """Commands that write ``kept``: ``factor`` of the images that are kept, +0 of others. The first
-    VECTOR writes a word for each image, whose lane 0 says whether it is kept."""
+    """Commands that write ``kept``: in every lane ``factor`` of the images that are kept, +0 of
+    others. The first VECTOR writes a word for each image, whose lane 0 says whether it is kept."""
     images = chance.shape[2]
     number = Need(object(), images * _number_words(program))
-    with held(program, images) as [flags]:
+    with held(program, images, images) as [flags, codes]:
         needs = [program.need(tensor, *tensor.pixels) for tensor in (chance, uniform, factor)]
         program.run([Job((flags, *needs[:2]), partial(_flag, program, images))])
         run = partial(_keep, program, kept)
-        program.run([Job((number, flags, ones_need(program), needs[2]), run)])
+        program.run([Job((number, flags, codes, ones_need(program), needs[2]), run)])
 
 
 def _number_words(program: CoreProgram) -> int:
@@ -103,38 +101,33 @@ def _draw(
     dy, share, chance, uniform, factor = tensors
     images, vector, one = dy.shape[0], program.vector, ((0, 1), (0, 1), (0, 1))
     *numbers, ones, given = blocks
-    p, f, u, bit, rounded = (_numbers(program, block, images) for block in numbers)
+    whole, *others, rounded = (_numbers(program, block, images) for block in numbers)
+    p, f, u, bit = map(_lane, (whole, *others))
     values = View.dense(squares, (1, 1, images, dy.shape[3]), program.words(dy))
     values = replace(values, words=-(-dy.shape[3] // program.core.rows))
-    _sum_channels(program, p, values, ones)
+    _sum_channels(program, whole, values, ones)
     vector.root(p, p)
     total = f[:, :, :1]
     vector.sum(total, p)
     greater: dict[str, Any] = {"condition": Condition.GREATER, "keep": 1}
     vector.emit(total, total, _LEAST_SUM, carry=Carry.Y, **greater)
-    vector.divide(total, program.view(given, share, *one), total)
+    vector.divide(total, _lane(program.view(given, share, *one)), total)
     vector.scale(p, p, total)
     vector.emit(p, p, 1.0, p, term=Term.IMMEDIATE, carry=Carry.Z, **greater)
-    codes = replace(rounded, chunks=1, strides=(0, 0, rounded.words))
+    codes = _lane(replace(rounded, chunks=1, strides=(0, 0, rounded.words)))
     vector.divide(codes, 1.0, p)
     vector.copy(f, codes)
     vector.divide(p, 1.0, f)
-    for number, o in enumerate(_bits(_lane(u), _lane(bit))):
+    for number in range(_BITS):
+        o = bit if number else u
         vector.emit(
             o, 0.5 ** (number + 1), sample=1, y_address=1 << (_BITS - 1),
             y_i0_stride=_STREAM + layer, z_address=number * _PIXELS, z_i0_stride=1,
         )  # fmt: skip
         if number:
-            vector.add(_lane(u), _lane(u), o)
+            vector.add(u, u, o)
     for tensor, view in ((chance, p), (factor, f), (uniform, u)):
         program.store(tensor, (*tensor.pixels, (0, tensor.pitch)), view.block)
-
-
-def _bits(first: View, others: View) -> Iterator[View]:
-    """Where the bits of a random number go."""
-    yield first
-    for _ in range(_BITS - 1):
-        yield others
 
 
 def _sum_channels(program: CoreProgram, o: View, values: View, ones: Block) -> None:
@@ -151,11 +144,13 @@ def _flag(program: CoreProgram, images: int, flags: Block, chance: Block, unifor
 
 
 def _keep(
-    program: CoreProgram, kept: Tensor, number: Block, flags: Block, ones: Block, factor: Block
-) -> None:
+    program: CoreProgram, kept: Tensor, number: Block, flags: Block, codes: Block, ones: Block,
+    factor: Block,
+) -> None:  # fmt: skip
     images = kept.shape[2]
     o, f = (_numbers(program, block, images) for block in (number, factor))
-    _sum_channels(program, o, View.dense(flags, (1, 1, images, 1), 1), ones)
-    program.vector.mask(o, f, o)
+    keep, operands = (View.dense(block, (1, 1, images, 1), 1) for block in (flags, codes))
+    program.vector.mask(operands, _lane(f), keep)
+    _sum_channels(program, o, operands, ones)
     program.store(kept, (*kept.pixels, (0, kept.pitch)), number)
     program.scratch.drop([number])

@@ -45,19 +45,17 @@ def norm_of_all(
 
 def norm_of_some(
     program: CoreProgram, x: Tensor, dy: Tensor, a: Tensor, c1: Tensor, negative_c0: Tensor,
-    dx: Tensor, *, y: Tensor | None = None,
+    dx: Tensor,
 ) -> None:  # fmt: skip
-    """``dx`` = dy * a + (x * c1 + c0), rounded once to operands; with ``y``, the output of a ReLU
-    behind, dy is +0 where that lets nothing through."""
+    """``dx`` = dy * a + (x * c1 + c0), rounded once to operands."""
     vector = program.vector
 
-    def part(out: View, total: View | None, values: View, gradient: View, *more: View) -> None:
+    def part(
+        out: View, total: View | None, values: View, gradient: View, scale: View, factor: View,
+        addend: View,
+    ) -> None:  # fmt: skip
         assert total is not None
-        *where, scale, factor, addend = more
         vector.scale_add(total, values, factor, addend, negate_carry=1)
-        if where:
-            gradient = vector.mask(out, gradient, where[0])
         vector.scale_add(out, gradient, scale, total)
 
-    maps = [x, dy] if y is None else [x, dy, y]
-    pointwise(program, maps, dx, part, total=True, vectors=[a, c1, negative_c0])
+    pointwise(program, [x, dy], dx, part, total=True, vectors=[a, c1, negative_c0])
