@@ -197,7 +197,7 @@ class _Compiler:
         """Commands of a batch without its end, what of them belongs to which step, and the names
         of their semaphores. Where nothing stays in a memory for the predictor, ``load`` makes no
         difference."""
-        key = part, load and self.config.has_predictor_memory
+        key = part, load and self._stays
         if key not in self._written:
             self._written[key] = self._record(part, load=load)
         return self._written[key]

@@ -1,6 +1,6 @@
 """How a weight gradient is cut: ranges of its entries, pieces of the batch, results."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import gcd
 
@@ -18,6 +18,9 @@ __all__ = ["Piece", "WeightGradientPlan"]
 
 #: Images and output rows, or pixels that are no such box.
 Piece = MapTile | Gathered
+
+#: What cuts the batch for ranges, with so many words for a piece: pieces, and whether both maps stay.
+_Cut = Callable[[list[Range], int], tuple[list[Piece], bool] | None]
 
 #: Column tiles of which a bank of the accumulators collects the sums at the same time, at most.
 _MOST_PER_BANK = 2
@@ -76,22 +79,30 @@ class WeightGradientPlan(WeightGradientRanges):
         self.ranges, self.pieces, self.whole = self._plan()
 
     def _plan(self) -> tuple[list[Range], list[Piece], bool]:
-        """Ranges of all column tiles if pieces of lines fit beside them, else of fewer; of single
-        pixels if nothing else fits."""
+        """Ranges of all column tiles if pieces of lines fit beside them, else of fewer; of fewer
+        kernel rows, of which more lines fit; of single pixels if nothing else fits."""
         choices: list[list[Interval]] = []
-        most = self.tiles.count
-        while most:
-            groups = self.tile_groups(most)
+        count = self.tiles.count
+        while count:
+            groups = self.tile_groups(count)
             if groups not in choices:
                 choices.append(groups)
-            most //= 2
+            count //= 2
         everything = self.ranges_of((0, self.tiles.count))
         if not self._stay(self.program.scratch.words - max(map(self.out_size, everything))):
             # Maps come again for each range.
             choices.sort(key=lambda groups: not all(map(self.has_taps, groups)))
-        for cuts in ((self._whole_or_boxes, self._line_cuts), (self._pixel_cuts,)):
+        lines = self._line_cuts
+        tries: list[tuple[int | None, tuple[_Cut, ...]]] = [(None, (self._whole_or_boxes, lines))]
+        if self.dw is not None:
+            (first, last), (top, bottom) = everything[0].blocks, everything[0].rows
+            limit = (last - first) * (bottom - top)
+            while limit := limit // 2:
+                tries.append((limit, (lines,)))
+        tries.append((None, (self._pixel_cuts,)))
+        for most, cuts in tries:
             for groups in choices:
-                ranges = [part for tiles in groups for part in self.ranges_of(tiles)]
+                ranges = [part for tiles in groups for part in self.ranges_of(tiles, most)]
                 room = self.program.scratch.words - max(map(self.out_size, _unlike(ranges)))
                 for cut in cuts:
                     found = cut(ranges, room)
