@@ -75,7 +75,7 @@ class WeightGradientPieces(WeightGradientRanges):
         if parts[0].tiles != (0, self.tiles.count):
             parts = unlike(ranges)
         # Small pieces are soon there, and leave room to load ahead.
-        wide = [(share, False) for share in (16, 8, 4, 2)]
+        wide = [(share, False) for share in (4, 2)]
         for share, self.narrow in (*wide, (2, True), (1, True)):
             if share == 1:
                 # Rows of the kernel in the middle may read more lines than the first and the last.

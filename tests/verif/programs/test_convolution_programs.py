@@ -229,7 +229,7 @@ CUTS = {
     ),
     "many outputs of many inputs": (
         {"buffer_bank_depth": 64}, ((12, 1, 1, 16), 140, (1, 1), (1, 1), (0, 0), (1, 1)),
-        (None, 2, 1),
+        (None, 1, 1),
     ),
 }  # fmt: skip
 
