@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from compiler.codegen.command_bytes import encode_commands, moved
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command, executions
 from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
-from compiler.codegen.program import SemaphoreNames, encode_commands, moved
+from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
@@ -197,7 +198,7 @@ class _Compiler:
         """Commands of a batch without its end, what of them belongs to which step, and the names
         of their semaphores. Where nothing stays in a memory for the predictor, ``load`` makes no
         difference."""
-        key = part, load and self.config.has_predictor_memory
+        key = part, load and self._stays
         if key not in self._written:
             self._written[key] = self._record(part, load=load)
         return self._written[key]

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from compiler.codegen.command_bytes import decode_commands
 from compiler.codegen.cost import Command, Fields, Timeline, executions
-from compiler.codegen.program import decode_commands
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, QUEUE_OPCODES, Opcode
 

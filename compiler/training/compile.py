@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from compiler.codegen.command_bytes import encode_commands, moved
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder, write_program
-from compiler.codegen.program import SemaphoreNames, encode_commands, moved
+from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from compiler.codegen.command_bytes import encode_commands, moved
 from compiler.codegen.cost import Command
-from compiler.codegen.program import SemaphoreNames, encode_commands, moved
+from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer

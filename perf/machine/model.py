@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.codegen.program import decode_commands
+from compiler.codegen.command_bytes import decode_commands
 from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import Phase
 from hw.config import AdaGPConfig
