@@ -24,6 +24,7 @@ from synth.fpga.nextpnr import place_and_route_pins
 from synth.fpga.synthesis import link_top, synthesize
 
 from .constraints import constraints
+from .layout import keep_placement
 
 __all__ = ["Built", "build", "emit", "missed", "synthesize_system"]
 
@@ -81,8 +82,8 @@ def build(
     seed: int = 1,
     progress=lambda text: None,
 ) -> Built:
-    """Everything, into ``directory``: ``.v``, ``.lpf``, ``.bit``, ``.svf``, headers, and what lies
-    between.
+    """Everything, into ``directory``: ``.v``, ``.lpf``, ``.bit``, ``.svf``, headers, where the
+    cells are (:data:`~boards.bitstream.layout.PLACEMENT`), and what lies between.
 
     Raises
     ------
@@ -114,6 +115,7 @@ def build(
         name, device=device, constraints=files[f"{name}.lpf"], seed=seed, directory=directory,
         progress=progress,
     )  # fmt: skip
+    keep_placement(directory / f"{name}-{seed}.placed.json", directory, board.device)
     step("place and route")
     progress("packing the bitstream")
     _pack(directory, f"{name}-{seed}.config", name)

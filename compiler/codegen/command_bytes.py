@@ -115,7 +115,7 @@ def _decoded(words: NDArray[np.uint64], opcode: Opcode, name: str) -> list[int]:
 def moved(commands: Iterable[Command], offset: int) -> Iterator[Command]:
     """The commands of a program as they are if it lies ``offset`` bytes further behind."""
     for command in commands:
-        if command.opcode is Opcode.REPEAT:
+        if command.opcode in (Opcode.REPEAT, Opcode.ROWS) and "first" in command.fields:
             fields = command.fields | {"first": command.fields["first"] + offset}
             command = replace(command, fields=fields)
         yield command

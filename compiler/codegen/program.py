@@ -177,5 +177,5 @@ def executed_commands(
         opcode, fields = commands[place]
         if opcode in (Opcode.LOAD, Opcode.STORE):
             yield opcode, fields | {"dram_address": counters.address(fields)}
-        elif opcode is not Opcode.REPEAT:
+        elif opcode not in (Opcode.REPEAT, Opcode.ROWS):
             yield opcode, fields

@@ -155,8 +155,9 @@ def place_and_route_pins(
     ECP5.
 
     ``constraints`` (LPF) has the pins and the clocks that come from outside; nextpnr derives those
-    of phase-locked loops. Writes ``name.lpf``, ``name-seed.log``, ``name-seed.report`` and
-    ``name-seed.config``, from which a bitstream is packed.
+    of phase-locked loops. Writes ``name.lpf``, ``name-seed.log``, ``name-seed.report``,
+    ``name-seed.config``, from which a bitstream is packed, and ``name-seed.placed.json``
+    (:func:`synth.fpga.placement.read_placement`).
 
     Returns
     -------
@@ -171,7 +172,7 @@ def place_and_route_pins(
     command = [_tool(device.details.package), *device.options, "--json", f"{name}.json"]
     command += ["--seed", str(seed), *device.details.routing, "--timing-allow-fail"]
     command += ["--lpf", f"{name}.lpf", "--report", report.name]
-    command += ["--textcfg", f"{name}-{seed}.config"]
+    command += ["--textcfg", f"{name}-{seed}.config", "--write", f"{name}-{seed}.placed.json"]
     report.unlink(missing_ok=True)
     started = time.monotonic()
     _run(command, directory / f"{name}-{seed}.log", directory, seed, passes, progress)

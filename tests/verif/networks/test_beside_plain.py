@@ -19,7 +19,7 @@ from verif.networks.train_digits import digit_batches
 from verif.networks.training_result import Batch
 
 
-@pytest.mark.parametrize("case", ["train-braking", "train-echo"])
+@pytest.mark.parametrize("case", ["train-braking", "train-echo", "train-vcas"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
