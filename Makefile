@@ -10,7 +10,7 @@ PY := .venv/bin/python
 BOOTSTRAP = PYTHON='$(PYTHON)' scripts/bootstrap
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools verilog test lint format regression bench report docs lock clean distclean
+.PHONY: help setup tools verilog test lint format regression bench report docs litex lock clean distclean
 
 help: ## Show this list
 	@echo 'Targets:'
@@ -62,8 +62,12 @@ tools: setup ## Fetch CACTI, a standard-cell library and Icarus Verilog into bui
 setup: ## Create or update .venv/ with everything
 	@$(BOOTSTRAP) full
 
+litex: setup ## Install LiteX, for the second way to a board (docs/boards.md)
+	@$(BOOTSTRAP) litex
+
 lock: setup ## Write constraints.txt from what is installed
 	@$(BOOTSTRAP) docs
+	@$(BOOTSTRAP) litex
 	@mkdir -p build && scripts/lock > build/constraints.txt && mv build/constraints.txt constraints.txt
 
 clean: ## Remove build products

@@ -9,9 +9,11 @@ import argparse
 import sys
 
 from boards.bitstream import command as bitstream
+from boards.bitstream import layout
 from boards.catalogue import BoardError
 from boards.litex_soc import command as litex_soc
 from boards.sim import command as simulation
+from boards.sim import roofline, timeline
 from hw.config import ConfigError
 from runtime.errors import AcceleratorError
 from synth.common.errors import ToolError
@@ -25,7 +27,10 @@ COMMANDS = {
     "list": (listing, "the boards there are, and what fits"),
     "sim": (simulation, "simulate a board at its pins"),
     "build": (bitstream, "build a bitstream"),
+    "layout": (layout, "a picture of where a bitstream's blocks are"),
     "litex": (litex_soc, "Verilog of a LiteX SoC with the accelerator"),
+    "roofline": (roofline, "a picture of which array which memory feeds"),
+    "timeline": (timeline, "a picture of what serial line and accelerator do, and when"),
     "load": (Load, "load a bitstream into a board"),
     "self-test": (SelfTest, "identification, memory, a small network"),
 }

@@ -30,7 +30,7 @@ def execute(
     ----------
     machine : its memories change
     commands : the command stream
-    offset : of the first one in the memory window, from which REPEAT and BATCH count
+    offset : of the first one in the memory window, from which REPEAT, BATCH and ROWS count
 
     Raises
     ------
@@ -48,6 +48,8 @@ def execute(
             break
         if opcode is Opcode.REPEAT:
             place = program.repeat(place, counters)
+        elif opcode is Opcode.ROWS:
+            place = program.rows(place, counters, machine.rows)
         elif opcode is Opcode.BATCH:
             targets = program.batch(place, counters, begun=begun)
             _require_no_tiles(machine, place)

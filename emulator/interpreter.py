@@ -8,7 +8,7 @@ its end: another command that writes it meanwhile, or reads what is being writte
 an error even if the values come out right.
 
 A BATCH comes when everything before it has finished, and sends the stream elsewhere. A REPEAT sends
-it back as soon as it is the next command.
+it back as soon as it is the next command. A ROWS that picks does so, too; others wait like BATCH.
 
 Weight tiles go from WEIGHTS to MATMUL one by one: a WEIGHTS ends when it has brought its last one,
 of which at most one or two (depending on the seed) may wait to be taken; a MATMUL ends when it has
@@ -22,6 +22,7 @@ import numpy as np
 from golden.prediction.schedule import Phase
 from hw.isa.encoding import Opcode, queue_opcodes
 from hw.isa.loops import LoopCounters
+from hw.isa.rows import RowAction
 
 from .machine import Access, FunctionalError, Machine
 from .matmul import tile_count
@@ -220,6 +221,10 @@ class _Interpreter:
                     yield "batch", None
             elif opcode is Opcode.REPEAT:
                 yield "repeat", None
+            elif opcode is Opcode.ROWS:
+                idle = not self.running and not any(self.queues.values())
+                if idle or fields["action"] == RowAction.PICK:
+                    yield "rows", None
             elif len(self.queues[key]) < self.config.command_queue_depth:
                 yield "dispatch", key
         for key, queue in self.queues.items():
@@ -262,6 +267,10 @@ class _Interpreter:
     def _repeat(self, _key):
         """The loop in front of this REPEAT has been dispatched once more."""
         self.position = self.commands.repeat(self.position, self.counters)
+        self.executed += 1
+
+    def _rows(self, _key):
+        self.position = self.commands.rows(self.position, self.counters, self.machine.rows)
         self.executed += 1
 
     def _batch(self, _key):

@@ -16,6 +16,7 @@ import numpy as np
 from golden.arithmetic.formats import format_by_name
 from hw.config import BUFFER_ADDRESS_WIDTH
 from hw.isa.encoding import Opcode, queue_opcodes
+from hw.isa.rows import RowList
 
 from .loss import LossCommands
 from .matmul import MatmulCommands, WeightsCommands
@@ -54,6 +55,7 @@ class Machine:
     Members
     -------
     sample_seed : that of the batch
+    rows : :class:`~hw.isa.rows.RowList`, which VECTOR fills
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Machine:
             self.memories[name].written = self.written[start:end].reshape(size, 1)
             self.first[number], start = start, end
         self.coefficients, self.guard = coefficients, guard
-        self.sample_seed = sample_seed
+        self.sample_seed, self.rows = sample_seed, RowList()
         #: What each core executes: (index, opcode) -> an object with ``access`` and ``execute``.
         self.commands: dict[tuple[int, Opcode], Any] = {
             (core.index, opcode): _COMMANDS[opcode](self, core)
@@ -131,6 +133,8 @@ class Machine:
         core = fields["core"]
         if not self._kernels or not self._compiled[core].execute(opcode, fields):
             self.commands[core, opcode].execute(fields)
+        if self.rows.listening and opcode is Opcode.VECTOR and not core:
+            self.rows.fill(self.commands[core, opcode].kept(fields))
 
     @property
     def rejected(self):

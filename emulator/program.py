@@ -4,6 +4,7 @@ from typing import Any
 
 from hw.isa.encoding import COMMAND_BYTES, Opcode, control_opcodes, decode
 from hw.isa.loops import LoopCounters
+from hw.isa.rows import RowAction, RowList
 
 from .machine import Machine
 from .memory import FunctionalError
@@ -21,7 +22,7 @@ class CommandStream:
     ----------
     machine : that is to execute them
     commands : the command stream
-    offset : of the first one in the memory window, from which REPEAT and BATCH count
+    offset : of the first one in the memory window, from which REPEAT, BATCH and ROWS count
 
     Raises
     ------
@@ -52,7 +53,8 @@ class CommandStream:
         used = fields["wait"] | fields["signal"]
         known = opcode in control_opcodes(machine.config)
         known |= (fields["core"], opcode) in machine.commands
-        if opcode in (Opcode.BATCH, Opcode.REPEAT) and (used or fields["core"]):
+        alone = opcode in (Opcode.BATCH, Opcode.REPEAT, Opcode.ROWS)
+        if alone and (used or fields["core"]):
             raise FunctionalError(f"command {place}: {opcode.name} has no core and no semaphores")
         if used >> machine.config.semaphore_count or not known:
             raise FunctionalError(f"command {place}: no such core, engine or semaphore")
@@ -65,6 +67,23 @@ class CommandStream:
             raise FunctionalError(f"command {place} (REPEAT): count is 0")
         first = self._target(place, "first")
         return first if counters.repeat(fields) else place + 1
+
+    def rows(self, place: int, counters: LoopCounters, rows: RowList) -> int:
+        """Execute the ROWS at ``place``; the number of the command behind it."""
+        _, fields = self[place]
+        action = RowAction(fields["action"])
+        if rows.listening and action is not RowAction.JOIN:
+            raise FunctionalError(f"command {place} (ROWS): no VECTOR has filled the list yet")
+        depth, count = self._machine.config.row_list_depth, len(rows.rows)
+        if action is RowAction.BRANCH and rows.count > depth:
+            raise FunctionalError(
+                f"command {place} (ROWS): {rows.count} rows, of which the list can have {depth}"
+            )
+        target = rows.execute(fields, counters)
+        if target is None:
+            return place + 1
+        steps = count if action is RowAction.BRANCH else 0
+        return self._target(place, "first", steps)
 
     def batch(self, place: int, counters: LoopCounters, *, begun: bool) -> dict[str, int]:
         """The numbers of the commands that the BATCH at ``place`` may lead to, by name in
@@ -79,10 +98,12 @@ class CommandStream:
             )
         return {name: self._target(place, name) for name in TARGETS}
 
-    def _target(self, place, field):
-        """The number of the command whose offset ``field`` of command ``place`` is."""
+    def _target(self, place, field, behind=0):
+        """The number of the command whose offset ``field`` of command ``place`` is, or so many
+        behind it."""
         opcode, fields = self[place]
         target, rest = divmod(fields[field] - self._offset, COMMAND_BYTES)
+        target += behind
         if rest or not 0 <= target < len(self._commands) // COMMAND_BYTES:
             raise FunctionalError(
                 f"command {place} ({opcode.name}): {field} {fields[field]:#x} is no command of "

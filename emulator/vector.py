@@ -100,6 +100,15 @@ class VectorCommands:
         memories[name].write(index, words.view(np.uint8)[..., np.newaxis])
         self._machine.flag(golden.flags)
 
+    def kept(self, fields):
+        """Of every result that the command has stored whether its first lane is positive or NaN."""
+        fmt = self._machine.format
+        name, index, _steps = self._results(fields)
+        first = np.ascontiguousarray(index[:, 0, : fmt.width // 8])
+        codes = self._machine.memories[name].data.reshape(-1)[first].view(self._machine.dtype)
+        positive = (codes & fmt.infinity != 0) & (codes & fmt.sign_bit == 0)
+        return positive[:, 0].tolist()
+
     def _words(self, fields, stream, wide):
         """Memory, byte indices (steps, words of a step, word), loop indices."""
         core = self._core

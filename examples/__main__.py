@@ -55,11 +55,11 @@ def write_example(config: AdaGPConfig, directory: Path) -> list[Path]:
     OutputError, OSError
         The directory cannot be written.
     """
-    from .prepare import make_example  # takes seconds to import
+    from .prepare import example_files, make_example  # takes seconds to import
 
     output.check_replaceable(directory / "rtl")
-    files = make_example(config).files()
-    rtl = generate(config)
+    run = make_example(config)
+    files, rtl = example_files(run), generate(config, run)
     output.write(directory / "rtl", rtl)
     for name, data in files.items():
         with replacing(directory / name) as file:

@@ -103,7 +103,8 @@ class Accelerator(wiring.Component):
         ]
         connect(m, sequencer.error, registers.error)
         connect(m, fetch.command, sequencer.command)
-        m.submodules.loops = loops = ResetInserter(clear)(LoopControl())
+        loops = LoopControl(config.row_list_depth)
+        m.submodules.loops = loops = ResetInserter(clear)(loops)
         connect_loops(m, loops, sequencer=sequencer, fetch=fetch)
         if config.has_training_engines:
             m.submodules.batches = batches = ResetInserter(clear)(BatchControl())
@@ -134,6 +135,8 @@ class Accelerator(wiring.Component):
         connect(m, fetch.read, read_mux.requesters[0])
 
         added = [self._add_core(m, platform, core, semaphores, waiting) for core in cores]
+        if config.row_list_depth:
+            m.d.comb += loops.result.eq(added[0].row)
         m.d.comb += sequencer.bus_busy.eq(Cat(fetch.busy, *(core.bus_busy for core in added)))
 
         # Bus

@@ -17,6 +17,7 @@ from perf.counted.command import add_count
 from perf.energy.command import add_energy
 from perf.explore.command import add_explore
 from perf.machine.command import add_cycles
+from perf.machine.sampled_command import add_sampled
 from perf.machine.steps_command import add_steps
 from perf.pipelines.command import add_pipelines
 from perf.report.command import add_report
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     add_cycles(commands)
     add_steps(commands)
+    add_sampled(commands)
     add_count(commands)
     add_report(commands)
     add_area(commands)

@@ -32,8 +32,8 @@ _VARIANT_NOTES = {
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rtl_gen",
-        description="Generate an accelerator: Verilog, manifest, C header, register documentation "
-        "and FuseSoC core file.",
+        description="Generate an accelerator: Verilog with a testbench, manifest, C header, "
+        "register documentation and FuseSoC core file.",
         epilog="Exit status: 0 done, 1 --check found a difference, 2 wrong input, 130 interrupted.",
         allow_abbrev=False,
     )

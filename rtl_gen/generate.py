@@ -6,47 +6,16 @@ from hw.config import AdaGPConfig
 from hw.primitives.shared_module import emit_verilog
 
 from .c_header import c_header
+from .core_file import core_file
 from .manifest import PortTable, manifest, port_table
 from .ports import top_ports
 from .register_docs import register_markdown, register_rdl
+from .testbench import TestRun, copy_run, has_testbench, testbench_files
 
 if TYPE_CHECKING:
     from hw.accelerator import Accelerator
 
 __all__ = ["accelerator_verilog", "generate", "make_top", "top_name"]
-
-_CORE_FILE = """\
-CAPI=2:
-
-name: adagp:accelerators:{top}:0.1.0
-description: ADA-GP training accelerator, variant {variant}, configuration {hash}
-
-filesets:
-  rtl:
-    files:
-      - {top}.v
-    file_type: verilogSource
-  headers:
-    files:
-      - adagp_regs.h
-    file_type: user
-
-targets:
-  default:
-    filesets: [rtl]
-    toplevel: {top}
-  software:
-    filesets: [headers]
-    toplevel: {top}
-  lint:
-    default_tool: verilator
-    filesets: [rtl]
-    toplevel: {top}
-    tools:
-      verilator:
-        mode: lint-only
-        verilator_options: [-Wall]
-"""
 
 
 def make_top(config: AdaGPConfig) -> "Accelerator":
@@ -80,10 +49,11 @@ def accelerator_verilog(config: AdaGPConfig, *, sources: bool = False) -> tuple[
     return text, port_table(ports)
 
 
-def generate(config: AdaGPConfig) -> dict[str, str]:
+def generate(config: AdaGPConfig, run: TestRun | None = None) -> dict[str, str]:
     """Return file name -> text of everything that belongs to a configuration.
 
-    The result depends on the configuration and the versions of the tools only.
+    ``run``: what the testbench does, by default :func:`~rtl_gen.testbench.copy_run`. The result
+    depends on it, the configuration and the versions of the tools only.
     """
     top = top_name(config)
     verilog, ports = accelerator_verilog(config)
@@ -92,7 +62,9 @@ def generate(config: AdaGPConfig) -> dict[str, str]:
         "adagp_regs.h": c_header(config),
         "adagp.rdl": register_rdl(config),
         "registers.md": register_markdown(config),
-        f"{top}.core": _CORE_FILE.format(top=top, variant=config.variant, hash=config.hash),
+        f"{top}.core": core_file(config, top=top),
     }
+    if has_testbench(config):
+        files |= testbench_files(config, run or copy_run(config), top=top)
     files["manifest.json"] = manifest(config, top=top, ports=ports, files=files)
     return files

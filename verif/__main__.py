@@ -55,7 +55,7 @@ def _parser():
         default="all",
         choices=(*VARIANTS, "all"),
         help="of digits, train-... and networks (default: all; train-digits: baseline and max; "
-        "train-adagp: all but baseline; train-braking, train-echo and networks: max)",
+        "train-adagp: all but baseline; train-braking, -echo, -vcas and networks: max)",
     )
     run.add_argument("--preset", default="tiny", help=f"{', '.join(PRESETS)} (default: tiny)")
     run.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
@@ -63,7 +63,7 @@ def _parser():
     run.add_argument(
         "--batches",
         type=int,
-        help="of train-digits, train-braking and train-echo (default: 60; --quick: 3), train-adagp "
+        help="of train-digits, -braking, -echo and -vcas (default: 60; --quick: 3), train-adagp "
         "(default: 40; --quick: 8) and networks (default: 2 of backpropagation, 4 of ADA-GP)",
     )
     run.add_argument(

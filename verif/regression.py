@@ -24,6 +24,7 @@ from verif.networks.train_blocks import BLOCKS, block_run
 from verif.networks.train_braking import train_braking
 from verif.networks.train_digits import DigitsTraining, train_digits
 from verif.networks.train_echo import train_echo
+from verif.networks.train_vcas import train_vcas
 from verif.networks.training_result import TrainingResult
 from verif.networks.workload import Workload, golden_network, prepare
 
@@ -366,6 +367,10 @@ CASES = {
         description="the same with four more steps of the head behind every batch, beside plain "
         "backpropagation",
         run=_train_beside_plain("train-echo", train_echo),
+    ),
+    "train-vcas": Case(
+        description="the same with half of the images in each convolution's backward pass",
+        run=_train_beside_plain("train-vcas", train_vcas),
     ),
     "train-adagp": Case(
         description="the same by gradient prediction, in phases that the hardware chooses",

@@ -48,6 +48,7 @@ class Race:
     train_images, test_images : how many are used, None for all
     cycles : what the time is counted in, if not in MACs: cycles of a batch by its kind, and as
         "unit" those of a batch of backpropagation
+    tuning : a rate is to be chosen, on what ``for_tuning`` of the data gives
 
     Raises
     ------
@@ -67,6 +68,7 @@ class Race:
     train_images: int | None = None
     test_images: int | None = None
     cycles: dict[str, int] | None = None
+    tuning: bool | None = None
 
     def __post_init__(self) -> None:
         problems = [
@@ -136,6 +138,8 @@ def run_race(race: Race) -> dict:
         for data that is not there, or fewer images than a batch has.
     """
     data = load_images(race.data, seed=race.seed, train=race.train_images, test=race.test_images)
+    if race.tuning:
+        data = data.for_tuning(race.seed)
     if len(data.train_labels) < race.batch:
         raise ValueError(
             f"batch must be at most {len(data.train_labels)}, the number of training images"

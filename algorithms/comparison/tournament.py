@@ -127,10 +127,10 @@ class Tournament:
         object.__setattr__(self, "methods", ordered)
         self._race(REFERENCE, 1, self.rates[0])
 
-    def _race(self, method, seed, rate, cycles=None):
+    def _race(self, method, seed, rate, cycles=None, tuning=None):
         names = ("data", "model", "budget", "batch", "pool", "train_images", "test_images")
         return Race(
-            method=method, seed=seed, rate=rate, cycles=cycles,
+            method=method, seed=seed, rate=rate, cycles=cycles, tuning=tuning,
             **{name: getattr(self, name) for name in names},
         )  # fmt: skip
 
@@ -153,7 +153,9 @@ class Tournament:
     def tuning_races(self, method: str) -> list[Race]:
         """Runs that a method's rate is chosen from."""
         seeds = range(_TUNING_SEEDS, _TUNING_SEEDS + self.tuning_seeds)
-        return [self._race(method, seed, rate) for rate in self.rates for seed in seeds]
+        return [
+            self._race(method, seed, rate, tuning=True) for rate in self.rates for seed in seeds
+        ]
 
     def run(self, directory: str | Path, workers: Workers | None = None) -> list[Result]:
         """Do what has not been done, in processes of this machine unless ``workers`` say otherwise.

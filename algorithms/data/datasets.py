@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,7 @@ class ImageData:
     name : of the data, for file names
     train_images, test_images : float32 (N, C, H, W), between 0 and 1
     train_labels, test_labels : int64 (N,), from 0
+    fixed_test : the test images are the same for every seed, as published
     """
 
     name: str
@@ -44,6 +45,24 @@ class ImageData:
     train_labels: torch.Tensor
     test_images: torch.Tensor
     test_labels: torch.Tensor
+    fixed_test: bool = False
+
+    def for_tuning(self, seed: int) -> "ImageData":
+        """Data to choose settings on, so that no result is of images that settings were chosen on:
+        where the test images are the same for every seed, a sixth of the training images, drawn by
+        ``seed``, takes their place. Other data is split anew by every seed, and stays as it is.
+        """
+        if not self.fixed_test:
+            return self
+        order = torch.from_numpy(np.random.default_rng(seed).permutation(len(self.train_labels)))
+        held, rest = order[: len(order) // 6], order[len(order) // 6 :]
+        return replace(
+            self,
+            train_images=self.train_images[rest],
+            train_labels=self.train_labels[rest],
+            test_images=self.train_images[held],
+            test_labels=self.train_labels[held],
+        )
 
     @property
     def classes(self) -> int:
@@ -92,7 +111,8 @@ def load_images(name: str, *, seed: int = 1, train: int | None = None, test: int
             raise ValueError(f"data {name} has {there} {part} images, {count} cannot be used")
         for kind in ("images", "labels"):
             parts[f"{part}_{kind}"] = torch.from_numpy(parts[f"{part}_{kind}"][:count])
-    return ImageData(name=Path(name).resolve().name, **parts)
+    fixed = name not in ("digits", "mnist5k")
+    return ImageData(name=Path(name).resolve().name, fixed_test=fixed, **parts)
 
 
 def _parts(train_images, train_labels, test_images, test_labels):

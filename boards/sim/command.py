@@ -22,6 +22,8 @@ __all__ = ["add_arguments", "run"]
 
 #: Bursts of the memory test.
 _REQUESTS = 20_000
+#: Cycles that a network may take, by those with a memory that answers at once.
+_MOST_CYCLES = 1.15
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--images", type=whole(1), default=16, help="of digits, or in a batch (16)")
     add("--batches", type=whole(1), help="of a training (2; train-adagp: 4)")
     add("--no-ideal", action="store_true", help="do not compare cycles with those of ideal memory")
+    add("--most-cycles", type=float, default=_MOST_CYCLES, metavar="FACTOR",
+        help=f"that a network may take, of those with ideal memory ({_MOST_CYCLES})")  # fmt: skip
     add_system(parser)
 
 
@@ -179,6 +183,8 @@ def _network(board: Board, config: SystemConfig, arguments, console) -> int:
         chip = line.status()
     good = not result.wrong and chip["violations"] == "0" and "text" not in chip and not overrun
     good = good and chip["framing_errors"] == "0"
+    slow = 0.0 if arguments.no_ideal else sum(result.cycles) / sum(ideal.cycles)
+    good = good and slow <= arguments.most_cycles
     what = "bytes" if arguments.run == "digits" else "numbers"
     cycles = sum(result.cycles)
     text = (
@@ -186,8 +192,8 @@ def _network(board: Board, config: SystemConfig, arguments, console) -> int:
         f"from golden; {chip['violations']} violations of the SDRAM's rules; {cycles:,} cycles"
     )
     if not arguments.no_ideal:
-        text += f", {cycles / sum(ideal.cycles):.3f} x those with ideal memory"
-        text += f" ({sum(ideal.cycles):,})"
+        text += f", {slow:.3f} x those with ideal memory ({sum(ideal.cycles):,})"
+    text += f"; {result.moved / cycles * config.clock_mhz:.0f} MB/s"
     spent = int(chip["cycles"])
     text += f"; {spent:,} cycles in all, {spent / max(result.seconds, 1e-9) / 1000:.0f} kcycles/s"
     for number, loss in enumerate(result.losses, 1):

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from algorithms.networks import digits_cnn
+from compiler.networks.array_use import PRODUCTS
+from compiler.networks.summary import layer_of, summarize
 from emulator.batch_loop import BatchLoop
 from hw.config import AdaGPConfig
 from hw.registers import host
@@ -20,7 +22,17 @@ from verif.networks.training_result import in_phases
 from verif.networks.training_run import TrainingRun
 from verif.system.record import BASE
 
-__all__ = ["RUNS", "Network", "NetworkResult", "kept_parts", "parameters", "prepare_network"]
+__all__ = [
+    "RUNS",
+    "Network",
+    "NetworkResult",
+    "adagp_run",
+    "has_ended",
+    "kept_parts",
+    "parameters",
+    "prepare_network",
+    "start_loop",
+]
 
 #: Name -> what is run, in a few words.
 RUNS = {
@@ -39,6 +51,7 @@ class NetworkResult:
     compared, wrong : bytes or numbers that were compared with golden, and that differ
     differences : lines about the first of these
     cycles : of every batch, or of the run, without those of waiting for the host
+    moved : bytes that the accelerator has read and written, altogether
     seconds : wall time
     """
 
@@ -47,6 +60,7 @@ class NetworkResult:
     differences: list[str]
     cycles: list[int]
     seconds: float
+    moved: int = 0
     losses: list[float | None] = field(default_factory=list)
 
 
@@ -58,10 +72,12 @@ class Network:
     Members
     -------
     window_bytes : memory that it needs, from address 0 on
+    macs : multiplications of a batch of ``train-digits``: forward and both gradients
     """
 
     window_bytes: int
     run: Callable[..., NetworkResult]
+    macs: int = 0
 
 
 def prepare_network(
@@ -84,8 +100,16 @@ def prepare_network(
         return Network(
             window_bytes=BASE + len(image),
             run=lambda device, progress=lambda text: None: _train(device, run, image, progress),
+            macs=_macs(run.program),
         )
     return _adagp(config, images, batches, seed, report)
+
+
+def _macs(program):
+    layers = {layer.name: layer for layer in summarize(program)[0]}
+    products = {(layer_of(step, layers), step.direction) for step in program.steps
+                if step.vectors and step.direction in PRODUCTS}  # fmt: skip
+    return sum(layers[name].macs for name, _ in products)
 
 
 def _model(seed):
@@ -103,8 +127,8 @@ def _start(device, registers, *, size, program, program_size, values=None):
         device.write(name, value)
 
 
-def _ended(registers, values):
-    """Raise RuntimeError unless the registers say that all is well."""
+def has_ended(registers, values: dict[str, int]) -> bool:
+    """Whether the registers say that the run is over; raises RuntimeError unless all is well."""
     status = host.field_values(registers, "STATUS", values["STATUS"])
     if status["ERROR"] or status["STOPPED"]:
         raise RuntimeError(host.ending(registers, values))
@@ -120,6 +144,14 @@ def _cycles(device, registers, values):
     if "BATCH_WAIT" in counters:
         counters = host.without_waiting(counters)
     return counters["CYCLES"]
+
+
+def _moved(device, registers, values):
+    """Bytes read and written since the start of the run; 0 where none are counted."""
+    if not device.counts_cycles:
+        return 0
+    counters = host.counters(registers, values)
+    return counters["READ_BYTES"] + counters["WRITE_BYTES"]
 
 
 def _digits(config, images, seed, report):
@@ -138,7 +170,7 @@ def _digits(config, images, seed, report):
         _start(device, registers, size=size, program=0,
                program_size=len(workload.program.commands))  # fmt: skip
         values = device.wait()
-        _ended(registers, values)
+        has_ended(registers, values)
         progress(f"reading {size:,} bytes")
         found = np.frombuffer(device.get(BASE, size), np.uint8)
         wrong = np.nonzero(found != np.frombuffer(after, np.uint8))[0]
@@ -146,7 +178,7 @@ def _digits(config, images, seed, report):
         cycles = _cycles(device, registers, values)
         return NetworkResult(
             compared=size, wrong=len(wrong), differences=lines, cycles=[cycles],
-            seconds=time.monotonic() - begin,
+            moved=_moved(device, registers, values), seconds=time.monotonic() - begin,
         )  # fmt: skip
 
     return Network(window_bytes=BASE + size, run=run)
@@ -183,13 +215,14 @@ def parameters(program):
     ]
 
 
-def _result(run, dumps, rejected, cycles, begin):
+def _result(run, dumps, rejected, cycles, moved, begin):
     result = run.result(dumps, rejected)
     return NetworkResult(
         compared=result.compared,
         wrong=sum(difference.count for difference in result.differences),
         differences=[str(difference) for difference in result.differences[:5]],
         cycles=cycles,
+        moved=moved,
         seconds=time.monotonic() - begin,
         losses=list(result.losses),
     )
@@ -205,7 +238,7 @@ def _train(device, run, image, progress):
     """Batch after batch, each a run of its own."""
     begin, registers = time.monotonic(), register_map(run.config)
     window, parts = bytearray(image), kept_parts(_learned(run.program))
-    dumps, rejected, cycles = [], [], []
+    dumps, rejected, cycles, moved = [], [], [], 0
     progress(f"writing {len(image):,} bytes")
     device.put(BASE, image)
     for number, batch in enumerate(run.batches):
@@ -218,17 +251,23 @@ def _train(device, run, image, progress):
             program_size=len(program.commands), values=run.registers(batch, number),
         )  # fmt: skip
         values = device.wait()
-        _ended(registers, values)
+        has_ended(registers, values)
         progress(f"batch {number + 1} of {len(run.batches)}: reading what it has learned")
         dumps.append(_read(device, window, parts))
         names = [f"CORE{core.index}_VECTOR_REJECTED" for core in run.config.cores]
         counts = {**values, **host.counters(registers, values)}
         rejected.append(sum(counts[name] for name in names))
         cycles.append(_cycles(device, registers, values))
-    return _result(run, dumps, rejected, cycles, begin)
+        moved += _moved(device, registers, values)
+    return _result(run, dumps, rejected, cycles, moved, begin)
 
 
-def _adagp(config, images, batches, seed, report):
+def adagp_run(
+    config: AdaGPConfig, *, images: int, batches: int, seed: int = 1,
+    report: Callable[[str], None] = lambda text: None,
+) -> tuple[AdaGPRun, BatchLoop]:  # fmt: skip
+    """A training with predicted gradients in one run, and the order of its batches. Arguments and
+    errors as for :func:`prepare_network`."""
     if batches < EPOCHS or batches % EPOCHS:
         raise ValueError(f"batches of train-adagp must be a multiple of {EPOCHS}, not {batches}")
     loop = BatchLoop(schedule=SCHEDULE, batches=batches, epoch_batches=batches // EPOCHS)
@@ -237,11 +276,26 @@ def _adagp(config, images, batches, seed, report):
     plain = [replace(batch, optimizer=plain[0].optimizer) for batch in plain]
     run = AdaGPRun(_model(seed), config, digits_cnn.INPUT_SHAPE,
                    in_phases(plain, loop.phases()), report=report)  # fmt: skip
+    return run, loop
+
+
+def _adagp(config, images, batches, seed, report):
+    run, loop = adagp_run(config, images=images, batches=batches, seed=seed, report=report)
     image = bytes(run.memory())
     return Network(
         window_bytes=BASE + len(image),
         run=lambda device, progress=lambda text: None: _loop(device, run, loop, image, progress),
     )
+
+
+def start_loop(device, run: AdaGPRun, loop: BatchLoop, size: int) -> None:
+    """Start the run, whose window of ``size`` bytes lies from BASE on."""
+    program = run.program.loop
+    _start(
+        device, register_map(run.config), size=size, program=program.program,
+        program_size=len(program.commands),
+        values=run.registers(run.batches[0]) | loop.registers(),
+    )  # fmt: skip
 
 
 def _loop(device, run, loop, image, progress):
@@ -255,15 +309,12 @@ def _loop(device, run, loop, image, progress):
     device.put(BASE, image)
     for offset, data in refills[0]:
         device.put(BASE + offset, data)
-    _start(
-        device, registers, size=len(image), program=program.program,
-        program_size=len(program.commands),
-        values=run.registers(run.batches[0]) | loop.registers() | {"BATCHES_READY": 1},
-    )  # fmt: skip
+    device.write("BATCHES_READY", 1)
+    start_loop(device, run, loop, len(image))
     ended = False
     while not ended:
         values = device.wait()
-        ended = _ended(registers, values)
+        ended = has_ended(registers, values)
         if values["BATCHES_DONE"] > len(dumps):
             progress(f"batch {len(dumps) + 1} of {loop.batches}: reading what it has learned")
             dumps.append(_read(device, window, parts))
@@ -275,4 +326,5 @@ def _loop(device, run, loop, image, progress):
             for offset, data in refills[done]:
                 device.put(BASE + offset, data)
             device.write("BATCHES_READY", done + 1)
-    return _result(run, dumps, [None] * len(dumps), cycles, begin)
+    moved = _moved(device, registers, values)
+    return _result(run, dumps, [None] * len(dumps), cycles, moved, begin)

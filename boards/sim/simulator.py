@@ -40,6 +40,8 @@ def compile_board(board: Board, config: SystemConfig, *, broken: str = "") -> Pa
     )  # fmt: skip
     names = {"PLL_FAST": "fast", "PLL_SLOW": "slow", "PLL_LOCKED": "locked"}
     inside = {macro: f"{board.name}__DOT__pll__DOT__{name}" for macro, name in names.items()}
+    # Light 1, see boards/soc/top.py.
+    inside["INTERRUPT"] = "(top.led >> 1 & 1)"
     return compile_top(design, replace(config, chip=chip), inside)
 
 
@@ -120,6 +122,15 @@ class BoardProcess:
 
     def status(self) -> dict[str, str]:
         """``cycles`` of the accelerator, ``violations`` of the chip's rules, ``refreshes``,
-        ``transfers`` of 16 bits, ``framing_errors`` of the line, and ``text`` about violations."""
+        ``transfers`` of 16 bits, ``framing_errors`` of the line, ``interrupts`` (the cycles in
+        which one came, separated by spaces), and ``text`` about violations."""
         lines = self._ask(b"S").decode().splitlines()
-        return dict(line.split(" ", 1) for line in lines)
+        return {name: text for name, _, text in (line.partition(" ") for line in lines)}
+
+    def put(self, address: int, data: bytes) -> None:
+        """Put bytes into the chip as if a host had written them long ago: no time passes."""
+        self._ask(struct.pack("<cII", b"P", address, len(data)) + data)
+
+    def get(self, address: int, size: int) -> bytes:
+        """Bytes of the chip, without a host and without time."""
+        return self._ask(struct.pack("<cII", b"G", address, size))

@@ -12,6 +12,7 @@ from hw.isa.encoding import (
     COMMAND_BYTES,
     MATMUL_LOOPS,
     POST_LOOPS,
+    QUEUE_OPCODES,
     WEIGHTS_LOOPS,
     Opcode,
     with_defaults,
@@ -166,7 +167,7 @@ def _duration(command: Command, config: AdaGPConfig, core: CoreConfig) -> tuple[
         return _loss_cycles(fields) + COMMAND_CYCLES, 0
     if command.opcode is Opcode.POST:
         return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
-    if command.opcode in (Opcode.HALT, Opcode.BATCH, Opcode.REPEAT):
+    if command.opcode not in QUEUE_OPCODES:
         return 0, 0
     run, count = fields["run_bytes"], fields["run_count"]
     rows = run // fields["row_bytes"] * count

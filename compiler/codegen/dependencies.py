@@ -324,11 +324,13 @@ class Recorder:
 
     def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT; see
-        :meth:`~compiler.codegen.linking.Linker.link`."""
+        :meth:`~compiler.codegen.linking.Linker.link`. Nothing can be recorded after that."""
         cuts = self._cuts if self.loops else None
         linker = Linker(self.config, self._entries, self._loops, cuts, early=self._early,
                         levels=self.levels)  # fmt: skip
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1
+        self._entries, self._queues, self._loops = [], {}, []
+        self._memories.clear()
         return commands

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from compiler.tensors.tensor import Tensor
-from hw.isa.encoding import COMMAND_BYTES, COMMANDS, Opcode, decode
+from hw.isa.encoding import COMMAND_BYTES, COMMANDS, QUEUE_OPCODES, Opcode, decode
 from hw.isa.field import Field
 from hw.isa.loops import LOOP_STRIDES
 
@@ -57,7 +57,7 @@ def disassemble(
             raise ValueError(f"command {index}: {error}") from error
         depth += deeper[index]
         indent = "  " * depth
-        if opcode in (Opcode.HALT, Opcode.BATCH, Opcode.REPEAT):
+        if opcode not in QUEUE_OPCODES:
             parts = [f"{index:6} {indent}-     {opcode.name}"]
         else:
             parts = [f"{index:6} {indent}core{values['core']} {opcode.name:7}"]

@@ -50,8 +50,9 @@ class Entry:
     #: Queue -> how many of its commands have finished when this one starts, and when it ends.
     at_start: dict[Queue, int] = field(default_factory=dict)
     at_end: dict[Queue, int] = field(default_factory=dict)
-    #: The cycle in which it starts, about.
+    #: The cycle in which it starts, about; how long its queue is busy, and until it has finished.
     start: int = 0
+    cycles: tuple[int, int] | None = None
 
 
 def thread_of(entry: Entry) -> Thread:
@@ -69,20 +70,29 @@ def latest(into: dict[Queue, int], numbers: Mapping[Queue, int]) -> None:
             into[queue] = number
 
 
+class _Part:
+    """Part of a memory: its last writer, and queue -> number of those that have read it since."""
+
+    __slots__ = ("number", "queue", "readers")
+
+    def __init__(self, queue: Queue | None, number: int, readers: dict[Queue, int]) -> None:
+        self.queue, self.number, self.readers = queue, number, readers
+
+
 class Segments:
     """Who last wrote each part of a memory, and who has read it since: queue -> number."""
 
     def __init__(self) -> None:
         self.edges = [0]
-        self.parts: list[tuple[dict[Queue, int], dict[Queue, int]]] = [({}, {})]
+        self.parts = [_Part(None, -1, {})]
 
     def _split(self, place: int) -> int:
         """Index of the part that begins at ``place``."""
         index = bisect_left(self.edges, place)
         if index == len(self.edges) or self.edges[index] != place:
-            writers, readers = self.parts[index - 1]
+            part = self.parts[index - 1]
             self.edges.insert(index, place)
-            self.parts.insert(index, (dict(writers), dict(readers)))
+            self.parts.insert(index, _Part(part.queue, part.number, dict(part.readers)))
         return index
 
     def _range(self, region: Region) -> tuple[int, int]:
@@ -92,35 +102,42 @@ class Segments:
     def read(self, region: Region, entry: Entry) -> None:
         """``entry`` reads ``region``, and has to wait for who wrote it."""
         first, last = self._range(region)
-        for writers, readers in self.parts[first:last]:
-            latest(entry.after, writers)
-            readers[entry.queue] = entry.number
+        after, queue, number = entry.after, entry.queue, entry.number
+        for part in self.parts[first:last]:
+            writer = part.queue
+            if writer is not None and after.get(writer, -1) < part.number:
+                after[writer] = part.number
+            part.readers[queue] = number
 
     def write(self, region: Region, entry: Entry) -> None:
         """``entry`` writes ``region``, and has to wait for who wrote and read it."""
         first, last = self._range(region)
-        for part in self.parts[first:last]:
-            for users in part:
-                latest(entry.after, users)
-        self.edges[first:last] = [region.begin]
-        self.parts[first:last] = [({entry.queue: entry.number}, {})]
+        latest(entry.after, self._users(first, last, readers=True))
+        self._written(first, last, region, entry)
 
     def note(self, region: Region, entry: Entry, *, writes: bool) -> None:
         """The same as :meth:`write` or :meth:`read`, but ``entry`` has nothing to wait for."""
         first, last = self._range(region)
         if writes:
-            self.edges[first:last] = [region.begin]
-            self.parts[first:last] = [({entry.queue: entry.number}, {})]
+            self._written(first, last, region, entry)
         else:
-            for _, readers in self.parts[first:last]:
-                readers[entry.queue] = entry.number
+            for part in self.parts[first:last]:
+                part.readers[entry.queue] = entry.number
 
     def users(self, region: Region, *, readers: bool) -> dict[Queue, int]:
         """Who last wrote a part of ``region``, with ``readers`` also who has read it since."""
-        first, last = self._range(region)
+        return self._users(*self._range(region), readers=readers)
+
+    def _written(self, first: int, last: int, region: Region, entry: Entry) -> None:
+        self.edges[first:last] = [region.begin]
+        self.parts[first:last] = [_Part(entry.queue, entry.number, {})]
+
+    def _users(self, first: int, last: int, *, readers: bool) -> dict[Queue, int]:
         found: dict[Queue, int] = {}
-        for written, read in self.parts[first:last]:
-            latest(found, written)
-            if readers:
-                latest(found, read)
+        for part in self.parts[first:last]:
+            writer = part.queue
+            if writer is not None and found.get(writer, -1) < part.number:
+                found[writer] = part.number
+            if readers and part.readers:
+                latest(found, part.readers)
         return found

@@ -139,6 +139,9 @@ class Linker:
             self.places = [moved[place] for place in self.places]
         if threads > 1:
             self.places = _counted(self.places[entry.position] for entry in recorded)
+        # Entries that refer to each other would stay until Python looks for cycles.
+        for entry in recorded:
+            entry.feeder = entry.user = None
         return [*commands, Command(Opcode.HALT)]
 
     def _join(self) -> None:

@@ -1,7 +1,7 @@
 """A compiled program: commands, DRAM layout and statistics; saved in one file."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
-from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
+from hw.isa.encoding import Opcode
 from hw.isa.execution import dispatched
 
 from . import program_file
-from .cost import Command, Fields
+from .command_bytes import decode_commands
+from .cost import Fields
 from .program_file import ProgramError, SavedProgram
 
 __all__ = [
@@ -21,10 +22,7 @@ __all__ = [
     "ProgramError",
     "SemaphoreNames",
     "StageInfo",
-    "decode_commands",
-    "encode_commands",
     "executed_commands",
-    "moved",
 ]
 
 #: What the file has in arrays of their own.
@@ -170,20 +168,6 @@ class CompiledProgram:
             )
 
 
-def decode_commands(data: bytes) -> list[tuple[Opcode, Fields]]:
-    """(opcode, fields) of every command in ``data``."""
-    return [decode(data[i : i + COMMAND_BYTES]) for i in range(0, len(data), COMMAND_BYTES)]
-
-
-def encode_commands(commands: Iterable[Command], offset: int = 0) -> bytes:
-    """Bytes of a list of :class:`~compiler.codegen.cost.Command`, which will lie at ``offset`` of
-    the memory window; where it begins loops, they are as at offset 0."""
-    return b"".join(
-        encode(c.opcode, core=c.core, wait=c.wait, signal=c.signal, **c.fields)
-        for c in moved(commands, offset)
-    )
-
-
 def executed_commands(
     commands: Sequence[tuple[Opcode, Fields]], offset: int = 0
 ) -> Iterator[tuple[Opcode, Fields]]:
@@ -193,14 +177,5 @@ def executed_commands(
         opcode, fields = commands[place]
         if opcode in (Opcode.LOAD, Opcode.STORE):
             yield opcode, fields | {"dram_address": counters.address(fields)}
-        elif opcode is not Opcode.REPEAT:
+        elif opcode not in (Opcode.REPEAT, Opcode.ROWS):
             yield opcode, fields
-
-
-def moved(commands: Iterable[Command], offset: int) -> Iterator[Command]:
-    """The commands of a program as they are if it lies ``offset`` bytes further behind."""
-    for command in commands:
-        if command.opcode is Opcode.REPEAT:
-            fields = command.fields | {"first": command.fields["first"] + offset}
-            command = replace(command, fields=fields)
-        yield command

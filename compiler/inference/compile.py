@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import nn
 
+from compiler.codegen.command_bytes import encode_commands
 from compiler.codegen.cost import estimate
-from compiler.codegen.program import CompiledProgram, SemaphoreNames, StageInfo, encode_commands
+from compiler.codegen.program import CompiledProgram, SemaphoreNames, StageInfo
 from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
 from compiler.frontend.layer import Layer

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from compiler.codegen.command_bytes import decode_commands
 from compiler.codegen.cost import Command, Fields, Timeline, executions
-from compiler.codegen.program import decode_commands
 from hw.config import AdaGPConfig
-from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.encoding import COMMAND_BYTES, QUEUE_OPCODES, Opcode
 
 __all__ = ["command_ends", "executed_count"]
 
@@ -67,7 +67,7 @@ class _Walk:
                 place = max(around) + 1
                 continue
             command = self.commands[place]
-            if command.opcode not in (Opcode.REPEAT, Opcode.BATCH, Opcode.HALT):
+            if command.opcode in QUEUE_OPCODES:
                 self.clock.push(command)
             self.ends[place] = self.clock.end
             place += 1

@@ -23,7 +23,7 @@ __all__ = [
 
 #: Phases of a batch, in order.
 PHASES = ("forward", "loss", "backward", "update", "predictor")
-_BACKWARD = ("input gradient", "weight gradient", "backward")
+_BACKWARD = ("input gradient", "weight gradient", "backward", "sample")
 #: Kinds of layers whose work are products with weights.
 _PRODUCTS = ("convolution", "depthwise", "linear")
 

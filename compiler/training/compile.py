@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from compiler.codegen.command_bytes import encode_commands, moved
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder, write_program
-from compiler.codegen.program import SemaphoreNames, encode_commands, moved
+from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace
@@ -20,6 +21,7 @@ from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES
+from hw.isa.loops import LOOP_LEVELS
 
 from .echo_steps import EchoSteps
 from .groups import Group, write_groups
@@ -137,9 +139,11 @@ def write_steps(
     *,
     loops: bool | None,
     early: bool = False,
+    levels: int = LOOP_LEVELS,
 ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
     """Commands of a program of these steps, with HALT, what of them belongs to which step, and the
-    names of their semaphores; ``early`` as of :class:`~compiler.codegen.linking.Linker`."""
+    names of their semaphores; ``early`` and ``levels`` as of
+    :class:`~compiler.codegen.linking.Linker`."""
 
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         programs = [CoreProgram(config, core, recorder) for core in config.cores]
@@ -148,7 +152,7 @@ def write_steps(
             commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
-    return write_program(config, write, loops=loops, early=early)
+    return write_program(config, write, loops=loops, early=early, levels=levels)
 
 
 def training_layers(

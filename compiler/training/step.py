@@ -19,7 +19,8 @@ class Step:
     Members
     -------
     layer : name
-    direction : "forward", "loss", "input gradient", "weight gradient", "backward" or "update"
+    direction : "forward", "loss", "input gradient", "weight gradient", "backward", "update", or
+        "sample": what a backward pass of a part of the images takes besides
     reads, writes : names of tensors
     write : function of (CoreProgram, tensors by name) that emits the commands
     predictor : it is work of the predictor, which may have a core or a memory of its own

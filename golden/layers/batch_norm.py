@@ -95,8 +95,11 @@ def normalize(fmt: FloatFormat, x_bits, a, b):
     return unit.round(fmt, y), unit.flags
 
 
-def normalize_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a):
+def normalize_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a, rows=None):
     """Gradients of a normalisation with the batch's own statistics.
+
+    With ``rows``, numbers of images, dy is that of a sample: the sums are those of these images, in
+    this order, and of others input = x * c1 + c0.
 
     With d = x - mean and r = float32(1 / count):
 
@@ -110,12 +113,15 @@ def normalize_backward(fmt: FloatFormat, x_bits, dy_bits, *, mean, inverse, a):
             f"x and dy must have one shape, not {np.shape(x_bits)} and {np.shape(dy_bits)}"
         )
     unit, reciprocal = VectorUnit(), constant(1.0 / (x.shape[0] * x.shape[1]))
-    shift = unit.sum_map(dy)
-    scale = unit.multiply(unit.sum_map(unit.multiply(dy, unit.subtract(x, mean))), inverse)
+    some = slice(None) if rows is None else np.asarray(rows)
+    shift = unit.sum_map(dy[some])
+    products = unit.multiply(dy[some], unit.subtract(x[some], mean))
+    scale = unit.multiply(unit.sum_map(products), inverse)
     c1 = negate(unit.multiply(unit.multiply(a, inverse), unit.multiply(scale, reciprocal)))
     from_shift = unit.multiply(a, unit.multiply(shift, reciprocal))
     c0 = negate(unit.add(from_shift, unit.multiply(mean, c1)))
-    dx = unit.add(unit.multiply(dy, a), unit.add(unit.multiply(x, c1), c0))
+    dx = unit.add(unit.multiply(x, c1), c0)
+    dx[some] = unit.add(unit.multiply(dy[some], a), dx[some])
     return NormalizeGradients(
         input=unit.round(fmt, dx).reshape(np.shape(x_bits)),
         scale=scale,

@@ -40,14 +40,17 @@ def forward(fmt, node, x, state, *, training):
     return codes, flags | new | last, statistics, factors
 
 
-def backward(fmt, node, dy, x, state, statistics: BatchStatistics | None, factors):
-    """Gradient of the input, gradients of trainable parameters by name, flags."""
+def backward(fmt, node, dy, x, state, statistics: BatchStatistics | None, factors, rows=None):
+    """Gradient of the input, gradients of trainable parameters by name, flags; ``rows`` as for
+    :func:`~golden.layers.batch_norm.normalize_backward`."""
     inverse, a, _ = factors
     if statistics is None:
         mean = state[f"{node.name}.running_mean"]
         dx, scale, shift, flags = scale_backward(fmt, x, dy, mean=mean, inverse=inverse, a=a)
     else:
-        result = normalize_backward(fmt, x, dy, mean=statistics.mean, inverse=inverse, a=a)
+        result = normalize_backward(
+            fmt, x, dy, mean=statistics.mean, inverse=inverse, a=a, rows=rows
+        )
         dx, scale, shift, flags = result.input, result.scale, result.shift, result.flags
     new = {f"{node.name}.weight": scale, f"{node.name}.bias": shift}
     return dx, {name: bits for name, bits in new.items() if name in node.trainable}, flags

@@ -21,6 +21,7 @@ from .batch_loss import batch_loss, total_loss
 from .head_echo import echo_step, head_of
 from .loss_function import LossFunction
 from .network_inputs import encode_inputs
+from .sampled_backward import sampled_backward, sampled_layers, sampled_rows
 from .sequence_layers import SEQUENCE_KINDS
 from .step_result import ForwardPass, StepResult
 from .torch_graph import Node, learning, outputs_of, trace
@@ -49,6 +50,7 @@ class Training:
         for all of them, and its targets are a list; what is minimised is the sum
     sample_seed : of dropout in the first step; each further one has the next
     echo : steps of the head alone behind every batch, see :mod:`golden.training.head_echo`
+    sampling : :class:`golden.layers.row_sampling.RowSampling`, or None; its ratios may change
     guard, guard_tile : see :func:`golden.layers.optimizer.update`
 
     Members
@@ -81,6 +83,7 @@ class Training:
         loss="cross_entropy",
         sample_seed: int = 0,
         echo: int = 0,
+        sampling=None,
         guard: bool = True,
         guard_tile: int | None = None,
     ):
@@ -94,7 +97,8 @@ class Training:
         if len(self.losses) != len(self.outputs):
             raise ValueError(f"{len(self.losses)} losses for {len(self.outputs)} outputs")
         self.guard, self.guard_tile = guard, guard_tile
-        self.sample_seed, self.echo = sample_seed, echo
+        self.sample_seed, self.echo, self.sampling = sample_seed, echo, sampling
+        self.sampled = sampled_layers(self.nodes, sampling, self.format)
         if echo:
             head_of(self.outputs)
         self.weights, self.operands, self.slots, self.running = {}, {}, {}, {}
@@ -286,7 +290,7 @@ class Training:
             return sequence_layers.forward(self, node, values, done)
         if node.kind == "input":
             return x, 0
-        return map_layers.forward(fmt, node, values, self._batch_seed() if training else None)
+        return map_layers.forward(fmt, node, values, self.batch_seed() if training else None)
 
     def run_product(self, node, x) -> tuple[np.ndarray, np.ndarray]:
         """Float32 sums of a product of operand codes ``x`` with its weights, and flags."""
@@ -304,27 +308,31 @@ class Training:
     def _backward_node(self, node, dy, done):
         """Gradients of the inputs, gradients of the parameters, flags."""
         fmt, outputs = self.format, done.outputs
+        if node.name in self.sampled:
+            return sampled_backward(self, node, dy, done)
         if node.kind in PRODUCTS:
-            return self._backward_product(node, dy, outputs[node.inputs[0]])
+            return self.backward_product(node, dy, outputs[node.inputs[0]])
         if node.kind in SEQUENCE_KINDS:
             return sequence_layers.backward(self, node, dy, done)
         if node.kind in norm_layers.NORMS:
             dx, new, flags = norm_layers.backward(
                 fmt, node, dy, outputs[node.inputs[0]], self.running,
                 done.statistics.get(node.name), done.factors[node.name],
+                sampled_rows(self, node, done),
             )  # fmt: skip
             return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]
         results, flags = map_layers.backward(
-            fmt, node, dy, maps, outputs[node.name], self._batch_seed()
+            fmt, node, dy, maps, outputs[node.name], self.batch_seed()
         )
         return results, {}, flags
 
-    def _batch_seed(self):
+    def batch_seed(self):
         """Of the random numbers of this step."""
         return self.sample_seed + self.count
 
-    def _backward_product(self, node, dy, x):
+    def backward_product(self, node, dy, x):
+        """Gradients of the input and the parameters of a product, and flags."""
         new, flags = self.parameter_gradients(node, dy, x)
         if node.inputs[0] not in self._learning:
             return [None], new, flags

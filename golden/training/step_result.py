@@ -21,6 +21,7 @@ class ForwardPass:
         training
     factors : (inverse, a, b) of every batch normalisation
     saved : what else layers of sequences keep for their backward pass, by node
+    samples : :class:`golden.layers.row_sampling.RowSample` of the backward pass, by layer
     flags : union of :class:`golden.arithmetic.dot_product.Flags` by node
     """
 
@@ -28,6 +29,7 @@ class ForwardPass:
     statistics: dict[str, BatchStatistics] = field(default_factory=dict)
     factors: dict[str, tuple] = field(default_factory=dict)
     saved: dict = field(default_factory=dict)
+    samples: dict = field(default_factory=dict)
     flags: dict[str, int] = field(default_factory=dict)
 
 

@@ -156,6 +156,13 @@ class AdaGPConfig:
         "whatever this says",
         choices=(True, False),
     )
+    row_list_depth: int = _field(
+        0,
+        "rows that the list of a sampled backward pass may have; 0 leaves such lists out, a float "
+        "format and training are needed for others",
+        minimum=0,
+        maximum=1 << 16,
+    )
 
     def __post_init__(self) -> None:
         problems = check_fields(self) or check_together(self)
@@ -262,8 +269,12 @@ class AdaGPConfig:
 
     @property
     def hash(self) -> str:
-        """Twelve hexadecimal digits that identify the configuration."""
-        text = json.dumps(self.as_dict(), sort_keys=True)
+        """Twelve hexadecimal digits that identify the configuration. What is left out counts for
+        nothing: without lists of rows the hardware is what it was before there were any."""
+        fields = self.as_dict()
+        if not self.row_list_depth:
+            del fields["row_list_depth"]
+        text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

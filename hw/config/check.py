@@ -65,6 +65,11 @@ def check_together(config: Any) -> list[str]:
         check(
             depth & (depth - 1) == 0, f"{memory}_bank_depth must be a power of two, not {depth!r}"
         )
+    check(
+        not config.row_list_depth or config.has_training_engines,
+        f"row_list_depth must be 0 without training or a float format, not "
+        f"{config.row_list_depth!r}",
+    )
     beats = 4096 // config.beat_bytes
     check(
         config.axi_burst_beats <= beats,

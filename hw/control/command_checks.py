@@ -42,6 +42,8 @@ def command_checks(config, queues, header, body):
                 illegal = illegal | (is_opcode & ~named)
     unused = header.core | header.wait.any() | header.signal.any()
     alone = (header.opcode == Opcode.BATCH) | (header.opcode == Opcode.REPEAT)
+    if Opcode.ROWS in control_opcodes(config):
+        alone = alone | (header.opcode == Opcode.ROWS)
     illegal = illegal | (alone & unused)
     illegal = illegal | (header.core >= len(config.cores))
     count = config.semaphore_count

@@ -18,6 +18,7 @@ from hw.memory.buffer import Buffer
 from hw.registers.map import Unit
 
 from .command_queue import CHUNK_WIDTH, CommandQueue
+from .row_list import ROW_RESULT
 
 __all__ = ["CORE_EVENTS", "Core", "buffer_channels"]
 
@@ -80,6 +81,7 @@ class Core(wiring.Component):
     error : ``Out(ErrorReportSignature())``
     flags : Out(5), float flags raised in this cycle, and in bit 4 that VECTOR rejected numbers
     coefficients, sample_seed, guard : In, registers for VECTOR; the seed is that of the batch
+    row : ``Out(ROW_RESULT)``, in the main core where there are lists of rows: VECTOR's results
     events : Out, one bit per member of ``CORE_EVENTS``
     """
 
@@ -89,6 +91,7 @@ class Core(wiring.Component):
         self.opcodes = queue_opcodes(core)
         masks = stream.Signature(config.semaphore_count)
         queues = len(self.opcodes)
+        self.lists = core.index == 0 and config.row_list_depth > 0
         super().__init__(
             {
                 **{f"push{n}": In(stream.Signature(CHUNK_WIDTH)) for n in range(queues)},
@@ -109,6 +112,7 @@ class Core(wiring.Component):
                 "coefficients": In(data.ArrayLayout(32, COEFFICIENTS)),
                 "sample_seed": In(32),
                 "guard": In(1),
+                **({"row": Out(ROW_RESULT)} if self.lists else {}),
                 **{event: Out(1) for event in CORE_EVENTS},
             }
         )
@@ -168,6 +172,14 @@ class Core(wiring.Component):
                 vector.guard.eq(self.guard),
             ]
             float_flags, rejected = float_flags | vector.flags, vector.rejected
+            if self.lists:
+                written, fmt = vector.write, config.format
+                first = written.data[: fmt.width]
+                m.d.sync += [
+                    self.row.valid.eq(written.valid & written.ready),
+                    self.row.kept.eq(~first[-1] & first[fmt.mantissa_bits : -1].any()),
+                    self.row.over.eq(vector.done),
+                ]
         if core.has_loss:
             m.submodules.loss = loss = LossEngine(config, core)
             engines[Opcode.LOSS] = loss

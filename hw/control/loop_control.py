@@ -1,4 +1,7 @@
-"""Loops of commands: what REPEAT does, and what it does to the addresses of LOAD and STORE."""
+"""Loops of commands: what REPEAT does, and what it does to the addresses of LOAD and STORE. And
+ROWS, which sets their counters, where it exists."""
+
+from types import SimpleNamespace
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -13,8 +16,10 @@ from hw.isa.encoding import (
     engine_layout,
 )
 from hw.isa.loops import LOOP_LEVELS, stride_name
+from hw.isa.rows import RowAction
 
 from .command_queue import CHUNK_WIDTH
+from .row_list import ROW_RESULT, RowList
 
 __all__ = ["MOVED", "LoopControl", "connect_loops", "moved_chunk"]
 
@@ -30,6 +35,9 @@ class LoopControl(wiring.Component):
     goes on at the command that it names. ``bad_target`` says in that cycle and as long as it stays
     that this is no command of the program.
 
+    A ROWS is ``offered`` in the same way (hw/isa/rows.py); those that wait for the queues do so
+    first (``waits``). A BRANCH by a list that had more rows than it can have has a bad target, too.
+
     The address of a LOAD or STORE is added up if one of its strides is not 0 and neither is the
     counter. Then ``wait`` is high from the cycle on behind ``arrives``, for a cycle and as many
     more as all such counters have bits up to their highest one. Behind that ``address`` is the sum,
@@ -37,20 +45,29 @@ class LoopControl(wiring.Component):
 
     After reset, which is also between two runs, all counters are 0.
 
+    Parameters
+    ----------
+    row_list_depth : rows that the list for ROWS may have; 0: there is no ROWS
+
     Members
     -------
     command : In(512), at the head of the stream, as it was fetched while ``arrives`` or ``offered``
         or ``wait`` are high
     arrives : In(1), pulse: it is a new one
-    offered : In(1), it is a REPEAT, has been checked, and is behind its cycle of ``arrives``
+    offered : In(1), it is a REPEAT or ROWS, has been checked, and is behind its cycle of
+        ``arrives``
     program_address, program_size : In, bytes, stable while running
     done, jump : Out(1), pulse; ``target``: Out(32), where a REPEAT goes
     bad_target : Out(1), level
     open : Out(1), a counter is not 0
     wait : Out(1), level; ``add``: Out(1), level; ``address``: Out(32)
+    drained : In(1), all queues are empty; ``waits``: Out(1), a ROWS waits for that
+    result : ``In(ROW_RESULT)`` of the main core; these three where there is a list
     """
 
-    def __init__(self):
+    def __init__(self, row_list_depth=0):
+        self.lists = row_list_depth
+        rows = {"drained": In(1), "waits": Out(1), "result": In(ROW_RESULT)}
         super().__init__(
             {
                 "command": In(8 * COMMAND_BYTES),
@@ -66,6 +83,7 @@ class LoopControl(wiring.Component):
                 "wait": Out(1),
                 "add": Out(1),
                 "address": Out(32),
+                **(rows if row_list_depth else {}),
             }
         )
 
@@ -111,11 +129,20 @@ class LoopControl(wiring.Component):
         step = Signal(2)
         place, following = Signal(32), Signal(33)
         within, again = Signal(), Signal()
+        target, ready, good, jumps = fields.first, self.offered, within, again
+        stays, value = again, following
+        if self.lists:
+            rows = self._rows(m)
+            target = fields.first + rows.distance
+            ready = ready & ~self.waits
+            good = Mux(rows.own, rows.here | (within & ~rows.full), within)
+            jumps, stays = Mux(rows.own, ~rows.here, again), Mux(rows.own, rows.moves, again)
+            value = Mux(rows.own, rows.row, following)
         # In front of the program it is large: a program that the fetch has begun ends in 32 bits.
         # Commands are as far from the program's begin as they are long, wherever the window begins.
-        m.d.comb += self.target.eq(fields.first)
+        m.d.comb += self.target.eq(target)
         m.d.sync += [
-            place.eq(fields.first - self.program_address),
+            place.eq(target - self.program_address),
             following.eq(count + 1),
             within.eq(
                 ~place[:_OFFSET_BITS].any()
@@ -127,19 +154,43 @@ class LoopControl(wiring.Component):
         over = Signal()
         m.d.comb += [
             over.eq(self.offered & (step == 2)),
-            self.bad_target.eq(over & ~within),
-            self.done.eq(over & within),
-            self.jump.eq(self.done & again),
+            self.bad_target.eq(over & ~good),
+            self.done.eq(over & good),
+            self.jump.eq(self.done & jumps),
             write.addr.eq(fields.level),
-            write.data.eq(following),
-            write.en.eq(self.jump),
+            write.data.eq(value),
+            write.en.eq(self.done & stays if self.lists else self.jump),
         ]
-        with m.If(self.offered & ~self.done):
+        with m.If(ready & ~self.done):
             m.d.sync += step.eq(Mux(over, step, step + 1))
         with m.If(self.done):
-            m.d.sync += inside.bit_select(fields.level, 1).eq(again)
+            m.d.sync += inside.bit_select(fields.level, 1).eq(stays)
         with m.If(self.offered):
             m.d.comb += level.eq(fields.level)
+
+    def _rows(self, m):
+        """ROWS: what it makes of the next step of a REPEAT, whose fields lie where its own do."""
+        opcode = data.View(HEADER_LAYOUT, self.command[: HEADER_LAYOUT.size]).opcode
+        fields, repeat = self._fields(Opcode.ROWS), command_layout(Opcode.REPEAT)
+        for name in ("level", "first"):
+            assert command_layout(Opcode.ROWS)[name] == repeat[name], f"{name} lies elsewhere"
+        m.submodules.rows = rows = RowList(self.lists)
+        own, picks, waits = Signal(), Signal(), Signal()
+        branches = fields.action == RowAction.BRANCH
+        m.d.comb += [
+            own.eq(opcode == Opcode.ROWS),
+            picks.eq(fields.action == RowAction.PICK),
+            waits.eq(own & ~picks),
+            self.waits.eq(waits & ~self.drained),
+            rows.result.eq(self.result),
+            rows.position.eq(fields.position),
+            rows.begin.eq(self.done & own & (fields.action == RowAction.BEGIN)),
+        ]
+        return SimpleNamespace(
+            own=own, moves=picks & rows.row.any(), row=rows.row, full=rows.full & branches,
+            here=picks | (fields.action == RowAction.BEGIN),
+            distance=Mux(own & branches, rows.length, 0) << _OFFSET_BITS,
+        )  # fmt: skip
 
     def _add_up(self, m, counter):
         """LOAD and STORE: one addition for each bit of a counter."""
@@ -205,3 +256,8 @@ def connect_loops(m, loops, *, sequencer, fetch):
         fetch.jump.eq(loops.jump),
         fetch.jump_target.eq(loops.target),
     ]
+    if loops.lists:
+        m.d.comb += [
+            loops.drained.eq(sequencer.drained),
+            sequencer.row_waits.eq(sequencer.repeat & loops.waits),
+        ]

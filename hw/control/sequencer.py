@@ -41,22 +41,20 @@ class Sequencer(wiring.Component):
     a name) before it enters a queue, chunk by chunk
     (:class:`~hw.control.command_queue.CommandQueue`). A command takes a cycle for the checks and
     one for every chunk. An opcode that the core does not execute is undefined. The core and the
-    semaphores of BATCH and REPEAT must be 0. BATCH is left to
+    semaphores of BATCH, REPEAT and ROWS must be 0. BATCH is left to
     :class:`~hw.control.batch_control.BatchControl`, which ends it with ``resume`` or the run with
-    ``complete``; where a counter of a loop is not 0 it ends the run with OPEN_LOOP. REPEAT is left
-    to :class:`~hw.control.loop_control.LoopControl`, which ends it with ``repeated``, and for which
-    a LOAD or STORE may have to wait (``hold``).
+    ``complete``; where a counter of a loop is not 0 it ends the run with OPEN_LOOP. REPEAT and ROWS
+    are left to :class:`~hw.control.loop_control.LoopControl`, which ends them with ``repeated``,
+    and for which a LOAD or STORE may have to wait (``hold``).
 
     Parameters
     ----------
     config : AdaGPConfig
-    sources : int
-        ports that report errors
+    sources : int, ports that report errors
 
     Members
     -------
-    start : In(1); ignored during a run
-    abort : In(1), pulse: end the run; ignored outside one
+    start : In(1); ignored during a run; ``abort``: In(1), pulse: end it; ignored outside one
     watchdog : In(32), cycles, stable during a run; 0: for ever
     finish : Out(1), pulse at the end; ``stopped``: Out(1), with it: because of ``abort``
     draining : Out(1), level: the bus owes something to a run that has ended
@@ -69,10 +67,10 @@ class Sequencer(wiring.Component):
     complete : In(1), level while ``batch``: end the run as HALT does
     bad_target, bad_first : In(1), level while ``batch``: end it with BATCH_TARGET, BATCH_FIRST
     arrives : Out(1), pulse: a new command is offered and being checked
-    repeat : Out(1), level: a REPEAT is the next command
+    repeat : Out(1), level: a REPEAT or ROWS is the next command
     repeated : In(1), pulse: it is over; the fetch knows where it goes on
     bad_loop : In(1), level while ``repeat``: end the run with REPEAT_TARGET
-    in_loop : In(1), a counter is not 0
+    in_loop : In(1), a counter is not 0; ``row_waits``: In(1), a ROWS, if any, waits for all queues
     hold : In(1), nothing of the command offered enters a queue yet
     moved : In(1), level: its ``dram_address`` is to be replaced by ``moved_address``
     push : array of Out streams, core after core in the order of
@@ -125,6 +123,7 @@ class Sequencer(wiring.Component):
                 "hold": In(1),
                 "moved": In(1),
                 "moved_address": In(32),
+                **({"row_waits": In(1)} if config.row_list_depth else {}),
                 "empty": In(len(self.queues)),
                 "blocked": In(len(self.queues)),
                 "errors": In(ErrorReportSignature()).array(self.sources),
@@ -176,12 +175,14 @@ class Sequencer(wiring.Component):
         return m
 
     def _dispatch(self, m, running, found, own):
-        """Checks the command that is offered, and pushes it into its queue chunk by chunk, or ends
-        the run. Returns ``checked``, ``chunk``, ``halted``, and whether the command has to wait for
-        all queues to be empty and whether for its queue."""
+        """Checks the command offered and pushes it into its queue chunk by chunk, or ends the run.
+        Returns ``checked``, ``chunk``, ``halted``, and whether it waits for all queues and whether
+        for its own."""
         header = data.View(HEADER_LAYOUT, self.command.payload[: HEADER_LAYOUT.size])
         body = self.command.payload[HEADER_LAYOUT.size :]
         undefined, illegal = command_checks(self.config, self.queues, header, body)
+        lists, repeats = self.config.row_list_depth, header.opcode == Opcode.REPEAT
+        repeats = repeats | (header.opcode == Opcode.ROWS) if lists else repeats
         checked, bad_opcode, bad_field = Signal(), Signal(), Signal()
         halting, batching, repeating = Signal(), Signal(), Signal()
         target = Signal(len(self.queues))
@@ -198,7 +199,7 @@ class Sequencer(wiring.Component):
                 bad_field.eq(illegal),
                 halting.eq(header.opcode == Opcode.HALT),
                 batching.eq(header.opcode == Opcode.BATCH),
-                repeating.eq(header.opcode == Opcode.REPEAT),
+                repeating.eq(repeats),
                 target.eq(
                     Cat(
                         (header.opcode == opcode) & (header.core == core)
@@ -262,7 +263,8 @@ class Sequencer(wiring.Component):
         # The fetch takes this as "a command is wanted", even when there is none.
         with m.If(running & ~self.command.valid):
             m.d.comb += self.command.ready.eq(1)
-        return checked, chunk, halted, (halting | batching, waiting_for_queue)
+        for_all = halting | batching | self.row_waits if lists else halting | batching
+        return checked, chunk, halted, (for_all, waiting_for_queue)
 
     def _find_deadlock(self, m, running, waits, found, own):
         """Finds that no queue can go on. Registered: what blocks a queue comes from all over the

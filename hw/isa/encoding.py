@@ -2,13 +2,12 @@
 
 A program is a list of commands of :data:`COMMAND_BYTES` bytes in DRAM, little-endian, executed
 from the first to ``HALT``; ``BATCH`` goes on elsewhere in it. Every command starts with the same
-header; the fields behind it depend on the opcode. Unused bits are zero.
-
-HALT, BATCH and REPEAT belong to the sequencer (:func:`control_opcodes`). HALT and BATCH let
-everything before them finish first. REPEAT waits for nothing: it stands behind the commands of a
-loop and goes back to the first of them until they have been executed ``count`` times. The loop has
-a counter, by its level, which is 0 in the first time through and counts up; LOAD and STORE add its
-multiples to their address.
+header; the fields behind it depend on the opcode. Unused bits are zero. HALT, BATCH, REPEAT and
+ROWS belong to the sequencer (:func:`control_opcodes`). HALT and BATCH let everything before them
+finish first. REPEAT waits for nothing: behind the commands of a loop it goes back to the first of
+them until they have been executed ``count`` times. The loop has a counter, by its level, 0 in the
+first time through and counting up; LOAD and STORE add its multiples to their address. ROWS makes a
+list of rows and goes by it.
 
 The others go to queues: each core has one for every opcode that it executes
 (:func:`queue_opcodes`). They work at the same time, each in order. Semaphores order them: a command
@@ -25,8 +24,9 @@ from amaranth.lib import data
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 
 from .field import BUFFER_ADDRESS_NOTE, Field, field_places, fields_layout
-from .loops import LOOP_STRIDES, REPEAT
+from .loops import COMMAND_BYTES, LOOP_STRIDES, REPEAT
 from .loss import LOSS
+from .rows import ROWS
 from .vector import VECTOR
 
 __all__ = [
@@ -52,9 +52,7 @@ __all__ = [
     "queue_opcodes",
     "with_defaults",
 ]
-
-COMMAND_WIDTH = 512
-COMMAND_BYTES = COMMAND_WIDTH // 8
+COMMAND_WIDTH = 8 * COMMAND_BYTES
 #: Bits of the size of the memory window. Offsets have 32, so 4 GiB is the most that is of use.
 MEMORY_SIZE_WIDTH = 33
 SEMAPHORE_MASK_WIDTH = 32
@@ -84,6 +82,7 @@ class Opcode(enum.IntEnum):
     LOSS = 8
     BATCH = 9
     REPEAT = 10
+    ROWS = 11
 
 
 #: Opcodes that have queues, in the order of a core's queues and units.
@@ -107,7 +106,7 @@ def queue_opcodes(core: CoreConfig) -> tuple[Opcode, ...]:
 def control_opcodes(config: AdaGPConfig) -> tuple[Opcode, ...]:
     """Opcodes that the sequencer of an :class:`~hw.config.AdaGPConfig` executes itself."""
     batches = (Opcode.BATCH,) if config.has_training_engines else ()
-    return (Opcode.HALT, Opcode.REPEAT, *batches)
+    return (Opcode.HALT, Opcode.REPEAT, *batches, *(Opcode.ROWS,) * bool(config.row_list_depth))
 
 
 class Init(enum.IntEnum):
@@ -293,6 +292,7 @@ ENGINE_FIELDS = {
     Opcode.LOSS: LOSS,
     Opcode.BATCH: _BATCH,
     Opcode.REPEAT: REPEAT,
+    Opcode.ROWS: ROWS,
 }
 
 #: Opcode -> all fields behind the header, those for the sequencer behind those for the engine.

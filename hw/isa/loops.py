@@ -5,7 +5,9 @@ from collections.abc import Mapping
 
 from .field import Field
 
-__all__ = ["LOOP_LEVELS", "LOOP_STRIDES", "REPEAT", "LoopCounters", "stride_name"]
+__all__ = ["COMMAND_BYTES", "LOOP_LEVELS", "LOOP_STRIDES", "REPEAT", "LoopCounters", "stride_name"]
+
+COMMAND_BYTES = 64
 
 #: Loops that may be inside each other; each has a counter in the sequencer.
 LOOP_LEVELS = 4

@@ -1,6 +1,6 @@
 """Where the cycles of a batch go: by layer and phase, as Figure 16 of the paper shows them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.adagp.program import AdaGPProgram
@@ -44,13 +44,14 @@ def step_ends(program: TrainingProgram, result: Result) -> list[int]:
 
 
 def time_batch(
-    program: TrainingProgram, *, latency: int, exact: bool = True, compiled: bool = True
-) -> BatchCycles:
+    program: TrainingProgram, *, latency: int, exact: bool = True, compiled: bool = True,
+    lists: Iterable[Sequence[bool]] = (),
+) -> BatchCycles:  # fmt: skip
     """Run a batch on the model; ``latency``: cycles that memory adds to every burst; the others as
     for :func:`~perf.machine.model.run`."""
     result = run(
         program.commands, program.config, offset=program.program, latency=latency,
-        exact=exact, compiled=compiled,
+        exact=exact, compiled=compiled, lists=lists,
     )  # fmt: skip
     names = {layer.name for layer in program.layers}
     names |= {output.value for output in program.outputs}

@@ -1,11 +1,11 @@
 """The model's interface: cycles and counters of a program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.codegen.program import decode_commands
+from compiler.codegen.command_bytes import decode_commands
 from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import Phase
 from hw.config import AdaGPConfig
@@ -68,6 +68,7 @@ def run(
     latency: int = 0,
     base: int = BASE,
     loop: BatchLoop | None = None,
+    lists: Iterable[Sequence[bool]] = (),
     continues: bool = True,
     exact: bool = True,
     compiled: bool = True,
@@ -82,6 +83,8 @@ def run(
     latency : cycles that memory adds to every burst, as the harness's memory does
     base : where the window begins; only its place in a block of a burst matters
     loop : the batches of a program with BATCH; inputs are there whenever a batch begins
+    lists : for each ROWS that begins a list, of every row whether it is kept; a program comes to
+        each once
     continues : loops that have settled are continued by their period; it changes no number
     exact : only where the state of the whole machine repeats. Otherwise also a loop whose last
         iterations took 8192 cycles or more each, the same but for 0.4 %, in their average
@@ -96,7 +99,7 @@ def run(
     if isinstance(commands, bytes | bytearray):
         commands = decode_commands(bytes(commands))
     machine = Machine(config)
-    records = command_records(commands, config, offset, base)
+    records = command_records(commands, config, offset, base, lists)
     state, counters = len(machine.memory), len(machine.counters)
     batches = _batches(loop)
     ends, batch_ends = np.zeros(len(records), np.int64), np.zeros(len(batches) + 1, np.int64)

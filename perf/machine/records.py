@@ -1,6 +1,6 @@
 """Commands, sizes, state and counters of the machine, as arrays of records."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from hw.engines.post.lane import PostLane
 from hw.engines.vector.lane import VectorLane
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, Opcode, queue_opcodes
 from hw.isa.loops import LOOP_LEVELS, stride_name
+from hw.isa.rows import RowAction, RowList
 
 from .kernels.state import CORE, CORE_COUNTS, PLANNER, SHARED, SHARED_COUNTS
 
@@ -25,9 +26,9 @@ Records = np.ndarray[Any, Any]
 
 _TARGETS = ("bp_even", "bp_odd", "gp_even", "gp_odd")
 _HEADER = ("opcode", "core", "wait", "signal")
-#: ``queue``: of its core's. ``target``: of REPEAT, the number of a command. ``strided``: bit l says
-#: that a command in the loop of this REPEAT moves with the counter of level l; ``order``: after so
-#: many steps of its counter all of these have moved by whole blocks of memory.
+#: ``queue``: of its core's. ``target``: of REPEAT and ROWS, the number of a command. ``strided``:
+#: bit l says that a command in the loop of this REPEAT moves with the counter of level l;
+#: ``order``: after so many steps of its counter all of these have moved by whole blocks of memory.
 _ADDED = ("queue", "chunks", "target", "strided", "order", "outermost")
 _NAMES = tuple(dict.fromkeys(
     (*_HEADER, *_ADDED, *(field.name for fields in COMMANDS.values() for field in fields))
@@ -102,9 +103,10 @@ def size_record(config: AdaGPConfig, core: CoreConfig) -> tuple[int, ...]:
 
 def command_records(
     commands: Iterable[tuple[Opcode, Mapping[str, int]]], config: AdaGPConfig, offset: int,
-    base: int,
+    base: int, lists: Iterable[Sequence[bool]] = (),
 ) -> Records:  # fmt: skip
-    """Decoded commands that lie at ``offset`` of a memory window that begins at ``base``."""
+    """Decoded commands that lie at ``offset`` of a memory window that begins at ``base``; ``lists``
+    say of each list of ROWS, in the order of the commands that begin one, which rows are kept."""
     listed = list(commands)
     records = np.zeros(len(listed), COMMAND)
     block = block_bytes(config)
@@ -112,6 +114,7 @@ def command_records(
         {opcode: place for place, opcode in enumerate(queue_opcodes(core))} for core in config.cores
     ]
     moving: list[tuple[int, list[int]]] = []
+    given, rows = iter(lists), RowList()
     for place, (opcode, fields) in enumerate(listed):
         record = records[place]
         record["opcode"] = opcode
@@ -128,6 +131,14 @@ def command_records(
         elif opcode is Opcode.BATCH:
             for name in _TARGETS:
                 record[name] = (fields[name] - offset) // COMMAND_BYTES
+        elif opcode is Opcode.ROWS:
+            # A program comes to each of them once, so what it does is known.
+            if fields["action"] == RowAction.BEGIN:
+                rows.begin()
+                rows.fill(next(given))
+            record["position"] = rows.row(fields["position"])
+            record["target"] = (fields["first"] - offset) // COMMAND_BYTES
+            record["target"] += len(rows.rows) * (fields["action"] == RowAction.BRANCH)
         elif opcode is Opcode.REPEAT:
             record["target"] = (fields["first"] - offset) // COMMAND_BYTES
             record["strided"], record["order"] = _moves(

@@ -21,14 +21,14 @@ from .figure_20 import figure_20
 from .figures_17_19 import Formulas, figures_17_19
 from .tables_2_3 import tables_2_3
 from .tables_4_5 import tables_4_5
-from .wanted import BATCHES, Wanted, paper_networks
+from .wanted import BATCHES, IMAGES, Wanted, paper_networks
 
 __all__ = ["add_report"]
 
 #: What --quick asks for.
 _QUICK = {
     "networks": ("vgg13",), "data": ("cifar10",), "variants": ("baseline", "max"), "batches": (16,),
-    "others": False,
+    "images": (16, 4, 16), "others": False,
 }  # fmt: skip
 
 
@@ -47,16 +47,16 @@ def add_report(commands) -> None:
     command.set_defaults(action=_report)
     add = command.add_argument
     add("--quick", action="store_true",
-        help="VGG13 on CIFAR-10, baseline and max, within 10 minutes")  # fmt: skip
+        help="VGG13 on CIFAR-10, 16 images, baseline and max, within 10 minutes")  # fmt: skip
     add("--kept", action="store_true", help="count nothing")
     add("--network", nargs="+", metavar="NAME", help="default: the paper's 13")
     add("--data", nargs="+", choices=tuple(DATA), help="default: all")
     add("--variant", nargs="+", choices=tuple(VARIANTS), metavar="NAME",
         help="besides baseline (default: all)")  # fmt: skip
-    add("--batch", nargs=3, type=int, default=[16, 4, 16],
+    add("--batch", nargs=3, type=int, default=list(IMAGES),
         metavar=("CIFAR", "LARGE", "SENTENCES"), help="images of a batch of CIFAR and of ImageNet "
-        "and YOLO-v3, sentences of a batch of Transformer, of what is counted (default: 16 4 16); "
-        "the formulas have the paper's 128 and 32")  # fmt: skip
+        "and YOLO-v3, sentences of a batch of Transformer, of what is counted (default: "
+        f"{' '.join(map(str, IMAGES))}); the formulas have the paper's 128 and 32")  # fmt: skip
     add("--sweep", nargs="*", metavar="NAME", default=["vgg13"],
         help=f"networks to sweep over batches {' '.join(map(str, BATCHES))} "
         "(default: vgg13)")  # fmt: skip
@@ -125,7 +125,7 @@ def _command(options) -> str:
     for name in ("network", "data", "variant"):
         if getattr(options, name):
             found += [f"--{name}", *getattr(options, name)]
-    if options.batch != [16, 4, 16]:
+    if options.batch != list(IMAGES):
         found += ["--batch", *map(str, options.batch)]
     if options.sweep != ["vgg13"]:
         found += ["--sweep", *options.sweep]

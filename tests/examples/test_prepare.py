@@ -1,6 +1,6 @@
 """The examples run: in Icarus under every language level, and as a C program on a Verilator model.
 
-Covers: verif/sim/icarus.py, examples/host, examples/icarus.
+Covers: verif/sim/icarus.py, examples/host, rtl_gen/verilog.
 """
 
 import subprocess
@@ -46,18 +46,17 @@ def tool():
 
 def simulate(tool, directory, level, *, name="testbench"):
     """What the testbench prints; the compiler must have nothing to say."""
-    sources = [EXAMPLES / "icarus" / "testbench.v", EXAMPLES / "axi_memory.v"]
+    rtl = directory / "rtl"
     program = directory / f"{name}-{level}.vvp"
-    (rtl,) = (directory / "rtl").glob("*.v")
-    said = tool.compile([*sources, rtl], level=level, output=program, include=[directory])
+    said = tool.compile(sorted(rtl.glob("*.v")), level=level, output=program, include=[rtl])
     assert said == ""
-    return tool.run(program, directory=directory)
+    return tool.run(program, directory=rtl)
 
 
 @pytest.mark.parametrize("level", icarus.LANGUAGE_LEVELS)
 def test_icarus(tool, example, level):
     printed = simulate(tool, example, level)
-    words = len((example / "expected.hex").read_text().split())
+    words = len((example / "rtl" / "expected.hex").read_text().split())
     print(tool.version, printed)
     assert printed.startswith(f"PASS all {words} words as expected, ")
 
@@ -70,7 +69,7 @@ def test_icarus_with_training(tool, variant, tmp_path):
 
 
 def test_icarus_sees_a_wrong_word(tool, example):
-    expected = example / "expected.hex"
+    expected = example / "rtl" / "expected.hex"
     words = expected.read_text().split()
     right = words[-1]
     words[-1] = f"{int(right, 16) ^ 0x100:0{len(right)}x}"
@@ -114,7 +113,7 @@ def test_wrong_input(capsys, tmp_path):
     (tmp_path / "rtl" / "mine.v").write_text("")
     assert main(["--output-dir", str(tmp_path)]) == 2
     assert "holds files but no manifest.json" in capsys.readouterr().err
-    assert not (tmp_path / "memory.hex").exists()
+    assert not (tmp_path / "memory.bin").exists()
 
 
 def test_levels_are_checked(tool, tmp_path):

@@ -134,6 +134,11 @@ def test_default_directory_and_files(small, capsys):
         "adagp_regs.h",
         "adagp.rdl",
         "registers.md",
+        "testbench.v",
+        "axi_memory.v",
+        "adagp_testbench.vh",
+        "memory.hex",
+        "expected.hex",
         "manifest.json",
     }
     assert names == expected
@@ -216,7 +221,7 @@ def test_check(small, capsys):
     assert main(arguments) == 0
     before = contents(small)
     assert main([*arguments, "--check"]) == 0
-    assert "up to date (6 files)" in capsys.readouterr().out
+    assert "up to date (11 files)" in capsys.readouterr().out
     assert contents(small) == before
     with open(small / "out" / "adagp_regs.h", "a") as file:
         file.write(" ")
@@ -295,7 +300,7 @@ def test_whole_accelerator_is_the_same_whatever_the_hash_seed(tmp_path):
         )
         results.append(contents(directory))
     assert results[0] == results[1]
-    assert len(results[0]) == 6
+    assert len(results[0]) == 11
     manifest = json.loads(results[0]["manifest.json"])
     ports = {port["name"] for port in manifest["ports"]}
     assert ports >= {"clk", "rst", "irq", "s_axil_awaddr", "s_axil_bresp", "m_axi_araddr"}

@@ -37,6 +37,7 @@ _FILES = {
     Opcode.LOSS: "hw/engines/loss/engine.py",
     Opcode.BATCH: "hw/control/batch_control.py",
     Opcode.REPEAT: "hw/control/loop_control.py",
+    Opcode.ROWS: "hw/control/row_list.py",
 }
 _UNIT_FILES = {
     Unit.FETCH: "hw/control/fetch.py",

@@ -66,7 +66,7 @@ def places(opcode: Opcode) -> tuple[Place, ...]:
 
 _PLACES = {opcode: places(opcode) for opcode in Opcode}
 #: Opcodes without core and semaphores, and where their own fields begin.
-_ALONE, _HEADER_FIELDS = (Opcode.BATCH, Opcode.REPEAT), len(HEADER)
+_ALONE, _HEADER_FIELDS = (Opcode.BATCH, Opcode.REPEAT, Opcode.ROWS), len(HEADER)
 #: REPEAT's target, as name and largest value: others of the name are flags.
 _TARGET = ("first", (1 << 32) - 1)
 

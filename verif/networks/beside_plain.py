@@ -27,6 +27,7 @@ class BesidePlain:
     plain_batches : that take the other training's time
     plain_accuracy, timed_accuracy : on held-out images after plain training with as many batches,
         and with ``plain_batches``, both in golden's arithmetic
+    run : of the other way
     """
 
     what: str
@@ -36,6 +37,7 @@ class BesidePlain:
     plain_batches: int
     plain_accuracy: float
     timed_accuracy: float
+    run: TrainingRun | None = None
 
     @property
     def notes(self) -> str:
@@ -57,6 +59,7 @@ def train_beside_plain(
     seed: int = 1,
     change: Callable = lambda optimizer: optimizer,
     echo: int = 0,
+    make: Callable = TrainingRun,
     report: Callable | None = None,
     **options,
 ) -> BesidePlain:
@@ -67,6 +70,7 @@ def train_beside_plain(
     what : the way, for messages
     change : golden's optimizer of the other way, of the plain one
     echo : steps of the head alone behind every batch
+    make : what makes the other way's run, with the arguments of ``TrainingRun``
     options : of ``simulate``
     """
     data = digits_cnn.load(seed)
@@ -74,7 +78,7 @@ def train_beside_plain(
     plain = digit_batches(seed, batches=batches, images=images)
     changed = [replace(batch, optimizer=change(batch.optimizer)) for batch in plain]
     shape = digits_cnn.INPUT_SHAPE
-    run = TrainingRun(model, config, shape, changed, echo=echo, report=report)
+    run = make(model, config, shape, changed, echo=echo, report=report)
     other = TrainingRun(model, config, shape, plain[:2])
     size = max(part.program.memory_size for part in (run, other))
     if report:
@@ -93,6 +97,7 @@ def train_beside_plain(
         training=digits_training(run, result, data, echo=echo),
         cycles=cycles,
         plain_cycles=plain_cycles,
+        run=run,
         plain_batches=plain_batches,
         plain_accuracy=accuracies[0],
         timed_accuracy=accuracies[1],

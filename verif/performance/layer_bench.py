@@ -12,8 +12,9 @@ from rich.table import Table
 from torch import nn
 
 from cli.atomic_files import write_whole
+from compiler.codegen.command_bytes import decode_commands
 from compiler.codegen.cost import post_cycles
-from compiler.codegen.program import decode_commands, executed_commands
+from compiler.codegen.program import executed_commands
 from compiler.training.compile import compile_training
 from golden.layers.optimizer import SGD
 from hw.isa.encoding import COMMAND_BYTES, Opcode

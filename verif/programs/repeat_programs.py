@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from compiler.codegen.program import decode_commands, executed_commands
+from compiler.codegen.command_bytes import decode_commands
+from compiler.codegen.program import executed_commands
 from compiler.tensors.intervals import round_up
 from golden.arithmetic.dot_product import encode as encode_number
 from golden.arithmetic.formats import format_by_name

@@ -6,6 +6,8 @@
 //                                         -> u32 count, the bytes
 //   R u64 cycles                          let time pass                        -> u32 0
 //   S                                     what there is to say of the chip     -> u32 length, text
+//   P u32 address, u32 n, n bytes         put bytes into the chip, past its pins           -> u32 0
+//   G u32 address, u32 n                  the chip's bytes, past its pins    -> u32 n, the bytes
 // Time passes only for X and R.
 #include <cstdio>
 #include <cstdlib>
@@ -61,8 +63,9 @@ class Board {
     Vtop top{&context};
     Chip chip;
     bool chip_clock = false;
-    std::string wrong;
+    std::string wrong, interrupts;
     uint64_t cycle = 0;
+    bool interrupt = false;
 
     void half(bool high) {
         top.rootp->PLL_FAST = high;
@@ -104,6 +107,16 @@ class Board {
             half(false);
         }
         cycle++;
+#ifdef INTERRUPT
+        if (INTERRUPT && !interrupt) interrupts += " " + std::to_string(cycle);
+        interrupt = INTERRUPT;
+#endif
+    }
+
+    // Bytes of the chip, in the order of the controller's addresses.
+    uint8_t* memory(uint32_t address, uint32_t size) {
+        if (address > chip.size() || size > chip.size() - address) exit(3);
+        return chip.bytes() + address;
     }
 
     std::string report() const {
@@ -111,7 +124,7 @@ class Board {
                            std::to_string(chip.violations) + "\nrefreshes " +
                            std::to_string(chip.refresh_count()) + "\ntransfers " +
                            std::to_string(chip.transfers) + "\nframing_errors " +
-                           std::to_string(serial.framing_errors) + "\n";
+                           std::to_string(serial.framing_errors) + "\ninterrupts" + interrupts + "\n";
         if (chip.violations) text += "text " + chip.report() + "\n";
         if (!wrong.empty()) text += "text " + wrong + "\n";
         return text;
@@ -151,6 +164,19 @@ int main() {
             for (auto left = number<uint64_t>(); left; left--) board->tick();
             answer("");
             break;
+        case 'P': {
+            auto address = number<uint32_t>(), size = number<uint32_t>();
+            auto place = board->memory(address, size);
+            for (uint32_t i = 0; i < size; i++) place[i] = number<uint8_t>();
+            answer("");
+            break;
+        }
+        case 'G': {
+            auto address = number<uint32_t>(), size = number<uint32_t>();
+            auto place = board->memory(address, size);
+            answer(std::string(place, place + size));
+            break;
+        }
         case 'S':
             answer(board->report());
             break;

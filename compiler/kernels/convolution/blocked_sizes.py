@@ -14,10 +14,10 @@ from compiler.tensors.tensor import Tensor
 
 from .blocked_cut import Axis, Cut, cuts
 
-__all__ = ["BlockedSizes", "Phase"]
+__all__ = ["JOB_CYCLES", "BlockedSizes", "Phase"]
 
 #: Cycles that a job costs besides: commands, and a gap before the first vector.
-_JOB_CYCLES = 60
+JOB_CYCLES = 60
 #: One part of the buffer in so many is not counted on: what is in use leaves room in pieces.
 _SPARE = 4
 #: Rows and columns.
@@ -168,7 +168,7 @@ class BlockedSizes(ABC):
         # The last box of the contraction is smaller.
         tiles = blocks * taps[0] * taps[1] / parts
         alone = jobs * tiles * max(vectors, self.pace)
-        others: float = jobs * _JOB_CYCLES
+        others: float = jobs * JOB_CYCLES
         sure = room - room // _SPARE
         if 2 * (out + inputs) > sure:
             # Between groups, one of them has to be stored before the next one has room.

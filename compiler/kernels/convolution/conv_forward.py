@@ -48,7 +48,8 @@ def forward(
     tiles = product.cut()
     cycles = None if tiles is None else product.cycles(tiles)
     more = product.observing_cycles if product.held else 0
-    boxes = blocked_jobs(_Blocked(program, layer, relu), cycles, more)
+    count = len(tiles or ()) * product.tiles.count
+    boxes = blocked_jobs(_Blocked(program, layer, relu), cycles, count, more)
     if boxes is not None:
         product.let_go()
     jobs = product.jobs(tiles or ()) if boxes is None else boxes

@@ -37,7 +37,8 @@ def input_gradient(
     plain = _InputGradient(program, layer, dy, dx, scale)
     tiles = plain.cut()
     cycles = None if tiles is None else plain.cycles(tiles)
-    boxes = blocked_jobs(_Blocked(program, layer, dy, dx, plain.scale), cycles)
+    count = len(tiles or ()) * plain.tiles.count
+    boxes = blocked_jobs(_Blocked(program, layer, dy, dx, plain.scale), cycles, count)
     program.run(plain.jobs(tiles or ()) if boxes is None else boxes)
 
 

@@ -81,8 +81,9 @@ class WeightGradientRanges:
         edges = [self.tiles.range(tile)[0] for tile in edges]
         return list(pairwise([begin, *edges, end]))
 
-    def ranges_of(self, tiles: Interval) -> list[Range]:
-        """As much as the accumulators hold, and a quarter of the buffer the results."""
+    def ranges_of(self, tiles: Interval, limit: int | None = None) -> list[Range]:
+        """As much as the accumulators hold, and a quarter of the buffer the results; at most
+        ``limit`` kernel rows of a word of input channels."""
         (kernel, width), rows = self.layer.kernel, self.core.rows
         everything = Range((0, 1), (0, 1), (0, 1), tiles)
         if self.dw is None:
@@ -96,6 +97,7 @@ class WeightGradientRanges:
         parts = [(0, width)] if depth >= width * rows else even_parts(0, width, depth // rows)
         line = max(b - a for a, b in parts) * rows  # entries of a part of a kernel row and block
         most = min(depth, max(self._result_rows(tiles), line)) // line
+        most = min(most, limit or most)
         if most >= kernel and len(parts) == 1:
             step = most // kernel
             return [Range((b, min(b + step, self._blocks)), (0, kernel), parts[0], tiles)

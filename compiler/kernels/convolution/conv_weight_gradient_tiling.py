@@ -1,30 +1,25 @@
 """How a weight gradient is cut: ranges of its entries, pieces of the batch, results."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from math import gcd
+from typing import NamedTuple
 
-from compiler.codegen.core_builder import CoreProgram, Need
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.cost import WEIGHT_CYCLES
 from compiler.errors import CompileError
-from compiler.tensors.intervals import Channels, Interval
+from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
 
 from .conv_geometry import Convolution
-from .conv_tiling import MapTile
-from .conv_weight_gradient_ranges import Range, WeightGradientRanges
+from .conv_weight_gradient_pieces import Piece, WeightGradientPieces, unlike
+from .conv_weight_gradient_ranges import Range
 from .gathered_pixels import Gathered
 
 __all__ = ["Piece", "WeightGradientPlan"]
 
-#: Images and output rows, or pixels that are no such box.
-Piece = MapTile | Gathered
-
-#: Column tiles of which a bank of the accumulators collects the sums at the same time, at most.
-_MOST_PER_BANK = 2
-#: K tiles that a piece has at least: a command's first ``rows`` cycles bring no vector.
-_FEW_TILES = 4
-#: Words of a long run that are loaded in the time of a short one (8 bursts in flight, 30 cycles).
-_RUN_WORDS = 6
+#: What cuts the batch for ranges, with so many words for a piece: pieces, and whether both maps
+#: stay.
+_Cut = Callable[[list[Range], int], tuple[list[Piece], bool] | None]
 
 
 def _flat(layer: Convolution, dy: Tensor) -> tuple[Convolution, Tensor]:
@@ -40,7 +35,17 @@ def _flat(layer: Convolution, dy: Tensor) -> tuple[Convolution, Tensor]:
     return replace(layer, x=x, y=y), dy
 
 
-class WeightGradientPlan(WeightGradientRanges):
+class _Plan(NamedTuple):
+    """Ranges and pieces, whether both maps stay, and how little room there is."""
+
+    ranges: list[Range]
+    pieces: list[Piece]
+    whole: bool
+    narrow: bool
+    tight: bool
+
+
+class WeightGradientPlan(WeightGradientPieces):
     """Cuts a weight gradient, and knows the sizes of what it needs.
 
     Members
@@ -49,8 +54,6 @@ class WeightGradientPlan(WeightGradientRanges):
     ranges : list of :class:`Range`
     pieces : list of :data:`Piece`, all but the last whole K tiles
     whole : whether both maps stay in the memory
-    tight : whether pieces have room once only, so that nothing may lie between them
-    owner : first part of the keys of gathered pixels
 
     Raises
     ------
@@ -67,270 +70,79 @@ class WeightGradientPlan(WeightGradientRanges):
         dw: Tensor | None,
         db: Tensor | None,
     ) -> None:
-        flat, self.dy = _flat(layer, dy)
-        super().__init__(program, flat, dw, db)
-        self.owner = object()
-        self._narrow = False  # as little of dY as possible
-        self.tight = False
-        self._most_dy: dict[tuple[Interval, int, bool], int] = {}
+        super().__init__(program, *_flat(layer, dy), dw, db)
         self.ranges, self.pieces, self.whole = self._plan()
 
     def _plan(self) -> tuple[list[Range], list[Piece], bool]:
-        """Ranges of all column tiles if pieces of lines fit beside them, else of fewer; of single
-        pixels if nothing else fits."""
+        """Ranges of all column tiles if pieces of lines fit beside them, else of fewer; of fewer
+        kernel rows, of which more lines fit; of single pixels if nothing else fits."""
         choices: list[list[Interval]] = []
-        most = self.tiles.count
-        while most:
-            groups = self.tile_groups(most)
+        count = self.tiles.count
+        while count:
+            groups = self.tile_groups(count)
             if groups not in choices:
                 choices.append(groups)
-            most //= 2
+            count //= 2
         everything = self.ranges_of((0, self.tiles.count))
-        if not self._stay(self.program.scratch.words - max(map(self.out_size, everything))):
+        if not self.stay(self.program.scratch.words - max(map(self.out_size, everything))):
             # Maps come again for each range.
             choices.sort(key=lambda groups: not all(map(self.has_taps, groups)))
-        for cuts in ((self._whole_or_boxes, self._line_cuts), (self._pixel_cuts,)):
-            for groups in choices:
-                ranges = [part for tiles in groups for part in self.ranges_of(tiles)]
-                room = self.program.scratch.words - max(map(self.out_size, _unlike(ranges)))
-                for cut in cuts:
-                    found = cut(ranges, room)
-                    if found is not None:
-                        return ranges, *found
+        lines = self.line_cuts
+        tries: list[tuple[int | None, tuple[_Cut, ...]]] = [(None, (self.whole_or_boxes, lines))]
+        if self.dw is not None:
+            (first, last), (top, bottom) = everything[0].blocks, everything[0].rows
+            limit = (last - first) * (bottom - top)
+            while limit := limit // 2:
+                tries.append((limit, (lines,)))
+        tries.append((None, (self.pixel_cuts,)))
+        for most, cuts in tries:
+            found = (self._cut(groups, most, cuts) for groups in choices)
+            plan = next((plan for plan in found if plan), None)
+            if plan and not plan.whole and self._waits(plan):
+                # The array would wait for dY's tiles: fewer column tiles may have more channels.
+                least = self.entries(plan.ranges[0])
+                others = [p for p in found if p and self.entries(p.ranges[0]) > least]
+                plan = min((plan, *others), key=self._cycles)
+            if plan:
+                self.narrow, self.tight = plan.narrow, plan.tight
+                return plan.ranges, plan.pieces, plan.whole
         raise CompileError(
             f"layer {self.layer.name}: {self.core.rows} pixels of its maps and the part of its "
             f"weight gradient that they add to do not fit into the buffer "
             f"({self.program.scratch.words} words)"
         )
 
-    def _stay(self, room: int) -> bool:
-        """Whether both maps stay in ``room`` words."""
-        return self.x_need().words + self.dy_need().words <= room
-
-    # Pieces ----------------------------------------------------------------------------------
-
-    def _whole_or_boxes(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
-        """Both maps, or else images or lines of one that are whole K tiles."""
-        layer, rows = self.layer, self.core.rows
-        height, width = layer.output_map
-        self._narrow = False
-        if self._stay(room):
-            return self._growing(ranges[0]), True
-        cuts: list[tuple[int, int]] = []  # images and lines
-        group = rows // gcd(rows, height * width)
-        cuts += [(count, height) for count in range(-(-layer.images // group) * group, 0, -group)]
-        if group == 1 or layer.images == 1:
-            unit = rows // gcd(rows, width)
-            cuts += [(1, lines) for lines in range(height // unit * unit, 0, -unit)]
-
-        def ends(images: int, lines: int) -> list[Piece]:
-            """The first and the last piece."""
-            last = (layer.images - 1) // images * images, (height - 1) // lines * lines
-            return [
-                ((0, min(images, layer.images)), (0, min(lines, height))),
-                ((last[0], layer.images), (last[1], height)),
-            ]
-
-        parts = [ranges[0], ranges[-1]]
-        if parts[0].tiles != (0, self.tiles.count):
-            parts = _unlike(ranges)
-        # Small pieces are soon there, and leave room to load ahead.
-        wide = [(share, False) for share in (16, 8, 4, 2)]
-        for share, self._narrow in (*wide, (2, True), (1, True)):
-            if share == 1:
-                # Rows of the kernel in the middle may read more lines than the first and the last.
-                parts = _unlike(ranges)
-            for images, lines in cuts:
-                if self._largest(ends(images, lines), parts) * share <= room:
-                    pieces: list[Piece] = [
-                        ((n, min(n + images, layer.images)), (h, min(h + lines, height)))
-                        for n in range(0, layer.images, images)
-                        for h in range(0, height, lines)
-                    ]
-                    self.tight = share == 1
-                    return self._short_first(pieces), False
+    def _cut(
+        self, groups: list[Interval], most: int | None, cuts: tuple[_Cut, ...]
+    ) -> _Plan | None:
+        """The batch cut for ranges of these ``groups`` of column tiles."""
+        ranges = [part for tiles in groups for part in self.ranges_of(tiles, most)]
+        room = self.program.scratch.words - max(map(self.out_size, unlike(ranges)))
+        for cut in cuts:
+            found = cut(ranges, room)
+            if found is not None:
+                return _Plan(ranges, *found, self.narrow, self.tight)
         return None
 
-    def _line_cuts(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
-        """Lines of an image that are whole K tiles; those between two images gathered."""
-        layer, rows = self.layer, self.core.rows
-        height, width = layer.output_map
-        unit = rows // gcd(rows, width)
-        parts = _unlike(ranges)
-        for share, self._narrow in ((4, False), (2, False), (2, True), (1, True)):
-            for most in range(max(unit, height // unit * unit), 0, -unit):
-                # The same lines of images come again and again.
-                for images in sorted({min(layer.images, unit + 1), layer.images}):
-                    pieces = self._lines(images, most, unit)
-                    if self._largest(pieces, parts) * share > room:
-                        break
-                else:
-                    self.tight = share == 1
-                    return self._short_first(pieces), False
-        return None
+    def _waits(self, plan: _Plan) -> bool:
+        """Whether the vectors of a K tile of X take less time than the next one of dY."""
+        return self.entries(plan.ranges[0]) < self.core.columns + WEIGHT_CYCLES
 
-    def _lines(self, images: int, most: int, unit: int) -> list[Piece]:
-        """Some images, at most so many lines in each piece; ``unit`` lines are whole K tiles."""
-        height, width = self.layer.output_map
-        end, line = images * height, 0
-        pieces: list[Piece] = []
-        while line < end:
-            n, h = divmod(line, height)
-            count = min(most, height - h)
-            if line + count < end:
-                count -= count % unit
-            if count:
-                pieces.append(((n, n + 1), (h, h + count)))
-            else:
-                count = min(unit, end - line)
-                pieces.append(self._gathered(line * width, (line + count) * width, width))
-            line += count
-        return pieces
-
-    def _pixel_cuts(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
-        """Some K tiles of single pixels: a line is too long."""
-        height, width = self.layer.output_map
-        total, parts = self.layer.images * height * width, _unlike(ranges)
-        for share, self._narrow in ((2, True), (1, True)):
-            for count in (16, 8, 4, 2, 1):
-                size = count * self.core.rows
-                if self._largest([self._gathered(0, min(size, total), 1)], parts) * share <= room:
-                    self.tight = share == 1
-                    return [
-                        self._gathered(begin, min(begin + size, total), 1)
-                        for begin in range(0, total, size)
-                    ], False
-        return None
-
-    def _gathered(self, begin: int, end: int, width: int) -> Gathered:
-        return Gathered(self.owner, self.layer, begin, end, width)
-
-    def _largest(self, pieces: Sequence[Piece], parts: Sequence[Range]) -> int:
-        """Words of what the largest of ``pieces`` needs for one of ``parts``."""
-        shapes = {
-            (piece.pixels, piece.width)
-            if isinstance(piece, Gathered)
-            else (piece[0][1] - piece[0][0], *piece[1]): piece
-            for piece in pieces
-        }
-        most = 0
-        for part in parts:
-            dy = self._dy_words(part)
-            for piece in shapes.values():
-                most = max(most, self._x_words(piece, part) + self.pixels(piece) * dy)
-        return most
-
-    def _dy_words(self, part: Range) -> int:
-        """Words of a pixel of dY, at most."""
-        key = part.tiles, len(self.batch(part, part.tiles[0])), self._narrow
-        if key not in self._most_dy:
-            self._most_dy[key] = max(
-                self.program.words(self.dy, self.dy_channels(batch)) for batch in self.batches(part)
+    def _cycles(self, plan: _Plan) -> int:
+        """How long the array or the loads of a plan take, about: a word takes a cycle."""
+        self.narrow, rows, total = plan.narrow, self.core.rows, 0
+        pixels = [self.pixels(piece) for piece in plan.pieces]
+        for part in plan.ranges:
+            tile = max(self.entries(part), self.core.columns + WEIGHT_CYCLES)
+            count = part.tiles[1] - part.tiles[0]
+            array = count * sum(-(-size // rows) * tile + rows for size in pixels)
+            x = sum(self.x_words(piece, part) for piece in plan.pieces)
+            again = len(self.batches(part))
+            loads = (
+                x * (again if len(pixels) > 1 else 1) + sum(pixels) * self.dy_words(part) * again
             )
-        return self._most_dy[key]
-
-    def pixels(self, piece: Piece) -> int:
-        """Output pixels of a piece."""
-        if isinstance(piece, Gathered):
-            return piece.pixels
-        images, lines = piece
-        return (images[1] - images[0]) * (lines[1] - lines[0]) * self.layer.output_map[1]
-
-    def _x_words(self, piece: Piece, part: Range) -> int:
-        words = self.program.words(self.layer.x, self._x_channels(part))
-        if isinstance(piece, Gathered):
-            return piece.x_words(self.program, part.taps, words)
-        images, (begin, end) = piece[0], self.layer.lines(0, *piece[1], part.rows)
-        return (images[1] - images[0]) * (end - begin) * self.layer.input_map[1] * words
-
-    def _short_first(self, pieces: list[Piece]) -> list[Piece]:
-        """The same with little in the first piece, which is soon there."""
-        first, *others = pieces
-        if isinstance(first, Gathered):
-            return pieces
-        images, lines = first
-        height, width = self.layer.output_map
-        axis, (begin, end), pixels = (
-            (0, images, height * width) if images[1] - images[0] > 1 else (1, lines, width)
-        )
-        cut = begin + self._few(pixels)
-        if cut >= end:
-            return pieces
-        parts = (begin, cut), (cut, end)
-        return [*((images, part) if axis else (part, lines) for part in parts), *others]
-
-    def _few(self, pixels: int) -> int:
-        """Lines or images of so many pixels in as few whole K tiles as a piece should have."""
-        rows = self.core.rows
-        unit = rows // gcd(rows, pixels)
-        return unit * -(-_FEW_TILES * rows // (unit * pixels))
-
-    def _growing(self, part: Range) -> list[Piece]:
-        """Pieces, the first one small, the next ones as much larger as they can be loaded while
-        those before are computed."""
-        layer, rows = self.layer, self.core.rows
-        height, width = layer.output_map
-        total, pixels = layer.images, height * width
-        if total == 1:
-            total, pixels = height, width
-        unit = self._few(pixels)
-        words = (self.x_need().words + self.dy_need().words) / (total * pixels)
-        vectors = self.entries(part) * len(self.batch(part, 0)) / rows
-        growth, size, begin = min(2.0, vectors / words), unit, 0
-        pieces: list[Piece] = []
-        while begin < total:
-            end = min(total, begin + int(size) // unit * unit)
-            span = begin, end
-            pieces.append((span, (0, height)) if layer.images > 1 else ((0, 1), span))
-            begin, size = end, max(size * growth, unit)
-        return pieces
-
-    def batch(self, part: Range, first: int) -> range:
-        """Column tiles from ``first`` on whose sums both accumulator banks hold."""
-        most = min(_MOST_PER_BANK, self.core.accumulator_depth // self.entries(part))
-        return range(first, min(first + (1 if self._narrow else 2 * most), part.tiles[1]))
-
-    def batches(self, part: Range) -> list[range]:
-        """All column tiles of a range, in order."""
-        size = len(self.batch(part, part.tiles[0]))
-        return [self.batch(part, first) for first in range(*part.tiles, size)]
-
-    def _x_channels(self, part: Range) -> Interval:
-        """Those that are loaded: whole words."""
-        begin, end = part.blocks
-        return begin * self.core.rows, end * self.core.rows
-
-    def x_need(self, piece: Piece | None = None, part: Range | None = None) -> Need:
-        """X of a piece, as far as a range reads it; by default all of it."""
-        layer, program = self.layer, self.program
-        columns = 0, layer.input_map[1]
-        if piece is None or part is None:
-            lines = 0, layer.input_map[0]
-            return program.need(layer.x, (0, layer.images), lines, columns)
-        channels = self._x_channels(part)
-        if isinstance(piece, Gathered):
-            return piece.x_need(program, part.taps, channels)
-        images, rows = piece
-        return program.need(layer.x, images, layer.lines(0, *rows, part.rows), columns, channels)
-
-    def dy_channels(self, tiles: range) -> Interval:
-        """(begin, end) of channels to load for column tiles: in whole words, or all of them where
-        short runs would not be faster."""
-        begin, end = self.tiles.range(tiles[0])[0], self.tiles.range(tiles[-1])[1]
-        channels, everything = self.program.whole_words((begin, end)), (0, self.dy.pitch)
-        words = [self.program.words(self.dy, part) for part in (channels, everything)]
-        short = words[1] <= max(words[0], _RUN_WORDS)
-        return everything if short and not self._narrow else channels
-
-    def dy_need(self, piece: Piece | None = None, channels: Channels = None) -> Need:
-        """dY there, of ``channels``; by default all of it."""
-        height, width = self.layer.output_map
-        if piece is None:
-            return self.program.need(self.dy, (0, self.layer.images), (0, height), (0, width))
-        if isinstance(piece, Gathered):
-            return piece.dy_need(self.program, self.dy, channels)
-        images, rows = piece
-        return self.program.need(self.dy, images, rows, (0, width), channels)
+            total += max(array, loads)
+        return total
 
     def likeness(
         self, piece: Piece, part: Range, channels: Interval, tile: int
@@ -360,11 +172,3 @@ class WeightGradientPlan(WeightGradientRanges):
         origin = rows[0] * self.layer.stride[0]
         shape = images[1] - images[0], rows[1] - rows[0], begin - origin, end - begin
         return (images[0], rows[0]), shape
-
-
-def _unlike(ranges: Sequence[Range]) -> list[Range]:
-    """The first one of each size: it has the bias if one of them has, and no ragged word."""
-    sizes: dict[object, Range] = {}
-    for part in ranges:
-        sizes.setdefault((part.blocks[1] - part.blocks[0], part.taps, part.tiles), part)
-    return list(sizes.values())

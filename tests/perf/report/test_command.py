@@ -116,8 +116,8 @@ def test_what_was_not_counted_is_not_run(tmp_path, counted):
     status, output = _report(tmp_path, *SMALL, "--kept")
     assert status == 0 and counted[0] == []
     text = output.read_text()
-    assert "| vgg13 | 1.302 | 1.357 | 16 | not run | not run |" in text
-    line = "count --network vgg13 --input 3x32x32 --batch 16 --variant baseline low efficient max"
+    assert "| vgg13 | 1.302 | 1.357 | 128 | not run | not run |" in text
+    line = "count --network vgg13 --input 3x32x32 --batch 128 --variant baseline low efficient max"
     assert f"\npython -m perf {line}\n" in text
     numbers = json.loads(output.with_suffix(".json").read_text())["sections"]
     assert numbers["figure-17"]["cifar10"]["vgg13"]["counted"]["max"] is None

@@ -91,7 +91,7 @@ def test_points_of_commands_are_points_that_there_are(rng):
     """Whatever a legal command reaches is known in advance."""
     known = functional_points(CONFIG)
     words = []
-    for opcode in Opcode:
+    for opcode in set(Opcode) - {Opcode.ROWS}:
         for _ in range(20):
             values = {}
             for field in FIELDS[opcode].values():

@@ -1,7 +1,7 @@
 """Other ways to train beside plain backpropagation: messages and what is said; the runs themselves
 are regressions.
 
-Covers: verif/networks/train_braking.py, verif/networks/train_echo.py,
+Covers: verif/networks/train_braking.py, verif/networks/train_echo.py, verif/networks/train_vcas.py,
 verif/networks/torch_training.py.
 """
 
@@ -19,7 +19,7 @@ from verif.networks.train_digits import digit_batches
 from verif.networks.training_result import Batch
 
 
-@pytest.mark.parametrize("case", ["train-braking", "train-echo"])
+@pytest.mark.parametrize("case", ["train-braking", "train-echo", "train-vcas"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -6,6 +6,7 @@ compiler/kernels/convolution/conv_forward.py,
 compiler/kernels/convolution/conv_input_gradient.py,
 compiler/kernels/convolution/conv_weight_gradient.py,
 compiler/kernels/convolution/conv_weight_gradient_ranges.py,
+compiler/kernels/convolution/conv_weight_gradient_pieces.py,
 compiler/kernels/convolution/conv_weight_gradient_tiling.py,
 compiler/kernels/convolution/gathered_pixels.py.
 """
@@ -222,6 +223,13 @@ CUTS = {
     ),
     "wide kernel": (
         {"accumulator_depth": 16}, ((2, 3, 8, 4), 6, (3, 8), (1, 1), (0, 0), (1, 1)), (None, 2, 2)
+    ),
+    "lines, tall kernel": (
+        {"buffer_bank_depth": 32}, ((2, 9, 9, 12), 5, (5, 1), (1, 1), (2, 0), (1, 1)), (9, 2, 1)
+    ),
+    "many outputs of many inputs": (
+        {"buffer_bank_depth": 64}, ((12, 1, 1, 16), 140, (1, 1), (1, 1), (0, 0), (1, 1)),
+        (None, 1, 1),
     ),
 }  # fmt: skip
 

@@ -168,7 +168,7 @@ class Control(Sequencer):
         super().__init__(config, sources=1)
         self.fetch = CommandFetch(config)
         self.batches = BatchControl()
-        self.loops = LoopControl()
+        self.loops = LoopControl(config.row_list_depth)
         self.fails = Signal()
         self.registers = {
             name.removesuffix("_update"): Signal.like(getattr(self.batches, name).value)

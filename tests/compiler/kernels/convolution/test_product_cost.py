@@ -50,9 +50,15 @@ def test_slow_tiles_become_blocks(part, inputs, outputs, loops, rng, seed):
     vectors, cycles = plain.cycles(tiles)
     assert vectors == shape[0] * 4 * 9 * inputs * outputs // 16
     assert tiles and cycles > 1.5 * vectors > 1.2 * blocked.plan()[1]
-    assert blocked_jobs(blocked, (vectors, cycles))
-    assert blocked_jobs(blocked, (vectors, cycles), more=cycles) is None
-    assert blocked_jobs(blocked, (vectors, vectors)) is None
+    assert blocked_jobs(blocked, (vectors, cycles), 1)
+    assert blocked_jobs(blocked, (vectors, cycles), 1, more=cycles) is None
+    assert blocked_jobs(blocked, (vectors, vectors), 1) is None
+    # As quick and far fewer.
+    boxes, least = blocked_jobs(blocked, (vectors, cycles), 1), blocked.plan()[1]
+    quick = (vectors, round(least))
+    assert blocked_jobs(blocked, quick, max(512, 2 * len(boxes)))
+    assert blocked_jobs(blocked, quick, 2 * len(boxes) - 1) is None
+    assert blocked_jobs(blocked, (vectors, round(least) - 512 * 61), 512) is None
     repeats = [command for command in program.commands if command.opcode is Opcode.REPEAT]
     assert bool(repeats) == loops
     codes, expected = stimulus(program.config, program, rng)

@@ -1,9 +1,8 @@
 // The accelerator with a memory: start a program, wait for the interrupt, compare what it stored.
 //
-// Plain Verilog. `python -m examples` writes what this file needs: the accelerator, adagp_example.vh
-// (names, sizes, registers), memory.hex (program, weights and input) and expected.hex (the memory
-// as the golden model says it must be afterwards).
-`include "adagp_example.vh"
+// Plain Verilog. What it needs lies beside it: the accelerator, adagp_testbench.vh (names, sizes,
+// registers), memory.hex (program and data) and expected.hex (the memory as it must be afterwards).
+`include "adagp_testbench.vh"
 
 module testbench;
     reg clk;
@@ -59,8 +58,8 @@ module testbench;
 
     axi_memory #(
         .DATA_WIDTH(`ADAGP_DATA_WIDTH), .ADDRESS_WIDTH(`ADAGP_ADDRESS_WIDTH), .ID_WIDTH(`ADAGP_ID_WIDTH),
-        .WORDS(`EXAMPLE_FIRST_WORD + `EXAMPLE_WORDS), .SHIFT(`ADAGP_WORD_SHIFT),
-        .FIRST_WORD(`EXAMPLE_FIRST_WORD), .MEMORY_FILE("memory.hex")
+        .WORDS(`RUN_FIRST_WORD + `RUN_WORDS), .SHIFT(`ADAGP_WORD_SHIFT),
+        .FIRST_WORD(`RUN_FIRST_WORD), .MEMORY_FILE("memory.hex")
     ) memory (
         .clk(clk), .rst(rst),
         .awid(m_awid), .awaddr(m_awaddr), .awvalid(m_awvalid), .awready(m_awready),
@@ -108,10 +107,10 @@ module testbench;
         end
     endtask
 
-    task fail(input [8*40-1:0] reason);
+    task fail(input [8*48-1:0] reason);
         begin
             $display("FAIL %0s", reason);
-            $finish;
+            $stop;  // which is an error where nobody can go on
         end
     endtask
 
@@ -120,10 +119,10 @@ module testbench;
     initial cycles = 0;
     always @(posedge clk) begin
         cycles = cycles + 1;
-        if (cycles > `EXAMPLE_TIMEOUT_CYCLES) fail("no interrupt in time");
+        if (cycles > `RUN_TIMEOUT_CYCLES) fail("no interrupt in time");
     end
 
-    reg [`ADAGP_DATA_WIDTH-1:0] expected [0:`EXAMPLE_WORDS-1];
+    reg [`ADAGP_DATA_WIDTH-1:0] expected [0:`RUN_WORDS-1];
     reg [31:0] value, code, unit, address;
     integer i, wrong;
 
@@ -141,11 +140,11 @@ module testbench;
         if (value != `ADAGP_CONFIG_HASH_CONSTANT) fail("the accelerator has another configuration");
 
         // The memory window, the program in it, and go.
-        write_register(`ADAGP_MEM_BASE_LO_OFFSET, `EXAMPLE_MEMORY_BASE);
+        write_register(`ADAGP_MEM_BASE_LO_OFFSET, `RUN_MEMORY_BASE);
         write_register(`ADAGP_MEM_BASE_HI_OFFSET, 32'd0);
-        write_register(`ADAGP_MEM_SIZE_OFFSET, `EXAMPLE_MEMORY_BYTES);
-        write_register(`ADAGP_PROGRAM_ADDRESS_OFFSET, `EXAMPLE_PROGRAM_OFFSET);
-        write_register(`ADAGP_PROGRAM_SIZE_OFFSET, `EXAMPLE_PROGRAM_BYTES);
+        write_register(`ADAGP_MEM_SIZE_OFFSET, `RUN_MEMORY_BYTES);
+        write_register(`ADAGP_PROGRAM_ADDRESS_OFFSET, `RUN_PROGRAM_OFFSET);
+        write_register(`ADAGP_PROGRAM_SIZE_OFFSET, `RUN_PROGRAM_BYTES);
         write_register(`ADAGP_INTERRUPT_ENABLE_OFFSET,
                        `ADAGP_INTERRUPT_ENABLE_DONE_MASK | `ADAGP_INTERRUPT_ENABLE_ERROR_MASK);
         write_register(`ADAGP_CONTROL_OFFSET, `ADAGP_CONTROL_START_MASK);
@@ -154,7 +153,7 @@ module testbench;
         while (irq !== 1'b1) @(posedge clk);
         read_register(`ADAGP_INTERRUPT_STATUS_OFFSET, value);
         write_register(`ADAGP_INTERRUPT_STATUS_OFFSET, value);  // ends the interrupt
-        if (value & `ADAGP_INTERRUPT_STATUS_ERROR_MASK) begin
+        if ((value & `ADAGP_INTERRUPT_STATUS_ERROR_MASK) != 32'd0) begin
             read_register(`ADAGP_ERROR_CODE_OFFSET, code);
             read_register(`ADAGP_ERROR_UNIT_OFFSET, unit);
             read_register(`ADAGP_ERROR_ADDRESS_LO_OFFSET, address);
@@ -163,18 +162,20 @@ module testbench;
         end
 
         wrong = 0;
-        for (i = 0; i < `EXAMPLE_WORDS; i = i + 1)
-            if (memory.words[`EXAMPLE_FIRST_WORD + i] !== expected[i]) begin
+        for (i = 0; i < `RUN_WORDS; i = i + 1)
+            if (memory.words[`RUN_FIRST_WORD + i] !== expected[i]) begin
                 if (wrong == 0)
                     $display("word %0d of the window is %h, expected %h",
-                             i, memory.words[`EXAMPLE_FIRST_WORD + i], expected[i]);
+                             i, memory.words[`RUN_FIRST_WORD + i], expected[i]);
                 wrong = wrong + 1;
             end
-        if (wrong != 0) $display("FAIL %0d of %0d words differ", wrong, `EXAMPLE_WORDS);
-        else begin
+        if (wrong != 0) begin
+            $display("FAIL %0d of %0d words differ", wrong, `RUN_WORDS);
+            $stop;
+        end else begin
             read_register(`ADAGP_CYCLES_LO_OFFSET, value);
-            $display("PASS all %0d words as expected, %0d cycles", `EXAMPLE_WORDS, value);
+            $display("PASS all %0d words as expected, %0d cycles", `RUN_WORDS, value);
+            $finish;
         end
-        $finish;
     end
 endmodule

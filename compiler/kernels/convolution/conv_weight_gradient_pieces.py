@@ -1,0 +1,281 @@
+"""Pieces of a batch that pass through the array one after the other for a weight gradient."""
+
+from collections.abc import Sequence
+from math import gcd
+
+from compiler.codegen.core_builder import CoreProgram, Need
+from compiler.tensors.intervals import Channels, Interval
+from compiler.tensors.tensor import Tensor
+
+from .conv_geometry import Convolution
+from .conv_tiling import MapTile
+from .conv_weight_gradient_ranges import Range, WeightGradientRanges
+from .gathered_pixels import Gathered
+
+__all__ = ["Piece", "WeightGradientPieces", "unlike"]
+
+#: Images and output rows, or pixels that are no such box.
+Piece = MapTile | Gathered
+
+#: Column tiles of which a bank of the accumulators collects the sums at the same time, at most.
+_MOST_PER_BANK = 2
+#: K tiles that a piece has at least: a command's first ``rows`` cycles bring no vector.
+_FEW_TILES = 4
+#: Words of a long run that are loaded in the time of a short one (8 bursts in flight, 30 cycles).
+_RUN_WORDS = 6
+
+
+class WeightGradientPieces(WeightGradientRanges):
+    """Cuts a batch into pieces for ranges, and knows what these need.
+
+    Members
+    -------
+    dy : like the output
+    owner : first part of the keys of gathered pixels
+    narrow : as little of dY as possible
+    tight : whether pieces have room once only, so that nothing may lie between them
+    """
+
+    def __init__(
+        self, program: CoreProgram, layer: Convolution, dy: Tensor, dw: Tensor | None,
+        db: Tensor | None,
+    ) -> None:  # fmt: skip
+        super().__init__(program, layer, dw, db)
+        self.dy, self.owner = dy, object()
+        self.narrow = self.tight = False
+        self._most_dy: dict[tuple[Interval, int, bool], int] = {}
+
+    def stay(self, room: int) -> bool:
+        """Whether both maps stay in ``room`` words."""
+        return self.x_need().words + self.dy_need().words <= room
+
+    def whole_or_boxes(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+        """Both maps, or else images or lines of one that are whole K tiles."""
+        layer, rows = self.layer, self.core.rows
+        height, width = layer.output_map
+        self.narrow = False
+        if self.stay(room):
+            return self._growing(ranges[0]), True
+        cuts: list[tuple[int, int]] = []  # images and lines
+        group = rows // gcd(rows, height * width)
+        cuts += [(count, height) for count in range(-(-layer.images // group) * group, 0, -group)]
+        if group == 1 or layer.images == 1:
+            unit = rows // gcd(rows, width)
+            cuts += [(1, lines) for lines in range(height // unit * unit, 0, -unit)]
+
+        def ends(images: int, lines: int) -> list[Piece]:
+            """The first and the last piece."""
+            last = (layer.images - 1) // images * images, (height - 1) // lines * lines
+            return [
+                ((0, min(images, layer.images)), (0, min(lines, height))),
+                ((last[0], layer.images), (last[1], height)),
+            ]
+
+        parts = [ranges[0], ranges[-1]]
+        if parts[0].tiles != (0, self.tiles.count):
+            parts = unlike(ranges)
+        # Small pieces are soon there, and leave room to load ahead.
+        wide = [(share, False) for share in (4, 2)]
+        for share, self.narrow in (*wide, (2, True), (1, True)):
+            if share == 1:
+                # Rows of the kernel in the middle may read more lines than the first and the last.
+                parts = unlike(ranges)
+            for images, lines in cuts:
+                if self._largest(ends(images, lines), parts) * share <= room:
+                    pieces: list[Piece] = [
+                        ((n, min(n + images, layer.images)), (h, min(h + lines, height)))
+                        for n in range(0, layer.images, images)
+                        for h in range(0, height, lines)
+                    ]
+                    self.tight = share == 1
+                    return self._short_first(pieces), False
+        return None
+
+    def line_cuts(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+        """Lines of an image that are whole K tiles; those between two images gathered."""
+        layer, rows = self.layer, self.core.rows
+        height, width = layer.output_map
+        unit = rows // gcd(rows, width)
+        parts = unlike(ranges)
+        for share, self.narrow in ((4, False), (2, False), (2, True), (1, True)):
+            for most in range(max(unit, height // unit * unit), 0, -unit):
+                # The same lines of images come again and again.
+                for images in sorted({min(layer.images, unit + 1), layer.images}):
+                    pieces = self._lines(images, most, unit)
+                    if self._largest(pieces, parts) * share > room:
+                        break
+                else:
+                    self.tight = share == 1
+                    return self._short_first(pieces), False
+        return None
+
+    def _lines(self, images: int, most: int, unit: int) -> list[Piece]:
+        """Some images, at most so many lines in each piece; ``unit`` lines are whole K tiles."""
+        height, width = self.layer.output_map
+        end, line = images * height, 0
+        pieces: list[Piece] = []
+        while line < end:
+            n, h = divmod(line, height)
+            count = min(most, height - h)
+            if line + count < end:
+                count -= count % unit
+            if count:
+                pieces.append(((n, n + 1), (h, h + count)))
+            else:
+                count = min(unit, end - line)
+                pieces.append(self._gathered(line * width, (line + count) * width, width))
+            line += count
+        return pieces
+
+    def pixel_cuts(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+        """Some K tiles of single pixels: a line is too long."""
+        height, width = self.layer.output_map
+        total, parts = self.layer.images * height * width, unlike(ranges)
+        for share, self.narrow in ((2, True), (1, True)):
+            for count in (16, 8, 4, 2, 1):
+                size = count * self.core.rows
+                if self._largest([self._gathered(0, min(size, total), 1)], parts) * share <= room:
+                    self.tight = share == 1
+                    return [
+                        self._gathered(begin, min(begin + size, total), 1)
+                        for begin in range(0, total, size)
+                    ], False
+        return None
+
+    def _gathered(self, begin: int, end: int, width: int) -> Gathered:
+        return Gathered(self.owner, self.layer, begin, end, width)
+
+    def _largest(self, pieces: Sequence[Piece], parts: Sequence[Range]) -> int:
+        """Words of what the largest of ``pieces`` needs for one of ``parts``."""
+        shapes = {
+            (piece.pixels, piece.width)
+            if isinstance(piece, Gathered)
+            else (piece[0][1] - piece[0][0], *piece[1]): piece
+            for piece in pieces
+        }
+        most = 0
+        for part in parts:
+            dy = self.dy_words(part)
+            for piece in shapes.values():
+                most = max(most, self.x_words(piece, part) + self.pixels(piece) * dy)
+        return most
+
+    def dy_words(self, part: Range) -> int:
+        """Words of a pixel of dY, at most."""
+        key = part.tiles, len(self.batch(part, part.tiles[0])), self.narrow
+        if key not in self._most_dy:
+            self._most_dy[key] = max(
+                self.program.words(self.dy, self.dy_channels(batch)) for batch in self.batches(part)
+            )
+        return self._most_dy[key]
+
+    def pixels(self, piece: Piece) -> int:
+        """Output pixels of a piece."""
+        if isinstance(piece, Gathered):
+            return piece.pixels
+        images, lines = piece
+        return (images[1] - images[0]) * (lines[1] - lines[0]) * self.layer.output_map[1]
+
+    def x_words(self, piece: Piece, part: Range) -> int:
+        words = self.program.words(self.layer.x, self._x_channels(part))
+        if isinstance(piece, Gathered):
+            return piece.x_words(self.program, part.taps, words)
+        images, (begin, end) = piece[0], self.layer.lines(0, *piece[1], part.rows)
+        return (images[1] - images[0]) * (end - begin) * self.layer.input_map[1] * words
+
+    def _short_first(self, pieces: list[Piece]) -> list[Piece]:
+        """The same with little in the first piece, which is soon there."""
+        first, *others = pieces
+        if isinstance(first, Gathered):
+            return pieces
+        images, lines = first
+        height, width = self.layer.output_map
+        axis, (begin, end), pixels = (
+            (0, images, height * width) if images[1] - images[0] > 1 else (1, lines, width)
+        )
+        cut = begin + self._few(pixels)
+        if cut >= end:
+            return pieces
+        parts = (begin, cut), (cut, end)
+        return [*((images, part) if axis else (part, lines) for part in parts), *others]
+
+    def _few(self, pixels: int) -> int:
+        """Lines or images of so many pixels in as few whole K tiles as a piece should have."""
+        rows = self.core.rows
+        unit = rows // gcd(rows, pixels)
+        return unit * -(-_FEW_TILES * rows // (unit * pixels))
+
+    def _growing(self, part: Range) -> list[Piece]:
+        """Pieces, the first one small, the next ones as much larger as they can be loaded while
+        those before are computed."""
+        layer, rows = self.layer, self.core.rows
+        height, width = layer.output_map
+        total, pixels = layer.images, height * width
+        if total == 1:
+            total, pixels = height, width
+        unit = self._few(pixels)
+        words = (self.x_need().words + self.dy_need().words) / (total * pixels)
+        vectors = self.entries(part) * len(self.batch(part, 0)) / rows
+        growth, size, begin = min(2.0, vectors / words), unit, 0
+        pieces: list[Piece] = []
+        while begin < total:
+            end = min(total, begin + int(size) // unit * unit)
+            span = begin, end
+            pieces.append((span, (0, height)) if layer.images > 1 else ((0, 1), span))
+            begin, size = end, max(size * growth, unit)
+        return pieces
+
+    def batch(self, part: Range, first: int) -> range:
+        """Column tiles from ``first`` on whose sums both accumulator banks hold."""
+        most = min(_MOST_PER_BANK, self.core.accumulator_depth // self.entries(part))
+        return range(first, min(first + (1 if self.narrow else 2 * most), part.tiles[1]))
+
+    def batches(self, part: Range) -> list[range]:
+        """All column tiles of a range, in order."""
+        size = len(self.batch(part, part.tiles[0]))
+        return [self.batch(part, first) for first in range(*part.tiles, size)]
+
+    def _x_channels(self, part: Range) -> Interval:
+        """Those that are loaded: whole words."""
+        begin, end = part.blocks
+        return begin * self.core.rows, end * self.core.rows
+
+    def x_need(self, piece: Piece | None = None, part: Range | None = None) -> Need:
+        """X of a piece, as far as a range reads it; by default all of it."""
+        layer, program = self.layer, self.program
+        columns = 0, layer.input_map[1]
+        if piece is None or part is None:
+            lines = 0, layer.input_map[0]
+            return program.need(layer.x, (0, layer.images), lines, columns)
+        channels = self._x_channels(part)
+        if isinstance(piece, Gathered):
+            return piece.x_need(program, part.taps, channels)
+        images, rows = piece
+        return program.need(layer.x, images, layer.lines(0, *rows, part.rows), columns, channels)
+
+    def dy_channels(self, tiles: range) -> Interval:
+        """(begin, end) of channels to load for column tiles: in whole words, or all of them where
+        short runs would not be faster."""
+        begin, end = self.tiles.range(tiles[0])[0], self.tiles.range(tiles[-1])[1]
+        channels, everything = self.program.whole_words((begin, end)), (0, self.dy.pitch)
+        words = [self.program.words(self.dy, part) for part in (channels, everything)]
+        short = words[1] <= max(words[0], _RUN_WORDS)
+        return everything if short and not self.narrow else channels
+
+    def dy_need(self, piece: Piece | None = None, channels: Channels = None) -> Need:
+        """dY there, of ``channels``; by default all of it."""
+        height, width = self.layer.output_map
+        if piece is None:
+            return self.program.need(self.dy, (0, self.layer.images), (0, height), (0, width))
+        if isinstance(piece, Gathered):
+            return piece.dy_need(self.program, self.dy, channels)
+        images, rows = piece
+        return self.program.need(self.dy, images, rows, (0, width), channels)
+
+
+def unlike(ranges: Sequence[Range]) -> list[Range]:
+    """The first one of each size: it has the bias if one of them has, and no ragged word."""
+    sizes: dict[object, Range] = {}
+    for part in ranges:
+        sizes.setdefault((part.blocks[1] - part.blocks[0], part.taps, part.tiles), part)
+    return list(sizes.values())

@@ -1,0 +1,1 @@
+"""Samples of images for backward passes (VCAS): who is kept, and copies of those who are."""
