@@ -20,7 +20,9 @@ from compiler.stages import stage
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import plan_memory, training_layers
+from compiler.training.groups import write_groups
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
+from compiler.training.step import Step
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.loops import LOOP_LEVELS, stride_name
@@ -50,6 +52,7 @@ def compile_adagp(
     predict: Collection[str] | None = None,
     reuse: bool = True,
     loops: bool | None = None,
+    beside: bool = False,
 ) -> AdaGPProgram:
     """Compile batches of backpropagation and of Phase GP.
 
@@ -59,7 +62,7 @@ def compile_adagp(
 
     Parameters
     ----------
-    model, config, input_shape, images, loss, optimizer, reuse, loops : see
+    model, config, input_shape, images, loss, optimizer, reuse, loops, beside : see
         :func:`compiler.training.compile_training`
     shape : of the predictor
     predict : names of the layers to predict, None for all that can be
@@ -81,6 +84,8 @@ def compile_adagp(
         )
         for part in PARTS
     }  # fmt: skip
+    for graph in graphs.values():
+        graph.together = beside
     return _Compiler(config, graphs, images, layers, reuse=reuse, loops=loops).compile()
 
 
@@ -232,14 +237,13 @@ class _Compiler:
         tensors = self.tensors[part]
 
         def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
-            infos = []
             main, predictor = self._programs(recorder)
             self._keep(part, predictor, load=load)
-            for step in self.graphs[part].steps:
-                first, program = len(recorder), predictor if step.predictor else main
-                recorder.begin_step()
-                step.write(program, tensors)
-                infos.append(StepInfo.of(step, program, first))
+
+            def program_of(step: Step) -> CoreProgram:
+                return predictor if step.predictor else main
+
+            infos = write_groups(self.graphs[part].groups, recorder, program_of, tensors)
             with stage("semaphores"):
                 commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
