@@ -165,6 +165,11 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-o", "--output", metavar="FILE", help="save the program")
     group.add_argument("--json", metavar="FILE", help="write what is printed, and more, as JSON")
     group.add_argument(
+        "--beside", action="store_true",
+        help="write work of the vector engine beside products: a batch takes less time, its "
+             "program and compiling it take more",
+    )  # fmt: skip
+    group.add_argument(
         "--profile", action="store_true",
         help="say where the time went, and what the commands are for",
     )  # fmt: skip

@@ -1,10 +1,13 @@
 """Batches as torch's users have them, as the compiler takes them."""
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["as_batch", "as_images", "input_shape"]
+__all__ = ["as_batch", "as_images", "input_shape", "with_following"]
+
+Batch = TypeVar("Batch")
 
 
 def _array(name: str, values: Any) -> np.ndarray:
@@ -67,3 +70,20 @@ def input_shape(images: np.ndarray) -> tuple[int, ...]:
     if images.ndim == 2:
         return images.shape[1:]
     return (images.shape[3], *images.shape[1:3])
+
+
+def with_following(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Batch | None]]:
+    """Each batch with the next one, None behind the last. An error of ``batches`` comes when it is
+    the turn of the batch that could not be had, not of the one before it."""
+    iterator = iter(batches)
+    current = next(iterator, None)
+    while current is not None:
+        following, error = None, None
+        try:
+            following = next(iterator, None)
+        except Exception as caught:
+            error = caught
+        yield current, following
+        if error is not None:
+            raise error
+        current = following

@@ -1,5 +1,6 @@
 """A compiled training program in the memory of an accelerator: batches in, numbers out."""
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from .connection import Connection, Interrupt
 from .state import State
 
 __all__ = ["BackpropagationSession", "BatchResult", "PredictionSession", "Session"]
+
+#: Images and targets of a batch.
+Pair = tuple[np.ndarray, Any]
 
 #: So many batches, or batches of an epoch, never come: the host ends a run when it has to.
 _ENDLESS = (1 << EPOCH_BATCH_WIDTH) - 1
@@ -91,10 +95,14 @@ class Session(ABC):
         coefficients: Mapping[str, float],
         epoch: int,
         batch: int,
+        following: Pair | None = None,
     ) -> BatchResult:
         """Train one batch, number ``batch`` of epoch ``epoch``, both from 0.
 
         ``coefficients`` maps names of :data:`compiler.training.compile.COEFFICIENTS` to numbers.
+        ``following`` is the (images, targets) of the next batch, which is written while this one is
+        computed where the program has a second place for it; the next step takes it to be there if
+        it is given the very same arrays.
         Errors as :meth:`compiler.training.TrainingProgram.batch` and
         :meth:`~runtime.connection.Connection.wait`.
         """
@@ -143,7 +151,7 @@ class BackpropagationSession(Session):
     def state(self):
         return _state(self.program, self._head(_kept(self.program)))
 
-    def step(self, images, targets, coefficients, epoch, batch):
+    def step(self, images, targets, coefficients, epoch, batch, following=None):
         program = self.program
         for offset, data in program.batch(images, targets):
             self.accelerator.put(self.window, offset, data)
@@ -183,6 +191,7 @@ class PredictionSession(Session):
         super().__init__(accelerator, program, guard=guard)
         self.program, self._schedule = program, schedule
         self._running: Any = None
+        self._supplied: Pair | None = None
         self._done = 0
         self._counted: dict[str, int] = {}
 
@@ -206,13 +215,14 @@ class PredictionSession(Session):
         tensors = [program.loop.tensors[name] for name in program.predictor.kept]
         return program.gates(self._head(tensors))
 
-    def step(self, images, targets, coefficients, epoch, batch):
+    def step(self, images, targets, coefficients, epoch, batch, following=None):
         wanted = (epoch, dict(coefficients))
         if self._running != wanted:
             self.accelerator.let_go()
         program, accelerator = self.program, self.accelerator
-        for offset, data in program.batch(images, targets, self._done):
-            accelerator.put(self.window, offset, data)
+        there = self._supplied
+        if there is None or there[0] is not images or there[1] is not targets:
+            self._supply(self._done, images, targets)
         accelerator.device.write("BATCHES_READY", self._done + 1)
         if self._running is None:
             loop = BatchLoop(
@@ -227,6 +237,12 @@ class PredictionSession(Session):
             )
             accelerator.hold(self._end_run)
             self._running, self._counted = wanted, {}
+        self._supplied = None
+        if following is not None:
+            # What is wrong with it is said when it is its turn.
+            with contextlib.suppress(ValueError):
+                self._supply(self._done + 1, *following)
+                self._supplied = following
         interrupt = accelerator.wait()
         self._done += 1
         phase = PHASES[PhaseCode(interrupt.registers["PHASE"])]
@@ -237,11 +253,16 @@ class PredictionSession(Session):
             loss=loss, correct=correct, phase=phase, counters=counters, rejected=rejected
         )
 
+    def _supply(self, number: int, images: np.ndarray, targets: Any) -> None:
+        """Write the inputs of a batch of this run: even ones and odd ones have their own place."""
+        for offset, data in self.program.batch(images, targets, number):
+            self.accelerator.put(self.window, offset, data)
+
     def _end_run(self) -> None:
         self.accelerator.device.write("BATCHES", self._done)
         while not self.accelerator.wait().ended:
             pass
-        self._running, self._done = None, 0
+        self._running, self._done, self._supplied = None, 0, None
 
     def _added(self, interrupt: Interrupt) -> tuple[dict[str, int], int]:
         """Counters of the last batch, and tiles that its guards left out."""

@@ -20,7 +20,7 @@ from . import optimizers
 from .accelerator import Accelerator
 from .check import GoldenTwin
 from .checkpoint import read_checkpoint, write_checkpoint
-from .data import as_batch, input_shape
+from .data import as_batch, input_shape, with_following
 from .errors import DifferenceFound
 from .history import EpochSums, History
 from .inference import Inference
@@ -203,11 +203,11 @@ class Trainer:
         with progress_bar(console if progress is True else Console(quiet=True)) as bar:
             while self.epoch < epochs:
                 task = bar.add_task(f"epoch {self.epoch}", total=total)
-                for images, targets in self._rest(loader):
+                for (images, targets), following in with_following(self._rest(loader)):
                     begin = time.perf_counter()
                     if len(images) not in self._sessions:
                         bar.update(task, description=f"epoch {self.epoch}: compiling")
-                    result = self._train(images, targets)
+                    result = self._train(images, targets, following)
                     seconds = time.perf_counter() - begin
                     self._sums.add(result, len(images), self._coefficients()["rate"], seconds)
                     loss = "" if result.loss is None else f", loss {result.loss:.4f}"
@@ -229,11 +229,13 @@ class Trainer:
         """Train one batch; see :meth:`fit` for what it may be and for errors."""
         return self._train(*as_batch((images, targets), self._shape))
 
-    def _train(self, images, targets):
-        """A batch as :func:`runtime.data.as_batch` returns it."""
+    def _train(self, images, targets, following=None):
+        """A batch as :func:`runtime.data.as_batch` returns it, and the next one, if it is known."""
         session, coefficients = self._session(images), self._coefficients()
         session.sample_seed, self._stale = self._count, True
-        result = session.step(images, targets, coefficients, self.epoch, self.batch)
+        if following is not None and len(following[0]) != len(images):
+            following = None  # it has another program
+        result = session.step(images, targets, coefficients, self.epoch, self.batch, following)
         if self._golden is not None:
             differences = self._golden.step(
                 self._count, images, targets,
@@ -254,7 +256,9 @@ class Trainer:
         self._rng = torch.get_rng_state()
         for number, batch in enumerate(loader):
             if number >= skipped:
-                yield as_batch(batch, self._shape)
+                images, targets = as_batch(batch, self._shape)
+                self._shape = self._shape or input_shape(images)
+                yield images, targets
 
     def _end_epoch(self, validation):
         session = None if self._current is None else self._sessions[self._current]

@@ -26,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=whole(0), default=1, help="of place and route (1)")
     add("--dry-run", action="store_true", help="write Verilog and constraints, and end")
     add("--synthesis-only", action="store_true", help="print what it takes, and end")
+    add("--placement-only", action="store_true",
+        help="print what it takes and what nextpnr estimates without routing, and end")  # fmt: skip
     add("-o", "--output", type=Path, metavar="DIR", help="default: build/boards/BOARD-HASH")
 
 
@@ -62,7 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.synthesis_only:
                 resources = synthesize_system(board, config, **options)
             else:
-                built = build(board, config, seed=arguments.seed, **options)
+                built = build(
+                    board, config, seed=arguments.seed, route=not arguments.placement_only,
+                    **options,
+                )  # fmt: skip
     except ValueError as error:
         raise BoardError(str(error)) from None
     if arguments.synthesis_only:

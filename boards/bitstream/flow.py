@@ -24,7 +24,7 @@ from synth.fpga.nextpnr import place_and_route_pins
 from synth.fpga.synthesis import link_top, synthesize
 
 from .constraints import constraints
-from .layout import keep_placement
+from .layout import PLACEMENT, keep_placement
 
 __all__ = ["Built", "build", "emit", "missed", "synthesize_system"]
 
@@ -80,6 +80,7 @@ def build(
     *,
     directory: Path,
     seed: int = 1,
+    route: bool = True,
     progress=lambda text: None,
 ) -> Built:
     """Everything, into ``directory``: ``.v``, ``.lpf``, ``.bit``, ``.svf``, headers, where the
@@ -113,13 +114,14 @@ def build(
     step("synthesis")
     routed = place_and_route_pins(
         name, device=device, constraints=files[f"{name}.lpf"], seed=seed, directory=directory,
-        progress=progress,
+        route=route, progress=progress,
     )  # fmt: skip
     keep_placement(directory / f"{name}-{seed}.placed.json", directory, board.device)
-    step("place and route")
-    progress("packing the bitstream")
-    _pack(directory, f"{name}-{seed}.config", name)
-    step("packing")
+    step("place and route" if route else "placement")
+    if route:
+        progress("packing the bitstream")
+        _pack(directory, f"{name}-{seed}.config", name)
+        step("packing")
     settings = pll_settings(board.input_mhz, config.clock_mhz, config.ratio)
     return Built(
         resources=resources,
@@ -128,7 +130,8 @@ def build(
         critical_path=routed["critical_path"],
         seconds=seconds,
         files={
-            file: (directory / file).stat().st_size for file in (f"{name}.bit", f"{name}.svf")
+            file: (directory / file).stat().st_size
+            for file in ((f"{name}.bit", f"{name}.svf") if route else (PLACEMENT,))
         },
     )  # fmt: skip
 

@@ -139,6 +139,8 @@ def draw(points: list[Point], rates: dict[int, float], config: SystemConfig, pat
     axes.set(xscale="log", yscale="log", xlabel="multiplications per byte",
              ylabel="million multiplications per second",
              ylim=(least * scale, top * 1.6 * scale))  # fmt: skip
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize=8, loc="lower right")
     with replacing(path) as file:
@@ -193,8 +195,8 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(table)
     for ratio, rate in rates.items():
         console.print(
-            f"SDRAM with {ratio} cycles in one of the accelerator: a stream moves "
-            f"{rate * config.clock_mhz:.0f} MB/s, at most {2 * ratio * config.clock_mhz:.0f}"
+            f"SDRAM at {ratio} x {config.clock_mhz:g} MHz: a stream moves "
+            f"{rate * config.clock_mhz:.0f} MB/s, {2 * ratio * config.clock_mhz:.0f} at most"
         )
     output.parent.mkdir(parents=True, exist_ok=True)
     draw(points, rates, config, output)

@@ -20,7 +20,9 @@ from compiler.stages import stage
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import plan_memory, training_layers
+from compiler.training.groups import write_groups
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
+from compiler.training.step import Step
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.loops import LOOP_LEVELS, stride_name
@@ -50,6 +52,7 @@ def compile_adagp(
     predict: Collection[str] | None = None,
     reuse: bool = True,
     loops: bool | None = None,
+    beside: bool = False,
 ) -> AdaGPProgram:
     """Compile batches of backpropagation and of Phase GP.
 
@@ -59,7 +62,7 @@ def compile_adagp(
 
     Parameters
     ----------
-    model, config, input_shape, images, loss, optimizer, reuse, loops : see
+    model, config, input_shape, images, loss, optimizer, reuse, loops, beside : see
         :func:`compiler.training.compile_training`
     shape : of the predictor
     predict : names of the layers to predict, None for all that can be
@@ -81,6 +84,8 @@ def compile_adagp(
         )
         for part in PARTS
     }  # fmt: skip
+    for graph in graphs.values():
+        graph.together = beside
     return _Compiler(config, graphs, images, layers, reuse=reuse, loops=loops).compile()
 
 
@@ -114,6 +119,7 @@ class _Compiler:
         self._written: dict[
             tuple[str, bool], tuple[list[Command], list[StepInfo], dict[int, str]]
         ] = {}
+        self._codes: dict[tuple[str, bool], bytes] = {}
 
     def _tensors(self, part: str) -> dict[str, Tensor]:
         graph = self.graphs[part]
@@ -123,9 +129,10 @@ class _Compiler:
     def compile(self) -> AdaGPProgram:
         parts, end = {}, self.plan.size
         for part in PARTS:
-            commands, infos, names = self._write(part, load=True)
-            with stage("encode"):
-                code = encode_commands([*commands, Command(Opcode.HALT)], end)
+            _, infos, names = self._write(part, load=True)
+            code = b"".join(
+                (self._encoded(part, end, load=True), encode_commands([Command(Opcode.HALT)]))
+            )
             parts[part] = self._program(
                 part, code, infos, end, [SemaphoreNames(first=0, names=names)]
             )
@@ -160,17 +167,35 @@ class _Compiler:
         for part, (commands, _, _) in batches.items():
             targets |= {f"{part}_odd": place, f"{part}_even": place + COMMAND_BYTES}
             place += (len(commands) + 3) * COMMAND_BYTES
-        stream = [*start, Command(Opcode.BATCH, fields={"first": 1, **targets})]
+        code = bytearray(
+            encode_commands([*start, Command(Opcode.BATCH, fields={"first": 1, **targets})], begin)
+        )
         semaphores = [SemaphoreNames(first=0, names=prologue.semaphores)]
-        for part, (commands, _, names) in batches.items():
-            semaphores.append(SemaphoreNames(first=len(stream), names=names))
-            first = (len(stream) + 1) * COMMAND_BYTES
-            stream.append(_parity(count=2, first=first))
-            stream += moved(self._with_odd_inputs(part, commands), first)
-            stream.append(_parity(count=1, first=first))
-            stream.append(Command(Opcode.BATCH, fields={"first": 0, **targets}))
+        for part, (_, _, names) in batches.items():
+            semaphores.append(SemaphoreNames(first=len(code) // COMMAND_BYTES, names=names))
+            first = begin + len(code) + COMMAND_BYTES
+            code += encode_commands([_parity(count=2, first=first)])
+            code += self._encoded(part, first, load=False, odd=True)
+            batch = Command(Opcode.BATCH, fields={"first": 0, **targets})
+            code += encode_commands([_parity(count=1, first=first), batch])
+        return bytes(code), semaphores
+
+    def _encoded(self, part: str, offset: int, *, load: bool, odd: bool = False) -> bytearray:
+        """A batch as it is at ``offset``; ``odd``: with inputs from their other place in odd
+        batches. Only what changes with that is encoded again."""
+        key, (commands, _, _) = self._key(part, load), self._write(part, load=load)
         with stage("encode"):
-            return encode_commands(stream, begin), semaphores
+            if key not in self._codes:
+                self._codes[key] = encode_commands(commands)
+            code = bytearray(self._codes[key])
+            new = self._with_odd_inputs(part, commands) if odd else commands
+            pairs = enumerate(zip(commands, moved(new, offset), strict=True))
+            changed = {place: after for place, (before, after) in pairs if after is not before}
+            data = encode_commands(changed.values())
+            for number, place in enumerate(changed):
+                at, own = place * COMMAND_BYTES, number * COMMAND_BYTES
+                code[at : at + COMMAND_BYTES] = data[own : own + COMMAND_BYTES]
+        return code
 
     def _with_odd_inputs(self, part: str, commands: Iterable[Command]) -> Iterator[Command]:
         """The same commands, which take the inputs from their other place in odd batches: they are
@@ -198,10 +223,13 @@ class _Compiler:
         """Commands of a batch without its end, what of them belongs to which step, and the names
         of their semaphores. Where nothing stays in a memory for the predictor, ``load`` makes no
         difference."""
-        key = part, load and self._stays
+        key = self._key(part, load)
         if key not in self._written:
             self._written[key] = self._record(part, load=load)
         return self._written[key]
+
+    def _key(self, part: str, load: bool) -> tuple[str, bool]:
+        return part, load and self._stays
 
     def _record(
         self, part: str, *, load: bool
@@ -209,14 +237,13 @@ class _Compiler:
         tensors = self.tensors[part]
 
         def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
-            infos = []
             main, predictor = self._programs(recorder)
             self._keep(part, predictor, load=load)
-            for step in self.graphs[part].steps:
-                first, program = len(recorder), predictor if step.predictor else main
-                recorder.begin_step()
-                step.write(program, tensors)
-                infos.append(StepInfo.of(step, program, first))
+
+            def program_of(step: Step) -> CoreProgram:
+                return predictor if step.predictor else main
+
+            infos = write_groups(self.graphs[part].groups, recorder, program_of, tensors)
             with stage("semaphores"):
                 commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores

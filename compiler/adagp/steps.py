@@ -21,6 +21,7 @@ from compiler.tensors.tensor import Tensor
 from compiler.training.map_steps import window_options
 from compiler.training.named_tensors import TensorReference
 from compiler.training.steps import TrainingSteps
+from compiler.training.units import UNITS
 from hw.config import AdaGPConfig, CoreConfig
 
 from .predictor import error, learn, predict
@@ -158,8 +159,7 @@ class PredictionSteps(TrainingSteps):
         self, layer: str, direction: str, function: Callable[..., object], *names: TensorReference,
         reads: Iterable[str | None] = (), writes: Iterable[str | None] = (), **options: Any,
     ) -> None:  # fmt: skip
-        """As everywhere; a product and the loss have the updates beside them, and a product
-        reorganizes its map."""
+        """As everywhere; updates are beside products and loss; a product reorganizes its map."""
         if function is forward and self._is_held(layer):
             cells = self.predictor.layers[layer].cells
             writes = [*writes, cells.name]
@@ -190,10 +190,11 @@ class PredictionSteps(TrainingSteps):
         predictor: bool = True, **options: Any,
     ) -> None:  # fmt: skip
         """A step on the core of the predictor; ``reads`` and ``writes`` are tensors."""
+        options["unit"] = "" if self.config.has_predictor_memory else UNITS.get(direction, "")
         self._add(
             layer.name, direction, function, *names,
             reads=[tensor.name for tensor in reads], writes=[tensor.name for tensor in writes],
-            predictor=predictor, **options,
+            predictor=predictor, fixed=self.config.has_predictor_memory, **options,
         )  # fmt: skip
 
     def _forward_max_pool(self, layer: Layer, sources: list[str]) -> None:
@@ -245,8 +246,7 @@ class PredictionSteps(TrainingSteps):
             self._react(self._reorganized.pop(0)[1])
 
     def _react(self, layer: Layer, cycles: int = 0, window: int = 0) -> None:
-        """What the predictor makes of a layer's cells; ``cycles``, ``window`` where it has a core
-        of its own."""
+        """What the predictor makes of a layer's cells; ``cycles``, ``window`` on its own core."""
         own, ones = self.predictor.layers[layer.name], self.predictor.constants
         self._predictor_step(
             layer, "standardize", standardize, own.placed, ones.name,

@@ -35,7 +35,7 @@ class Clock:
         queue, thread = entry.queue, thread_of(entry)
         known = (self._ends[source][number] for source, number in entry.after.items())
         start = max(self._free.get(queue, 0), *known, 0)
-        busy, latency = duration(entry.command, self.config)
+        busy, latency = entry.cycles = duration(entry.command, self.config)
         self._free[queue] = start + busy
         if entry.feeder is not None:
             # Weight tiles are brought while they are used.

@@ -50,7 +50,7 @@ class CoreProgram:
         self.config, self.core, self.recorder = config, core, recorder
         self.scratch = Scratch(config, core.memories[0] if memory is None else memory)
         self._memories = {self.scratch.memory: self.scratch}
-        self._runner = JobRunner(self.scratch, recorder, core.index)
+        self._runner = JobRunner([self.scratch], recorder, core.index)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
         self._resident: dict[str, Block] = {}  # name of a tensor -> its block

@@ -41,6 +41,14 @@ class _TooLong(Exception):
     """More commands than a recorder may collect."""
 
 
+class _Together(Exception):
+    """Steps that have no room beside each other; ``group`` is their number."""
+
+    def __init__(self, group: int) -> None:
+        super().__init__(f"no room in group {group}")
+        self.group = group
+
+
 class _Scattered(Exception):
     """What a list of jobs needs has no room where its blocks lie now; ``run`` is its number."""
 
@@ -65,11 +73,12 @@ def write_program(
     most = MOST_WRITTEN_OUT if loops is None else None
     written_out: frozenset[Hashable] = frozenset()
     gathered: frozenset[int] = frozenset()
+    apart: frozenset[int] = frozenset()
     while True:
         try:
             return write(
                 Recorder(config, loops=bool(loops), written_out=written_out, most=most,
-                         gathered=gathered, early=early, levels=levels)
+                         gathered=gathered, apart=apart, early=early, levels=levels)
             )  # fmt: skip
         except _TooLong:
             loops, most = True, None
@@ -77,6 +86,9 @@ def write_program(
             written_out |= error.loops
         except _Scattered as error:
             gathered |= {error.run}
+        except _Together as error:
+            # Lists of jobs have other numbers then.
+            apart, gathered, written_out = apart | {error.group}, frozenset(), frozenset()
         # What has been recorded in vain, and refers to itself.
         gc.collect()
 
@@ -92,6 +104,7 @@ class Recorder:
     most : commands, of which one more ends :func:`write_program`'s attempt; None for any number
     gathered : numbers of lists of jobs (:meth:`begin_run`) that begin with an empty memory; None
         where nothing can be written again
+    apart : numbers of groups of steps that are not to be beside each other; None likewise
     early : as of :class:`~compiler.codegen.linking.Linker`
 
     Members
@@ -102,10 +115,10 @@ class Recorder:
 
     def __init__(
         self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
-        most: int | None = None, gathered: Collection[int] | None = None, early: bool = False,
-        levels: int = LOOP_LEVELS,
+        most: int | None = None, gathered: Collection[int] | None = None,
+        apart: Collection[int] | None = None, early: bool = False, levels: int = LOOP_LEVELS,
     ) -> None:  # fmt: skip
-        self.config, self._most, self._gathered = config, most, gathered
+        self.config, self._most, self._gathered, self._apart = config, most, gathered, apart
         self._early, self.levels = early, levels
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
@@ -162,6 +175,16 @@ class Recorder:
         write it again, gathered, this ends the attempt."""
         if self._gathered is not None and self._runs not in self._gathered:
             raise _Scattered(self._runs)
+
+    def is_apart(self, group: int) -> bool:
+        """Whether steps of the group of this number are not to be beside each other."""
+        return group in (self._apart or ())
+
+    def not_together(self, group: int) -> None:
+        """They have no room: where :func:`write_program` can write them again, one after the other,
+        this ends the attempt."""
+        if self._apart is not None:
+            raise _Together(group)
 
     # Loops -----------------------------------------------------------------------------------
 

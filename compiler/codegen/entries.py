@@ -50,8 +50,9 @@ class Entry:
     #: Queue -> how many of its commands have finished when this one starts, and when it ends.
     at_start: dict[Queue, int] = field(default_factory=dict)
     at_end: dict[Queue, int] = field(default_factory=dict)
-    #: The cycle in which it starts, about.
+    #: The cycle in which it starts, about; how long its queue is busy, and until it has finished.
     start: int = 0
+    cycles: tuple[int, int] | None = None
 
 
 def thread_of(entry: Entry) -> Thread:

@@ -113,7 +113,7 @@ class _Times:
             for key in queues:
                 self._free[key] += cycles
         queue, start = entry.queue[:2], self.start(entry)
-        busy, latency = duration(entry.command, self.config)
+        busy, latency = entry.cycles or duration(entry.command, self.config)
         self._free[queue] = start + busy
         if entry.feeder is not None:
             # Weight tiles are brought while they are used.

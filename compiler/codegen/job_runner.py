@@ -23,16 +23,17 @@ class JobRunner:
 
     Parameters
     ----------
-    scratch : Scratch
+    scratches : the memory of every lane of jobs
     recorder : Recorder
     core : whose commands the jobs emit
     """
 
-    def __init__(self, scratch: Scratch, recorder: Recorder, core: int = 0) -> None:
-        self.scratch, self.recorder, self.core = scratch, recorder, core
+    def __init__(self, scratches: Sequence[Scratch], recorder: Recorder, core: int = 0) -> None:
+        self.scratches, self.recorder, self.core = scratches, recorder, core
         self.bank = 0  # of accumulators, that has been used last
         self._queue: list[Job] = []
-        self._ready: Sequence[Block] | None = None  # those of the next job
+        self._ready: dict[int, Sequence[Block]] = {}  # those of the next job of a lane
+        self._next: list[int | None] = []  # which job that is, behind each
         self._loops: list[RunningLoop] = []  # those around it, the outermost first
         #: Commands of jobs that are like each other, as far as they are known.
         self._lengths: dict[Hashable, int] = {}
@@ -50,12 +51,18 @@ class JobRunner:
         """Do jobs one by one; what one needs is loaded before the one in front is done, if there
         is room. A key that is in the memory already is not loaded again.
         """
-        self._queue, self._ready = [self._numbered(job) for job in jobs], None
-        self._apart = set()
+        self._queue, self._ready = [self._numbered(job) for job in jobs], {}
+        self._next = _next_of_lane(self._queue)
+        self._apart = {
+            there
+            for job, there in zip(self._queue, self._next, strict=True)
+            if job.alone and there is not None
+        }
         path = (self.recorder.begin_run(),)
         if self.recorder.is_gathered():
-            self.scratch.forget_idle({need.key for job in self._queue for need in job.needs})
-            self.scratch.rewind()
+            for scratch in self.scratches:
+                scratch.forget_idle({need.key for job in self._queue for need in job.needs})
+                scratch.rewind()
         if self.recorder.loops:
             self._do_all(0, len(self._queue), path)
         else:
@@ -127,50 +134,53 @@ class JobRunner:
         jobs = JobLoop(loop.first + done * loop.size, loop.size, count)
         level = len(self._loops)
         running = RunningLoop(
-            self.scratch,
+            self.scratches,
             self.recorder,
             jobs,
             self._queue,
             path,
             level,
-            commands=self._commands(jobs) if self._ready is None else 0,
+            commands=0 if self._ready else self._commands(jobs),
         )
         self._loops.append(running)
         return running
 
     def _do(self, number: int) -> None:
-        job = self._queue[number]
-        blocks = self._ready
+        job, there = self._queue[number], self._next[number]
+        blocks = self._ready.pop(job.lane, None)
         if blocks is None:
             for loop in self._loops:
                 if loop.before(number):
                     self.bank = 0
             blocks = self._acquire_packed(job, number)
-        self._ready, there = None, number + 1
-        apart = there in self._apart or any(loop.begins_empty(there) for loop in self._loops)
         before = len(self.recorder)
-        if there < len(self._queue) and not apart:
+        if there is not None and not self._is_apart(there):
             with contextlib.suppress(NoRoom):
                 watched = _results(job, blocks) if job.watched else []
                 packed = self.recorder.is_gathered()
-                self._ready = self._acquire(
+                self._ready[job.lane] = self._acquire(
                     self._queue[there], there, packed=packed, watched=watched
                 )
         job.run(*blocks)
         if job.like is not None:
             self._lengths[job.like] = len(self.recorder) - before
         for block in blocks:
-            self.scratch.release(block)
+            self.scratches[job.lane].release(block)
+
+    def _is_apart(self, number: int) -> bool:
+        """Whether nothing is loaded for a job before it begins."""
+        return number in self._apart or any(loop.begins_empty(number) for loop in self._loops)
 
     def _acquire_packed(self, job: Job, number: int) -> Sequence[Block]:
         """The same without regard to banks, from the first word on, if it does not fit else; what
         can be loaded does not stay where it is."""
+        scratch = self.scratches[job.lane]
         try:
             return self._acquire(job, number, packed=self.recorder.is_gathered())
         except NoRoom:
             keys = {need.key for need in job.needs if need.load is not None}
-            self.scratch.drop_keys(keys.__contains__)
-            self.scratch.rewind()
+            scratch.drop_keys(keys.__contains__)
+            scratch.rewind()
         try:
             return self._acquire(job, number, packed=True)
         except NoRoom:
@@ -184,15 +194,16 @@ class JobRunner:
         in a bank with ``watched`` either."""
         blocks: list[Block] = []
         missing: list[tuple[Need, Block]] = []
+        scratch = self.scratches[job.lane]
         try:
             for index, need in enumerate(job.needs):
-                block = need.place or self.scratch.find(need.key)
+                block = need.place or scratch.find(need.key)
                 if block is None:
-                    block = self._take_again(number, index, need)
+                    block = self._take_again(scratch, number, index, need)
                     if block:
                         missing.append((need, block))
                 if block is None:
-                    block = self.scratch.take(
+                    block = scratch.take(
                         need.words,
                         apart=() if packed else _apart(job, blocks, watched),
                         key=need.key,
@@ -200,9 +211,9 @@ class JobRunner:
                     missing.append((need, block))
                 blocks.append(block)
         except NoRoom:
-            self.scratch.drop(block for _, block in missing)
+            scratch.drop(block for _, block in missing)
             for block in blocks:
-                self.scratch.release(block)
+                scratch.release(block)
             raise
         for need, block in missing:
             if need.load is not None:
@@ -211,14 +222,24 @@ class JobRunner:
             loop.note(number, blocks, [block for _, block in missing])
         return blocks
 
-    def _take_again(self, number: int, index: int, need: Need) -> Block | None:
+    def _take_again(self, scratch: Scratch, number: int, index: int, need: Need) -> Block | None:
         """A block where loops want it to be, if nobody uses a word there."""
         for loop in self._loops:
             for place in loop.places(number, index):
-                block = self.scratch.take_at(place, need.words, key=need.key)
+                block = scratch.take_at(place, need.words, key=need.key)
                 if block:
                     return block
         return None
+
+
+def _next_of_lane(jobs: Sequence[Job]) -> list[int | None]:
+    """For every job the next one of its lane."""
+    found: list[int | None] = []
+    later: dict[int, int] = {}
+    for number in range(len(jobs) - 1, -1, -1):
+        found.append(later.get(jobs[number].lane))
+        later[jobs[number].lane] = number
+    return found[::-1]
 
 
 def _apart(

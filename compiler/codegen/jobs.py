@@ -27,6 +27,9 @@ class Job(NamedTuple):
     Jobs that are ``like`` each other emit the same commands on the same blocks, but for addresses
     in DRAM, and these move evenly with ``at``, numbers such as a first image and a first row. None
     if there is no other.
+
+    In a list of several ``lane`` s (:mod:`~compiler.codegen.lanes`) each works in a memory of its
+    own. What comes behind an ``alone`` one in its lane has no blocks before that is done.
     """
 
     needs: tuple[Need, ...]
@@ -34,6 +37,8 @@ class Job(NamedTuple):
     watched: bool = False
     like: Hashable = None
     at: tuple[int, ...] = ()
+    lane: int = 0
+    alone: bool = False
 
 
 @dataclass(frozen=True)

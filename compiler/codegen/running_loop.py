@@ -60,7 +60,7 @@ class RunningLoop:
 
     Parameters
     ----------
-    scratch : Scratch
+    scratches : the memory of every lane of jobs
     recorder : Recorder
     jobs : JobLoop
     queue : all jobs
@@ -71,7 +71,7 @@ class RunningLoop:
 
     def __init__(
         self,
-        scratch: Scratch,
+        scratches: Sequence[Scratch],
         recorder: Recorder,
         jobs: JobLoop,
         queue: Sequence[Job],
@@ -80,7 +80,7 @@ class RunningLoop:
         *,
         commands: int = 0,
     ) -> None:
-        self.scratch, self.recorder, self.jobs, self.queue = scratch, recorder, jobs, queue
+        self.scratches, self.recorder, self.jobs, self.queue = scratches, recorder, jobs, queue
         self.name, self.level = name, level
         self._begin = _WARM_UP  # iterations in front of the first period that may be one
         self._forced = False  # places are those of a period ago
@@ -118,6 +118,8 @@ class RunningLoop:
         words = self.queue[number].needs[index].words
         for job in (first, *range(number - 1, max(first, number - _OTHERS), -1)):
             places = self._places.get(job, ())
+            if self.queue[job].lane != self.queue[number].lane:
+                continue
             if index < len(places) and self.queue[job].needs[index].words == words:
                 place = places[index]
                 if place is not None:
@@ -152,8 +154,12 @@ class RunningLoop:
         if not self.begins_empty(number):
             return False
         assert self._common is not None
-        self.scratch.forget_idle(self._common)
-        self.scratch.rewind()
+        for lane, scratch in enumerate(self.scratches):
+            # The next job of another lane may be in the middle of something.
+            there = next(self._of_lane(lane, number, len(self.queue)), number)
+            own = set() if there == number else {need.key for need in self.queue[there].needs}
+            scratch.forget_idle(self._common | own)
+            scratch.rewind()
         return True
 
     def _clear(self) -> None:
@@ -164,7 +170,8 @@ class RunningLoop:
             for begin in (first, first + size)
         ]
         common = frozenset(words[0].keys() & words[1].keys())
-        little = sum(words[0][key] for key in common) * _LITTLE <= self.scratch.words
+        room = sum(scratch.words for scratch in self.scratches)
+        little = sum(words[0][key] for key in common) * _LITTLE <= room
         self._period, self._common = 1, common if little else frozenset()
 
     def done(self, count: int) -> int:
@@ -234,26 +241,36 @@ class RunningLoop:
         skipped = times * self._size
         self._rename(number, skipped)
         self._end = count + (times + AFTER) * period
-        for job in range(number - self._size, number + 1):
+        for job in range(number - self._size, self._reached(number) + 1):
             if job in self._places:
                 self._places[job + skipped] = self._places[job]
         return times * period
 
+    def _reached(self, number: int) -> int:
+        """The last job that has blocks; ``number`` is the next one."""
+        return max([number, *self._taken])
+
     def _rename(self, number: int, skipped: int) -> None:
         """Blocks hold what they would hold if all jobs had been done."""
-        keys: dict[Hashable, Hashable] = {}
-        for job in range(number - self._size, number + 1):
-            pairs = zip(self.queue[job].needs, self.queue[job + skipped].needs, strict=True)
-            keys |= {need.key: later.key for need, later in pairs}
-        blocks = [block for job in range(number - 2 * self._size, number + 1)
-                  for block in self._taken.get(job, ())]  # fmt: skip
-        self.scratch.rename(blocks, keys)
-        # What is there from before the loop is not found in the periods that were left out either.
-        there = {block.key for block in blocks} | set(keys.values())
-        old = {
-            need.key
-            for job in range(number + skipped, number + skipped + (AFTER + 1) * self._size)
-            if job < self.jobs.end
-            for need in self.queue[job].needs
-        }
-        self.scratch.drop_keys((old - there).__contains__)
+        last = self._reached(number)
+        for lane, scratch in enumerate(self.scratches):
+            keys: dict[Hashable, Hashable] = {}
+            for job in self._of_lane(lane, number - self._size, last + 1):
+                pairs = zip(self.queue[job].needs, self.queue[job + skipped].needs, strict=True)
+                keys |= {need.key: later.key for need, later in pairs}
+            blocks = [block for job in self._of_lane(lane, number - 2 * self._size, last + 1)
+                      for block in self._taken.get(job, ())]  # fmt: skip
+            scratch.rename(blocks, keys)
+            # What is there from before the loop is not found in the periods left out either.
+            there = {block.key for block in blocks} | set(keys.values())
+            first, end = number + skipped, number + skipped + (AFTER + 1) * self._size
+            old = {
+                need.key
+                for job in self._of_lane(lane, first, min(end, self.jobs.end))
+                for need in self.queue[job].needs
+            }
+            scratch.drop_keys((old - there).__contains__)
+
+    def _of_lane(self, lane: int, first: int, last: int) -> Iterator[int]:
+        """Those of jobs [first, last) that are of a lane."""
+        return (job for job in range(first, last) if self.queue[job].lane == lane)

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from compiler.errors import CompileError
-from compiler.tensors.intervals import round_up
+from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import PREDICTOR_MEMORY
 from hw.config import AdaGPConfig
 
@@ -73,15 +73,17 @@ class Scratch:
     ----------
     config : AdaGPConfig
     memory : 0 global buffer, 1 predictor memory
+    part : words [begin, end) of it that may be used; None for all
     """
 
-    def __init__(self, config: AdaGPConfig, memory: int = 0) -> None:
+    def __init__(self, config: AdaGPConfig, memory: int = 0, part: Interval | None = None) -> None:
         depths = config.memory_banks[memory]
+        begin, end = part or (0, sum(depths))
         self.memory, self._config = memory, config
         self.bank_depth = depths[0]
-        self.base = PREDICTOR_MEMORY if memory else 0
-        self.words = sum(depths)
-        self._reserved = 0
+        self.base = begin + (PREDICTOR_MEMORY if memory else 0)
+        self.words = end - begin
+        self._reserved = begin
         self._blocks: list[Block] = []  # by address
         self._known: dict[Hashable, Block] = {}
         self._cursor = 0
@@ -161,12 +163,16 @@ class Scratch:
     def hold(self, words: int) -> Block:
         """The first words as a block that stays until ``let_go``. Nobody may be using any of them;
         contents that lie there go."""
-        for block in [block for block in self._blocks if block.address < self.base + words]:
-            assert not block.users
-            self._remove(block)
         block = Block(self.memory, self.base, words, fixed=True)
-        self._blocks.insert(0, block)
+        self.insert_held(block)
         return block
+
+    def insert_held(self, block: Block) -> None:
+        """``hold`` for a block of those words."""
+        for other in [b for b in self._blocks if b.address < block.address + block.words]:
+            assert not other.users
+            self._remove(other)
+        self._blocks.insert(0, block)
 
     def let_go(self, block: Block) -> None:
         """The end of ``hold``."""

@@ -77,7 +77,7 @@ def compile_network(
     plan = plan_memory({"": graph}, reuse=reuse)
     placed = graph.placed(plan.offsets.get)
     early = alone or config.semaphores >= _FOR_EARLY_WEIGHTS
-    commands, infos, names = write_steps(graph.steps, config, placed, loops=loops, early=early)
+    commands, infos, names = write_steps(graph.groups, config, placed, loops=loops, early=early)
     # The length of the program is known only now: everything else lies behind it.
     shift = round_up(len(commands) * COMMAND_BYTES, _ALIGNMENT)
     for command in commands:

@@ -51,7 +51,7 @@ def compile_network(options: argparse.Namespace) -> None:
 
         with Stages(begin) as stages:
             start = time.perf_counter()
-            program = compiled(options, config)
+            program = compiled(options, config, beside=options.beside)
             seconds = time.perf_counter() - start
             with stage("estimate"):
                 layers, programs = summarize(program)
@@ -86,10 +86,15 @@ def compile_network(options: argparse.Namespace) -> None:
 
 
 def compiled(
-    options: argparse.Namespace, config: AdaGPConfig, predictor: PredictorShape | None = None
+    options: argparse.Namespace,
+    config: AdaGPConfig,
+    predictor: PredictorShape | None = None,
+    *,
+    beside: bool = False,
 ) -> TrainingProgram | AdaGPProgram:
     """The program of ``options.network``, as the options of the command line say; ``predictor``:
-    other sizes than the usual ones."""
+    other sizes than the usual ones; ``beside`` as of
+    :func:`compiler.training.compile.compile_training`."""
     from compiler.adagp.compile import compile_adagp
     from compiler.training.compile import compile_training
 
@@ -98,6 +103,7 @@ def compiled(
     model = network(options.network, shape, classes=options.classes, width=options.width)
     others: dict[str, Any] = {
         "images": options.batch, "loss": options.loss or found.loss, "optimizer": options.optimizer,
+        "beside": beside,
     }  # fmt: skip
     if options.method != "adagp":
         return compile_training(model, config, shape, **others)

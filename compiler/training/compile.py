@@ -24,8 +24,8 @@ from hw.isa.encoding import COMMAND_BYTES
 from hw.isa.loops import LOOP_LEVELS
 
 from .echo_steps import EchoSteps
+from .groups import Group, write_groups
 from .program import LayerInfo, StepInfo, TrainingProgram
-from .step import Step
 from .steps import COEFFICIENTS, TrainingSteps
 
 __all__ = [
@@ -52,6 +52,7 @@ def compile_training(
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
+    beside: bool = False,
 ) -> TrainingProgram:
     """Compile a training step on core 0.
 
@@ -77,6 +78,8 @@ def compile_training(
     separate : every step is a program of its own, to be run one after the other
     loops : True: commands that come again are written once, with REPEAT behind them; False writes
         all of them out, which is a little faster; None does so while they take up to 4 MiB
+    beside : work of the vector engine is written beside products, each in half of the buffer: a
+        batch takes less time, its program and compiling it take more
 
     Raises
     ------
@@ -90,12 +93,13 @@ def compile_training(
         if echo
         else TrainingSteps(layers, config, **options)
     )
+    graph.together = beside and not separate
     plan = plan_memory({"": graph}, reuse=reuse)
     tensors = graph.placed(plan.offsets.get)
     commands: list[Command] = []
     infos, semaphores = [], []
-    for steps in [[step] for step in graph.steps] if separate else [graph.steps]:
-        written, found, names = write_steps(steps, config, tensors, loops=loops)
+    for groups in [[group] for group in graph.groups] if separate else [graph.groups]:
+        written, found, names = write_steps(groups, config, tensors, loops=loops)
         first = len(commands)
         semaphores.append(SemaphoreNames(first=first, names=names))
         commands += moved(written, first * COMMAND_BYTES)
@@ -129,7 +133,7 @@ def compile_training(
 
 
 def write_steps(
-    steps: Sequence[Step],
+    groups: Sequence[Group],
     config: AdaGPConfig,
     tensors: Mapping[str, Tensor],
     *,
@@ -142,12 +146,8 @@ def write_steps(
     :class:`~compiler.codegen.linking.Linker`."""
 
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
-        programs, infos = [CoreProgram(config, core, recorder) for core in config.cores], []
-        for step in steps:
-            first = len(recorder)
-            recorder.begin_step()
-            step.write(programs[step.core], tensors)
-            infos.append(StepInfo.of(step, programs[step.core], first))
+        programs = [CoreProgram(config, core, recorder) for core in config.cores]
+        infos = write_groups(groups, recorder, lambda step: programs[step.core], tensors)
         with stage("semaphores"):
             commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores
@@ -191,18 +191,21 @@ def plan_memory(
     Raises a :class:`~compiler.errors.CompileError` if they are larger than a memory window can be.
 
     What is kept always exists, and is the same in all parts. Others exist from the step that writes
-    them to the last one that reads them, and are called ``part + name``.
+    them to the last one that reads them, or those that are beside these, and are called
+    ``part + name``.
     """
     arena, count = Arena(), 0
     used: dict[str, Interval] = {}
     sizes: dict[str, Tensor] = {}
     for part, graph in graphs.items():
         own = graph.kept
-        for step in graph.steps:
-            for name in map(graph.owner, (*step.reads, *step.writes)):
-                key = name if name in own else part + name
-                used[key] = used.get(key, (count, count))[0], count
-            count += 1
+        for group in graph.groups:
+            last = count + len(group.steps) - 1
+            for step in group.steps:
+                for name in map(graph.owner, (*step.reads, *step.writes)):
+                    key = name if name in own else part + name
+                    used[key] = used.get(key, (count, last))[0], last
+            count = last + 1
         for name, tensor in graph.tensors.items():
             if name in graph.slices:
                 continue

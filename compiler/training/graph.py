@@ -1,9 +1,10 @@
 """Steps from DRAM to DRAM and the tensors between them, before anything has its place."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from math import lcm
+from functools import cached_property
+from math import lcm, prod
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Shape, Tensor
 from hw.config import AdaGPConfig
 
-from .named_tensors import TensorReference, resolve
+from .groups import Group, grouped
+from .named_tensors import NamedConvolution, TensorReference, resolve
 from .step import Step
+from .units import byte_cycles, unit_of
 
 __all__ = ["StepGraph"]
 
@@ -39,7 +42,10 @@ class StepGraph:
     constants : name of a tensor that never changes -> its bytes, as hexadecimal digits
     slices : name of a tensor that is some channels of another one -> (name of that one, bytes from
         its first channel to the own one)
+    together : whether steps may change places and run beside each other
     """
+
+    together = False
 
     def __init__(self, config: AdaGPConfig, *, images: int) -> None:
         self.config, self.images = config, images
@@ -49,9 +55,30 @@ class StepGraph:
         self.slices: dict[str, tuple[str, int]] = {}
         self.constants: dict[str, str] = {}
 
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The steps, once all are known, in the order in which they are written."""
+        if not self.together:
+            return [Group((step,)) for step in self.steps]
+        return grouped(self.steps, self.owner)
+
     def owner(self, name: str) -> str:
         """The tensor that a tensor's memory belongs to: itself, or the one it is a slice of."""
         return self.slices[name][0] if name in self.slices else name
+
+    def _cycles(
+        self, function: Callable[..., object], names: Sequence[TensorReference],
+        tensors: Iterable[str],
+    ) -> int:  # fmt: skip
+        """Of a step, roughly: as many as vectors enter the array for a product, else in proportion
+        to what it reads and writes."""
+        if names and isinstance(names[0], NamedConvolution):
+            y, weights = self.tensors[names[0].y], self.tensors[names[0].weights]
+            pixels, (kh, kw, inputs, outputs) = prod(y.shape[:3]), weights.shape
+            tiles = -(-inputs // self.core.rows) * -(-outputs // self.core.columns)
+            return pixels * kh * kw * tiles
+        size = sum(self.tensors[name].size for name in tensors)
+        return int(size * byte_cycles(function))
 
     def placed(self, offset_of: Callable[[str], int | None]) -> dict[str, Tensor]:
         """The tensors with their places; ``offset_of`` gives that of an owner, or None for one
@@ -108,10 +135,11 @@ class StepGraph:
         self, layer: str, direction: str, function: Callable[..., object], *names: TensorReference,
         reads: Iterable[str | None] = (), writes: Iterable[str | None] = (),
         named: Mapping[str, TensorReference] | None = None, predictor: bool = False,
-        background: bool = False, core: int = 0, **options: Any,
+        background: bool = False, core: int = 0, unit: str | None = None, fixed: bool = False,
+        **options: Any,
     ) -> None:  # fmt: skip
         """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
-        the options."""
+        the options, and ``unit`` is that of the step if the function does not say it."""
 
         def write(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
             arguments = [resolve(name, tensors) for name in names]
@@ -123,12 +151,20 @@ class StepGraph:
             except NoRoom as error:
                 raise CompileError(f"layer {layer} ({direction}): {error}") from error
 
+        reads, writes = (tuple(name for name in part if name) for part in (reads, writes))
+        if unit is None:
+            unit = unit_of(function)
+        if background or core or "beside" in options:
+            unit = ""
         self.steps.append(
             Step(
                 layer=layer,
                 direction=direction,
-                reads=tuple(name for name in reads if name),
-                writes=tuple(name for name in writes if name),
+                reads=reads,
+                writes=writes,
+                unit=unit,
+                fixed=fixed,
+                cycles=self._cycles(function, names, [*reads, *writes]),
                 write=write,
                 core=core,
                 predictor=predictor,

@@ -117,6 +117,7 @@ class StepInfo:
     first, last : its commands, [first, last), where all are of one core; with a HALT of its own in
         a program of separate steps
     vectors : that enter a PE array
+    beside : names of the steps whose commands are among these, and which have none of their own
     """
 
     layer: str
@@ -127,9 +128,12 @@ class StepInfo:
     first: int
     last: int
     vectors: int
+    beside: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, step: "Step", program: "CoreProgram", first: int) -> "StepInfo":
+    def of(
+        cls, step: "Step", program: "CoreProgram", first: int, beside: Sequence[str] = ()
+    ) -> "StepInfo":
         """``step``, written by ``program`` from its recorder's command ``first`` on; see
         :meth:`placed`."""
         last = len(program.recorder)
@@ -141,7 +145,7 @@ class StepInfo:
         return cls(
             layer=step.layer, direction=step.direction, writes=step.writes,
             predictor=step.predictor, background=step.background, first=first, last=last,
-            vectors=vectors,
+            vectors=vectors, beside=tuple(beside),
         )  # fmt: skip
 
     def placed(self, recorder: "Recorder") -> "StepInfo":

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from compiler.codegen.core_builder import CoreProgram
 from compiler.tensors.tensor import Tensor
 
-__all__ = ["Step"]
+__all__ = ["ARRAY", "VECTOR", "Step"]
+
+#: Units of steps.
+ARRAY, VECTOR = "array", "vector"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,10 @@ class Step:
     core : which core does it, unless it is the predictor's
     background : it may fall behind steps that follow, see
         :meth:`~compiler.codegen.dependencies.Recorder.background`
+    unit : :data:`ARRAY` of a product, :data:`VECTOR` of what has LOAD, VECTOR and STORE alone:
+        these may run beside each other; "" of all that have the core for themselves
+    cycles : that it takes, roughly
+    fixed : of all other steps only updates may change places with it
     """
 
     layer: str
@@ -34,6 +41,9 @@ class Step:
     core: int = 0
     predictor: bool = False
     background: bool = False
+    unit: str = ""
+    cycles: int = 0
+    fixed: bool = False
 
     @property
     def name(self) -> str:

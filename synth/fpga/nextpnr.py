@@ -31,6 +31,7 @@ _COLUMN_DEVICE = device_by_name("LFE5U-85F").options
 MOST_PASSES = 600
 
 _FREQUENCY = re.compile(r"Max frequency for clock\s+'[^']*': ([0-9.]+) MHz")
+_CLOCKS = re.compile(r"Max frequency for clock\s+'([^']*)': ([0-9.]+) MHz \(\w+ at ([0-9.]+) MHz\)")
 _WIRE_LENGTH = re.compile(r"wirelen = (\d+)")
 _OVERUSED = re.compile(r"iter=\d+ wires=\d+ overused=(\d+)")
 _STEPS = (
@@ -149,6 +150,7 @@ def place_and_route_pins(
     seed: int,
     directory: Path,
     passes: int = MOST_PASSES,
+    route: bool = True,
     progress=lambda text: None,
 ) -> dict:
     """Place and route a design with real pins, the netlist ``name.json`` of ``directory``, for
@@ -157,7 +159,8 @@ def place_and_route_pins(
     ``constraints`` (LPF) has the pins and the clocks that come from outside; nextpnr derives those
     of phase-locked loops. Writes ``name.lpf``, ``name-seed.log``, ``name-seed.report``,
     ``name-seed.config``, from which a bitstream is packed, and ``name-seed.placed.json``
-    (:func:`synth.fpga.placement.read_placement`).
+    (:func:`synth.fpga.placement.read_placement`). Without ``route`` it ends behind the placement:
+    there is no configuration, and clocks are what nextpnr estimates.
 
     Returns
     -------
@@ -172,10 +175,11 @@ def place_and_route_pins(
     command = [_tool(device.details.package), *device.options, "--json", f"{name}.json"]
     command += ["--seed", str(seed), *device.details.routing, "--timing-allow-fail"]
     command += ["--lpf", f"{name}.lpf", "--report", report.name]
-    command += ["--textcfg", f"{name}-{seed}.config", "--write", f"{name}-{seed}.placed.json"]
+    command += ["--textcfg", f"{name}-{seed}.config"] if route else ["--no-route"]
+    command += ["--write", f"{name}-{seed}.placed.json"]
     report.unlink(missing_ok=True)
     started = time.monotonic()
-    _run(command, directory / f"{name}-{seed}.log", directory, seed, passes, progress)
+    log = _run(command, directory / f"{name}-{seed}.log", directory, seed, passes, progress)
     figures = json.loads(report.read_text())
     crossings = {}
     for entry in figures.get("critical_paths", ()):
@@ -183,11 +187,19 @@ def place_and_route_pins(
         if ends[0] != ends[1] and not any("async" in end for end in ends):
             crossings[ends] = round(sum(step["delay"] for step in entry["path"]), 2)
     return {
-        "clocks": figures.get("fmax", {}),
+        "clocks": figures.get("fmax", {}) if route else _estimates(log),
         "crossings": crossings,
         "critical_path": critical_path(figures),
         "utilisation": _used(figures),
         "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def _estimates(log):
+    """Clock net -> ``achieved`` and ``constraint`` in MHz, as last said in a log."""
+    return {
+        net: {"achieved": float(achieved), "constraint": float(constraint)}
+        for net, achieved, constraint in _CLOCKS.findall(log)
     }
 
 

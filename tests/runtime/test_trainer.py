@@ -16,6 +16,9 @@ from compiler.errors import CompileError
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import make_config
 from runtime import Accelerator, DifferenceFound, Trainer
+from runtime.connection import Connection
+from runtime.data import with_following
+from runtime.session import PredictionSession
 
 CONFIG = make_config(variant="max", preset="tiny")
 SCHEDULE = ScheduleConfig(warm_up=1, ladder=(Stage(gp=1, bp=1, epochs=None),))
@@ -252,3 +255,48 @@ def test_two_trainers_share_an_accelerator(network, data):
         first.accelerator.window(2 * first.accelerator.device.memory_bytes)
     same(bits(first), bits(alone))
     same(bits(second), bits(alone))
+
+
+def test_inputs_of_the_next_batch_are_written_early(network, data, monkeypatch):
+    """While a batch is computed, if the next one has the same program and is in order; the bits are
+    those of batches that come one by one."""
+    said = []
+
+    def recorded(owner, name, say):
+        before = getattr(owner, name)
+
+        def call(self, *arguments):
+            said.append(say(*arguments))
+            return before(self, *arguments)
+
+        monkeypatch.setattr(owner, name, call)
+
+    other = trainer(copy.deepcopy(network))
+    batches = [*list(loader(data))[:2], *loader(data)]
+    for images, labels in batches:
+        other.step(images, labels)
+    recorded(PredictionSession, "_supply", lambda number, *_: number)
+    recorded(Connection, "wait", lambda: "wait")
+    early = trainer(network)
+    early.fit(batches, 1, progress=False)
+    assert said[:8] == [0, 1, "wait", 2, "wait", 3, "wait", "wait"]
+    same(bits(early), bits(other))
+    # A label that is no class is refused when it is the turn of its batch.
+    bad = [batches[0], (batches[0][0], batches[0][1] + 9)]
+    said.clear()
+    with pytest.raises(ValueError, match="labels"):
+        early.fit(bad, 2, progress=False)
+    assert said.count("wait") >= 1 and early.batch == 1
+
+
+def test_with_following():
+    def failing():
+        yield 1
+        yield 2
+        raise KeyError
+
+    seen = []
+    with pytest.raises(KeyError):
+        seen.extend(with_following(failing()))
+    assert list(with_following([])) == []
+    assert list(with_following("ab")) == [("a", "b"), ("b", None)]

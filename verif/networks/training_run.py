@@ -58,6 +58,7 @@ class TrainingRun:
         echo=0,
         reuse=True,
         loops=None,
+        beside=False,
         prepare=None,
         report=None,
     ):
@@ -67,7 +68,7 @@ class TrainingRun:
         more = {"echo": echo} if echo else {}
         self.program: TrainingProgram = self._compile(
             input_shape, images=batches[0].count, loss=loss, reuse=reuse, loops=loops,
-            optimizer=_compiled(batches[0].optimizer), **more,
+            beside=beside, optimizer=_compiled(batches[0].optimizer), **more,
         )  # fmt: skip
         self.golden = self._training(
             input_shape=input_shape,

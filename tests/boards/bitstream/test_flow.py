@@ -69,3 +69,15 @@ def test_whole_way(capsys, tmp_path):
     assert "MHz" in capsys.readouterr().out
     assert (tmp_path / "ulx3s.bit").stat().st_size > 100_000
     assert (tmp_path / "ulx3s.svf").stat().st_size > 100_000
+
+
+@pytest.mark.long
+def test_placement(capsys, tmp_path):
+    options = [part for setting in SMALLEST for part in ("--set", setting)]
+    options += ["--clock", "25", "--placement-only", "-o", str(tmp_path)]
+    assert main(["build", "ulx3s", *options]) == 0
+    text = capsys.readouterr().out
+    assert "25.00 MHz" in text and "50.00 MHz" in text and "placement.json" in text
+    assert main(["layout", str(tmp_path)]) == 0
+    assert (tmp_path / "layout.png").stat().st_size > 10_000
+    assert not list(tmp_path.glob("*.bit")) and not list(tmp_path.glob("*.placed.json"))

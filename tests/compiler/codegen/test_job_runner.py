@@ -29,7 +29,7 @@ class Machine:
 
     def __init__(self, recorder):
         self.recorder, self.scratch = recorder, Scratch(CONFIG)
-        self.runner = JobRunner(self.scratch, recorder)
+        self.runner = JobRunner([self.scratch], recorder)
 
     def emit(self, opcode, reads, writes, **fields):
         """A command; regions in the buffer are fields, too."""

@@ -1,0 +1,181 @@
+"""Lists of jobs that run beside each other, each in a part of the memory of its own.
+
+Queues of a core run at the same time, but each takes its commands in the order in which they were
+written. So what is to run at the same time has to be written in turns: a few jobs of one *lane*,
+then a few of the other one.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from hw.config import AdaGPConfig, CoreConfig
+from hw.isa.encoding import Opcode
+
+from .core_builder import CoreProgram
+from .cost import Fields, duration
+from .dependencies import Recorder
+from .entries import Region
+from .job_runner import JobRunner
+from .jobs import Job
+from .scratchpad import Block, NoRoom, Scratch
+from .turns import in_turns
+
+__all__ = ["Lanes"]
+
+#: The products, and what uses the vector engine alone.
+_LANES = 2
+#: Jobs that are written in a program with loops, at most.
+_MOST_WRITTEN = 2048
+_UNITS = Opcode.MATMUL, Opcode.VECTOR
+
+
+class _ListedScratch(Scratch):
+    """A part of a memory in which what happens between jobs is a job itself while ``later`` is
+    there, which takes it."""
+
+    later: Callable[[Callable[[], None]], None] | None = None
+
+    def forget(self, *owners: Hashable) -> None:
+        if self.later:
+            self.later(partial(self.forget, *owners))
+        else:
+            super().forget(*owners)
+
+    def hold(self, words: int) -> Block:
+        if not self.later:
+            return super().hold(words)
+        if words > self.words:
+            raise NoRoom(f"{words} words do not fit into a part of {self.words}")
+        block = Block(self.memory, self.base, words, fixed=True)
+        self.later(partial(self.insert_held, block))
+        return block
+
+    def let_go(self, block: Block) -> None:
+        if self.later:
+            self.later(partial(self.let_go, block))
+        else:
+            super().let_go(block)
+
+
+class Lane(CoreProgram):
+    """Lists the jobs of steps.
+
+    Parameters
+    ----------
+    number : of the lane
+    part : words [begin, end) of the core's first memory
+    """
+
+    def __init__(
+        self, config: AdaGPConfig, core: CoreConfig, recorder: Recorder, number: int,
+        part: tuple[int, int],
+    ) -> None:  # fmt: skip
+        super().__init__(config, core, recorder)
+        self.number = number
+        self.scratch: _ListedScratch = _ListedScratch(config, core.memories[0], part)
+        self._memories = {self.scratch.memory: self.scratch}
+        #: Jobs, list by list.
+        self.lists: list[list[Job]] = []
+
+    def use(self, runner: JobRunner) -> None:
+        """``runner`` does the jobs."""
+        self._runner = runner
+
+    @contextmanager
+    def listing(self) -> Iterator[None]:
+        """A context in which jobs are listed."""
+        self.scratch.later = self._later
+        written = len(self.recorder)
+        try:
+            yield
+        finally:
+            self.scratch.later = None
+        assert len(self.recorder) == written, "commands that belong to no job"
+
+    def _later(self, action: Callable[[], None]) -> None:
+        self.lists.append([Job((), action, lane=self.number, alone=True)])
+
+    def run(self, jobs: Iterable[Job]) -> None:
+        place = len(self.lists)
+        listed = [
+            job._replace(
+                lane=self.number,
+                like=None if job.like is None else (self.number, place, job.like),
+            )
+            for job in jobs
+        ]
+        if listed:
+            # The next list begins when nobody uses anything, as it would by itself.
+            listed[-1] = listed[-1]._replace(alone=True)
+            self.lists.append(listed)
+
+    def _vector(self, fields: Fields, reads: Sequence[Region], writes: Sequence[Region]) -> None:
+        noted = fields.get("watch") or fields.get("guarded")
+        assert self.number or not noted, "both lanes might watch numbers"
+        super()._vector(fields, reads, writes)
+
+    def weights(self, fields: Fields, *blocks: Block) -> None:
+        assert not self.number, "a product beside products"
+        super().weights(fields, *blocks)
+
+    def cycles(self, job: Job) -> int:
+        """How long the unit of this lane takes for a job, about; what is loaded is there."""
+        if not job.needs:
+            return 0
+        recorder, self.recorder = self.recorder, Recorder(self.config)
+        try:
+            first = self.scratch.base
+            job.run(*(need.place or Block(self.scratch.memory, first, need.words)
+                      for need in job.needs))  # fmt: skip
+            commands = self.recorder.commands(0, len(self.recorder))
+        finally:
+            self.recorder = recorder
+        unit = _UNITS[self.number]
+        return sum(duration(c, self.config)[0] for c in commands if c.opcode is unit)
+
+
+class Lanes:
+    """Two lanes of a core.
+
+    Parameters
+    ----------
+    program : of the whole core, whose memory they share from now on
+    """
+
+    def __init__(self, program: CoreProgram) -> None:
+        program.scratch.forget_idle(())
+        config, core, recorder = program.config, program.core, program.recorder
+        self.recorder = recorder
+        half = program.scratch.words // _LANES
+        self.lanes = [
+            Lane(config, core, recorder, number, (number * half, (number + 1) * half))
+            for number in range(_LANES)
+        ]
+        self._runner = JobRunner([lane.scratch for lane in self.lanes], recorder, core.index)
+        self._jobs: list[Job] = []
+        for lane in self.lanes:
+            lane.use(self._runner)
+
+    def _in_turns(self) -> tuple[list[Job], int]:
+        main, beside = ([job for jobs in lane.lists for job in jobs] for lane in self.lanes)
+        costs: dict[Hashable, int] = {}
+
+        def cycles(job: Job) -> int:
+            if job.like is None:
+                return self.lanes[job.lane].cycles(job)
+            if job.like not in costs:
+                costs[job.like] = self.lanes[job.lane].cycles(job)
+            return costs[job.like]
+
+        return in_turns(main, beside, cycles)
+
+    def may_run(self) -> bool:
+        """Whether the commands of jobs that have been listed are about as short in loops as those
+        of each lane by itself."""
+        self._jobs, written = self._in_turns()
+        return not self.recorder.loops or written <= _MOST_WRITTEN
+
+    def run(self) -> None:
+        """Do all jobs that have been listed."""
+        self._runner.run(self._jobs)

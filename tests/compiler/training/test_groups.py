@@ -1,0 +1,142 @@
+"""Steps beside each other: which they are, that commands take turns, and golden's numbers.
+
+Covers: compiler/training/units.py, compiler/codegen/lanes.py, compiler/codegen/turns.py.
+"""
+
+from itertools import groupby
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from compiler.adagp import compile_adagp
+from compiler.codegen.jobs import Job, Need
+from compiler.codegen.turns import in_turns
+from compiler.training.compile import compile_training
+from compiler.training.groups import grouped
+from compiler.training.step import ARRAY, VECTOR, Step
+from emulator.batch_loop import BatchLoop
+from golden.layers.optimizer import SGD, Adam
+from golden.prediction.schedule import ScheduleConfig, Stage
+from hw.config import make_config
+from hw.isa.encoding import Opcode
+from verif.networks.adagp_run import AdaGPRun
+from verif.networks.training_result import Batch
+from verif.networks.training_run import TrainingRun
+
+SHAPE = (2, 4, 4)
+RUN = BatchLoop(
+    schedule=ScheduleConfig(warm_up=1, ladder=(Stage(gp=2),)),
+    batches=3, epoch_batches=3, epoch_batch=1,
+)  # fmt: skip
+
+
+def network():
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(5, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.Conv2d(6, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3),
+    )  # fmt: skip
+
+
+def batch(rng, images, optimizer, **options):
+    return Batch(
+        images=rng.standard_normal((images, 4, 4, 2)), targets=rng.integers(0, 3, images),
+        optimizer=optimizer, **options,
+    )  # fmt: skip
+
+
+def step(name, unit, reads, writes, cycles=1, **options):
+    return Step(layer=name, direction="", reads=tuple(reads), writes=tuple(writes), unit=unit,
+                cycles=cycles, write=lambda *_: None, **options)  # fmt: skip
+
+
+def names(groups):
+    return [["".join(s.layer for s in part) for part in (g.main, g.beside)] for g in groups]
+
+
+def test_the_longest_chain_comes_first():
+    """The gradient of the next layer (b) is what others wait for: the product (w) that nobody waits
+    for covers it, and not the one that takes longer (v)."""
+    steps = [
+        step("v", ARRAY, "x", "V", 6), step("i", ARRAY, "x", "d", 3), step("w", ARRAY, "x", "W", 4),
+        step("b", VECTOR, "d", "e", 4), step("j", ARRAY, "e", "f", 3), step("u", VECTOR, "W", "U"),
+    ]  # fmt: skip
+    assert names(grouped(steps, str)) == [["i", ""], ["w", "b"], ["v", "u"], ["j", ""]]
+    # In the memory of what others read.
+    found = names(grouped(steps, lambda name: "x" if name == "e" else name))
+    assert [place for place, group in enumerate(found) if "b" in "".join(group)] == [3]
+
+
+def test_what_is_fixed_stays():
+    steps = [
+        step("a", ARRAY, "", "a", 2), step("p", "", "", "p", fixed=True),
+        step("b", VECTOR, "", "b", 2), step("c", ARRAY, "", "c", 2),
+    ]  # fmt: skip
+    assert names(grouped(steps, str)) == [["a", ""], ["p", ""], ["c", "b"]]
+
+
+def jobs(lane, count, words, **options):
+    return [
+        Job((Need((lane, n), words),), print, lane=lane, like=(lane, n % 2), at=(n // 2,),
+            **options)
+        for n in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("counts", "words"), [((40, 20), (1, 2)), ((64, 96), (3, 1))])
+def test_turns(counts, words):
+    lanes = [jobs(lane, *pair) for lane, pair in enumerate(zip(counts, words, strict=True))]
+    found, written = in_turns(*lanes, lambda job: job.needs[0].words)
+    for lane, wanted in enumerate(lanes):
+        assert [job for job in found if job.lane == lane] == wanted
+    # No lane is alone for long, and few of the jobs are written in loops.
+    assert max(len(list(part)) for _, part in groupby(job.lane for job in found)) <= 6
+    assert written < len(found)
+
+
+def turns(program, info):
+    """How often a step's commands change from products to the vector engine or back."""
+    opcodes = [opcode for opcode, _ in program.command_list[info.first : info.last]]
+    units = [opcode for opcode in opcodes if opcode in (Opcode.MATMUL, Opcode.VECTOR)]
+    return len(list(groupby(units)))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "images", "loops"),
+    [
+        (SGD(learning_rate=0.1, momentum=0.9), 4, False),
+        (SGD(learning_rate=0.1, momentum=0.9), 16, True),
+        (Adam(learning_rate=0.01), 3, False),
+    ],
+)
+def test_training(optimizer, images, loops, rng, seed):
+    config = make_config(variant="low", preset="tiny")
+    batches = [batch(rng, images, optimizer)]
+    run = TrainingRun(network(), config, SHAPE, batches, beside=True, loops=loops)
+    assert max(turns(run.program, info) for info in run.program.steps if info.beside) > 3
+    result = run.interpret(seed)
+    assert not result.differences, result.differences[0]
+
+
+@pytest.mark.parametrize("variant", ["low", "max"])
+def test_gradient_prediction(variant, rng, seed):
+    config = make_config(variant=variant, preset="tiny")
+    optimizer = SGD(learning_rate=0.1, momentum=0.9)
+    batches = [batch(rng, 3, optimizer, phase=phase) for phase in RUN.phases()]
+    run = AdaGPRun(network(), config, SHAPE, batches, beside=True)
+    assert any(info.beside for part in run.program.parts.values() for info in part.steps)
+    result = run.interpret_loop(RUN, seed)
+    assert not result.differences, result.differences[0]
+
+
+def test_as_it_is_without():
+    """Nothing changes unless it is asked for."""
+    config = make_config(variant="low", preset="tiny")
+    for compiled in (compile_training, compile_adagp):
+        program = compiled(network(), config, SHAPE, images=2)
+        for part in getattr(program, "parts", {"": program}).values():
+            assert not any(info.beside for info in part.steps)
+            assert np.all(np.diff([info.first for info in part.steps]) >= 0)
