@@ -17,6 +17,7 @@ from compiler.kernels.sampling.copies import LIST_LEVEL
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import plan_memory, training_layers, write_steps
+from compiler.training.groups import Group
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
 from hw.formats import IntFormat
@@ -176,9 +177,10 @@ class _Stream:
         self.commands.append(Command(Opcode.HALT))
 
     def _segment(self, begin: int, end: int) -> None:
-        steps, first = self.graph.steps[begin:end], len(self.commands)
+        groups = [Group((step,)) for step in self.graph.steps[begin:end]]
+        first = len(self.commands)
         written, infos, names = write_steps(
-            steps, self.config, self.tensors, loops=self.loops, levels=LIST_LEVEL
+            groups, self.config, self.tensors, loops=self.loops, levels=LIST_LEVEL
         )
         self.semaphores.append(SemaphoreNames(first=first, names=names))
         self.commands += moved(written[:-1], first * COMMAND_BYTES)

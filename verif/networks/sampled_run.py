@@ -29,7 +29,9 @@ class SampledRun(TrainingRun):
         self.ratios, self.counts, self.kept = list(ratios), counts, []
         super().__init__(model, config, input_shape, batches, **options)
 
-    def _compile(self, input_shape, **options):
+    def _compile(self, input_shape, *, beside=False, **options):
+        if beside:
+            raise ValueError("steps of a sampled batch do not run beside each other")
         return compile_vcas(
             self.model, self.config, input_shape, sampled=list(self.ratios[0]), counts=self.counts,
             **options,
