@@ -176,9 +176,9 @@ class _Stream:
         self.commands.append(Command(Opcode.HALT))
 
     def _segment(self, begin: int, end: int) -> None:
-        steps, first = self.graph.steps[begin:end], len(self.commands)
+        groups, first = self.graph.groups[begin:end], len(self.commands)
         written, infos, names = write_steps(
-            steps, self.config, self.tensors, loops=self.loops, levels=LIST_LEVEL
+            groups, self.config, self.tensors, loops=self.loops, levels=LIST_LEVEL
         )
         self.semaphores.append(SemaphoreNames(first=first, names=names))
         self.commands += moved(written[:-1], first * COMMAND_BYTES)
