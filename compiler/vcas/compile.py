@@ -17,7 +17,6 @@ from compiler.kernels.sampling.copies import LIST_LEVEL
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import plan_memory, training_layers, write_steps
-from compiler.training.groups import Group
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
 from hw.formats import IntFormat
@@ -177,8 +176,7 @@ class _Stream:
         self.commands.append(Command(Opcode.HALT))
 
     def _segment(self, begin: int, end: int) -> None:
-        groups = [Group((step,)) for step in self.graph.steps[begin:end]]
-        first = len(self.commands)
+        groups, first = self.graph.groups[begin:end], len(self.commands)
         written, infos, names = write_steps(
             groups, self.config, self.tensors, loops=self.loops, levels=LIST_LEVEL
         )

@@ -68,7 +68,8 @@ class TrainingRun:
         more = {"echo": echo} if echo else {}
         self.program: TrainingProgram = self._compile(
             input_shape, images=batches[0].count, loss=loss, reuse=reuse, loops=loops,
-            beside=beside, optimizer=_compiled(batches[0].optimizer), **more,
+            optimizer=_compiled(batches[0].optimizer), **more,
+            **({"beside": True} if beside else {}),
         )  # fmt: skip
         self.golden = self._training(
             input_shape=input_shape,
