@@ -52,7 +52,7 @@ def program(request):
 
 
 def test_a_thousand_cases(program, seed):
-    """Nothing is found; every opcode that there is is executed, and runs end in every way that is usual."""
+    """Nothing is found; every opcode is executed, and runs end in every way that is usual."""
     generator = Generator(CONFIG, program.goods, seed=seed)
     summary = run_cases(program, generator, 1000)
     found = [f"case {f.number}: {f.finding.kind}: {f.finding.text}" for f in summary.found]
