@@ -158,10 +158,7 @@ def _repeats(config, seed, depth):
         repeat_program(config, core.index, seed + number) for core in config.cores
         for number in range(6)
     ]  # fmt: skip
-    runs = [
-        accelerator.Run(image=program.image, program_size=len(program.program))
-        for program in programs
-    ]
+    runs = [accelerator.Run.of(program) for program in programs]
     outcomes = _run(config, runs, seed, stall_share=0.1, latency=20)
     for program, outcome in zip(programs, outcomes, strict=True):
         memory = bytearray(program.image)

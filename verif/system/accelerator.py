@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,12 @@ class Run:
     loop: BatchLoop | None = None
     batches: tuple = ()
     parts: tuple | None = None
+
+    @classmethod
+    def of(cls, case: Any) -> "Run":
+        """A generated program: ``case`` has its commands, ``program``, and the whole memory window
+        with these at offset 0, ``image``."""
+        return cls(image=case.image, program_size=len(case.program))
 
 
 #: Is told about finished runs: configuration, keyword arguments of :func:`run`, runs, outcomes.

@@ -55,10 +55,7 @@ def test_accelerator(seed):
     """Each program twice, without a reset, on a memory that stalls."""
     config = make_config(preset="tiny", **CONFIGS["max"])
     programs = [loop_program(config, core.index, seed) for core in config.cores]
-    runs = [
-        accelerator.Run(image=program.image, program_size=len(program.program))
-        for program in programs
-    ]
+    runs = [accelerator.Run.of(program) for program in programs]
     simulator = accelerator.build(config, memory_bytes=BASE + max(len(r.image) for r in runs))
     outcomes, _ = accelerator.run(
         simulator, [*runs, *runs], seed=seed, stall_share=0.2, latency=10, timeout_cycles=300_000

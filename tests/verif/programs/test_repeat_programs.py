@@ -67,10 +67,7 @@ def test_accelerator(seed):
     programs = [repeat_program(config, core.index, seed + core.index) for core in config.cores]
     expected = [interpreted(program, program.written_out, seed) for program in programs]
     simulator = accelerator.build(config)
-    runs = [
-        accelerator.Run(image=program.image, program_size=len(program.program))
-        for program in programs
-    ]
+    runs = [accelerator.Run.of(program) for program in programs]
     outcomes, _ = accelerator.run(
         simulator, [*runs, *runs], seed=seed, stall_share=0.1, latency=20, timeout_cycles=100_000
     )

@@ -103,10 +103,7 @@ def test_accelerator(seed):
     config = make_config(preset="tiny", variant="baseline", row_list_depth=9)
     programs = [row_program(config, seed + number) for number in range(3)]
     simulator = accelerator.build(config)
-    runs = [
-        accelerator.Run(image=program.image, program_size=len(program.program))
-        for program in programs
-    ]
+    runs = [accelerator.Run.of(program) for program in programs]
     outcomes, _ = accelerator.run(
         simulator, [*runs, *runs], seed=seed, stall_share=0.1, latency=20, timeout_cycles=100_000
     )
@@ -120,10 +117,7 @@ def test_accelerator(seed):
 def test_the_model_counts_the_same_cycles(seed):
     config = make_config(preset="tiny", variant="baseline", row_list_depth=9)
     programs = [row_program(config, seed + number) for number in range(3)]
-    runs = [
-        accelerator.Run(image=program.image, program_size=len(program.program))
-        for program in programs
-    ]
+    runs = [accelerator.Run.of(program) for program in programs]
     outcomes, _ = accelerator.run(accelerator.build(config), runs, seed=seed, latency=20)
     for program, outcome in zip(programs, outcomes, strict=True):
         found = model.run(program.program, config, latency=20, base=BASE, lists=program.kept)
