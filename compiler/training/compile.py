@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -32,11 +32,14 @@ __all__ = [
     "COEFFICIENTS",
     "StepInfo",
     "TrainingProgram",
+    "assembled",
     "compile_training",
     "plan_memory",
     "training_layers",
     "write_steps",
 ]
+
+_Program = TypeVar("_Program", bound=TrainingProgram)
 
 
 @collector_paused()
@@ -108,18 +111,27 @@ def compile_training(
                     last=len(commands) if separate else first + info.last)
             for info in found
         ]  # fmt: skip
+    return assembled(
+        TrainingProgram, graph, layers, plan, commands, semaphores=semaphores, steps=infos,
+        tensors=tensors,
+    )  # fmt: skip
+
+
+def assembled(
+    kind: type[_Program], graph: TrainingSteps, layers: Sequence[Layer], plan: MemoryPlan,
+    commands: Sequence[Command], **others: Any,
+) -> _Program:  # fmt: skip
+    """A program of ``kind`` for the steps of ``graph``, with ``commands`` behind all that ``plan``
+    has placed; ``others`` are its other members."""
     with stage("encode"):
         code = encode_commands(commands, plan.size)
     plan.require_room(len(code))
-    return TrainingProgram(
-        config=config,
+    return kind(
+        config=graph.config,
         layers=[LayerInfo.of(layer) for layer in layers],
-        images=images,
+        images=graph.images,
         outputs=graph.outputs,
         commands=code,
-        semaphores=semaphores,
-        steps=infos,
-        tensors=tensors,
         maps=graph.maps,
         gradients=graph.gradients,
         parameters={
@@ -129,6 +141,7 @@ def compile_training(
         plan=plan,
         program=plan.size,
         memory_size=round_up(plan.size + len(code), 4096),
+        **others,
     )
 
 

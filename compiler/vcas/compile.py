@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from compiler.codegen.command_bytes import encode_commands, moved
+from compiler.codegen.command_bytes import moved
 from compiler.codegen.cost import Command
 from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
 from compiler.kernels.sampling.copies import LIST_LEVEL
-from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
-from compiler.training.compile import plan_memory, training_layers, write_steps
-from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
+from compiler.training.compile import assembled, plan_memory, training_layers, write_steps
+from compiler.training.program import StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
 from hw.formats import IntFormat
 from hw.isa.encoding import COMMAND_BYTES, Opcode
@@ -103,29 +102,10 @@ def compile_vcas(
     tensors = graph.placed(plan.offsets.get)
     stream = _Stream(config, graph, tensors, loops)
     stream.write()
-    code = encode_commands(stream.commands, plan.size)
-    plan.require_room(len(code))
-    return SampledProgram(
-        config=config,
-        layers=[LayerInfo.of(layer) for layer in layers],
-        images=images,
-        outputs=graph.outputs,
-        commands=code,
-        semaphores=stream.semaphores,
-        steps=stream.infos,
-        tensors=tensors,
-        maps=graph.maps,
-        gradients=graph.gradients,
-        parameters={
-            name: parameter.placed(plan.offsets) for name, parameter in graph.parameters.items()
-        },
-        constants=graph.constants,
-        plan=plan,
-        program=plan.size,
-        memory_size=round_up(plan.size + len(code), 4096),
-        shares=graph.shares,
-        counts=graph.counts,
-    )
+    return assembled(
+        SampledProgram, graph, layers, plan, stream.commands, semaphores=stream.semaphores,
+        steps=stream.infos, tensors=tensors, shares=graph.shares, counts=graph.counts,
+    )  # fmt: skip
 
 
 def sampled_steps(
