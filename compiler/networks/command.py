@@ -24,10 +24,10 @@ from hw.config.selection import select_config
 
 from .command_counts import counts_table
 from .layer_table import array_table, layer_table, print_totals
-from .registry import network, published, read_shape
+from .registry import InputShape, network, published, read_shape
 from .summary import summarize
 
-__all__ = ["compile_network", "compiled"]
+__all__ = ["chosen", "compile_network", "compiled"]
 
 
 @collector_paused()
@@ -98,16 +98,23 @@ def compiled(
     from compiler.adagp.compile import compile_adagp
     from compiler.training.compile import compile_training
 
-    found = published(options.network)
-    shape = found.shapes[0] if options.input is None else read_shape(options.input)
-    model = network(options.network, shape, classes=options.classes, width=options.width)
+    model, shape = chosen(options)
     others: dict[str, Any] = {
-        "images": options.batch, "loss": options.loss or found.loss, "optimizer": options.optimizer,
-        "beside": beside,
+        "images": options.batch, "loss": options.loss or published(options.network).loss,
+        "optimizer": options.optimizer, "beside": beside,
     }  # fmt: skip
     if options.method != "adagp":
         return compile_training(model, config, shape, **others)
     return compile_adagp(model, config, shape, shape=predictor or PredictorShape(), **others)
+
+
+def chosen(options: argparse.Namespace) -> tuple[Any, InputShape]:
+    """The module that ``network``, ``input``, ``classes`` and ``width`` name, and what it reads;
+    ``input`` None: what it usually does."""
+    given = options.input
+    shape = published(options.network).shapes[0] if given is None else read_shape(given)
+    model = network(options.network, shape, classes=options.classes, width=options.width)
+    return model, shape
 
 
 def _profile(stages: Stages, total: float) -> Table:

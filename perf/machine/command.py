@@ -20,7 +20,7 @@ from hw.config.selection import add_settings, select_config
 
 from .layers import BEHIND, BatchCycles, batches_of, time_batch
 
-__all__ = ["LATENCY_CYCLES", "add_cycles", "cycles_table"]
+__all__ = ["LATENCY_CYCLES", "add_cycles", "add_network", "cycles_table"]
 
 #: Of memory, unless the command line says otherwise: as in `verif bench --case layers`.
 LATENCY_CYCLES = 30
@@ -38,25 +38,31 @@ def add_cycles(commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(action=_cycles)
+    add_network(command)
     add = command.add_argument
-    add("--network", required=True, metavar="NAME", help=f"one of {', '.join(network_names())}")
-    add("--input", metavar="CxHxW", help="image, or sentences as in 32+32 (default: the network's)")
-    add("--batch", type=int, default=16, metavar="IMAGES", help="default: 16")
     add("--method", choices=("bp", "adagp"), default="bp",
         help="backpropagation, or with predicted gradients as well (default: bp)")  # fmt: skip
-    add("--variant", choices=tuple(VARIANTS), default="baseline", help="default: baseline")
-    add("--preset", choices=tuple(PRESETS), help="default: paper")
     add("--optimizer", default="sgd", help="or nesterov, adam, adamw (default: sgd)")
     add("--loss", help="default: the network's")
-    add("--classes", type=int, help="default: as many as such images usually have")
-    add("--width", type=float, default=1.0, metavar="FACTOR",
-        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
-    add("--latency", type=int, default=LATENCY_CYCLES, metavar="CYCLES",
-        help="that memory adds to every burst (default: %(default)s)")  # fmt: skip
     add("--exact", action="store_true",
         help="simulate loops until the whole machine's state repeats; without it until their "
         "iterations take the same time but for 0.4 %%")  # fmt: skip
     add("--json", metavar="FILE", help="write cycles, counters and layers")
+
+
+def add_network(command: argparse.ArgumentParser) -> None:
+    """Options that say which network's batch runs on which machine and memory."""
+    add = command.add_argument
+    add("--network", required=True, metavar="NAME", help=f"one of {', '.join(network_names())}")
+    add("--input", metavar="CxHxW", help="image, or sentences as in 32+32 (default: the network's)")
+    add("--batch", type=int, default=16, metavar="IMAGES", help="default: 16")
+    add("--classes", type=int, help="default: as many as such images usually have")
+    add("--width", type=float, default=1.0, metavar="FACTOR",
+        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
+    add("--variant", choices=tuple(VARIANTS), default="baseline", help="default: baseline")
+    add("--preset", choices=tuple(PRESETS), help="default: paper")
+    add("--latency", type=int, default=LATENCY_CYCLES, metavar="CYCLES",
+        help="that memory adds to every burst (default: %(default)s)")  # fmt: skip
     add_settings(command)
 
 

@@ -6,13 +6,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from compiler.networks.registry import network, network_names, published, read_shape
+from compiler.networks.command import chosen
+from compiler.networks.registry import published
 from compiler.training.compile import compile_training
 from compiler.vcas import SampledProgram, compile_vcas
-from hw.config import PRESETS, VARIANTS
-from hw.config.selection import add_settings, select_config
+from hw.config.selection import select_config
 
-from .command import LATENCY_CYCLES
+from .command import add_network
 from .layers import BatchCycles, time_batch
 
 __all__ = ["add_sampled", "time_sampled"]
@@ -32,19 +32,10 @@ def add_sampled(commands) -> None:
         "--kept 4",
     )
     command.set_defaults(action=_sampled)
-    add = command.add_argument
-    add("--network", required=True, metavar="NAME", help=f"one of {', '.join(network_names())}")
-    add("--input", metavar="CxHxW", help="image (default: the network's)")
-    add("--batch", type=int, default=16, metavar="IMAGES", help="default: 16")
-    add("--kept", type=int, nargs="+", required=True, metavar="IMAGES", help="of the batch")
-    add("--width", type=float, default=1.0, metavar="FACTOR",
-        help="what numbers of channels are multiplied by (default: 1)")  # fmt: skip
-    add("--classes", type=int, help="default: as many as such images usually have")
-    add("--variant", choices=tuple(VARIANTS), default="baseline", help="default: baseline")
-    add("--preset", choices=tuple(PRESETS), help="default: paper")
-    add("--latency", type=int, default=LATENCY_CYCLES, metavar="CYCLES",
-        help="that memory adds to every burst (default: %(default)s)")  # fmt: skip
-    add_settings(command)
+    add_network(command)
+    command.add_argument(
+        "--kept", type=int, nargs="+", required=True, metavar="IMAGES", help="of the batch"
+    )
 
 
 def _sampled(options: argparse.Namespace) -> int:
@@ -53,23 +44,17 @@ def _sampled(options: argparse.Namespace) -> int:
         raise ValueError(f"--kept must be from 0 to the batch of {options.batch}, not {wrong[0]}")
     settings = [f"row_list_depth={options.batch}", *options.settings]
     config = select_config(variant=options.variant, preset=options.preset, settings=settings)
-    found = published(options.network)
-    shape = found.shapes[0] if options.input is None else read_shape(options.input)
-    model = network(options.network, shape, classes=options.classes, width=options.width)
-    more = {"images": options.batch, "loss": found.loss}
+    model, shape = chosen(options)
+    more = {"images": options.batch, "loss": published(options.network).loss}
     batches = {"plain": time_batch(compile_training(model, config, shape, **more),
                                    latency=options.latency, exact=False)}  # fmt: skip
-    names = [name for name, kind in _kinds(model) if kind == "Conv2d"]
+    names = [name for name, module in model.named_modules() if type(module).__name__ == "Conv2d"]
     for kept in dict.fromkeys(options.kept):
         counts = sorted({max(kept, 1), options.batch})
         program = compile_vcas(model, config, shape, sampled=names, counts=counts, **more)
         batches[str(kept)] = time_sampled(program, kept, latency=options.latency)
     _print(batches, options.batch)
     return 0
-
-
-def _kinds(model):
-    return [(name, type(module).__name__) for name, module in model.named_modules()]
 
 
 def time_sampled(program: SampledProgram, kept: int, *, latency: int) -> BatchCycles:
