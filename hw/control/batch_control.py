@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.bus.signatures import UpdateSignature
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, STAGE_LAYOUT, STAGES, PhaseCode
 from hw.isa.encoding import COMMAND_BYTES, HEADER_LAYOUT, Opcode, command_layout
+from hw.isa.packing import LINE_BYTES, WORD_BYTES
 
 from .batch_schedule import BatchSchedule
 
@@ -26,13 +27,15 @@ BATCH_REGISTERS = (
 )
 BATCH_UPDATES = ("batches_done_update", "epoch_update", "epoch_batch_update", "phase_update")
 
-_OFFSET_BITS = COMMAND_BYTES.bit_length() - 1
+#: Bits of a place in a word of the program, in a line of it.
+_WORD_BITS = (WORD_BYTES - 1).bit_length()
+_LINE_BITS = (LINE_BYTES - 1).bit_length()
 
 
 class BatchControl(wiring.Component):
     """Executes BATCH: ends a batch, waits for the inputs of the next, sends the fetch to it.
 
-    While ``offered``, all four targets are checked: each a multiple of COMMAND_BYTES inside the
+    While ``offered``, all four targets are checked: each a multiple of WORD_BYTES inside the
     program. A command that says ``first`` must be the first one of the run. Behind the checks, when
     the queues are ``drained`` and no error is about to end the run, the batch is counted and the
     position moves on, unless the command says ``first``. Then the run is ``complete`` if BATCHES
@@ -122,8 +125,8 @@ class BatchControl(wiring.Component):
         m.d.sync += [
             self.target.eq(targets[Mux(checking, check[:2], wanted)]),
             inside.eq(
-                ~self.target[:_OFFSET_BITS].any()
-                & (place[_OFFSET_BITS:] < self.program_size[_OFFSET_BITS:])
+                ~self.target[:_WORD_BITS].any()
+                & (place[_LINE_BITS:] < self.program_size[_LINE_BITS:])
             ),
         ]
 

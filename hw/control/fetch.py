@@ -2,38 +2,44 @@
 
 from functools import partial
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect
 
 from hw.bus.signatures import RESP_DECERR, RESP_OKAY, ErrorSignature, ReadChannelSignature
-from hw.isa.encoding import COMMAND_BYTES, COMMAND_WIDTH, MEMORY_SIZE_WIDTH
+from hw.isa.encoding import COMMAND_WIDTH, MEMORY_SIZE_WIDTH
 from hw.isa.error_codes import ErrorCode
+from hw.isa.packing import LINE_BYTES
 
-from .command_queue import CHUNK_WIDTH
+from .command_reader import CommandReader
 from .command_ring import CommandRing
 
 __all__ = ["CommandFetch"]
 
-#: Commands requested ahead of the one that is being dispatched.
+#: Lines requested ahead of the one that is being read.
 AHEAD = 4
-#: Commands that are kept, those included: so far back a jump needs no memory.
+#: Lines that are kept, those included: so far back a jump needs no memory.
 KEPT = 32
 
 
+def _bits(size):
+    """Bits of a place inside something of ``size`` bytes, a power of two."""
+    return (size - 1).bit_length()
+
+
 class CommandFetch(wiring.Component):
-    """Streams the commands of a program, one burst per command, :data:`AHEAD` in flight.
+    """Streams the commands of a program, one burst per line of LINE_BYTES, :data:`AHEAD` in flight.
 
     The program lies at ``program_address`` in the memory window, aligned to
-    :data:`~hw.isa.encoding.COMMAND_BYTES`, and inside the address space. Every requested
-    beat has a place reserved, so the read channel is never held up. The first burst is requested
-    3 cycles after ``start``. Throughput: one command per ``512 / axi_data_width + 1`` cycles. Idle
-    after reset.
+    :data:`~hw.isa.packing.LINE_BYTES`, and inside the address space; only whole lines of it are
+    read. Every requested beat has a place reserved, so the read channel is never held up. The first
+    burst is requested 3 cycles after ``start``. Throughput: that of
+    :class:`~hw.control.command_reader.CommandReader`. Idle after reset.
 
-    A ``jump`` to one of the last KEPT - AHEAD commands that were taken reads them again from where
-    they are kept; the first of them is offered ``512 / axi_data_width + 2`` cycles after the jump,
-    one cycle more than the command behind the jump would have been. Any other jump drops what was
-    fetched: the first burst is requested 2 cycles after it, when fewer than AHEAD are outstanding.
+    A ``jump`` to what is still kept, that is the last KEPT - AHEAD lines that were read, reads it
+    again from there, a cycle later than the command behind the jump would have been. Any other jump
+    drops what was fetched: the first burst, from the beat with the command to the end of its line,
+    is requested 2 cycles after it, when fewer than AHEAD are outstanding.
 
     Members
     -------
@@ -84,29 +90,29 @@ class CommandFetch(wiring.Component):
         # starting     start_address and end are known       start                    the next cycle
         # checking     they are checked                      starting                 the next cycle
         # running      commands are fetched                  checking, nothing wrong  an error, stop
-        # offset       of the next request, counts up        start, a far jump
+        # offset       of the next request's first beat      start, a far jump
         # fresh        target and more belong to offset      any other cycle          start,
         #                                                                             starting,
         #                                                                             requested,
         #                                                                             a far jump
-        # unread       commands requested and not taken      requested, a near jump:  taken: down
+        # unread       beats requested and not taken         requested, a near jump:  taken: down
         #                                                    up
-        # passed       commands taken and still kept         taken: up, to its limit  jump
+        # passed       beats taken and still kept            taken: up, to its limit  jump
         # outstanding  bursts without their last beat        requested: up            received: down
         # stale        those of them to be dropped           a far jump               received: down
-        # refused      the next command that is not whole    a beat with an error     reset,
+        # refused      the beat behind those that are there  a beat with an error     reset,
         #              could not be read                                              a far jump
         # no_address   DECERR was the reason                 the same                 reset
-        # count        beats of the command in words         a beat shifts in: up     taken
         m = Module()
         config = self.config
-        beats = COMMAND_WIDTH // config.axi_data_width
+        beats = 8 * LINE_BYTES // config.axi_data_width
         m.submodules.ring = ring = CommandRing(width=config.axi_data_width, depth=KEPT * beats)
+        m.submodules.reader = reader = CommandReader(config)
 
         running = Signal()
         offset = Signal(33)
         end = Signal(33)
-        unread = Signal(range(KEPT + 1))
+        unread = Signal(range(KEPT * beats + 1))
         outstanding = Signal(range(AHEAD + 1))
         stale = Signal(range(AHEAD + 1))
         requested, received = Signal(), Signal()
@@ -129,28 +135,34 @@ class CommandFetch(wiring.Component):
         near = Signal()
         far = Signal()
 
+        # A request begins at its beat and ends with the line.
         target = Signal(config.axi_address_width)
         more = Signal()
-        m.d.sync += [target.eq(self.memory_base + offset), more.eq(offset + COMMAND_BYTES <= end)]
+        low, line = _bits(config.beat_bytes), _bits(LINE_BYTES)
+        m.d.sync += [target.eq(self.memory_base + offset), more.eq(offset[line:] < end[line:])]
         fresh = Signal()  # target and more belong to offset
         m.d.sync += fresh.eq(~starting & ~self.start & ~requested & ~far)
         m.d.comb += [
             request.payload.address.eq(target),
-            request.payload.length.eq(beats - 1),
+            request.payload.length.eq(~offset[low:line]),
             request.valid.eq(
-                running & fresh & more & (unread < AHEAD) & (outstanding != AHEAD) & ~refused
+                running & fresh & more & (unread <= (AHEAD - 1) * beats) & (outstanding != AHEAD)
+                & ~refused
             ),
-        ]
+        ]  # fmt: skip
         with m.If(requested):
-            m.d.sync += offset.eq(offset + COMMAND_BYTES)
+            m.d.sync += offset.eq(Cat(Const(0, line), (offset[line:] + 1)[: 33 - line]))
         with m.If(stale.any() & received):
             m.d.sync += stale.eq(stale - 1)
         with m.If(far):
-            m.d.sync += [offset.eq(self.jump_target), stale.eq(outstanding + requested - received)]
+            m.d.sync += [
+                offset.eq(self._beat_of(self.jump_target)),
+                stale.eq(outstanding + requested - received),
+            ]
 
         # Data ----------------
-        # A command that could not be read is never whole, and nothing behind it is kept. It may lie
-        # behind the last one that is executed, so it is an error only when it is wanted.
+        # A beat that could not be read is not kept, nor what is behind it. It may lie behind the
+        # last command that is executed, so it is an error only when it is wanted.
         beat = self.read.data
         good, ours = Signal(), Signal()
         m.d.comb += [
@@ -165,9 +177,9 @@ class CommandFetch(wiring.Component):
         with m.If(far):
             m.d.sync += refused.eq(0)
 
-        empty = self._offer(m, running, (unread, requested), (near, far))
-        at_refused = running & refused & empty
-        at_end = running & fresh & ~more & (unread == 0) & (outstanding == 0)
+        starved = self._offer(m, running, (unread, requested), (near, far))
+        at_refused = running & refused & starved
+        at_end = running & fresh & ~more & (unread == 0) & (outstanding == 0) & reader.wants
         with m.If(at_refused & self.command.ready):
             m.d.sync += fail(
                 Mux(no_address, int(ErrorCode.READ_DECERR), int(ErrorCode.READ_SLVERR)),
@@ -200,7 +212,7 @@ class CommandFetch(wiring.Component):
         with m.If(self.start):
             m.d.sync += [
                 start_address.eq(self.memory_base + self.first),
-                offset.eq(self.first),
+                offset.eq(self._beat_of(self.first)),
                 end.eq(self.program_address + self.program_size),
                 starting.eq(1),
             ]
@@ -208,52 +220,56 @@ class CommandFetch(wiring.Component):
             m.d.sync += [
                 starting.eq(0),
                 checking.eq(1),
-                self.address.eq(start_address),
                 behind.eq(self.memory_base + end),
             ]
         with m.If(checking):
             m.d.sync += checking.eq(0)
-            with m.If(start_address[: COMMAND_BYTES.bit_length() - 1].any()):
+            with m.If(self.program_address[: _bits(LINE_BYTES)].any()):
                 m.d.sync += fail(ErrorCode.UNALIGNED_ADDRESS, start_address)
             with m.Elif((end > self.memory_size) | (behind > 1 << width)):
                 m.d.sync += fail(ErrorCode.MEMORY_WINDOW, behind)
             with m.Else():
                 m.d.sync += running.eq(1)
+        m.d.comb += [
+            m.submodules.reader.locate.eq(starting),
+            m.submodules.reader.target.eq(start_address),
+        ]
         return starting
 
+    def _beat_of(self, place):
+        """Where the beat with the byte at ``place`` begins."""
+        low = _bits(self.config.beat_bytes)
+        return Cat(Const(0, low), place[low:])
+
     def _offer(self, m, running, requests, jumps):
-        """Commands: beats shift in from the top until one is whole. Returns whether there is
-        neither a whole command nor a beat to go on with."""
-        config, ring = self.config, m.submodules.ring
-        beats = COMMAND_WIDTH // config.axi_data_width
+        """From the ring to the sequencer, and back where a jump goes. Returns whether the reader
+        wants a beat that is not there."""
+        ring, reader = m.submodules.ring, m.submodules.reader
+        beats = 8 * LINE_BYTES // self.config.axi_data_width
         unread, requested = requests
         near, far = jumps
-        words = Signal(COMMAND_WIDTH)
-        count = Signal(range(beats + 1))
-        taken = Signal()
+        taken, read = Signal(), Signal()
+        connect(m, ring.o, reader.i)
         m.d.comb += [
-            self.command.payload.eq(words),
-            self.command.valid.eq((count == beats) & running),
+            reader.running.eq(running),
+            reader.shift.eq(self.shift),
+            self.command.payload.eq(reader.command.payload),
+            self.command.valid.eq(reader.command.valid),
+            reader.command.ready.eq(self.command.ready),
             taken.eq(self.command.valid & self.command.ready),
-            ring.o.ready.eq(count != beats),
+            read.eq(ring.o.valid & ring.o.ready),
+            self.address.eq(reader.address),
         ]
-        with m.If(ring.o.valid & ring.o.ready):
-            m.d.sync += [
-                words.eq(Cat(words, ring.o.payload)[config.axi_data_width :]),
-                count.eq(count + 1),
-            ]
-        with m.If(self.shift):
-            m.d.sync += words.eq(words.shift_right(CHUNK_WIDTH))
 
-        # Where a jump goes: how many commands in front of this one, and whether these are kept.
+        # Where a jump goes: how many beats in front of the next one, and whether these are kept.
         jump_address = Signal.like(self.address)
-        low = COMMAND_BYTES.bit_length() - 1
+        low = _bits(self.config.beat_bytes)
         back = Signal(33 - low)  # forward it is larger than any program
-        passed = Signal(range(KEPT - AHEAD + 1))
+        passed = Signal(range((KEPT - AHEAD) * beats + 1))
         kept = Signal()
         m.d.sync += [
             jump_address.eq(self.memory_base + self.jump_target),
-            back.eq((self.address - jump_address)[low:33]),
+            back.eq(reader.place[low:33] - jump_address[low:33]),
             kept.eq(back <= passed),
         ]
         distance = back[: len(passed)]
@@ -261,18 +277,16 @@ class CommandFetch(wiring.Component):
             near.eq(taken & self.jump & kept),
             far.eq(taken & self.jump & ~kept),
             ring.rewind.eq(near),
-            ring.distance.eq((distance + 1) * beats),
+            ring.distance.eq(distance),
             ring.flush.eq(far),
         ]
-        m.d.sync += unread.eq(unread + requested - taken)
-        with m.If(taken):
-            m.d.sync += [count.eq(0), self.address.eq(self.address + COMMAND_BYTES)]
-            with m.If(passed != KEPT - AHEAD):
-                m.d.sync += passed.eq(passed + 1)
-            with m.If(self.jump):
-                m.d.sync += [
-                    self.address.eq(jump_address),
-                    passed.eq(Mux(kept, passed - distance, 0)),
-                    unread.eq(Mux(kept, unread + requested + distance, 0)),
-                ]
-        return ring.empty & (count != beats)
+        with m.If(taken & self.jump):
+            m.d.comb += [reader.locate.eq(1), reader.target.eq(jump_address)]
+        # Nothing is read while a command is offered.
+        asked = Mux(requested, self.read.request.payload.length + 1, 0)
+        m.d.sync += unread.eq(Mux(far, 0, unread + asked + Mux(near, distance, 0) - read))
+        with m.If(read & (passed != (KEPT - AHEAD) * beats)):
+            m.d.sync += passed.eq(passed + 1)
+        with m.If(near | far):
+            m.d.sync += passed.eq(Mux(kept, passed - distance, 0))
+        return ring.empty & reader.wants

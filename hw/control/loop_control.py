@@ -16,6 +16,7 @@ from hw.isa.encoding import (
     engine_layout,
 )
 from hw.isa.loops import LOOP_LEVELS, stride_name
+from hw.isa.packing import LINE_BYTES, WORD_BYTES
 from hw.isa.rows import RowAction
 
 from .command_queue import CHUNK_WIDTH
@@ -25,7 +26,9 @@ __all__ = ["MOVED", "LoopControl", "connect_loops", "moved_chunk"]
 
 #: Opcodes whose address follows the counters.
 MOVED = (Opcode.LOAD, Opcode.STORE)
-_OFFSET_BITS = COMMAND_BYTES.bit_length() - 1
+#: Bits of a place in a word of the program, in a line of it.
+_WORD_BITS = (WORD_BYTES - 1).bit_length()
+_LINE_BITS = (LINE_BYTES - 1).bit_length()
 
 
 class LoopControl(wiring.Component):
@@ -145,8 +148,7 @@ class LoopControl(wiring.Component):
             place.eq(target - self.program_address),
             following.eq(count + 1),
             within.eq(
-                ~place[:_OFFSET_BITS].any()
-                & (place[_OFFSET_BITS:] < self.program_size[_OFFSET_BITS:])
+                ~place[:_WORD_BITS].any() & (place[_LINE_BITS:] < self.program_size[_LINE_BITS:])
             ),
             again.eq(following < fields.count),
             step.eq(0),
@@ -189,7 +191,7 @@ class LoopControl(wiring.Component):
         return SimpleNamespace(
             own=own, moves=picks & rows.row.any(), row=rows.row, full=rows.full & branches,
             here=picks | (fields.action == RowAction.BEGIN),
-            distance=Mux(own & branches, rows.length, 0) << _OFFSET_BITS,
+            distance=Mux(own & branches, rows.length, 0) * COMMAND_BYTES,
         )  # fmt: skip
 
     def _add_up(self, m, counter):

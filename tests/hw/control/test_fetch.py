@@ -34,8 +34,8 @@ class Clearable(wiring.Component):
 
 
 def command_at(address):
-    """512 bits that no other address has."""
-    return random.Random(address).getrandbits(512)
+    """512 bits that no other address has, not those of a packed command."""
+    return random.Random(address).getrandbits(512) & ~0x80
 
 
 class Bench:
@@ -43,8 +43,8 @@ class Bench:
 
     Chances per cycle: ``accept`` a request, ``beat`` an owed beat is sent, ``take`` the consumer is
     ready. ``answers``: address of a burst -> (beat, response other than OKAY). Checks at all times
-    that bursts are whole commands of the program in order, that no more than AHEAD are requested
-    and not consumed, that beats are never held up, and that ``busy`` is high while beats are owed.
+    that bursts are whole lines of the program in order, that no more than AHEAD are requested
+    and not read, that beats are never held up, and that ``busy`` is high while beats are owed.
     """
 
     def __init__(self, config, seed, *, accept=1.0, beat=1.0, take=1.0, latency=0, answers=None):
@@ -70,8 +70,9 @@ class Bench:
         simulator.add_testbench(testbench)
         simulator.run()
 
-    async def start(self, *, address, size, base=BASE, window=0xFFFFFFFF, begin=0):
-        """Clear and start with command ``begin``, as the sequencer does."""
+    async def start(self, *, address, size, base=BASE, window=0xFFFFFFFF, begin=0, at=None):
+        """Clear and start with command ``begin``, or at byte ``at`` of the program, as the sequencer
+        does."""
         ctx, fetch = self.ctx, self.fetch
         assert not self.owed, "the bench would answer an old request"
         self.requested, self.taken, self.errors, self.taken_at = [], [], [], []
@@ -81,7 +82,7 @@ class Bench:
             ("memory_base", base),
             ("memory_size", window),
             ("program_address", address),
-            ("first", address + 64 * begin),
+            ("first", address + (64 * begin if at is None else at)),
             ("program_size", size),
         ):
             ctx.set(getattr(fetch, name), value)
@@ -105,15 +106,14 @@ class Bench:
             noise = {"data": self.rng.getrandbits(32), "resp": RESP_DECERR, "last": 1}
             ctx.set(channel.data.payload, noise)
         else:
-            _, address, number = self.owed[0]
+            _, address, number, last = self.owed[0]
             bad_beat, answer = self.answers.get(address, (0, RESP_OKAY))
-            width = self.config.axi_data_width
             ctx.set(
                 channel.data.payload,
                 {
-                    "data": command_at(address) >> (width * number) & ((1 << width) - 1),
+                    "data": self.beat_at(address, number),
                     "resp": answer if number == bad_beat else RESP_OKAY,
-                    "last": number == self.beats - 1,
+                    "last": last,
                 },
             )
         self.offer(take and may_take)
@@ -125,18 +125,27 @@ class Bench:
             self.owed.pop(0)
         if ctx.get(channel.request.valid) and accept:
             address = ctx.get(channel.request.payload.address)
-            assert address == self.next_request()
-            assert address + 64 <= self.end, f"{address:#x} is behind the program"
-            assert ctx.get(channel.request.payload.length) == self.beats - 1
-            assert address // 4096 == (address + 63) // 4096
+            length = ctx.get(channel.request.payload.length)
+            self.check_request(address, length)
             self.requested.append(address)
             due = self.cycle + 1 + self.latency
-            self.owed += [(due, address, number) for number in range(self.beats)]
+            self.owed += [(due, address, n, n == length) for n in range(length + 1)]
         self.consume(take and may_take)
         if ctx.get(fetch.error.valid):
             self.errors.append((ctx.get(fetch.error.code), ctx.get(fetch.error.address)))
         await ctx.tick()
         self.cycle += 1
+
+    def beat_at(self, address, number):
+        """Beat ``number`` of the burst from ``address`` on."""
+        width = self.config.axi_data_width
+        return command_at(address) >> (width * number) & ((1 << width) - 1)
+
+    def check_request(self, address, length):
+        assert address == self.next_request()
+        assert address + 64 <= self.end, f"{address:#x} is behind the program"
+        assert length == self.beats - 1
+        assert address // 4096 == (address + 63) // 4096
 
     def offer(self, ready):
         """What the consumer says, before the cycle's outputs are looked at."""
@@ -149,7 +158,7 @@ class Bench:
     def consume(self, ready):
         """Checks what is offered, and takes it if ``ready``."""
         ctx, fetch = self.ctx, self.fetch
-        assert len(self.requested) - len(self.taken) <= AHEAD
+        assert len(self.requested) - len(self.taken) <= AHEAD + 1
         if ctx.get(fetch.command.valid):
             assert not self.stopped, "a command after the stop"
             expected = self.first + 64 * len(self.taken)
@@ -211,7 +220,7 @@ def test_programs_in_order(width, chances, seed):
 
 @pytest.mark.parametrize("width", [32, 64, 256, 512])
 def test_latency_and_throughput(width, seed):
-    """The first request after 3 cycles; one command per burst and a cycle more."""
+    """The first request after 3 cycles; one command per 16 words and two cycles more."""
     bench = Bench(config_of(width), seed)
 
     async def process(bench):
@@ -221,7 +230,7 @@ def test_latency_and_throughput(width, seed):
         assert bench.cycle - 1 - begin == 3
         await bench.until(lambda: len(bench.taken) == 20)
         gaps = {b - a for a, b in itertools.pairwise(bench.taken_at[2:])}
-        assert gaps == {512 // width + 1}, bench.taken_at
+        assert gaps == {18}, bench.taken_at
 
     bench.simulate(process)
 
@@ -235,7 +244,7 @@ def test_fetches_ahead_and_no_further(seed):
             await bench.until(lambda taken=taken: len(bench.taken) == taken)
             for _ in range(60):
                 await bench.step(may_take=False)
-            assert len(bench.requested) == taken + AHEAD
+            assert len(bench.requested) == taken + 1 + AHEAD
         assert bench.errors == []
 
     bench.simulate(process)
@@ -291,7 +300,7 @@ def test_bus_errors(answer, code, seed):
                 await bench.step()
             assert bench.errors == [(code, place)]
             assert len(bench.taken) == number
-            assert len(bench.requested) <= number + AHEAD
+            assert len(bench.requested) <= number + 1 + AHEAD
             # The next program is not affected.
             await bench.start(address=0x8000, size=64 * 3)
             await bench.until(lambda: len(bench.taken) == 3)
@@ -330,8 +339,8 @@ def test_the_bench_finds_a_wrong_beat(seed):
         await bench.start(address=0, size=64 * 4)
         while not bench.owed or bench.owed[0][1] == bench.first:
             await bench.step()
-        due, address, number = bench.owed[0]
-        bench.owed[0] = (due, address, number ^ 1)  # another beat of the same command
+        due, address, number, last = bench.owed[0]
+        bench.owed[0] = (due, address, number ^ 1, last)  # another beat of the same command
         await bench.until(lambda: len(bench.taken) == 4)
 
     with pytest.raises(AssertionError, match=r"0x[0-9a-f]+, expected 0x"):

@@ -52,7 +52,7 @@ class JumpBench(Bench):
 
     def consume(self, ready):
         fetch = self.fetch
-        owed = sum(number == self.beats - 1 for _, _, number in self.owed)
+        owed = sum(last for *_, last in self.owed)
         assert owed <= AHEAD, f"{owed} bursts at a time"
         if not self.ctx.get(fetch.command.valid):
             return
@@ -66,9 +66,10 @@ class JumpBench(Bench):
         self.offered = 0
         back = None if self.target is None else self.index - self.target
         if back is None:
-            self.index, self.passed = self.index + 1, min(self.passed + 1, KEPT - AHEAD)
-        elif 0 <= back <= self.passed:
-            self.index, self.passed = self.target, self.passed - back
+            self.index, self.passed = self.index + 1, min(self.passed + 1, KEPT - AHEAD - 1)
+        elif -1 <= back <= self.passed:
+            most = KEPT - AHEAD - 1
+            self.index, self.passed = self.target, min(self.passed - back, most)
         else:
             self.index, self.following, self.passed = self.target, self.target, 0
         self.target = None

@@ -1,0 +1,138 @@
+"""Packed commands: how a command is written as what differs from one before it.
+
+A program in DRAM is a sequence of 32-bit words. A command lies there whole, as
+:data:`~hw.isa.loops.COMMAND_BYTES` bytes, or packed: a word with the fields of :data:`PACKED`, and
+behind it only those words of the command that differ from its ``base``. The machine keeps
+:data:`SLOTS` commands for that. Slot 0 is a command of zeros; the others are zeros, too, until a
+packed command is left in them, in a run or behind a BATCH.
+
+What a slot holds depends on the commands that came before. So a command that a REPEAT, BATCH or
+ROWS may go to, and those behind it, take only slots that have been filled from there on; then
+nothing depends on the way on which the machine came (:func:`unpack` refuses other programs).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .encoding import COMMAND_BYTES, Opcode, decode
+from .field import Field
+from .rows import RowAction
+
+__all__ = [
+    "LINE_BYTES",
+    "PACKED",
+    "PACKED_CODE",
+    "SLOTS",
+    "TARGETS",
+    "WORDS",
+    "WORD_BYTES",
+    "Placed",
+    "is_packed",
+    "targets",
+    "unpack",
+]
+
+WORD_BYTES = 4
+#: Words of a command.
+WORDS = COMMAND_BYTES // WORD_BYTES
+#: Commands that are kept, the one of zeros included.
+SLOTS = 16
+#: What is read of a program at a time; it begins at a multiple of that, and has whole lines.
+LINE_BYTES = 64
+#: First byte of a packed command; no opcode.
+PACKED_CODE = 0x80
+
+#: Fields of the first word of a packed command, in order from the least significant bit.
+PACKED = (
+    Field("code", 8, f"{PACKED_CODE:#x}"),
+    Field("base", 4, "slot with the command that it is made of; 0: zeros"),
+    Field("slot", 4, "slot that it is left in; 0: none"),
+    Field("words", WORDS, "bit i: word i of the command follows; the others are those of the base"),
+)
+#: Commands that may go elsewhere, and what of BATCH says where to.
+_LEADING = frozenset((Opcode.REPEAT, Opcode.BATCH, Opcode.ROWS))
+TARGETS = ("bp_even", "bp_odd", "gp_even", "gp_odd")
+
+
+class Placed(NamedTuple):
+    """A command and where it lies: offset of its first byte, and of the one behind it, from the
+    program's begin; ``command``: its COMMAND_BYTES bytes."""
+
+    begin: int
+    end: int
+    command: bytes
+
+
+def is_packed(program: bytes) -> bool:
+    """Whether the first command of a program is packed."""
+    return program[:1] == bytes([PACKED_CODE])
+
+
+def targets(command: bytes) -> Iterator[int]:
+    """Offsets in the memory window to which a command may go; those of a BRANCH without the steps
+    that its list adds."""
+    if command[0] not in _LEADING:
+        return
+    opcode, fields = decode(command)
+    if opcode is Opcode.BATCH:
+        yield from (fields[name] for name in TARGETS)
+    elif opcode is Opcode.REPEAT or fields["action"] in (RowAction.BRANCH, RowAction.JOIN):
+        yield fields["first"]
+
+
+def unpack(program: bytes, offset: int = 0) -> list[Placed]:
+    """The commands of a program that lies at ``offset`` of the memory window, one behind the other,
+    without the zeros that fill its last line.
+
+    Raises
+    ------
+    ValueError
+        naming the place, for a command that is not whole, and for one that takes a slot that has
+        not been filled since the last command that another one goes to.
+    """
+    placed: list[Placed] = []
+    contents = [bytes(COMMAND_BYTES)] * SLOTS
+    filled = [0] * SLOTS
+    #: Of commands that take a slot: their number, and that of the command that filled it.
+    taken: list[tuple[int, int]] = []
+    entries = {0}
+    place = 0
+    while place < len(program):
+        begin, number = place, len(placed)
+        if program[begin] != PACKED_CODE:
+            command = program[begin : begin + COMMAND_BYTES]
+            place += COMMAND_BYTES
+            if not command[0] and not any(program[begin:]):
+                break
+        else:
+            first = int.from_bytes(program[begin : begin + WORD_BYTES], "little")
+            base, slot, mask = first >> 8 & 15, first >> 12 & 15, first >> 16
+            place += WORD_BYTES
+            pieces = []
+            old = contents[base]
+            for low in range(0, COMMAND_BYTES, WORD_BYTES):
+                if mask & 1:
+                    pieces.append(program[place : place + WORD_BYTES])
+                    place += WORD_BYTES
+                else:
+                    pieces.append(old[low : low + WORD_BYTES])
+                mask >>= 1
+            command = b"".join(pieces)
+            if base:
+                taken.append((number, filled[base]))
+            if slot:
+                contents[slot], filled[slot] = command, number
+        if place > len(program):
+            raise ValueError(f"the command at {offset + begin:#x} is not whole")
+        placed.append(Placed(begin, place, command))
+        if command[0] in _LEADING:
+            entries.update(target - offset for target in targets(command))
+    numbers = [number for number, one in enumerate(placed) if one.begin in entries]
+    for number, source in taken:
+        if source < numbers[bisect_right(numbers, number) - 1]:
+            raise ValueError(
+                f"the command at {offset + placed[number].begin:#x} takes a slot that is not "
+                "filled on every way to it"
+            )
+    return placed
