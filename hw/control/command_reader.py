@@ -75,7 +75,9 @@ class CommandReader(wiring.Component):
         count = beat_bits - (WORD_BYTES - 1).bit_length()  # bits of a word's number in its beat
         number = self.place[beat_bits - count : beat_bits]
         word = Signal(_WORD)
-        open_, whole, take, begin, emit = Signal(), Signal(), Signal(), Signal(), Signal()
+        open_ = Signal()
+        whole = Signal()
+        take, begin, emit = Signal(), Signal(), Signal()
         m.d.comb += [
             word.eq(self.i.payload.word_select(number, _WORD) if count else self.i.payload),
             begin.eq(self.running & self.i.valid & ~open_ & ~whole),
@@ -85,8 +87,11 @@ class CommandReader(wiring.Component):
         # The first word: what the command is made of. A whole one follows itself.
         header = data.View(fields_layout(PACKED), word)
         packed = header.code == PACKED_CODE
-        chunk, mask = Signal(range(_CHUNKS)), Signal(WORDS)
-        base, slot, blank = Signal(range(SLOTS)), Signal(range(SLOTS)), Signal()
+        chunk = Signal(range(_CHUNKS))
+        mask = Signal(WORDS)
+        base = Signal(range(SLOTS))
+        slot = Signal(range(SLOTS))
+        blank = Signal()
         filled = Signal(SLOTS)
         with m.If(begin):
             m.d.sync += [
@@ -98,7 +103,9 @@ class CommandReader(wiring.Component):
             ]
 
         # Chunks: each is the base's, with the words that follow.
-        low, half, needs = Signal(_WORD), Signal(), Signal()
+        low = Signal(_WORD)
+        half = Signal()
+        needs = Signal()
         first, second = mask[0], mask[1]
         old = Mux(blank, 0, slots.read_data)
         new = Cat(Mux(half, low, Mux(first, word, old[:_WORD])), Mux(second, word, old[_WORD:]))

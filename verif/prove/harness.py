@@ -24,6 +24,7 @@ class Harness:
     cover_cycles : dict, name of a cover to the numbers of cycles that are tried one after the other
     constants : names of free inputs that never change
     watched : names of the signals that a counterexample shows
+    cuts : paths of signals that are given any value
     """
 
     def __init__(self):
@@ -33,6 +34,7 @@ class Harness:
         self.constants = []
         self.watched = []
         self.inner_paths = {}
+        self.cuts = []
         self._ports = []
         self._names = set()
 
@@ -52,6 +54,11 @@ class Harness:
         port = self._port(name, shape)
         self.inner_paths[name] = path
         return port
+
+    def cut(self, path):
+        """Let the signal ``path`` of the flattened design have any value in any cycle, and leave
+        out what made it. What is proven of the block then holds whatever it is."""
+        self.cuts.append(path)
 
     def add(self, block, name="dut", *, drive=(), hide=()):
         """Put the block in. What is not in ``drive`` (member to value) of its inputs is free. What

@@ -10,7 +10,8 @@ __all__ = ["Model", "ModelError", "build_model"]
 
 #: Memories become registers: those of the proofs are small, and :meth:`Harness.inner` reaches
 #: single words. Resets and enables become multiplexers before the registers.
-_BEFORE = "hierarchy -top top; proc; flatten; opt_expr; memory_map; opt_clean"
+_BEFORE = "hierarchy -top top; proc; flatten; opt_expr"
+_MEMORIES = "memory_map; opt_clean"
 _BEHIND = "opt_clean; opt_expr -full; dffunmap; opt_expr; opt_clean; check -assert"
 
 
@@ -36,7 +37,8 @@ class Model:
 
 
 def build_model(harness) -> Model:
-    """Raises :class:`ModelError` where a name of :meth:`Harness.inner` does not exist."""
+    """Raises :class:`ModelError` where a name of :meth:`Harness.inner` or :meth:`Harness.cut` does
+    not exist."""
     text = harness.rtlil()
     with tempfile.TemporaryDirectory(prefix="adagp-prove-") as folder:
         design = Path(folder) / "design.il"
@@ -62,11 +64,17 @@ def _run_yosys(harness, source, model):
     yosys.run_pass(f"read_rtlil {source}", design)
     yosys.run_pass(_BEFORE, design)
     top = design.top_module()
-    wires = {str(wire.name): wire for wire in top.wires_.values()}
+    wires = _wires(top)
+    for path in harness.cuts:
+        if "\\" + path not in wires:
+            raise _missing(path, wires)
+        yosys.run_pass(f"cutpoint w:{path}", design)
+    yosys.run_pass(_MEMORIES, design)
+    wires = _wires(top)
     for name, path in harness.inner_paths.items():
         inner, port = wires.get("\\" + path), wires["\\" + name]
         if inner is None:
-            raise ModelError(f"The design has no signal {path!r}; {_similar(path, wires)}")
+            raise _missing(path, wires)
         if inner.width != port.width:
             raise ModelError(f"{path!r} has {inner.width} bits, not {port.width}")
         port.port_input = False
@@ -76,10 +84,15 @@ def _run_yosys(harness, source, model):
     yosys.run_pass(f"write_smt2 -stbv -wires {model}", design)
 
 
-def _similar(path, wires):
+def _wires(top):
+    return {str(wire.name): wire for wire in top.wires_.values()}
+
+
+def _missing(path, wires):
     scope = path.rpartition(".")[0]
     names = sorted(name[1:] for name in wires if name.startswith("\\" + scope))
-    return f"in {scope} there are {', '.join(names)}" if names else f"there is no {scope} either"
+    there = f"in {scope} there are {', '.join(names)}" if names else f"there is no {scope} either"
+    return ModelError(f"The design has no signal {path!r}; {there}")
 
 
 @contextlib.contextmanager

@@ -112,6 +112,25 @@ def test_an_inner_signal_of_another_width():
         build_model(harness)
 
 
+def test_a_signal_that_is_cut_has_any_value():
+    """The count leaves its range at once; that the output shows it is still proven."""
+    harness = harness_of(lambda counter, count: counter.value <= 9)
+    harness.cut("dut.count")
+    trace = check_base(harness, build_model(harness), limit=60)
+    assert trace.broken == ("claim",)
+    assert trace.cycles[-1]["dut.value"] > 9
+    harness = harness_of(lambda counter, count: counter.value == count)
+    harness.cut("dut.count")
+    assert check_step(harness, build_model(harness), limit=60) is None
+
+
+def test_a_signal_to_be_cut_that_is_not_there():
+    harness = harness_of(lambda counter, count: counter.value <= 9)
+    harness.cut("dut.cuont")
+    with pytest.raises(ModelError, match=r"no signal 'dut\.cuont'; in dut there are .*dut\.count"):
+        build_model(harness)
+
+
 def test_two_claims_of_a_name():
     harness = Harness()
     harness.claim("it", Signal())

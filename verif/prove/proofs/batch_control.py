@@ -5,13 +5,12 @@ from amaranth.lib import data
 
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, PhaseCode
 from hw.isa.encoding import COMMAND_BYTES, HEADER_LAYOUT, Opcode, command_layout
+from hw.isa.packing import LINE_BYTES, TARGETS, WORD_BYTES
 from verif.prove.proof import Mutant, Proof
 
 __all__ = ["BATCH_CONTROL"]
 
 _IDLE, _CHECK, _BAD_FIRST, _BAD, _DRAIN, _WAIT, _COUNTED, _JUMP = range(8)
-_TARGETS = ("bp_even", "bp_odd", "gp_even", "gp_odd")
-_OFFSET_BITS = COMMAND_BYTES.bit_length() - 1
 
 
 def _build(harness, module):
@@ -35,7 +34,7 @@ def _build(harness, module):
             "batches_done": done,
         },
     )
-    for name in (*_TARGETS, "first"):
+    for name in (*TARGETS, "first"):
         harness.watch(f"field_{name}", fields[name])
     harness.watch("epoch", epoch)
     harness.watch("epoch_batch", epoch_batch)
@@ -78,7 +77,7 @@ def _build(harness, module):
         | ~begun,
     )
     harness.assume("it ends in 32 bits", address + size <= 1 << 32)
-    harness.assume("it is aligned", ~address[:_OFFSET_BITS].any())
+    harness.assume("it is aligned", address % LINE_BYTES == 0)
 
     def inner(name, bits=1):
         return harness.inner(f"dut.{name}", bits)
@@ -131,7 +130,7 @@ def _build(harness, module):
     may_go_on = harness.delayed("may_go_on", supplied_before & ~over_before)
     harness.claim("the run is complete when its batches are done", ~control.complete | over_before)
     harness.claim("it goes on when there are more, with their inputs", ~jump | may_go_on)
-    targets = Array([fields[name] for name in _TARGETS])
+    targets = Array([fields[name] for name in TARGETS])
     phase = control.phase_update.value
     chosen = targets[Cat(done[0], phase == PhaseCode.GP)]
     chosen_before = harness.delayed("chosen_before", chosen)
@@ -140,22 +139,18 @@ def _build(harness, module):
         "the fetch starts at the target of phase and parity",
         ~control.begin_jump | (target == chosen_before),
     )
-    harness.claim(
-        "the fetch starts inside the program, at a command",
-        ~control.begin_jump
-        | (target >= address)
-        & (target + COMMAND_BYTES <= address + size)
-        & ~target[:_OFFSET_BITS].any(),
-    )
 
     def good(value):
-        return (
-            ~value[:_OFFSET_BITS].any()
-            & (value >= address)
-            & (value + COMMAND_BYTES <= address + size)
-        )
+        line = value & -LINE_BYTES
+        inside_lines = (value >= address) & (line + LINE_BYTES <= address + size)
+        return (value % WORD_BYTES == 0) & inside_lines
 
-    all_good = Cat(good(fields[name]) for name in _TARGETS).all()
+    harness.claim(
+        "the fetch starts inside the whole lines of the program, at a word",
+        ~control.begin_jump | good(target),
+    )
+
+    all_good = Cat(good(fields[name]) for name in TARGETS).all()
     harness.claim("a command with a bad target is refused", ~(batch | jump) | all_good)
     harness.claim(
         "a command with good targets is not", ~(control.bad_target & control.offered) | ~all_good
@@ -169,7 +164,7 @@ def _build(harness, module):
 
     # What the states mean, of the command as it was offered in the cycle before.
     held = data.View(layout, body_before)
-    goods = [good(held[name]) for name in _TARGETS]
+    goods = [good(held[name]) for name in TARGETS]
     live = ~ended
 
     def invariant(name, where, condition):
@@ -181,8 +176,8 @@ def _build(harness, module):
     invariant("behind a jump it is idle", jumped, state == _IDLE)
     harness.invariant("before the run it is idle", begun | (state == _IDLE))
     invariant("targets are looked at in turn", state == _CHECK, check <= 5)
-    for number in range(len(_TARGETS)):
-        wanted = target == held[_TARGETS[number]]
+    for number in range(len(TARGETS)):
+        wanted = target == held[TARGETS[number]]
         invariant(
             f"target {number} is looked at", (state == _CHECK) & (check == number + 1), wanted
         )
@@ -246,8 +241,20 @@ BATCH_CONTROL = Proof(
         ),
         Mutant(
             name="a target behind the program passes",
-            old="place[_OFFSET_BITS:] < self.program_size[_OFFSET_BITS:]",
-            new="place[_OFFSET_BITS:] <= self.program_size[_OFFSET_BITS:]",
+            old="place[_LINE_BITS:] < self.program_size[_LINE_BITS:]",
+            new="place[_LINE_BITS:] <= self.program_size[_LINE_BITS:]",
+            cycles=9,
+        ),
+        Mutant(
+            name="so does one in the last line that is not whole",
+            old="place[_LINE_BITS:] < self.program_size[_LINE_BITS:]",
+            new="place[_WORD_BITS:] < self.program_size[_WORD_BITS:]",
+            cycles=9,
+        ),
+        Mutant(
+            name="so does one inside a word",
+            old="~self.target[:_WORD_BITS].any()",
+            new="~self.target[1:_WORD_BITS].any()",
             cycles=9,
         ),
         Mutant(
