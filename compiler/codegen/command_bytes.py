@@ -1,7 +1,7 @@
 """Many commands to bytes and back: what :mod:`hw.isa.encoding` does with one, for all of a type at
 once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, HEADER, Opcode, decode, encode
 from hw.isa.field import field_places
-from hw.isa.packing import LEADING, has_packed, unpack
+from hw.isa.packing import LEADING, Placed, has_packed, unpack
 
 from .cost import Command, Fields
 
-__all__ = ["decode_commands", "encode_commands", "moved"]
+__all__ = ["decode_commands", "decode_placed", "encode_commands", "moved"]
 
 #: Bits of the numbers that a command is made of here.
 _BITS = 64
@@ -89,7 +89,11 @@ def decode_commands(data: bytes, offset: int = 0) -> list[tuple[Opcode, Fields]]
     """
     if not has_packed(data):
         return _decode_whole(data)
-    placed = unpack(data, offset)
+    return decode_placed(unpack(data, offset), offset)
+
+
+def decode_placed(placed: Sequence[Placed], offset: int = 0) -> list[tuple[Opcode, Fields]]:
+    """The same of commands that have been unpacked."""
     commands = _decode_whole(b"".join(one.command for one in placed))
     numbers = {offset + one.begin: offset + COMMAND_BYTES * n for n, one in enumerate(placed)}
     for opcode, fields in commands:

@@ -60,11 +60,13 @@ LEADING = {
 
 class Placed(NamedTuple):
     """A command and where it lies: offset of its first byte, and of the one behind it, from the
-    program's begin; ``command``: its COMMAND_BYTES bytes."""
+    program's begin; ``command``: its COMMAND_BYTES bytes; ``words``: as in :data:`PACKED`, None for
+    one that is whole."""
 
     begin: int
     end: int
     command: bytes
+    words: int | None = None
 
 
 def has_packed(program: bytes) -> bool:
@@ -103,31 +105,28 @@ def unpack(program: bytes, offset: int = 0) -> list[Placed]:
     while place < len(program):
         begin, number = place, len(placed)
         if program[begin] != PACKED_CODE:
-            command = program[begin : begin + COMMAND_BYTES]
+            command, words = program[begin : begin + COMMAND_BYTES], None
             place += COMMAND_BYTES
             if not command[0] and not any(program[begin:]):
                 break
         else:
             first = int.from_bytes(program[begin : begin + WORD_BYTES], "little")
-            base, slot, mask = first >> 8 & 15, first >> 12 & 15, first >> 16
+            base, slot, words = first >> 8 & 15, first >> 12 & 15, first >> 16
             place += WORD_BYTES
-            pieces = []
-            old = contents[base]
-            for low in range(0, COMMAND_BYTES, WORD_BYTES):
-                if mask & 1:
-                    pieces.append(program[place : place + WORD_BYTES])
+            made = bytearray(contents[base])
+            for number_of_word in range(WORDS):
+                if words >> number_of_word & 1:
+                    low = WORD_BYTES * number_of_word
+                    made[low : low + WORD_BYTES] = program[place : place + WORD_BYTES]
                     place += WORD_BYTES
-                else:
-                    pieces.append(old[low : low + WORD_BYTES])
-                mask >>= 1
-            command = b"".join(pieces)
+            command = bytes(made)
             if base:
                 taken.append((number, filled[base]))
             if slot:
                 contents[slot], filled[slot] = command, number
         if place > len(program):
             raise ValueError(f"the command at {offset + begin:#x} is not whole")
-        placed.append(Placed(begin, place, command))
+        placed.append(Placed(begin, place, command, words))
         if command[0] in LEADING:
             entries.update(target - offset for target in targets(command))
     numbers = [number for number, one in enumerate(placed) if one.begin in entries]

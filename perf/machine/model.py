@@ -5,17 +5,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.codegen.command_bytes import decode_commands
+from compiler.codegen.command_bytes import decode_commands, decode_placed
 from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import Phase
 from hw.config import AdaGPConfig
 from hw.isa.batch import EPOCH_BATCH_WIDTH, STAGES
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
+from hw.isa.packing import has_packed, unpack
 
 from .kernels.simulate import SNAPSHOTS, simulate
 from .plain import plain_records, plain_simulate
-from .records import Machine, command_records
+from .records import Machine, command_records, program_lines
 
 __all__ = ["BASE", "Result", "Waits", "run"]
 
@@ -96,10 +97,17 @@ def run(
     Waits
         a program in which nothing happens any more
     """
+    placed = None
     if isinstance(commands, bytes | bytearray):
-        commands = decode_commands(bytes(commands))
+        code = bytes(commands)
+        if has_packed(code):
+            placed = unpack(code, offset)
+            commands = decode_placed(placed, offset)
+        else:
+            commands = decode_commands(code)
     machine = Machine(config)
-    records = command_records(commands, config, offset, base, lists)
+    records = command_records(commands, config, offset, base, lists, placed)
+    machine.shared["f_lines"] = program_lines(records)
     state, counters = len(machine.memory), len(machine.counters)
     batches = _batches(loop)
     ends, batch_ends = np.zeros(len(records), np.int64), np.zeros(len(batches) + 1, np.int64)

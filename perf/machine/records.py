@@ -16,11 +16,12 @@ from hw.engines.post.lane import PostLane
 from hw.engines.vector.lane import VectorLane
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, Opcode, queue_opcodes
 from hw.isa.loops import LOOP_LEVELS, stride_name
+from hw.isa.packing import LINE_BYTES, WORD_BYTES, WORDS, Placed
 from hw.isa.rows import RowAction, RowList
 
 from .kernels.state import CORE, CORE_COUNTS, PLANNER, SHARED, SHARED_COUNTS
 
-__all__ = ["COMMAND", "SIZES", "Machine", "command_records", "size_record"]
+__all__ = ["COMMAND", "SIZES", "Machine", "command_records", "program_lines", "size_record"]
 
 Records = np.ndarray[Any, Any]
 
@@ -29,7 +30,11 @@ _HEADER = ("opcode", "core", "wait", "signal")
 #: ``queue``: of its core's. ``target``: of REPEAT and ROWS, the number of a command. ``strided``:
 #: bit l says that a command in the loop of this REPEAT moves with the counter of level l;
 #: ``order``: after so many steps of its counter all of these have moved by whole blocks of memory.
-_ADDED = ("queue", "chunks", "target", "strided", "order", "outermost")
+#: ``begin``: place in the program, in words; ``words``: bit i says that word i of the command lies
+#: there; ``packed``: behind a word that says so.
+_ADDED = (
+    "queue", "chunks", "target", "strided", "order", "outermost", "begin", "words", "packed",
+)  # fmt: skip
 _NAMES = tuple(dict.fromkeys(
     (*_HEADER, *_ADDED, *(field.name for fields in COMMANDS.values() for field in fields))
 ))  # fmt: skip
@@ -103,12 +108,18 @@ def size_record(config: AdaGPConfig, core: CoreConfig) -> tuple[int, ...]:
 
 def command_records(
     commands: Iterable[tuple[Opcode, Mapping[str, int]]], config: AdaGPConfig, offset: int,
-    base: int, lists: Iterable[Sequence[bool]] = (),
+    base: int, lists: Iterable[Sequence[bool]] = (), placed: Sequence[Placed] | None = None,
 ) -> Records:  # fmt: skip
     """Decoded commands that lie at ``offset`` of a memory window that begins at ``base``; ``lists``
-    say of each list of ROWS, in the order of the commands that begin one, which rows are kept."""
+    say of each list of ROWS, in the order of the commands that begin one, which rows are kept;
+    ``placed`` says where each lies, None: they are all whole."""
     listed = list(commands)
     records = np.zeros(len(listed), COMMAND)
+    records["begin"], records["words"] = WORDS * np.arange(len(listed)), (1 << WORDS) - 1
+    if placed is not None:
+        records["begin"] = [one.begin // WORD_BYTES for one in placed]
+        records["packed"] = [one.words is not None for one in placed]
+        records["words"] = [(1 << WORDS) - 1 if one.words is None else one.words for one in placed]
     block = block_bytes(config)
     queues = [
         {opcode: place for place, opcode in enumerate(queue_opcodes(core))} for core in config.cores
@@ -145,6 +156,13 @@ def command_records(
                 moving, record["target"], fields["level"], block
             )
     return records
+
+
+def program_lines(records: Records) -> int:
+    """Lines of a program that ends behind the last of its commands."""
+    last = records[-1]
+    end = int(last["begin"] + last["packed"]) + int(last["words"]).bit_count()
+    return -(-end * WORD_BYTES // LINE_BYTES)
 
 
 def _moves(moving, first, level, block):
@@ -207,7 +225,7 @@ class Machine:
         # The semaphores' turns begin with the first queue two cycles after the start.
         turns = max(sum(queues), 2)
         shared["t_turn"] = -2 % turns
-        shared["f_beats"] = COMMAND_BYTES // config.beat_bytes
+        shared["f_beats"] = LINE_BYTES // config.beat_bytes
         shared["block_bytes"] = block_bytes(config)
 
 

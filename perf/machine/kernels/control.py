@@ -1,8 +1,10 @@
 """Fetch, sequencer, loops and batches, a cycle at a time (hw/control/)."""
 
+from hw.control.command_queue import CHUNK_WIDTH
 from hw.control.fetch import AHEAD, KEPT
-from hw.isa.encoding import Opcode
+from hw.isa.encoding import COMMAND_WIDTH, Opcode
 from hw.isa.loops import LOOP_LEVELS
+from hw.isa.packing import LINE_BYTES, WORD_BYTES
 from hw.isa.rows import RowAction
 
 from .compilation import inline
@@ -12,6 +14,9 @@ __all__ = ["BATCHES", "ENDED", "step_control"]
 
 _AHEAD, _KEPT = AHEAD, KEPT
 _LEVELS = LOOP_LEVELS
+#: Of a line; chunks of a command.
+_WORDS = LINE_BYTES // WORD_BYTES
+_CHUNKS = COMMAND_WIDTH // CHUNK_WIDTH
 _HALT, _BATCH, _REPEAT = int(Opcode.HALT), int(Opcode.BATCH), int(Opcode.REPEAT)
 _ROWS, _PICK = int(Opcode.ROWS), int(RowAction.PICK)
 _BRANCH = int(RowAction.BRANCH)
@@ -35,7 +40,7 @@ def step_control(shared, cores, sizes, commands, batches, counts, requested, rec
     state = shared.state
     pushed, address, repeated = -1, 0, -1
     taken, jump, restart, start = False, -1, False, False
-    valid = shared.f_count == shared.f_beats and shared.f_running != 0
+    valid = shared.f_whole != 0 and shared.f_running != 0
     stop = shared.stop != 0
     if state == RUN:
         if shared.checked == 0:
@@ -109,11 +114,13 @@ def step_control(shared, cores, sizes, commands, batches, counts, requested, rec
     if shared.b_restarted != 0:
         start = True
         shared.b_restarted = 0
-    _fetch(shared, len(commands), requested, received, taken, jump, start, stop)
+    _fetch(shared, commands, requested, received, taken, jump, start, stop)
     if restart:
         shared.b_restarted = 1
         _reset_fetch(shared)
-        shared.f_offset = shared.f_place = shared.b_target
+        shared.f_place = shared.b_target
+        shared.f_word = commands[shared.b_target].begin
+        shared.f_offset = shared.f_word * shared.f_beats // _WORDS
     if shared.schedule > 0:
         shared.schedule -= 1
     return pushed, address, repeated
@@ -178,7 +185,7 @@ def _requests(shared):
         shared.f_running != 0
         and shared.f_fresh != 0
         and shared.f_more != 0
-        and shared.f_unread < _AHEAD
+        and shared.f_unread <= (_AHEAD - 1) * shared.f_beats
         and shared.f_outstanding != _AHEAD
     )
 
@@ -228,52 +235,51 @@ def _batch(shared, cores, commands, batches, counts):
 @inline
 def _reset_fetch(shared):
     shared.f_running = shared.f_fresh = shared.f_more = shared.f_unread = shared.f_stale = 0
-    shared.f_outstanding = shared.f_passed = shared.f_count = shared.f_phase = 0
+    shared.f_outstanding = shared.f_passed = shared.f_phase = 0
+    shared.f_open = shared.f_whole = shared.f_half = shared.f_chunk = 0
     shared.ring_level = shared.ring_held = 0
 
 
 @inline
-def _fetch(shared, total, requested, received, taken, jump, start, stop):
+def _fetch(shared, commands, requested, received, taken, jump, start, stop):
     """Registers of the fetch behind this cycle; ``received``: 0 no beat, 1 a beat, 2 the last of
     its burst; ``jump``: a command or -1."""
+    beats = shared.f_beats
     ends = received == 2
-    more = shared.f_offset + 1 <= total
+    more = shared.f_offset // beats < shared.f_lines
     ours = received != 0 and shared.f_running != 0 and shared.f_stale == 0
-    # The ring and the words in front of the sequencer.
+    # The ring and the reader in front of the sequencer.
     level, held = shared.ring_level, shared.ring_held != 0
     single = not held and level == 1
-    leaves = (held or single) and shared.f_count != shared.f_beats
+    leaves = _read(shared, commands, held or single)
     load = level != 0 and (leaves if held else not (single and leaves))
     shared.ring_level += (1 if ours else 0) - (1 if load or (single and leaves) else 0)
     shared.ring_held = 1 if load or (held and not leaves) else 0
-    if leaves:
-        shared.f_count += 1
     fresh = not start and shared.f_phase != 1 and not requested
-    unread = shared.f_unread + (1 if requested else 0)
+    unread = shared.f_unread - (1 if leaves else 0)
     outstanding = shared.f_outstanding + (1 if requested else 0) - (1 if ends else 0)
+    if leaves:
+        shared.f_passed = min(shared.f_passed + 1, (_KEPT - _AHEAD) * beats)
     if requested:
-        shared.f_offset += 1
+        unread += beats - shared.f_offset % beats
+        shared.f_offset = (shared.f_offset // beats + 1) * beats
     if shared.f_stale != 0 and ends:
         shared.f_stale -= 1
     if taken:
-        back = shared.f_place - jump
-        shared.f_count = 0
+        shared.f_whole = 0
         shared.f_place += 1
-        if jump < 0:
-            unread -= 1
-            shared.f_passed = min(shared.f_passed + 1, _KEPT - _AHEAD)
-        else:
-            shared.f_place = jump
+        if jump >= 0:
+            beat = commands[jump].begin * beats // _WORDS
+            back = shared.f_word * beats // _WORDS - beat
+            shared.f_place, shared.f_word = jump, commands[jump].begin
             if 0 <= back <= shared.f_passed:
                 unread += back
                 shared.f_passed -= back
-                shared.ring_level = (
-                    level + (1 if ours else 0) + (1 if held else 0) + (back + 1) * shared.f_beats
-                )
+                shared.ring_level = level + (1 if ours else 0) + (1 if held else 0) + back
                 shared.ring_held = 0
             else:
                 shared.f_passed, unread = 0, 0
-                shared.f_offset, shared.f_stale = jump, outstanding
+                shared.f_offset, shared.f_stale = beat, outstanding
                 shared.ring_level = shared.ring_held = 0
                 fresh = False
     shared.f_fresh = 1 if fresh else 0
@@ -287,3 +293,29 @@ def _fetch(shared, total, requested, received, taken, jump, start, stop):
         shared.f_phase = 1
     if stop:
         shared.f_running = 0
+
+
+@inline
+def _read(shared, commands, there):
+    """One cycle of the reader; whether a beat leaves the ring, where ``there`` is one."""
+    if shared.f_running == 0 or shared.f_whole != 0:
+        return False
+    takes = False
+    if shared.f_open == 0:
+        if there and shared.f_place < len(commands):
+            shared.f_open = 1
+            takes = commands[shared.f_place].packed != 0
+    else:
+        words = commands[shared.f_place].words >> 2 * shared.f_chunk & 3
+        takes = words != 0 and there
+        if takes and words == 3 and shared.f_half == 0:
+            shared.f_half = 1
+        elif takes or words == 0:
+            shared.f_half = 0
+            shared.f_chunk += 1
+            if shared.f_chunk == _CHUNKS:
+                shared.f_open, shared.f_whole, shared.f_chunk = 0, 1, 0
+    if not takes:
+        return False
+    shared.f_word += 1
+    return shared.f_word * shared.f_beats % _WORDS == 0

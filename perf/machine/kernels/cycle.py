@@ -45,7 +45,7 @@ def step(
         shared.f_running != 0
         and shared.f_fresh != 0
         and shared.f_more != 0
-        and shared.f_unread < _AHEAD
+        and shared.f_unread <= (_AHEAD - 1) * shared.f_beats
         and shared.f_outstanding != _AHEAD
     ):
         wanted = 1
@@ -75,7 +75,8 @@ def step(
     answered = shared.n_answer - 1
     read_burst, write_burst = -1, -1
     if reader == 0:
-        read_burst = shared.f_beats - 1 << 3
+        # From its beat to the end of the line.
+        read_burst = shared.f_beats - 1 - shared.f_offset % shared.f_beats << 3
     elif reader > 0:
         read_burst = burst_length(loads[reader - 1].burst) << 3 | reader
     if writer >= 0:

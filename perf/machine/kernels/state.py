@@ -99,8 +99,8 @@ PLANNER = _record(
 SHARED = _record(
     """
     state stop quiet checked chunk hold moved r_step schedule
-    f_phase f_running f_fresh f_more f_offset f_unread f_outstanding f_stale f_passed f_count
-    f_place f_beats ring_level ring_held block_bytes
+    f_phase f_running f_fresh f_more f_offset f_unread f_outstanding f_stale f_passed f_open
+    f_whole f_half f_chunk f_word f_place f_beats f_lines ring_level ring_held block_bytes
     b_state b_check b_restarted b_target batches_done
     t_turn t_asking t_wanted t_given t_first t_queues
     ar ar_burst ar_latest d_valid d_beat d_spare d_second m_read m_beat m_place
