@@ -298,7 +298,7 @@ def _inference_plan(program: CompiledProgram) -> None:
     config = program.config
     print(f"variant {config.variant}, {config.operand_format}, configuration {config.hash}")
     print(
-        f"{len(program.commands) // COMMAND_BYTES} commands, {program.memory_size} bytes of DRAM, "
+        f"{len(program.command_list)} commands, {program.memory_size} bytes of DRAM, "
         f"estimated {program.estimated_cycles} cycles"
     )
     print(f"\n{'offset':>10} {'bytes':>10}  tensor")

@@ -4,6 +4,7 @@ from typing import Any
 
 from hw.isa.encoding import COMMAND_BYTES, Opcode, control_opcodes, decode
 from hw.isa.loops import LoopCounters
+from hw.isa.packing import has_packed, unpack
 from hw.isa.rows import RowAction, RowList
 
 from .machine import Machine
@@ -27,21 +28,22 @@ class CommandStream:
     Raises
     ------
     FunctionalError
-        from every call, naming the command, where it is undefined, or leads to none of the program.
+        from every call, naming the command, where it is undefined, or leads to none of the program;
+        at once, where packed commands are not whole, or take what another way has left.
     """
 
     def __init__(self, machine: Machine, commands: bytes, offset: int = 0) -> None:
-        self._machine, self._commands, self._offset = machine, bytes(commands), offset
-        self._decoded: list[tuple[Opcode, dict[str, Any]] | None]
-        self._decoded = [None] * -(-len(commands) // COMMAND_BYTES)
+        self._machine = machine
+        self._raw, begins = _listed(bytes(commands), offset)
+        self._numbers = {offset + begin: number for number, begin in enumerate(begins)}
+        self._decoded: list[tuple[Opcode, dict[str, Any]] | None] = [None] * len(self._raw)
 
     def __getitem__(self, place: int) -> tuple[Opcode, dict[str, Any]]:
         if place >= len(self._decoded):
             raise FunctionalError(f"command {place}: the program ends without HALT")
         found = self._decoded[place]
         if found is None:
-            raw = self._commands[place * COMMAND_BYTES :][:COMMAND_BYTES]
-            found = self._decoded[place] = self._decode(place, raw)
+            found = self._decoded[place] = self._decode(place, self._raw[place])
         return found
 
     def _decode(self, place, raw):
@@ -100,13 +102,24 @@ class CommandStream:
 
     def _target(self, place, field, behind=0):
         """The number of the command whose offset ``field`` of command ``place`` is, or so many
-        behind it."""
+        whole ones behind it."""
         opcode, fields = self[place]
-        target, rest = divmod(fields[field] - self._offset, COMMAND_BYTES)
-        target += behind
-        if rest or not 0 <= target < len(self._commands) // COMMAND_BYTES:
+        target = self._numbers.get(fields[field] + behind * COMMAND_BYTES)
+        if target is None or len(self._raw[target]) < COMMAND_BYTES:
             raise FunctionalError(
                 f"command {place} ({opcode.name}): {field} {fields[field]:#x} is no command of "
                 "the program"
             )
         return target
+
+
+def _listed(commands: bytes, offset: int) -> tuple[list[bytes], list[int]]:
+    """All commands as whole ones, the last of them perhaps cut off, and where they begin."""
+    if not has_packed(commands):
+        begins = list(range(0, len(commands), COMMAND_BYTES))
+        return [commands[begin : begin + COMMAND_BYTES] for begin in begins], begins
+    try:
+        placed = unpack(commands, offset)
+    except ValueError as error:
+        raise FunctionalError(str(error)) from error
+    return [one.command for one in placed], [one.begin for one in placed]

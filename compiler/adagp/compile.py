@@ -12,6 +12,7 @@ from compiler.codegen.command_bytes import encode_commands, moved
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command, executions
 from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
+from compiler.codegen.packing import packed
 from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError
@@ -130,14 +131,16 @@ class _Compiler:
         parts, end = {}, self.plan.size
         for part in PARTS:
             _, infos, names = self._write(part, load=True)
-            code = b"".join(
-                (self._encoded(part, end, load=True), encode_commands([Command(Opcode.HALT)]))
-            )
+            code = self._encoded(part, end, load=True) + encode_commands([Command(Opcode.HALT)])
+            with stage("encode"):
+                code = packed(bytes(code), end)
             parts[part] = self._program(
                 part, code, infos, end, [SemaphoreNames(first=0, names=names)]
             )
             end += len(code)
         code, names = self._loop(end)
+        with stage("encode"):
+            code = packed(code, end)
         loop = self._program(PARTS[0], code, [], end, names)
         self.plan.require_room(end - self.plan.size + len(loop.commands))
         size = round_up(end + len(loop.commands), 4096)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, HEADER, Opcode, decode, encode
 from hw.isa.field import field_places
+from hw.isa.packing import LEADING, has_packed, unpack
 
 from .cost import Command, Fields
 
@@ -76,14 +77,28 @@ def _encode(command: Command) -> bytes:
     )  # fmt: skip
 
 
-def decode_commands(data: bytes) -> list[tuple[Opcode, Fields]]:
-    """(opcode, fields) of every command in ``data``.
+def decode_commands(data: bytes, offset: int = 0) -> list[tuple[Opcode, Fields]]:
+    """(opcode, fields) of every command in ``data``, a program that lies at ``offset`` of the
+    memory window. Where commands are packed, those that lead to others do so as if all were whole:
+    each takes COMMAND_BYTES.
 
     Raises
     ------
     ValueError
-        as :func:`hw.isa.encoding.decode`.
+        as :func:`hw.isa.encoding.decode` and :func:`hw.isa.packing.unpack`.
     """
+    if not has_packed(data):
+        return _decode_whole(data)
+    placed = unpack(data, offset)
+    commands = _decode_whole(b"".join(one.command for one in placed))
+    numbers = {offset + one.begin: offset + COMMAND_BYTES * n for n, one in enumerate(placed)}
+    for opcode, fields in commands:
+        for name in LEADING.get(opcode, ()):
+            fields[name] = numbers.get(fields[name], fields[name])
+    return commands
+
+
+def _decode_whole(data: bytes) -> list[tuple[Opcode, Fields]]:
     whole = len(data) // COMMAND_BYTES * COMMAND_BYTES
     words = np.frombuffer(data, "<u8", whole * 8 // _BITS).reshape(-1, COMMAND_BYTES * 8 // _BITS)
     codes = words[:, 0].astype(np.int64) & 0xFF

@@ -1,12 +1,13 @@
 """Commands as text, one line each."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, QUEUE_OPCODES, Opcode, decode
 from hw.isa.field import Field
 from hw.isa.loops import LOOP_STRIDES
+from hw.isa.packing import has_packed, unpack
 
 from .cost import bits
 from .program import SemaphoreNames
@@ -40,17 +41,13 @@ def disassemble(
     ValueError
         naming the command, if one is undefined or incomplete.
     """
-    if len(commands) % COMMAND_BYTES:
-        raise ValueError(
-            f"a command stream is a multiple of {COMMAND_BYTES} bytes, not {len(commands)}"
-        )
-    deeper = _depths(commands, offset)
+    listed, numbers = _listed(commands, offset)
+    deeper = _depths(listed, numbers)
     depth = 0
     names: dict[int, str] = {}
     stretches = {stretch.first: stretch.names for stretch in semaphores}
-    for index in range(len(commands) // COMMAND_BYTES):
+    for index, raw in enumerate(listed):
         names = stretches.get(index, names)
-        raw = commands[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES]
         try:
             opcode, values = decode(raw)
         except ValueError as error:
@@ -68,22 +65,38 @@ def disassemble(
             if values[field.name] or field not in LOOP_STRIDES:
                 parts.append(f"{field.name}={_value(field, values[field.name], tensors)}")
         if opcode is Opcode.REPEAT:
-            first, rest = divmod(values["first"] - offset, COMMAND_BYTES)
-            if not rest:
+            first = numbers.get(values["first"])
+            if first is not None:
                 parts.append(f"(from command {first})")
         yield " ".join(parts)
 
 
-def _depths(commands: bytes, offset: int) -> Counter[int]:
+def _listed(commands: bytes, offset: int) -> tuple[list[bytes], dict[int, int]]:
+    """All commands as whole ones, and their numbers by their offset in the memory window."""
+    if has_packed(commands):
+        placed = unpack(commands, offset)
+        numbers = {offset + one.begin: number for number, one in enumerate(placed)}
+        return [one.command for one in placed], numbers
+    if len(commands) % COMMAND_BYTES:
+        raise ValueError(
+            f"a stream of whole commands is a multiple of {COMMAND_BYTES} bytes, not "
+            f"{len(commands)}"
+        )
+    places = range(0, len(commands), COMMAND_BYTES)
+    numbers = {offset + place: number for number, place in enumerate(places)}
+    return [commands[place : place + COMMAND_BYTES] for place in places], numbers
+
+
+def _depths(listed: Sequence[bytes], numbers: Mapping[int, int]) -> Counter[int]:
     """At which commands loops begin and end: how many more there are than at the one before."""
     deeper: Counter[int] = Counter()
-    for at in range(0, len(commands), COMMAND_BYTES):
-        if commands[at] == Opcode.REPEAT:
-            _, values = decode(commands[at : at + COMMAND_BYTES])
-            first, rest = divmod(values["first"] - offset, COMMAND_BYTES)
-            if 0 <= first < at // COMMAND_BYTES and not rest:
+    for number, command in enumerate(listed):
+        if command[0] == Opcode.REPEAT:
+            _, values = decode(command)
+            first = numbers.get(values["first"])
+            if first is not None and first < number:
                 deeper[first] += 1
-                deeper[at // COMMAND_BYTES] -= 1
+                deeper[number] -= 1
     return deeper
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from compiler.codegen.command_bytes import encode_commands
 from compiler.codegen.cost import estimate
+from compiler.codegen.packing import packed
 from compiler.codegen.program import CompiledProgram, SemaphoreNames, StageInfo
 from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
@@ -21,7 +22,6 @@ from compiler.tensors.parameters import pack_state
 from compiler.training.compile import plan_memory, write_steps
 from compiler.training.program import StepInfo
 from hw.config import AdaGPConfig
-from hw.isa.encoding import COMMAND_BYTES
 
 from .folding import fold
 from .fused_product import FusedProduct
@@ -78,11 +78,15 @@ def compile_network(
     placed = graph.placed(plan.offsets.get)
     early = alone or config.semaphores >= _FOR_EARLY_WEIGHTS
     commands, infos, names = write_steps(graph.groups, config, placed, loops=loops, early=early)
-    # The length of the program is known only now: everything else lies behind it.
-    shift = round_up(len(commands) * COMMAND_BYTES, _ALIGNMENT)
-    for command in commands:
-        if "dram_address" in command.fields:
-            command.fields["dram_address"] += shift
+    # The length of the program is known only now: everything else lies behind it. It may be another
+    # one when these places are in it.
+    code, shift = packed(encode_commands(commands)), 0
+    while len(code) > shift:
+        more = round_up(len(code), _ALIGNMENT) - shift
+        for command in commands:
+            if "dram_address" in command.fields:
+                command.fields["dram_address"] += more
+        code, shift = packed(encode_commands(commands)), shift + more
     plan.require_room(shift)
     tensors = {
         name: replace(tensor, offset=tensor.offset + shift)
@@ -100,7 +104,7 @@ def compile_network(
     tensors["input"] = replace(tensors.pop(input_name), name="input")
     return CompiledProgram(
         config=config,
-        commands=encode_commands(commands),
+        commands=code,
         tensors=tensors,
         contents=contents
         | pack_state(graph.parameters, state)

@@ -95,13 +95,13 @@ def command_ends(commands: bytes, offset: int, config: AdaGPConfig) -> list[int]
     The first iterations of a loop are timed by :class:`~compiler.codegen.cost.Timeline`; each of
     the others is taken to last as long as the last of these.
     """
-    walk = _Walk(decode_commands(commands), offset, config)
+    walk = _Walk(decode_commands(commands, offset), offset, config)
     walk.run(0, len(walk.commands))
     return walk.ends
 
 
 def executed_count(commands: bytes, offset: int) -> int:
     """Commands that a program executes, those in loops as often as they are; without REPEAT."""
-    decoded = decode_commands(commands)
+    decoded = decode_commands(commands, offset)
     pairs = zip(executions(decoded, offset), decoded, strict=True)
     return sum(number for number, (opcode, _) in pairs if opcode is not Opcode.REPEAT)

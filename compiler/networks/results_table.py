@@ -11,7 +11,6 @@ from cli.progress import progress_bar
 from compiler.errors import CompileError
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import DEFAULT_PRESET, select_config
-from hw.isa.encoding import COMMAND_BYTES
 
 from .cells import (
     Cell,
@@ -189,13 +188,12 @@ def _table(outcomes: Sequence[Outcome]) -> str:
     ]
     for outcome in outcomes:
         cell, programs = outcome.cell, outcome.programs
-        code = COMMAND_BYTES * sum(found["commands"] for found in programs.values())
         row = [cell.network, _size(cell.input, "×"), cell.variant]
         if outcome.reason is not None:
             row += ["no program"] + [""] * 5
         else:
             row += [f"{programs[p]['commands']:,}" if p in programs else "" for p in ("bp", "gp")]
-            row += [f"{code / _MIB:.2f}", f"{outcome.memory_bytes / _MIB:,.0f}"]
+            row += [f"{outcome.stream_bytes / _MIB:.2f}", f"{outcome.memory_bytes / _MIB:,.0f}"]
             row += [
                 f"{programs[p]['cycles'] / _MEGA:,.1f}" if p in programs else ""
                 for p in ("bp", "gp")

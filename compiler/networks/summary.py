@@ -6,7 +6,6 @@ from math import prod
 
 from compiler.adagp.program import AdaGPProgram
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
-from hw.isa.encoding import COMMAND_BYTES
 
 from .array_use import PRODUCTS, ArrayUse, cause_of
 from .estimate import command_ends, executed_count
@@ -136,7 +135,7 @@ def _batch(
                 uses = layer.array.setdefault(name, {})
                 uses[step.direction] = uses.get(step.direction, ArrayUse()) + use
     return ProgramSummary(
-        commands=len(program.commands) // COMMAND_BYTES,
+        commands=len(ends),
         executed=executed_count(program.commands, program.program),
         cycles=ends[-1],
         vectors=vectors,

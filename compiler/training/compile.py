@@ -11,6 +11,7 @@ from compiler.codegen.command_bytes import encode_commands, moved
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder, write_program
+from compiler.codegen.packing import packed
 from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
@@ -112,19 +113,21 @@ def compile_training(
             for info in found
         ]  # fmt: skip
     return assembled(
-        TrainingProgram, graph, layers, plan, commands, semaphores=semaphores, steps=infos,
-        tensors=tensors,
+        TrainingProgram, graph, layers, plan, commands, whole=separate, semaphores=semaphores,
+        steps=infos, tensors=tensors,
     )  # fmt: skip
 
 
 def assembled(
     kind: type[_Program], graph: TrainingSteps, layers: Sequence[Layer], plan: MemoryPlan,
-    commands: Sequence[Command], **others: Any,
+    commands: Sequence[Command], *, whole: bool = False, **others: Any,
 ) -> _Program:  # fmt: skip
     """A program of ``kind`` for the steps of ``graph``, with ``commands`` behind all that ``plan``
-    has placed; ``others`` are its other members."""
+    has placed; ``others`` are its other members. ``whole``: commands are not packed."""
     with stage("encode"):
         code = encode_commands(commands, plan.size)
+        if not whole:
+            code = packed(code, plan.size)
     plan.require_room(len(code))
     return kind(
         config=graph.config,

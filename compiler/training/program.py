@@ -298,7 +298,7 @@ class TrainingProgram:
     @property
     def command_list(self) -> list[tuple[Opcode, Fields]]:
         """Decoded commands, (opcode, fields) each."""
-        return decode_commands(self.commands)
+        return decode_commands(self.commands, self.program)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file."""

@@ -103,8 +103,9 @@ def compile_vcas(
     stream = _Stream(config, graph, tensors, loops)
     stream.write()
     return assembled(
-        SampledProgram, graph, layers, plan, stream.commands, semaphores=stream.semaphores,
-        steps=stream.infos, tensors=tensors, shares=graph.shares, counts=graph.counts,
+        SampledProgram, graph, layers, plan, stream.commands, whole=True,
+        semaphores=stream.semaphores, steps=stream.infos, tensors=tensors,
+        shares=graph.shares, counts=graph.counts,
     )  # fmt: skip
 
 

@@ -20,15 +20,15 @@ from .field import Field
 from .rows import RowAction
 
 __all__ = [
+    "LEADING",
     "LINE_BYTES",
     "PACKED",
     "PACKED_CODE",
     "SLOTS",
-    "TARGETS",
     "WORDS",
     "WORD_BYTES",
     "Placed",
-    "is_packed",
+    "has_packed",
     "targets",
     "unpack",
 ]
@@ -50,9 +50,12 @@ PACKED = (
     Field("slot", 4, "slot that it is left in; 0: none"),
     Field("words", WORDS, "bit i: word i of the command follows; the others are those of the base"),
 )
-#: Commands that may go elsewhere, and what of BATCH says where to.
-_LEADING = frozenset((Opcode.REPEAT, Opcode.BATCH, Opcode.ROWS))
-TARGETS = ("bp_even", "bp_odd", "gp_even", "gp_odd")
+#: Commands that may go elsewhere, and the fields that say where to.
+LEADING = {
+    Opcode.REPEAT: ("first",),
+    Opcode.BATCH: ("bp_even", "bp_odd", "gp_even", "gp_odd"),
+    Opcode.ROWS: ("first",),
+}
 
 
 class Placed(NamedTuple):
@@ -64,21 +67,20 @@ class Placed(NamedTuple):
     command: bytes
 
 
-def is_packed(program: bytes) -> bool:
-    """Whether the first command of a program is packed."""
-    return program[:1] == bytes([PACKED_CODE])
+def has_packed(program: bytes) -> bool:
+    """Whether any command of a program is packed."""
+    # Up to the first of them all are whole.
+    return PACKED_CODE in program[::COMMAND_BYTES]
 
 
 def targets(command: bytes) -> Iterator[int]:
     """Offsets in the memory window to which a command may go; those of a BRANCH without the steps
     that its list adds."""
-    if command[0] not in _LEADING:
+    if command[0] not in LEADING:
         return
     opcode, fields = decode(command)
-    if opcode is Opcode.BATCH:
-        yield from (fields[name] for name in TARGETS)
-    elif opcode is Opcode.REPEAT or fields["action"] in (RowAction.BRANCH, RowAction.JOIN):
-        yield fields["first"]
+    if opcode is not Opcode.ROWS or fields["action"] in (RowAction.BRANCH, RowAction.JOIN):
+        yield from (fields[name] for name in LEADING[opcode])
 
 
 def unpack(program: bytes, offset: int = 0) -> list[Placed]:
@@ -126,7 +128,7 @@ def unpack(program: bytes, offset: int = 0) -> list[Placed]:
         if place > len(program):
             raise ValueError(f"the command at {offset + begin:#x} is not whole")
         placed.append(Placed(begin, place, command))
-        if command[0] in _LEADING:
+        if command[0] in LEADING:
             entries.update(target - offset for target in targets(command))
     numbers = [number for number, one in enumerate(placed) if one.begin in entries]
     for number, source in taken:

@@ -12,7 +12,6 @@ from emulator.interpreter import FunctionalError, interpret
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import make_config
 from hw.isa.encoding import (
-    COMMAND_BYTES,
     HEADER_LAYOUT,
     Opcode,
     command_layout,
@@ -108,12 +107,11 @@ def test_race_is_found_in_some_order():
 
 
 def _without(commands, index, kind, semaphore):
-    """``commands`` in which no command number ``index`` has ``semaphore`` in its ``kind``."""
-    opcode, fields = decode(commands[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES])
-    fields[kind] &= ~(1 << semaphore)
-    changed = bytearray(commands)
-    changed[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES] = encode(opcode, **fields)
-    return bytes(changed)
+    """A program of ``commands``, in which number ``index`` has no ``semaphore`` in its ``kind``."""
+    changed = list(commands)
+    opcode, fields = changed[index]
+    changed[index] = opcode, fields | {kind: fields[kind] & ~(1 << semaphore)}
+    return b"".join(encode(opcode, **fields) for opcode, fields in changed)
 
 
 def test_every_missing_wait_of_a_compiled_program_is_noticed():
@@ -138,7 +136,7 @@ def test_every_missing_wait_of_a_compiled_program_is_noticed():
     ]
     assert len(waits) > 20
     for index, number in waits[:: max(1, len(waits) // 12)]:
-        commands = _without(compiled.commands, index, "wait", number)
+        commands = _without(compiled.command_list, index, "wait", number)
         memory = compiled.memory(values)
         try:
             result = interpret(config, commands, memory, unwritten=unwritten)

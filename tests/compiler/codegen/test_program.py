@@ -18,7 +18,7 @@ from compiler.__main__ import main
 from compiler.codegen.disassemble import disassemble
 from compiler.tensors.tensor import Tensor, transfers
 from hw.config import make_config
-from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
+from hw.isa.encoding import Opcode, encode
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_show_saved_program(program, tmp_path, run):
     status, output, errors = run("--show", str(path))
     assert status == 0, errors
     lines = output.splitlines()
-    assert len(lines) == len(program.commands) // COMMAND_BYTES
+    assert len(lines) == len(program.command_list)
     assert lines[-1].split() == [str(len(lines) - 1), "-", "HALT"]
     assert any("MATMUL" in line and "wait=c0.load->matmul" in line for line in lines)
     assert any("WEIGHTS" in line and "wait=c0.load->weights" in line for line in lines)
@@ -95,7 +95,7 @@ def test_show_raw_commands(program, tmp_path, run):
     path.write_bytes(program.commands)
     status, output, errors = run("--show", str(path))
     assert status == 0, errors
-    assert len(output.splitlines()) == len(program.commands) // COMMAND_BYTES
+    assert len(output.splitlines()) == len(program.command_list)
 
 
 def test_plan(program, tmp_path, run):
@@ -206,6 +206,6 @@ def test_loops_as_text():
         f"     2     core0 LOAD    {load} loop0_stride=-8 loop3_stride=16",
         "     3   -     REPEAT level=0 count=3 first=0x80 (from command 2)",
         "     4 -     REPEAT level=1 count=2147483648 first=0x40 (from command 1)",
-        "     5 -     REPEAT level=3 count=1 first=0x1000 (from command 64)",
+        "     5 -     REPEAT level=3 count=1 first=0x1000",
         "     6 -     REPEAT level=2 count=1 first=0x7",
     ]

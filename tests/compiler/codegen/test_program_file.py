@@ -20,7 +20,7 @@ from compiler.codegen import program_file
 from compiler.codegen.disassemble import disassemble
 from compiler.training.compile import compile_training
 from hw.config import make_config
-from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.encoding import Opcode
 
 SHAPE, IMAGES = (1, 6, 6), 2
 CLASSES = {
@@ -219,7 +219,7 @@ def test_show(kind, programs, files, capsys):
     parts = streams(kind, programs[kind])
     headings = [line.partition(":")[0] for line in lines if line.startswith("#")]
     assert headings == ([f"# {name}" for name in (*PARTS, "loop")] if kind == "adagp" else [])
-    count = sum(len(part.commands) for part in parts.values()) // COMMAND_BYTES
+    count = sum(len(part.command_list) for part in parts.values())
     assert len(lines) == count + len(headings)
     first = next(line for line in lines if " MATMUL " in line)
     assert "wait=c0.load->matmul" in first

@@ -26,7 +26,7 @@ from compiler.networks.summary import summarize
 from compiler.stages import Stages, stage
 from compiler.training.compile import compile_training, training_layers
 from hw.config import make_config
-from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.encoding import Opcode
 
 #: A network that compiles in two seconds.
 SMALL = ["--network", "vgg11", "--width", "0.0625", "--input", "3x8x8", "--batch", "2",
@@ -50,7 +50,7 @@ def test_a_network(tmp_path, capsys):
     printed = capsys.readouterr().out
     program, found = TrainingProgram.load(saved), json.loads(result.read_text())
     assert program.config.columns == 5 and found["configuration"] == program.config.hash
-    count = len(program.commands) // COMMAND_BYTES
+    count = len(program.command_list)
     batch = found["programs"]["bp"]
     assert batch["commands"] == batch["executed"] == count
     assert sum(layer["commands"]["bp"] for layer in found["layers"]) == count - 1  # HALT

@@ -24,7 +24,6 @@ from compiler.networks.cells import (
 from compiler.networks.registry import network_names
 from compiler.networks.results_table import SMALL, document, wanted_cells
 from hw.config import VARIANTS
-from hw.isa.encoding import COMMAND_BYTES
 
 RESULTS = Path(__file__).parents[3] / "docs/results_networks.jsonl"
 CELL = Cell(
@@ -82,7 +81,7 @@ def test_a_cell(tmp_path):
     assert outcome.reason is None
     assert outcome.stream_bytes == len(program.commands)
     assert outcome.memory_bytes == program.memory_size
-    assert outcome.programs["bp"]["commands"] * COMMAND_BYTES == len(program.commands)
+    assert outcome.programs["bp"]["commands"] == len(program.command_list)
     assert outcome.seconds > 0.5 and outcome.peak_bytes > 50 << 20
     assert outcome.state == compiler_state()
     assert Outcome.from_json(outcome.to_json()) == outcome
@@ -121,7 +120,7 @@ def test_the_table_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):
     assert "4 cells, 1 of them without a program" in capsys.readouterr().out
     text = page.read_text()
     assert "## 32 × 32, batch 128\n" in text
-    row = "| vgg13 | 32×32 | low | 1,234 | 1,234 | 0.15 | 7 | 2.3 | 2.3 | 12 | 1.50 | 0123456 |"
+    row = "| vgg13 | 32×32 | low | 1,234 | 1,234 | 2.50 | 7 | 2.3 | 2.3 | 12 | 1.50 | 0123456 |"
     assert row in text
     assert "| vgg13 | 32×32 | max | no program |  |  |  |  |  | 0 | 0.00 |  |" in text
     assert "- vgg13 3x32x32, batch 128, max, adagp: too large | by far" in text

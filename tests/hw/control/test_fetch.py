@@ -71,8 +71,7 @@ class Bench:
         simulator.run()
 
     async def start(self, *, address, size, base=BASE, window=0xFFFFFFFF, begin=0, at=None):
-        """Clear and start with command ``begin``, or at byte ``at`` of the program, as the sequencer
-        does."""
+        """Clear and start, as the sequencer does, with command ``begin`` or at byte ``at``."""
         ctx, fetch = self.ctx, self.fetch
         assert not self.owed, "the bench would answer an old request"
         self.requested, self.taken, self.errors, self.taken_at = [], [], [], []

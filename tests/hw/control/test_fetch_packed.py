@@ -121,7 +121,7 @@ def test_a_line_that_cannot_be_read(seed):
     """What was whole before it is offered; the command that lacks a word is the error's."""
     rng = random.Random(seed)
     for _ in range(8):
-        data, entries = random_program(rng, 40)
+        data, _ = random_program(rng, 40)
         line = rng.randrange(1, len(data) // LINE_BYTES)
         answers = {BASE + ADDRESS + LINE_BYTES * line: (0, RESP_SLVERR)}
         bench = PackedBench(config_of(64), rng.random(), beat=0.7, answers=answers)
