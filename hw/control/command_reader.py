@@ -77,7 +77,9 @@ class CommandReader(wiring.Component):
         word = Signal(_WORD)
         open_ = Signal()
         whole = Signal()
-        take, begin, emit = Signal(), Signal(), Signal()
+        take = Signal()
+        begin = Signal()
+        emit = Signal()
         m.d.comb += [
             word.eq(self.i.payload.word_select(number, _WORD) if count else self.i.payload),
             begin.eq(self.running & self.i.valid & ~open_ & ~whole),

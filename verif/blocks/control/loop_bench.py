@@ -82,11 +82,10 @@ def _body(rng, first, levels, size):
 class LoopBench:
     """A run on a memory.
 
-    The program is ``program`` bytes behind BASE; the memory window of ``memory_size`` bytes begins
-    ``shift`` bytes behind BASE, so that the program is so much nearer to its begin. ``latency``:
-    cycles from a request to its first beat. ``accept``, ``beat``, ``take``: chances per cycle that
-    a request is taken, a beat comes, the queue takes a chunk. ``answers``: command number ->
-    response.
+    The program is ``program`` bytes behind BASE, where the memory window of ``memory_size`` bytes
+    begins. ``latency``: cycles from a request to its first beat. ``accept``, ``beat``, ``take``:
+    chances per cycle that a request is taken, a beat comes, the queue takes a chunk. ``answers``:
+    command number -> response.
 
     Of a run, ``loads`` are (cycle, address) and ``values`` the fields of each LOAD dispatched,
     ``dispatched`` the cycles of all commands, ``requests`` the numbers of those requested.
@@ -94,7 +93,6 @@ class LoopBench:
 
     config: AdaGPConfig
     seed: int = 0
-    shift: int = 0
     program: int = PROGRAM
     memory_size: int = 1 << 20
     latency: int = 1
@@ -112,7 +110,7 @@ class LoopBench:
 
         async def host(ctx):
             self.ctx = ctx
-            ctx.set(self.dut.fetch.memory_base, BASE + self.shift)
+            ctx.set(self.dut.fetch.memory_base, BASE)
             ctx.set(self.dut.fetch.memory_size, self.memory_size)
             ctx.set(self.dut.empty, (1 << len(self.dut.queues)) - 1)
             self.due, self.cycle = [], 0
@@ -146,7 +144,7 @@ class LoopBench:
         ctx, dut = self.ctx, self.dut
         self.stream, self.loads, self.requests, self.chunks, self.errors = stream, [], [], [], []
         self.dispatched, self.values = [], []
-        ctx.set(dut.fetch.program_address, self.program - self.shift)
+        ctx.set(dut.fetch.program_address, self.program)
         ctx.set(dut.fetch.program_size, COMMAND_BYTES * (len(stream) + behind))
         ctx.set(dut.start, 1)
         await self.step()

@@ -7,6 +7,7 @@ from .axi_mux import READ_MUX, WRITE_MUX
 from .batch_control import BATCH_CONTROL
 from .batch_schedule import BATCH_SCHEDULE
 from .command_queue import COMMAND_QUEUE
+from .command_reader import COMMAND_READER
 from .fetch import FETCH
 from .fifo import BUFFERED_FIFO, FIFO
 from .planner import PLANNER
@@ -20,6 +21,7 @@ PROOFS: dict[str, Proof] = {
     for proof in (
         PLANNER,
         FETCH,
+        COMMAND_READER,
         FIFO,
         BUFFERED_FIFO,
         SKID_BUFFER,

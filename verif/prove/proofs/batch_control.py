@@ -5,12 +5,13 @@ from amaranth.lib import data
 
 from hw.isa.batch import EPOCH_BATCH_WIDTH, EPOCH_WIDTH, PhaseCode
 from hw.isa.encoding import COMMAND_BYTES, HEADER_LAYOUT, Opcode, command_layout
-from hw.isa.packing import LINE_BYTES, TARGETS, WORD_BYTES
+from hw.isa.packing import LEADING, LINE_BYTES, WORD_BYTES
 from verif.prove.proof import Mutant, Proof
 
 __all__ = ["BATCH_CONTROL"]
 
 _IDLE, _CHECK, _BAD_FIRST, _BAD, _DRAIN, _WAIT, _COUNTED, _JUMP = range(8)
+_TARGETS = LEADING[Opcode.BATCH]
 
 
 def _build(harness, module):
@@ -34,7 +35,7 @@ def _build(harness, module):
             "batches_done": done,
         },
     )
-    for name in (*TARGETS, "first"):
+    for name in (*_TARGETS, "first"):
         harness.watch(f"field_{name}", fields[name])
     harness.watch("epoch", epoch)
     harness.watch("epoch_batch", epoch_batch)
@@ -130,7 +131,7 @@ def _build(harness, module):
     may_go_on = harness.delayed("may_go_on", supplied_before & ~over_before)
     harness.claim("the run is complete when its batches are done", ~control.complete | over_before)
     harness.claim("it goes on when there are more, with their inputs", ~jump | may_go_on)
-    targets = Array([fields[name] for name in TARGETS])
+    targets = Array([fields[name] for name in _TARGETS])
     phase = control.phase_update.value
     chosen = targets[Cat(done[0], phase == PhaseCode.GP)]
     chosen_before = harness.delayed("chosen_before", chosen)
@@ -150,7 +151,7 @@ def _build(harness, module):
         ~control.begin_jump | good(target),
     )
 
-    all_good = Cat(good(fields[name]) for name in TARGETS).all()
+    all_good = Cat(good(fields[name]) for name in _TARGETS).all()
     harness.claim("a command with a bad target is refused", ~(batch | jump) | all_good)
     harness.claim(
         "a command with good targets is not", ~(control.bad_target & control.offered) | ~all_good
@@ -164,7 +165,7 @@ def _build(harness, module):
 
     # What the states mean, of the command as it was offered in the cycle before.
     held = data.View(layout, body_before)
-    goods = [good(held[name]) for name in TARGETS]
+    goods = [good(held[name]) for name in _TARGETS]
     live = ~ended
 
     def invariant(name, where, condition):
@@ -176,8 +177,8 @@ def _build(harness, module):
     invariant("behind a jump it is idle", jumped, state == _IDLE)
     harness.invariant("before the run it is idle", begun | (state == _IDLE))
     invariant("targets are looked at in turn", state == _CHECK, check <= 5)
-    for number in range(len(TARGETS)):
-        wanted = target == held[TARGETS[number]]
+    for number in range(len(_TARGETS)):
+        wanted = target == held[_TARGETS[number]]
         invariant(
             f"target {number} is looked at", (state == _CHECK) & (check == number + 1), wanted
         )
