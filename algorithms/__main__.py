@@ -18,11 +18,12 @@ import time
 import numpy as np
 import torch
 
+from algorithms.common.devices import DEVICES, best_device
 from algorithms.common.float_training import Recipe, default_path
 from algorithms.comparison.command import add_answer, add_compare
 from algorithms.data.datasets import DATASETS
 from algorithms.experiments.elsewhere import run_all
-from algorithms.experiments.experiment import DEVICES, RESULTS, Experiment, best_device, run
+from algorithms.experiments.experiment import RESULTS, Experiment, run
 from algorithms.experiments.methods import METHODS
 from algorithms.experiments.report import write_report
 from algorithms.networks import digits_cnn
