@@ -33,11 +33,14 @@ class SampledProgram(TrainingProgram):
 
     Members
     -------
-    shares : by sampled layer the name of the tensor that says how many images it is to keep
+    shares : by sampled layer, the one nearest the input first, the name of the tensor that says how
+        many images it is to keep
+    norms : by sampled layer the name of the tensor with the norms of its gradient's images
     counts : numbers of images of which there are backward passes
     """
 
     shares: dict[str, str]
+    norms: dict[str, str]
     counts: tuple[int, ...]
 
     def shares_of(self, ratios: Mapping[str, float]) -> list[tuple[int, bytes]]:
@@ -63,6 +66,14 @@ class SampledProgram(TrainingProgram):
             images = np.full(tensor.shape, kept, np.float32)
             found.append((tensor.offset, tensor.pack(images)))
         return found
+
+    def norms_of(self, memory: bytes | bytearray | memoryview) -> dict[str, np.ndarray]:
+        """By sampled layer the norms of the images of its gradient in the last batch, float32
+        (N,); those of a layer that other samples lie behind are of what these have left."""
+        return {
+            layer: self.tensors[name].unpack(memory).view(np.float32)[0, 0, :, 0]
+            for layer, name in self.norms.items()
+        }
 
 
 @collector_paused()
@@ -104,7 +115,8 @@ def compile_vcas(
     stream.write()
     return assembled(
         SampledProgram, graph, layers, plan, stream.commands, semaphores=stream.semaphores,
-        steps=stream.infos, tensors=tensors, shares=graph.shares, counts=graph.counts,
+        steps=stream.infos, tensors=tensors, shares=graph.shares, norms=graph.norms,
+        counts=graph.counts,
     )  # fmt: skip
 
 

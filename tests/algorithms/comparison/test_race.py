@@ -1,6 +1,7 @@
 """Runs for a budget: what they cost, and that every method learns.
 
-Covers: algorithms/comparison/contestants.py, algorithms/comparison/steppers.py.
+Covers: algorithms/comparison/contestants.py, algorithms/comparison/steppers.py,
+algorithms/common/devices.py.
 """
 
 import pytest
