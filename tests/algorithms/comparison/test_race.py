@@ -21,7 +21,8 @@ def race(**changes):
 
 
 @pytest.mark.parametrize(
-    "method", ["bp", "bp-half", "head-rate", "echo", "adagp", "mean", "vcas", "braking-delay8"]
+    "method",
+    ["bp", "bp-half", "head-rate", "echo", "adagp", "mean", "history", "vcas", "braking-delay8"],
 )
 def test_methods(method):
     """The budget is spent, and no more than a batch above it."""
@@ -33,7 +34,7 @@ def test_methods(method):
     steps = {"bp": 30, "head-rate": 30, "bp-half": 60}
     if method in steps:
         assert record["steps"] == {"bp": steps[method]}
-    elif method in ("adagp", "mean"):
+    elif method in ("adagp", "mean", "history"):
         # A batch of Phase GP costs a third.
         assert record["steps"]["gp"] > 10 and sum(record["steps"].values()) > 40
         assert record["kept"]["cosine"]
