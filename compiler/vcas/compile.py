@@ -35,7 +35,8 @@ class SampledProgram(TrainingProgram):
     -------
     shares : by sampled layer, the one nearest the input first, the name of the tensor that says how
         many images it is to keep
-    norms : by sampled layer the name of the tensor with the norms of its gradient's images
+    norms : by sampled layer the name of the tensor with the norms of its gradient's images; empty
+        if they were not asked for
     counts : numbers of images of which there are backward passes
     """
 
@@ -85,6 +86,7 @@ def compile_vcas(
     images: int,
     sampled: Sequence[str],
     counts: Sequence[int] | None = None,
+    norms: bool = False,
     loss: object = "cross_entropy",
     optimizer: object = "sgd",
     reuse: bool = True,
@@ -99,6 +101,7 @@ def compile_vcas(
     sampled : names of the convolutions
     counts : numbers of images of which backward passes are made, ascending, the last one
         ``images``; by default eighths of it
+    norms : also store what :meth:`SampledProgram.norms_of` reads, for a controller
 
     Raises
     ------
@@ -106,8 +109,8 @@ def compile_vcas(
         naming the layer, why it cannot be compiled and what can; or what is wrong.
     """
     graph, layers = sampled_steps(
-        model, config, input_shape, images=images, sampled=sampled, counts=counts, loss=loss,
-        optimizer=optimizer,
+        model, config, input_shape, images=images, sampled=sampled, counts=counts, norms=norms,
+        loss=loss, optimizer=optimizer,
     )  # fmt: skip
     plan = plan_memory({"": graph}, reuse=reuse)
     tensors = graph.placed(plan.offsets.get)
@@ -123,7 +126,7 @@ def compile_vcas(
 def sampled_steps(
     model: torch.nn.Module, config: AdaGPConfig,
     input_shape: Sequence[int] | Sequence[Sequence[int]], *, images: int, sampled: Sequence[str],
-    counts: Sequence[int] | None = None, **options: Any,
+    counts: Sequence[int] | None = None, norms: bool = False, **options: Any,
 ) -> tuple[SampledSteps, list[Layer]]:  # fmt: skip
     """The :class:`~compiler.vcas.steps.SampledSteps` of :func:`compile_vcas`, and the layers."""
     layers = training_layers(model, config, input_shape, images)
@@ -141,7 +144,7 @@ def sampled_steps(
         raise CompileError(f"sampled must be a list of names of layers, not {sampled!r}")
     graph = SampledSteps(
         layers, config, images=images, sampled=sampled, counts=image_counts(images, counts),
-        **options,
+        norms=norms, **options,
     )  # fmt: skip
     return graph, layers
 

@@ -91,6 +91,7 @@ class SampledSteps(TrainingSteps):
     layers, options : see :class:`~compiler.training.steps.TrainingSteps`
     sampled : names of the layers
     counts : of :func:`image_counts`
+    norms : whether the host gets the norms
 
     Members
     -------
@@ -98,7 +99,7 @@ class SampledSteps(TrainingSteps):
     shares : layer -> name of the tensor (1, 1, 1, lanes) with the number of images that are to be
         kept on the average, in every lane; the host writes it
     norms : layer -> name of the tensor (1, 1, N, lanes) with the norms of its gradient's images in
-        lane 0, for the host
+        lane 0, which the host reads; empty where it does not
 
     Raises
     ------
@@ -108,7 +109,7 @@ class SampledSteps(TrainingSteps):
 
     def __init__(
         self, layers: Sequence[Layer], config: AdaGPConfig, *, sampled: Sequence[str],
-        counts: Sequence[int], **options: Any,
+        counts: Sequence[int], norms: bool, **options: Any,
     ) -> None:  # fmt: skip
         known = {layer.name: layer for layer in layers}
         able = [name for name, layer in known.items() if _can_be_sampled(layer)]
@@ -121,7 +122,7 @@ class SampledSteps(TrainingSteps):
         self.numbers = {name: n for n, name in enumerate(n for n in known if n in sampled)}
         self.counts, self.branches = tuple(counts), list[Branch]()
         self.shares = {name: f"{name}.share" for name in self.numbers}
-        self.norms = {name: f"{name}.norm" for name in self.numbers}
+        self.norms = {name: f"{name}.norm" for name in self.numbers if norms}
         self._parts_of: list[_Parts] = []
         #: Gradients of which there is no map, but those of the samples.
         self._sampled: dict[str, _Parts] = {}
@@ -163,10 +164,10 @@ class SampledSteps(TrainingSteps):
         name, product, gradients = layer.name, self._product(layer), self._gradients(layer)
         goal = self._gradient_map(layer, goals[0])
         numbers = [self._number(f"{name}.{what}") for what in ("chance", "uniform", "factor")]
-        norm = self._number(self.norms[name])
+        norm = [self._number(self.norms[name])] if self.norms else []
         share, kept = self.shares[name], self._number(f"{name}.kept")
-        self._add(name, "sample", draw_images, dy, share, *numbers, norm, reads=[dy, share],
-                  writes=[*numbers, norm], number=self.numbers[name])  # fmt: skip
+        self._add(name, "sample", draw_images, dy, share, *numbers, *norm, reads=[dy, share],
+                  writes=[*numbers, *norm], number=self.numbers[name])  # fmt: skip
         self._add(name, "sample", keep_images, *numbers, kept, reads=numbers, writes=[kept])
         parts = _Parts(layer=name, first=len(self.steps) - 1,
                        steps={count: [] for count in self.counts})  # fmt: skip

@@ -36,7 +36,7 @@ class SampledRun(TrainingRun):
             raise ValueError("steps of a sampled batch do not run beside each other")
         return compile_vcas(
             self.model, self.config, input_shape, sampled=list(self.ratios[0]), counts=self.counts,
-            **options,
+            norms=True, **options,
         )  # fmt: skip
 
     def _training(self, **options):
