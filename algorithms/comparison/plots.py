@@ -101,7 +101,7 @@ def plot_delays(results: list[Result], path: str | Path) -> bool:
         accuracy.errorbar(delays, means, errors, marker="o", capsize=3, label=label)
         cosine.plot(delays, [late for *_, late in points], marker="o", label=label)
     accuracy.set(ylabel="test accuracy in %")
-    cosine.set(ylabel=_LABELS["late"])
+    cosine.set(ylabel="cosine of applied and present gradient")
     for axes in panels:
         axes.set(xlabel="delay of the gradients in steps")
         axes.legend()
