@@ -71,7 +71,7 @@ _LAST = PredictorConfig(source="last", gate=False)
 _MEAN = PredictorConfig(source="mean", gate=False)
 _COAST = PredictorConfig(source="coast")
 _FIXED = VCASConfig(every=10**9, ratio=0.5, weights_ratio=0.5)
-_HISTORY = PredictorConfig(source="history")
+_HISTORY = PredictorConfig(source="history", learning_rate=0.01)
 _HALF, _THIRD = 1 / 2, 1 / 3
 #: Rates of Adam are about so much smaller than those of SGD.
 _ADAM = 1 / 20
