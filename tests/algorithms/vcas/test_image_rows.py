@@ -1,6 +1,8 @@
 """What the second sampling of VCAS would add if its rows were whole images, as on the machine: of
 the images that the first one keeps an eighth less for the weight gradient. Prints, of each
 convolution, the variance that is added over SGD's own, and the same with pixels as rows.
+
+Covers: algorithms/vcas/layers.py, algorithms/vcas/sampling.py.
 """
 
 import pytest
