@@ -110,7 +110,7 @@ def build(
     modules, resources = _synthesize(board, config, files, directory, progress)
     progress("linking the netlist")
     link_top(modules, top=name, family=device.details, directory=directory)
-    prepare(directory / f"{name}.json", device)
+    prepare(directory / f"{name}.json", device, split_nets=True)
     step("synthesis")
     routed = place_and_route_pins(
         name, device=device, constraints=files[f"{name}.lpf"], seed=seed, directory=directory,
@@ -147,7 +147,7 @@ def _synthesize(board, config, files, directory, progress):
     device, name = _device(board), board.name
     modules = synthesize(
         files[f"{name}.v"], top=name, family=device.details, directory=directory,
-        inside=top_name(config.accelerator), progress=progress,
+        inside=top_name(config.accelerator), flat=board.device in board.flat, progress=progress,
     )  # fmt: skip
     return modules, _resources(modules, name, device)
 
