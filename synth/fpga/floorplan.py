@@ -132,10 +132,13 @@ def _window(free, count, extent, height, rows):
     return sorted((entry[-1] for entry in near[: max(count, inside)]), key=lambda s: (s.x, s.y))
 
 
-def prepare(netlist: Path, device, *, split_nets: bool = False) -> int:
+def prepare(
+    netlist: Path, device, *, split_nets: bool = False, settings: dict[str, str] | None = None
+) -> int:
     """Make a netlist for nextpnr ready for ``device``; how many blocks were placed.
 
-    With ``split_nets``, what drives hundreds of inputs, above all resets, has copies.
+    With ``split_nets``, what drives hundreds of inputs, above all resets, has copies. ``settings``
+    are beside the family's, or in place of them.
 
     Multipliers and block RAMs are given places where the device's are known, and flip-flops that
     drive all columns copies. nextpnr takes what it has no option for from the netlist's top module,
@@ -156,7 +159,7 @@ def prepare(netlist: Path, device, *, split_nets: bool = False) -> int:
         split(top, outputs=_OUTPUTS, limit=_MOST_LINKS, share=_LINKS)
     for name, place in places.items():
         top["cells"][name]["attributes"]["BEL"] = place.name
-    top["settings"] = dict(device.details.settings)
+    top["settings"] = dict(device.details.settings) | (settings or {})
     netlist.write_text(json.dumps(design))
     return len(places)
 
