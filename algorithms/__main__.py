@@ -18,11 +18,13 @@ import time
 import numpy as np
 import torch
 
+from algorithms.common.devices import DEVICES, best_device
 from algorithms.common.float_training import Recipe, default_path
 from algorithms.comparison.command import add_answer, add_compare
+from algorithms.comparison.summary import kept_comparisons
 from algorithms.data.datasets import DATASETS
 from algorithms.experiments.elsewhere import run_all
-from algorithms.experiments.experiment import DEVICES, RESULTS, Experiment, best_device, run
+from algorithms.experiments.experiment import RESULTS, Experiment, run
 from algorithms.experiments.methods import METHODS
 from algorithms.experiments.report import write_report
 from algorithms.networks import digits_cnn
@@ -115,8 +117,9 @@ def _add_train(commands):
 def _add_report(commands):
     command = commands.add_parser(
         "report",
-        help="compare the runs that train has kept: a table and plots",
-        description="Print a table of all finished runs and write it, with plots, beside them.",
+        help="compare the runs that train or compare has kept: a table and plots",
+        description="Print a table of all finished runs of train and write it, with plots, beside "
+        "them; of a directory of compare print its tables, and where its plots are.",
     )
     command.set_defaults(action=_report)
     command.add_argument("directory", nargs="?", default=RESULTS, help=f"default: {RESULTS}")
@@ -209,6 +212,9 @@ def _ladder(text):
 
 
 def _report(options):
+    if comparisons := kept_comparisons(options.directory):
+        print("\n".join(comparisons))
+        return 0
     text, files = write_report(options.directory, plots=not options.no_plots)
     print(text)
     print("\n".join(f"wrote {file}" for file in files))

@@ -28,6 +28,9 @@ class Board:
     input_mhz : the clock on the board
     clock_mhz : of the accelerator, unless told otherwise
     preset, settings : of the accelerator, unless told otherwise
+    device_settings : FPGA -> beside ``settings``, where it is not the first
+    small : FPGAs that are crowded: the whole design is mapped at once, which takes longer and gives
+        fewer cells, and nets with hundreds of inputs are split
     baud : most bits per second of the host link
     """
 
@@ -43,6 +46,8 @@ class Board:
     baud: int
     preset: str
     settings: dict[str, str] = field(default_factory=dict)
+    device_settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    small: tuple[str, ...] = ()
 
     def config(
         self, *, variant: str = "baseline", settings: Iterable[str] = (), chip: str = "any",
@@ -77,7 +82,8 @@ class Board:
         """The same with this FPGA. Raises :class:`BoardError` with those that there are."""
         if device not in self.devices:
             raise BoardError(f"device must be one of {', '.join(self.devices)}, not {device!r}")
-        return replace(self, devices=(device,))
+        settings = self.settings | self.device_settings.get(device, {})
+        return replace(self, devices=(device,), settings=settings)
 
     @property
     def device(self) -> str:
@@ -103,6 +109,12 @@ _ULX3S = Board(
     baud=3_000_000,
     preset="ulx3s",
     settings={"columns": "4", "training": "true", "axi_data_width": "32"},
+    # 1,739 sites less for 1.2 % more cycles of a batch of digits (docs/boards.md).
+    device_settings={
+        device: {"command_queue_depth": "2", "buffer_banks": "1", "buffer_bank_depth": "4096"}
+        for device in ("LFE5U-45F", "LFE5U-25F")
+    },
+    small=("LFE5U-45F", "LFE5U-25F"),
 )
 
 #: Name -> board.

@@ -1,4 +1,4 @@
-"""Which arrays fit: one was built, the rest is counted from what was measured."""
+"""Which arrays fit: some were built, the rest is counted from what was measured."""
 
 from dataclasses import dataclass
 
@@ -22,8 +22,8 @@ _PER_ROW = (51_039 - 72 * _PER_PE - _REST[True]) / 8
 _MULTIPLIERS = 14
 #: Share of the sites up to which a design has been routed (12 x 15 PEs without engines).
 MOST = 0.78
-#: Device, rows, columns of what has been placed and routed on the board, with engines.
-_BUILT = {("LFE5U-85F", 4, 4)}
+#: What has been placed and routed on the board, with engines: device, rows, columns -> sites.
+_BUILT = {("LFE5U-85F", 4, 4): 36_408, ("LFE5U-45F", 4, 4): 33_528}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +49,9 @@ def fits(board: Board, device: str, *, training: bool) -> list[Fit]:
     found = []
     for rows, columns in ARRAYS:
         pes = rows * columns
-        sites = _REST[training] + pes * _PER_PE + (rows - 4) * _PER_ROW * training
-        share = sites / available["COMB"]
-        built = training and (device, rows, columns) in _BUILT
+        counted = _REST[training] + pes * _PER_PE + (rows - 4) * _PER_ROW * training
+        measured = _BUILT.get((device, rows, columns), 0) if training else 0
+        share, built = (measured or counted) / available["COMB"], measured > 0
         room = pes + _MULTIPLIERS <= available["MULT18X18D"]
         if built or (share <= MOST and room):
             found.append(Fit(rows=rows, columns=columns, share=share, built=built))

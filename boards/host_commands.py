@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from boards.catalogue import BOARDS, BoardError, board_by_name
-from boards.options import add_system, system_of, whole
+from boards.options import add_system, board_of, system_of, whole
 from boards.sim.simulator import BoardProcess, compile_board
 from hw.registers import host
 from runtime import Accelerator
@@ -79,7 +79,7 @@ class SelfTest:
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
         """The exit status: 0 if all is right, 1 if not."""
-        board = board_by_name(arguments.board)
+        board = board_of(arguments)
         config = system_of(board, arguments, fastest=arguments.simulate)
         line: Line
         if arguments.simulate:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from hw.config import VARIANTS
 from hw.config.selection import add_settings
 
-from .catalogue import Board
+from .catalogue import Board, board_by_name
 from .soc.sdram.timing import CHIPS
 from .soc.system import SystemConfig
 
-__all__ = ["add_system", "system_of", "whole"]
+__all__ = ["add_system", "board_of", "system_of", "whole"]
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -25,14 +25,22 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def add_system(parser: argparse.ArgumentParser) -> None:
-    """The options for :func:`system_of`."""
+    """The options for :func:`board_of` and :func:`system_of`."""
     add = parser.add_argument
+    add("--device", help="the FPGA, where the board is made with several")
     add("--variant", choices=tuple(VARIANTS), help="of the accelerator (baseline)")
     add_settings(parser)
     add("--clock", type=float, metavar="MHZ", help="of the accelerator; default: the board's")
     add("--ratio", type=int, choices=(1, 2), help="SDRAM cycles in one of the accelerator (2)")
     add("--chip", default="any", help=f"the SDRAM, one of {', '.join(CHIPS)} (any)")
     add("--baud", type=whole(1), help="bits per second of the serial line")
+
+
+def board_of(arguments: argparse.Namespace, name: str | None = None) -> Board:
+    """The board of that name, or the one that the options have, with the FPGA that they have.
+    Raises :class:`~boards.catalogue.BoardError`."""
+    board = board_by_name(name or arguments.board)
+    return board.with_device(arguments.device) if arguments.device else board
 
 
 def system_of(

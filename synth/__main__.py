@@ -11,7 +11,7 @@ import sys
 from synth.asic import report as asic
 from synth.common import wheels
 from synth.common.errors import ToolError
-from synth.fpga import column
+from synth.fpga import block, column
 from synth.fpga import report as fpga
 from synth.sram import report as sram
 from synth.study import document_command
@@ -19,6 +19,7 @@ from synth.study import document_command
 #: Name -> (module with ``add_arguments`` and ``run``, one line of help).
 REPORTS = {
     "asic": (asic, "area, timing and power in standard cells"),
+    "block": (block, "area and Fmax of a block of the accelerator by itself"),
     "column": (column, "area per multiply-accumulate and Fmax of one column of the array"),
     "fpga": (fpga, "a whole accelerator on an FPGA: area, fit, place and route"),
     "report": (

@@ -369,7 +369,7 @@ CASES = {
         run=_train_beside_plain("train-echo", train_echo),
     ),
     "train-vcas": Case(
-        description="the same with half of the images in each convolution's backward pass",
+        description="the same from samples of the images, whose size a controller chooses",
         run=_train_beside_plain("train-vcas", train_vcas),
     ),
     "train-adagp": Case(

@@ -14,6 +14,7 @@ from golden.prediction.config import PredictorConfig
 from golden.prediction.float_predictor import Predictor
 
 from .gate import running
+from .history import History
 
 __all__ = ["Coast", "Predicted", "Remembered", "make_source"]
 
@@ -161,4 +162,6 @@ def make_source(shapes, config: PredictorConfig) -> nn.Module:
         return Predicted(shapes, config)
     if config.source == "coast":
         return Coast(shapes)
+    if config.source == "history":
+        return History(shapes, config)
     return Remembered(shapes, config.running if config.source == "mean" else 0.0)

@@ -68,8 +68,9 @@ def answer_table(lines: Iterable[dict]) -> str:
     """Markdown: a row for each method, a column for each task and clock, and what counts.
 
     A cell has the mean accuracy in %, its difference to the method that it is compared with, and
-    the standard error of that, paired by seed. p is corrected (Holm) for all differences of the
-    table.
+    the standard error of that, paired by seed; in square brackets, where the time is counted in
+    MACs and cycles are known, what the steps take the machine, in batches of backpropagation. p is
+    corrected (Holm) for all differences of the table.
     """
     tasks: dict[tuple, dict[str, dict]] = {}
     for line in lines:
@@ -115,6 +116,8 @@ def _cell(line, own: Difference | None):
         return text
     against = "" if own.against == REFERENCE else f" to {own.against}"
     text += f" ({own.mean:+.2f} ± {own.error:.2f}{against})"
+    if line["machine_batches"] is not None and line["clock"] == "macs":
+        text += f" [{line['machine_batches']:.0f}]"
     return f"**{text}**" if own.significant else text
 
 

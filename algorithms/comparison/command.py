@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from algorithms.common.devices import DEVICES, best_device
 from algorithms.common.float_training import CACHE_DIRECTORY
 from algorithms.data.datasets import DATASETS
 from algorithms.networks.registry import MODELS
@@ -54,6 +55,8 @@ def add_compare(commands) -> None:
     add("--pool", type=int, default=1, help="make images smaller by this factor (default: 1)")
     add("--train-images", type=int, help="use so many only")
     add("--test-images", type=int, help="use so many only")
+    add("--device", choices=DEVICES, default=best_device(),
+        help="where torch computes (default: cuda where there is one)")  # fmt: skip
     add_workers(command, what="runs")
     add("--store", metavar="FILE.jsonl", help="also keep the results there, for answer")
     add("--no-plots", action="store_true", help="table and JSON only")
@@ -63,7 +66,7 @@ def add_compare(commands) -> None:
 def _compare(options) -> int:
     workers = workers_of(options)
     names = ("data", "model", "tuning_seeds", "seeds", "budget", "batch", "pool", "train_images",
-             "test_images", "clock")  # fmt: skip
+             "test_images", "clock", "device")  # fmt: skip
     tournament = Tournament(
         methods=tuple(options.methods),
         rates=tuple(sorted(set(options.rates))),

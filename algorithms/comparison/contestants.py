@@ -71,6 +71,7 @@ _LAST = PredictorConfig(source="last", gate=False)
 _MEAN = PredictorConfig(source="mean", gate=False)
 _COAST = PredictorConfig(source="coast")
 _FIXED = VCASConfig(every=10**9, ratio=0.5, weights_ratio=0.5)
+_HISTORY = PredictorConfig(source="history", learning_rate=0.01)
 _HALF, _THIRD = 1 / 2, 1 / 3
 #: Rates of Adam are about so much smaller than those of SGD.
 _ADAM = 1 / 20
@@ -88,6 +89,8 @@ CONTESTANTS = {
         ("last", "Phase GP with the latest true gradient", {"predictor": _LAST}),
         ("mean", "Phase GP with the running mean of true gradients", {"predictor": _MEAN}),
         ("coast", "Phase GP with momentum alone and an exact head", {"predictor": _COAST}),
+        ("history", "Phase GP with gradients that a network makes of those before",
+         {"predictor": _HISTORY}),
         ("vcas", "VCAS: backward passes of a sample", {"vcas": VCASConfig(every=50)}),
         ("vcas-half", "half of the images, half of their rows, without a controller",
          {"vcas": _FIXED}),

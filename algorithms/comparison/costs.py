@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from algorithms.adagp.history import History
 from algorithms.networks.network_facts import LayerFacts, ModelFacts, examine
 from algorithms.vcas.trainer import Shares
 from golden.prediction.config import PredictorConfig
@@ -58,7 +59,11 @@ class Costs:
         return images * self.facts.head.macs
 
     def predictor(self, config: PredictorConfig) -> int:
-        """A forward pass of the predictor for all layers; none where nothing is predicted by it."""
+        """A forward pass of the predictor for all layers, or of the network that makes gradients of
+        those before; 0 where there is neither."""
+        if config.source == "history":
+            weights = sum(layer.outputs * layer.size for layer in self.facts.layers)
+            return weights * History.macs_per_weight()
         if config.source != "predictor":
             return 0
         return sum(layer.predictor_macs(config) for layer in self.facts.layers)

@@ -1,5 +1,6 @@
 """Pictures of a comparison, as PNG."""
 
+import math
 from pathlib import Path
 
 import matplotlib
@@ -19,6 +20,7 @@ _LABELS = {
     "backward": "share of the backward pass that is computed",
     "norm": "s, share of the gradient's norm to keep",
     "cosine": "cosine of prediction and true gradient",
+    "late": "cosine of the gradient that is applied and the present one",
 }
 
 
@@ -52,7 +54,7 @@ def plot_curves(results: list[Result], path: str | Path) -> bool:
         )
         axes.fill_between(time, 100 * (middle - spread), 100 * (middle + spread),
                           color=line.get_color(), alpha=0.08, lw=0)  # fmt: skip
-    axes.set(xlabel="share of the time, in MACs", ylabel="test accuracy in %")
+    axes.set(xlabel="share of the time", ylabel="test accuracy in %")
     axes.legend(ncols=2, fontsize="small", loc="lower right")
     axes.grid(alpha=0.3)
     return _save(figure, path)
@@ -80,22 +82,36 @@ def plot_kept(results: list[Result], path: str | Path) -> bool:
 
 
 def plot_delays(results: list[Result], path: str | Path) -> bool:
-    """Accuracy over the delay, with and without braking; False if no method has a delay."""
+    """Accuracy over the delay, and the cosine of the gradient that is applied and the present one,
+    both with and without braking; False if no method has a delay."""
     if not any(CONTESTANTS[result.method].delay for result in results):
         return False
-    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    accuracy, cosine = panels
     for label, braked in (("SGD with momentum", False), ("with Adaptive Braking", True)):
         points = sorted(
-            (CONTESTANTS[result.method].delay, result.accuracies)
+            (CONTESTANTS[result.method].delay, result.accuracies, _mean_late(result))
             for result in results
             if bool(CONTESTANTS[result.method].braking) == braked
             and (CONTESTANTS[result.method].delay or result.method in (REFERENCE, "braking"))
         )
-        delays = [delay for delay, _ in points]
-        means = [100 * np.mean(values) for _, values in points]
-        errors = [100 * np.std(values, ddof=1) for _, values in points]
-        axes.errorbar(delays, means, errors, marker="o", capsize=3, label=label)
-    axes.set(xlabel="delay of the gradients in steps", ylabel="test accuracy in %")
-    axes.legend()
-    axes.grid(alpha=0.3)
+        delays = [delay for delay, *_ in points]
+        means = [100 * np.mean(values) for _, values, _ in points]
+        errors = [100 * np.std(values, ddof=1) for _, values, _ in points]
+        accuracy.errorbar(delays, means, errors, marker="o", capsize=3, label=label)
+        cosine.plot(delays, [late for *_, late in points], marker="o", label=label)
+    accuracy.set(ylabel="test accuracy in %")
+    cosine.set(ylabel="cosine of applied and present gradient")
+    for axes in panels:
+        axes.set(xlabel="delay of the gradients in steps")
+        axes.legend()
+        axes.grid(alpha=0.3)
     return _save(figure, path)
+
+
+def _mean_late(result: Result) -> float:
+    """Over time and seeds; 1 without a delay, NaN where nobody measured."""
+    if not CONTESTANTS[result.method].delay:
+        return 1.0
+    values = [value for record in result.records for _, value in record["kept"].get("late", [])]
+    return float(np.mean(values)) if values else math.nan

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from algorithms.common.devices import require_device
 from algorithms.common.float_training import one_thread
 from algorithms.data.datasets import ImageData, load_images
 from algorithms.networks.registry import MODELS
@@ -49,6 +50,8 @@ class Race:
     cycles : what the time is counted in, if not in MACs: cycles of a batch by its kind, and as
         "unit" those of a batch of backpropagation
     tuning : a rate is to be chosen, on what ``for_tuning`` of the data gives
+    device : where torch computes; None: on one thread of the processor, where the same settings
+        give the same bits
 
     Raises
     ------
@@ -69,6 +72,7 @@ class Race:
     test_images: int | None = None
     cycles: dict[str, int] | None = None
     tuning: bool | None = None
+    device: str | None = None
 
     def __post_init__(self) -> None:
         problems = [
@@ -85,6 +89,7 @@ class Race:
             problems.append(f"rate must be above 0, not {self.rate!r}")
         if not 0 <= self.warm_up < 1:
             problems.append(f"warm_up must be from 0 to below 1, not {self.warm_up!r}")
+        problems += require_device(self.device or "cpu")
         if problems:
             raise ValueError("; ".join(problems))
 
@@ -122,7 +127,7 @@ def write_record(record: dict, race: Race, directory: str | Path) -> None:
 
 
 def run_race(race: Race) -> dict:
-    """Train on one thread of the processor.
+    """Train on the device of the run.
 
     Returns
     -------
@@ -144,16 +149,21 @@ def run_race(race: Race) -> dict:
         raise ValueError(
             f"batch must be at most {len(data.train_labels)}, the number of training images"
         )
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    devices = [torch.cuda.current_device()] if race.device == "cuda" else []
+    with one_thread(), torch.random.fork_rng(devices=devices):
         return _train(race, data)
 
 
 def _train(race: Race, data: ImageData) -> dict:
     contestant = CONTESTANTS[race.method]
-    images, tests = (_pooled(part, race.pool) for part in (data.train_images, data.test_images))
+    device = race.device or "cpu"
+    images, tests = (
+        _pooled(part, race.pool).to(device) for part in (data.train_images, data.test_images)
+    )
+    labels, test_labels = (part.to(device) for part in (data.train_labels, data.test_labels))
     shape = tuple(images.shape[1:])
     torch.manual_seed(race.seed)
-    model = MODELS[race.model](shape, data.classes)
+    model = MODELS[race.model](shape, data.classes).to(device)
     costs = Costs.of(race.model, shape, data.classes)
     schedule = TimedSchedule(race.warm_up)
     optimizer, step = make_stepper(
@@ -173,7 +183,7 @@ def _train(race: Race, data: ImageData) -> dict:
             group["lr"] = start * (1 - schedule.gone)
         model.train()
         chosen = next(batches)
-        done = step(images[chosen], data.train_labels[chosen])
+        done = step(images[chosen], labels[chosen])
         for name, value in done.kept.items():
             if math.isfinite(value):
                 sums.setdefault(name, []).append(value)
@@ -182,7 +192,7 @@ def _train(race: Race, data: ImageData) -> dict:
         if spent / budget * _CURVE >= len(curve) + 1 or spent >= budget:
             share = min(1.0, spent / budget)
             seen = None if spent >= budget else _SOME
-            curve.append([share, _accuracy(model, tests[:seen], data.test_labels[:seen])])
+            curve.append([share, _accuracy(model, tests[:seen], test_labels[:seen])])
             for name, numbers in sums.items():
                 kept.setdefault(name, []).append([share, sum(numbers) / len(numbers)])
             sums = {}

@@ -1,5 +1,6 @@
 """One step of each method, and what it costs."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -119,6 +120,7 @@ def _backpropagation(contestant, model, costs, optimizer):
     parameters = list(model.parameters())
     delayed = DelayedGradients(parameters, _delays(contestant, model))
     mean = AccumulatedGradients(parameters, contestant.accumulate)
+    late = contestant.delay > 0 or contestant.stages > 1
     head = _head(model)
     features: dict[str, torch.Tensor] = {}
     if contestant.echo:
@@ -128,7 +130,9 @@ def _backpropagation(contestant, model, costs, optimizer):
         optimizer.zero_grad(set_to_none=True)
         loss = functional.cross_entropy(model(images), labels)
         loss.backward()
+        own = [parameter.grad for parameter in parameters]
         delayed.exchange()
+        kept = {"late": _cosine(own, [parameter.grad for parameter in parameters])} if late else {}
         if mean.add():
             optimizer.step()
         stored = features.pop("x", None)
@@ -138,9 +142,19 @@ def _backpropagation(contestant, model, costs, optimizer):
             functional.cross_entropy(logits, labels).backward()
             optimizer.step()
         macs = costs.batch(len(images)) + costs.head(len(images), contestant.echo)
-        return Step(macs=macs)
+        return Step(macs=macs, kept=kept)
 
     return step
+
+
+def _cosine(own, late) -> float:
+    """Of all gradients together, those of parameters that have both; NaN if none has."""
+    pairs = [(a.flatten(), b.flatten()) for a, b in zip(own, late, strict=True)
+             if a is not None and b is not None]  # fmt: skip
+    if not pairs:
+        return math.nan
+    one, other = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    return float(functional.cosine_similarity(one, other, dim=0))
 
 
 def _adagp(contestant, model, costs, optimizer, schedule):

@@ -11,7 +11,7 @@ from .contestants import CONTESTANTS, REFERENCE
 from .significance import LEVEL, Difference, corrected, difference
 from .tournament import Result, Tournament
 
-__all__ = ["differences", "summary_table", "write_summary"]
+__all__ = ["differences", "kept_comparisons", "summary_table", "write_summary"]
 
 
 def differences(results: list[Result]) -> dict[str, Difference]:
@@ -126,3 +126,12 @@ def write_summary(
             if plot(results, path):
                 files.append(path)
     return text, files
+
+
+def kept_comparisons(directory: str | Path) -> list[str]:
+    """What :func:`write_summary` has left in a directory: each table, and where its plots are."""
+    lines = []
+    for table in sorted(Path(directory).glob("comparison-*.md")):
+        kinds = (table.with_name(f"{table.stem}-{kind}.png") for kind in ("time", "kept", "delay"))
+        lines += [table.read_text(), *(f"plot {path}" for path in kinds if path.is_file()), ""]
+    return lines

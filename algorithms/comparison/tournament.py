@@ -82,6 +82,7 @@ class Tournament:
     clock : what the time is counted in: "macs", or "cycles" of the machine; methods that it has no
         program for are left out then
     cycles : of batches on the machine; None where nothing is said of it
+    device : where torch computes
     tuning_seeds, seeds : how many of each
 
     Raises
@@ -103,6 +104,7 @@ class Tournament:
     test_images: int | None = None
     clock: str = "macs"
     cycles: StepCycles | None = None
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.methods if name not in CONTESTANTS]:
@@ -131,6 +133,7 @@ class Tournament:
         names = ("data", "model", "budget", "batch", "pool", "train_images", "test_images")
         return Race(
             method=method, seed=seed, rate=rate, cycles=cycles, tuning=tuning,
+            device=None if self.device == "cpu" else self.device,
             **{name: getattr(self, name) for name in names},
         )  # fmt: skip
 

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from algorithms.adagp.layers import LayerResult
 from algorithms.adagp.trainer import AdaGPTrainer
+from algorithms.common.devices import require_device
 from algorithms.common.float_training import CACHE_DIRECTORY, one_thread
 from algorithms.data.datasets import load_images
 from algorithms.networks.registry import MODELS
@@ -29,18 +30,12 @@ from golden.prediction.schedule import ScheduleConfig
 
 from .methods import METHODS
 
-__all__ = ["DEVICES", "RESULTS", "Experiment", "best_device", "keep", "run"]
+__all__ = ["RESULTS", "Experiment", "keep", "run"]
 
 #: Default directory of records.
 RESULTS = CACHE_DIRECTORY / "adagp"
 _LAYER_VALUES = tuple(field.name for field in dataclasses.fields(LayerResult))
 _EVALUATED = 256  # images at a time
-DEVICES = ("cpu", "cuda")
-
-
-def best_device() -> str:
-    """ "cuda" where torch has one, else "cpu"."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +78,7 @@ class Experiment:
     def __post_init__(self):
         problems = [
             f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
-            for name, allowed in (("model", MODELS), ("method", METHODS), ("device", DEVICES))
+            for name, allowed in (("model", MODELS), ("method", METHODS))
             if getattr(self, name) not in allowed
         ]
         problems += [
@@ -93,8 +88,7 @@ class Experiment:
         ]
         if self.learning_rate is not None and not self.learning_rate > 0:
             problems.append(f"learning_rate must be above 0, not {self.learning_rate!r}")
-        if self.device == "cuda" and best_device() != "cuda":
-            problems.append("device must be cpu: torch has no CUDA device here")
+        problems += require_device(self.device)
         if problems:
             raise ValueError("; ".join(problems))
 

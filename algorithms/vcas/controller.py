@@ -3,13 +3,13 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 import torch
 
-from .layers import SampledLayer
 from .sampling import share_of_norm
 
-__all__ = ["Controller", "VCASConfig"]
+__all__ = ["Controller", "Ratios", "VCASConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +63,21 @@ class VCASConfig:
             )
 
 
+class Ratios(Protocol):
+    """What a controller knows of a layer: its expected shares of images (ρ) and of rows (ν)."""
+
+    name: str
+    ratio: float
+    weights_ratio: float
+
+
 class Controller:
     """Ratios of all layers, from measurements.
 
     Parameters
     ----------
-    layers : :class:`~algorithms.vcas.layers.SampledLayer`, from the input to the loss
+    layers : whose ratios it changes, such as :class:`~algorithms.vcas.layers.SampledLayer`, from
+        the input to the loss
     config : VCASConfig
 
     Members
@@ -77,7 +86,7 @@ class Controller:
     added : what the last measurement has found: the variance that sampling images adds, and SGD's
     """
 
-    def __init__(self, layers: Sequence[SampledLayer], config: VCASConfig) -> None:
+    def __init__(self, layers: Sequence[Ratios], config: VCASConfig) -> None:
         self.layers, self.config = layers, config
         self.norm = 1.0
         self.added: tuple[float, float] | None = None

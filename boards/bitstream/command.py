@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from boards.catalogue import BOARDS, BoardError, board_by_name
-from boards.options import add_system, system_of, whole
+from boards.catalogue import BOARDS, BoardError
+from boards.options import add_system, board_of, system_of, whole
 from cli.atomic_files import write_whole
 from cli.build_directory import build_root
 
@@ -21,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Example: python -m boards build ulx3s --clock 40 --set columns=4"
     add = parser.add_argument
     add("board", help=f"one of {', '.join(BOARDS)}")
-    add("--device", help="the FPGA, where the board is made with several")
     add_system(parser)
     add("--seed", type=whole(0), default=1, help="of place and route (1)")
     add("--dry-run", action="store_true", help="write Verilog and constraints, and end")
@@ -33,9 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0, or 1 if a clock is missed."""
-    board = board_by_name(arguments.board)
-    if arguments.device:
-        board = board.with_device(arguments.device)
+    board = board_of(arguments)
     config = system_of(board, arguments)
     accelerator = config.accelerator
     name = "-".join([board.name, *filter(None, [arguments.device]), accelerator.hash])

@@ -29,6 +29,10 @@ from .layout import PLACEMENT, keep_placement
 __all__ = ["Built", "build", "emit", "missed", "synthesize_system"]
 
 
+#: For the router where the FPGA is small: a wire may go further around its pins.
+_CROWDED = {"router2/bbMargin/x": "10", "router2/bbMargin/y": "10"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Built:
     """What came of a build.
@@ -110,7 +114,9 @@ def build(
     modules, resources = _synthesize(board, config, files, directory, progress)
     progress("linking the netlist")
     link_top(modules, top=name, family=device.details, directory=directory)
-    prepare(directory / f"{name}.json", device)
+    small = board.device in board.small
+    settings = _CROWDED if small else {}
+    prepare(directory / f"{name}.json", device, split_nets=small, settings=settings)
     step("synthesis")
     routed = place_and_route_pins(
         name, device=device, constraints=files[f"{name}.lpf"], seed=seed, directory=directory,
@@ -147,7 +153,7 @@ def _synthesize(board, config, files, directory, progress):
     device, name = _device(board), board.name
     modules = synthesize(
         files[f"{name}.v"], top=name, family=device.details, directory=directory,
-        inside=top_name(config.accelerator), progress=progress,
+        inside=top_name(config.accelerator), flat=board.device in board.small, progress=progress,
     )  # fmt: skip
     return modules, _resources(modules, name, device)
 

@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from boards.catalogue import board_by_name
-from boards.options import add_system, system_of
+from boards.options import add_system, board_of, system_of
 from cli.atomic_files import write_whole
 from cli.build_directory import build_root
 from rtl_gen.board_header import board_header
@@ -30,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if width and "axi_data_width" not in given:
         arguments.settings = [*arguments.settings, f"axi_data_width={width}"]
     # The accelerator is that of the board of our own.
-    config = system_of(board_by_name("ulx3s"), arguments)
+    config = system_of(board_of(arguments, "ulx3s"), arguments)
     design = board_soc(arguments.board, config)
     accelerator = config.accelerator
     name = f"litex-{arguments.board}-{accelerator.hash}"

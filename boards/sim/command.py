@@ -5,8 +5,8 @@ import time
 
 from rich.console import Console
 
-from boards.catalogue import BOARDS, Board, BoardError, board_by_name
-from boards.options import add_system, system_of, whole
+from boards.catalogue import BOARDS, Board, BoardError
+from boards.options import add_system, board_of, system_of, whole
 from boards.soc.sdram.timing import FAULTS
 from boards.soc.system import SystemConfig
 from runtime.serial_device import SerialDevice
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0 if all is right, 1 if something is wrong."""
     if arguments.board == LITEX and (arguments.memory_test or arguments.broken):
         raise BoardError(f"{LITEX} has neither --memory-test nor --break")
-    board = board_by_name("ulx3s" if arguments.board == LITEX else arguments.board)
+    board = board_of(arguments, "ulx3s" if arguments.board == LITEX else None)
     chosen = (arguments.run, arguments.memory_test, arguments.serve, arguments.host)
     if sum(map(bool, chosen)) != 1:
         raise BoardError("give one of --run, --memory-test, --serve and --host")

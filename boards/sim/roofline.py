@@ -8,8 +8,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from boards.catalogue import BOARDS, Board, BoardError, board_by_name
-from boards.options import add_system, system_of, whole
+from boards.catalogue import BOARDS, Board, BoardError
+from boards.options import add_system, board_of, system_of, whole
 from boards.soc.sdram.timing import SdramCycles
 from boards.soc.system import SystemConfig
 from cli.atomic_files import replacing
@@ -170,7 +170,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0 if golden has computed the same, 1 if not."""
-    board, console, points = board_by_name(arguments.board), Console(highlight=False), []
+    board, console, points = board_of(arguments), Console(highlight=False), []
     output = arguments.output or build_root() / "boards" / "roofline.png"
     given = arguments.settings
     for rows, columns in arguments.array or _ARRAYS:

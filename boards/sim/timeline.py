@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from boards.catalogue import BOARDS, Board, BoardError, board_by_name
-from boards.options import add_system, system_of, whole
+from boards.catalogue import BOARDS, Board, BoardError
+from boards.options import add_system, board_of, system_of, whole
 from boards.soc.system import SystemConfig
 from cli.atomic_files import replacing
 from cli.build_directory import build_root
@@ -193,7 +193,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0 if golden has computed the same, 1 if not."""
-    board = board_by_name(arguments.board)
+    board = board_of(arguments)
     config = system_of(board, arguments, variant="low")
     output = arguments.output or build_root() / "boards" / "timeline.png"
     console, timelines = Console(highlight=False), []

@@ -33,11 +33,15 @@ class SampledProgram(TrainingProgram):
 
     Members
     -------
-    shares : by sampled layer the name of the tensor that says how many images it is to keep
+    shares : by sampled layer, the one nearest the input first, the name of the tensor that says how
+        many images it is to keep
+    norms : by sampled layer the name of the tensor with the norms of its gradient's images; empty
+        if they were not asked for
     counts : numbers of images of which there are backward passes
     """
 
     shares: dict[str, str]
+    norms: dict[str, str]
     counts: tuple[int, ...]
 
     def shares_of(self, ratios: Mapping[str, float]) -> list[tuple[int, bytes]]:
@@ -64,6 +68,14 @@ class SampledProgram(TrainingProgram):
             found.append((tensor.offset, tensor.pack(images)))
         return found
 
+    def norms_of(self, memory: bytes | bytearray | memoryview) -> dict[str, np.ndarray]:
+        """By sampled layer the norms of the images of its gradient in the last batch, float32
+        (N,); those of a layer that other samples lie behind are of what these have left."""
+        return {
+            layer: self.tensors[name].unpack(memory).view(np.float32)[0, 0, :, 0]
+            for layer, name in self.norms.items()
+        }
+
 
 @collector_paused()
 def compile_vcas(
@@ -74,6 +86,7 @@ def compile_vcas(
     images: int,
     sampled: Sequence[str],
     counts: Sequence[int] | None = None,
+    norms: bool = False,
     loss: object = "cross_entropy",
     optimizer: object = "sgd",
     reuse: bool = True,
@@ -88,6 +101,7 @@ def compile_vcas(
     sampled : names of the convolutions
     counts : numbers of images of which backward passes are made, ascending, the last one
         ``images``; by default eighths of it
+    norms : also store what :meth:`SampledProgram.norms_of` reads, for a controller
 
     Raises
     ------
@@ -95,8 +109,8 @@ def compile_vcas(
         naming the layer, why it cannot be compiled and what can; or what is wrong.
     """
     graph, layers = sampled_steps(
-        model, config, input_shape, images=images, sampled=sampled, counts=counts, loss=loss,
-        optimizer=optimizer,
+        model, config, input_shape, images=images, sampled=sampled, counts=counts, norms=norms,
+        loss=loss, optimizer=optimizer,
     )  # fmt: skip
     plan = plan_memory({"": graph}, reuse=reuse)
     tensors = graph.placed(plan.offsets.get)
@@ -104,15 +118,15 @@ def compile_vcas(
     stream.write()
     return assembled(
         SampledProgram, graph, layers, plan, stream.commands, whole=True,
-        semaphores=stream.semaphores, steps=stream.infos, tensors=tensors,
-        shares=graph.shares, counts=graph.counts,
+        semaphores=stream.semaphores, steps=stream.infos, tensors=tensors, shares=graph.shares,
+        norms=graph.norms, counts=graph.counts,
     )  # fmt: skip
 
 
 def sampled_steps(
     model: torch.nn.Module, config: AdaGPConfig,
     input_shape: Sequence[int] | Sequence[Sequence[int]], *, images: int, sampled: Sequence[str],
-    counts: Sequence[int] | None = None, **options: Any,
+    counts: Sequence[int] | None = None, norms: bool = False, **options: Any,
 ) -> tuple[SampledSteps, list[Layer]]:  # fmt: skip
     """The :class:`~compiler.vcas.steps.SampledSteps` of :func:`compile_vcas`, and the layers."""
     layers = training_layers(model, config, input_shape, images)
@@ -130,7 +144,7 @@ def sampled_steps(
         raise CompileError(f"sampled must be a list of names of layers, not {sampled!r}")
     graph = SampledSteps(
         layers, config, images=images, sampled=sampled, counts=image_counts(images, counts),
-        **options,
+        norms=norms, **options,
     )  # fmt: skip
     return graph, layers
 

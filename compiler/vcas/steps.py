@@ -91,12 +91,15 @@ class SampledSteps(TrainingSteps):
     layers, options : see :class:`~compiler.training.steps.TrainingSteps`
     sampled : names of the layers
     counts : of :func:`image_counts`
+    norms : whether the host gets the norms
 
     Members
     -------
     branches : list of :class:`Branch`, in the order of the steps
     shares : layer -> name of the tensor (1, 1, 1, lanes) with the number of images that are to be
         kept on the average, in every lane; the host writes it
+    norms : layer -> name of the tensor (1, 1, N, lanes) with the norms of its gradient's images in
+        lane 0, which the host reads; empty where it does not
 
     Raises
     ------
@@ -106,7 +109,7 @@ class SampledSteps(TrainingSteps):
 
     def __init__(
         self, layers: Sequence[Layer], config: AdaGPConfig, *, sampled: Sequence[str],
-        counts: Sequence[int], **options: Any,
+        counts: Sequence[int], norms: bool, **options: Any,
     ) -> None:  # fmt: skip
         known = {layer.name: layer for layer in layers}
         able = [name for name, layer in known.items() if _can_be_sampled(layer)]
@@ -119,6 +122,7 @@ class SampledSteps(TrainingSteps):
         self.numbers = {name: n for n, name in enumerate(n for n in known if n in sampled)}
         self.counts, self.branches = tuple(counts), list[Branch]()
         self.shares = {name: f"{name}.share" for name in self.numbers}
+        self.norms = {name: f"{name}.norm" for name in self.numbers if norms}
         self._parts_of: list[_Parts] = []
         #: Gradients of which there is no map, but those of the samples.
         self._sampled: dict[str, _Parts] = {}
@@ -144,8 +148,8 @@ class SampledSteps(TrainingSteps):
 
     @property
     def kept(self) -> set[str]:
-        """Those of any batch, and what is to be kept."""
-        return super().kept | set(self.shares.values())
+        """Those of any batch, what is to be kept, and norms."""
+        return super().kept | {*self.shares.values(), *self.norms.values()}
 
     # Backward passes of samples ---------------------------------------------------------------
 
@@ -160,9 +164,10 @@ class SampledSteps(TrainingSteps):
         name, product, gradients = layer.name, self._product(layer), self._gradients(layer)
         goal = self._gradient_map(layer, goals[0])
         numbers = [self._number(f"{name}.{what}") for what in ("chance", "uniform", "factor")]
+        norm = [self._number(self.norms[name])] if self.norms else []
         share, kept = self.shares[name], self._number(f"{name}.kept")
-        self._add(name, "sample", draw_images, dy, share, *numbers, reads=[dy, share],
-                  writes=numbers, number=self.numbers[name])  # fmt: skip
+        self._add(name, "sample", draw_images, dy, share, *numbers, *norm, reads=[dy, share],
+                  writes=[*numbers, *norm], number=self.numbers[name])  # fmt: skip
         self._add(name, "sample", keep_images, *numbers, kept, reads=numbers, writes=[kept])
         parts = _Parts(layer=name, first=len(self.steps) - 1,
                        steps={count: [] for count in self.counts})  # fmt: skip

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from boards.catalogue import BOARDS, BoardError, board_by_name
-from boards.options import add_system, system_of, whole
+from boards.catalogue import BOARDS, BoardError
+from boards.options import add_system, board_of, system_of, whole
 from cli.atomic_files import replacing
 from cli.build_directory import build_root
 from compiler import CompileError
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     directory = options.output_dir or build_root() / "board-example"
     try:
-        config = system_of(board_by_name(options.board), options).accelerator
+        config = system_of(board_of(options), options).accelerator
         training = BoardTraining(config=config, batches=options.batches, images=options.images)
         files = training.files()
         directory.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ class RowSample:
         often as it takes to make one of the counts
     kept : how many are kept
     factors : operand codes of all images: 1 / p, or +0 of one that is not kept
-    probabilities : float32 bits of all images
+    probabilities, norms : float32 bits of all images
     flags : of :class:`golden.arithmetic.dot_product.Flags`
     """
 
@@ -72,6 +72,7 @@ class RowSample:
     kept: int
     factors: np.ndarray
     probabilities: np.ndarray
+    norms: np.ndarray
     flags: int
 
 
@@ -136,7 +137,7 @@ def sample_rows(
     filled = np.concatenate([chosen, np.repeat(dropped, count - len(chosen))])
     return RowSample(
         rows=filled, kept=len(chosen), factors=np.where(keep, factors, factors.dtype.type(0)),
-        probabilities=p, flags=unit.flags,
+        probabilities=p, norms=np.asarray(norms), flags=unit.flags,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 __all__ = ["HEADS", "OPTIMIZERS", "SOURCES", "PredictorConfig"]
 
-SOURCES = ("predictor", "mean", "last", "coast")
+SOURCES = ("predictor", "mean", "last", "coast", "history")
 HEADS = ("exact", "predicted", "held")
 OPTIMIZERS = ("sgd", "adam")
 
@@ -16,7 +16,8 @@ class PredictorConfig:
     Members
     -------
     source : where Phase GP takes gradients from: "predictor"; "mean" or "last", the running mean or
-        the latest of the true gradients; "coast", none, so that the optimizer's momentum acts alone
+        the latest of the true gradients; "coast", none, so that the optimizer's momentum acts
+        alone; "history", a network of the latest gradient and running means
     channels : c, of its convolution
     map_size : S; one fully connected layer follows with c · S² inputs
     standardize : subtract a layer's running mean from the input and divide by its running standard

@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 
 from .devices import Site
-from .replicate import replicate
+from .replicate import replicate, split
 
 __all__ = ["METHOD", "multiplier_places", "prepare", "ram_places"]
 
@@ -27,6 +27,10 @@ METHOD = 8
 
 #: Inputs in columns that a flip-flop may drive without copies.
 _MOST_INPUTS = 512
+#: Inputs of any kind that a cell may drive where nets are split, and about how many it then does.
+_MOST_LINKS, _LINKS = 448, 200
+#: Cells that may have copies: type -> output.
+_OUTPUTS = {"TRELLIS_FF": "Q", "LUT4": "Z"}
 
 _PE = re.compile(r"(?P<array>.*?)column(?P<column>\d+)\.pe(?P<pe>\d+)\.")
 _COLUMN = re.compile(r".*?column\d+(?=\.)")
@@ -128,8 +132,13 @@ def _window(free, count, extent, height, rows):
     return sorted((entry[-1] for entry in near[: max(count, inside)]), key=lambda s: (s.x, s.y))
 
 
-def prepare(netlist: Path, device) -> int:
+def prepare(
+    netlist: Path, device, *, split_nets: bool = False, settings: dict[str, str] | None = None
+) -> int:
     """Make a netlist for nextpnr ready for ``device``; how many blocks were placed.
+
+    With ``split_nets``, what drives hundreds of inputs, above all resets, has copies. ``settings``
+    are beside the family's, or in place of them.
 
     Multipliers and block RAMs are given places where the device's are known, and flip-flops that
     drive all columns copies. nextpnr takes what it has no option for from the netlist's top module,
@@ -146,9 +155,11 @@ def prepare(netlist: Path, device) -> int:
             if _PE.match(name):
                 arrays.setdefault(_core(name), []).append(site)
         places |= ram_places(_named(top, "DP16KD"), device.block_rams, arrays)
+    if split_nets:
+        split(top, outputs=_OUTPUTS, limit=_MOST_LINKS, share=_LINKS)
     for name, place in places.items():
         top["cells"][name]["attributes"]["BEL"] = place.name
-    top["settings"] = dict(device.details.settings)
+    top["settings"] = dict(device.details.settings) | (settings or {})
     netlist.write_text(json.dumps(design))
     return len(places)
 

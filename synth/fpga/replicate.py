@@ -1,13 +1,17 @@
-"""Copies of flip-flops that drive all columns of PEs.
+"""Copies of cells that drive many inputs: in all columns of PEs, or anywhere.
 
 What takes weights over goes to every weight of an array at once: a net with a thousand inputs, as
 long as the device is wide, and its slowest branch is longer still. With a copy of the flip-flop
 for each column, which has a stripe of the device (:mod:`synth.fpga.floorplan`), each net is as long
 as a stripe, and the one behind the copies has an input in each. Yosys would merge copies that the
 hardware has.
+
+A reset has thousands of inputs all over the device. Cells next to each other have neighbouring
+names, as these begin with the blocks that they are in; so a copy for every few hundred names has
+its inputs near it.
 """
 
-__all__ = ["replicate"]
+__all__ = ["replicate", "split"]
 
 
 def replicate(top: dict, *, flip_flop: str, column, limit: int) -> int:
@@ -46,6 +50,46 @@ def replicate(top: dict, *, flip_flop: str, column, limit: int) -> int:
                 cell["connections"][port][index] = output
             copies += 1
     return copies
+
+
+def split(top: dict, *, outputs: dict[str, str], limit: int, share: int) -> int:
+    """Copy cells that drive more than ``limit`` inputs, so that each drives about ``share``.
+
+    Parameters
+    ----------
+    top : as for :func:`replicate`
+    outputs : type of the cells to copy, with one output -> its name
+
+    Inputs are dealt out in the order of the names of their cells. Returns how many copies there
+    are; they, too, drive no more than ``limit``, nor does what drives them.
+    """
+    cells, copies = top["cells"], 0
+    free = 1 + max(bit for cell in cells.values() for bit in _numbers(cell))
+    while True:
+        drivers, found = {}, {}
+        for name, cell in sorted(cells.items()):
+            if output := outputs.get(cell["type"]):
+                drivers[cell["connections"][output][0]] = name
+            for port, index, bit in _inputs(cell):
+                found.setdefault(bit, []).append((cell, port, index))
+        crowded = [bit for bit, links in found.items() if bit in drivers and len(links) > limit]
+        if not crowded:
+            return copies
+        for bit in sorted(crowded):
+            original, links = cells[drivers[bit]], found[bit]
+            output, parts = outputs[original["type"]], -(-len(links) // share)
+            for part in range(1, parts):
+                name = f"{drivers[bit]}_part{copies}"
+                inputs = {port: list(bits) for port, bits in original["connections"].items()}
+                cells[name] = original | {"connections": inputs | {output: [free]}}
+                top["netnames"][f"{name}_{output}"] = {
+                    "hide_name": 0, "bits": [free], "attributes": {},
+                }  # fmt: skip
+                for cell, port, index in links[
+                    part * len(links) // parts : (part + 1) * len(links) // parts
+                ]:
+                    cell["connections"][port][index] = free
+                copies, free = copies + 1, free + 1
 
 
 def _inputs(cell):

@@ -3,10 +3,13 @@
 Covers: boards/listing.py, boards/options.py, boards/__main__.py.
 """
 
+import argparse
+
 import pytest
 
 from boards.__main__ import main
 from boards.catalogue import BOARDS, BoardError, board_by_name
+from boards.options import add_system, board_of, system_of
 
 
 def test_defaults():
@@ -18,6 +21,22 @@ def test_defaults():
     changed = BOARDS["ulx3s"].config(settings=["columns=8"], clock_mhz=50, chip="AS4C32M16SB-7")
     assert (changed.accelerator.columns, changed.clock_mhz) == (8, 50)
     assert changed.accelerator.training and changed.chip.size_bytes == 64 << 20
+
+
+def test_smaller_device():
+    """It has settings of its own, which every command takes with the device."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("board")
+    add_system(parser)
+
+    def queues(*words):
+        arguments = parser.parse_args(["ulx3s", *words])
+        board = board_of(arguments)
+        return board.device, system_of(board, arguments).accelerator.command_queue_depth
+
+    assert queues() == queues("--device", "LFE5U-85F") == ("LFE5U-85F", 4)
+    assert queues("--device", "LFE5U-45F") == ("LFE5U-45F", 2)
+    assert queues("--device", "LFE5U-45F", "--set", "command_queue_depth=1") == ("LFE5U-45F", 1)
 
 
 def test_unknown():

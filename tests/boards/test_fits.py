@@ -30,4 +30,6 @@ def test_smaller_devices():
             assert set(found) <= before and all(fit.share <= MOST for fit in found.values())
             before = set(found)
     assert not sizes("LFE5U-25F", True)
+    (small,) = sizes("LFE5U-45F", True).values()
+    assert small.built and small.share == pytest.approx(33_528 / 43_848)
     assert set(sizes("LFE5U-85F", True)) <= set(sizes("LFE5U-85F", False))

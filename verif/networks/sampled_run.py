@@ -1,5 +1,7 @@
 """A network trains with sampled backward passes (VCAS) on the accelerator, beside golden."""
 
+import numpy as np
+
 from compiler.vcas import compile_vcas
 from golden.layers.row_sampling import RowSampling
 from golden.training.step import Training
@@ -34,7 +36,7 @@ class SampledRun(TrainingRun):
             raise ValueError("steps of a sampled batch do not run beside each other")
         return compile_vcas(
             self.model, self.config, input_shape, sampled=list(self.ratios[0]), counts=self.counts,
-            **options,
+            norms=True, **options,
         )  # fmt: skip
 
     def _training(self, **options):
@@ -48,10 +50,24 @@ class SampledRun(TrainingRun):
         self.kept.append({name: chosen.kept for name, chosen in samples.items()})
         return result
 
+    def _expect(self, result):
+        samples = result.forward.samples
+        norms = {f"norms {name}": chosen.norms.copy() for name, chosen in samples.items()}
+        return super()._expect(result) | norms
+
+    def _passing(self, program, memory):
+        norms = {f"norms {name}": values.view(np.uint32)
+                 for name, values in program.norms_of(memory).items()}  # fmt: skip
+        return super()._passing(program, memory) | norms
+
+    def number_of(self, batch) -> int:
+        """Of one of the batches."""
+        return next(number for number, own in enumerate(self.batches) if own is batch)
+
     def changes(self, batch):
         """The images, the targets, and the shares of the images to keep."""
-        number = next(n for n, own in enumerate(self.batches) if own is batch)
-        return [*super().changes(batch), *self.program.shares_of(self.ratios[number])]
+        shares = self.program.shares_of(self.ratios[self.number_of(batch)])
+        return [*super().changes(batch), *shares]
 
     def part(self, first, last):
         run = super().part(first, last)

@@ -36,6 +36,7 @@ class DigitsTraining:
     result : of the RTL
     commands, memory_bytes : of the program of one batch
     images, test_images : in a batch, held out
+    trained : numbers of the batches that are learned from, of those of the result
     torch_losses : of torch in float32 on the same batches
     rtl_accuracy, torch_accuracy : on held-out images; that of the RTL's weights and statistics is
         computed in golden's arithmetic
@@ -46,6 +47,7 @@ class DigitsTraining:
     memory_bytes: int
     images: int
     test_images: int
+    trained: list
     torch_losses: list
     rtl_accuracy: float
     torch_accuracy: float
@@ -100,14 +102,16 @@ def digits_model(seed: int) -> torch.nn.Module:
 def digits_training(run: TrainingRun, result: TrainingResult, data, *, echo=0) -> DigitsTraining:
     """What became of a run, with torch's training on the same batches beside it."""
     torch_losses, torch_accuracy = torch_training(
-        run.model, run.batches, data.test_images, data.test_labels, echo=echo
-    )
+        run.model, [run.batches[number] for number in run.trained], data.test_images,
+        data.test_labels, echo=echo,
+    )  # fmt: skip
     return DigitsTraining(
         result=result,
         commands=len(run.program.command_list),
         memory_bytes=run.program.memory_size,
         images=len(run.batches[0].images),
         test_images=len(data.test_images),
+        trained=list(run.trained),
         torch_losses=torch_losses,
         rtl_accuracy=run.accuracy(data.test_images, data.test_labels, result.final),
         torch_accuracy=torch_accuracy,
@@ -148,9 +152,12 @@ def _losses(name, training):
     table = Table(box=box.SIMPLE, title=f"{name}: {training.commands} commands per batch")
     for heading in ("batch", "loss RTL", "loss torch", "correct", "cycles"):
         table.add_column(heading, justify="right")
-    for number, (loss, other, correct, cycles) in enumerate(
-        zip(result.losses, training.torch_losses, result.correct, result.cycles, strict=True), 1
+    for number, (place, other) in enumerate(
+        zip(training.trained, training.torch_losses, strict=True), 1
     ):
+        loss, correct, cycles = (
+            values[place] for values in (result.losses, result.correct, result.cycles)
+        )
         right = f"{correct}/{training.images}"
         table.add_row(str(number), f"{loss:.4f}", f"{other:.4f}", right, f"{cycles:,}")
     return table

@@ -92,6 +92,11 @@ class TrainingRun:
             if report and number % 10 == 9:
                 report(f"golden: {number + 1} of {len(self.batches)} batches")
 
+    @property
+    def trained(self):
+        """Numbers of the batches that it is to learn from."""
+        return range(len(self.batches))
+
     # What a way to train consists of ---------------------------------------------------------
 
     def _compile(self, input_shape, **options):

@@ -25,7 +25,7 @@ _LEAST_SUM = 2.0**-100
 
 def draw_images(
     program: CoreProgram, dy: Tensor, share: Tensor, chance: Tensor, uniform: Tensor,
-    factor: Tensor, *, number: int,
+    factor: Tensor, norm: Tensor | None = None, *, number: int,
 ) -> None:  # fmt: skip
     """Commands that write a number for each image of ``dy`` (N, H, W, C), float32 in lane 0 of
     (1, 1, N, lanes).
@@ -35,6 +35,7 @@ def draw_images(
     share : (1, 1, 1, lanes): how many images are to be kept on the average
     chance : by which an image is kept, and ``factor``, 1 / chance
     uniform : a random number, from 0 to below 1
+    norm : of the image, for the host; None where it does not ask
     number : of the layer among those that are sampled
 
     Raises
@@ -54,7 +55,7 @@ def draw_images(
         ]  # fmt: skip
         program.run(jobs)
         one = (0, 1), (0, 1), (0, 1)
-        run = partial(_draw, program, (dy, share, chance, uniform, factor), number)
+        run = partial(_draw, program, (dy, share, chance, uniform, factor, norm), number)
         program.run([Job((squares, *numbers, ones_need(program), program.need(share, *one)), run)])
 
 
@@ -96,9 +97,13 @@ def _square(program: CoreProgram, dy: Tensor, image: int, squares: Block, block:
 
 
 def _draw(
-    program: CoreProgram, tensors: tuple[Tensor, ...], layer: int, squares: Block, *blocks: Block
+    program: CoreProgram,
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None],
+    layer: int,
+    squares: Block,
+    *blocks: Block,
 ) -> None:
-    dy, share, chance, uniform, factor = tensors
+    dy, share, chance, uniform, factor, norm = tensors
     images, vector, one = dy.shape[0], program.vector, ((0, 1), (0, 1), (0, 1))
     *numbers, ones, given = blocks
     whole, *others, rounded = (_numbers(program, block, images) for block in numbers)
@@ -107,6 +112,8 @@ def _draw(
     values = replace(values, words=-(-dy.shape[3] // program.core.rows))
     _sum_channels(program, whole, values, ones)
     vector.root(p, p)
+    if norm:
+        program.store(norm, (*norm.pixels, (0, norm.pitch)), whole.block)
     total = f[:, :, :1]
     vector.sum(total, p)
     greater: dict[str, Any] = {"condition": Condition.GREATER, "keep": 1}

@@ -56,6 +56,10 @@ def test_table(tmp_path, capsys):
     assert "| vcas | **31.50 (-50.00 ± 0.41)** | 81.50 (+0.00 ± 0.41) |" in text
     assert "4 differences; 3 of them (bold) are significant at 5%" in text
     assert "0 of them" in answer_table([])
+    lines = [line | {"machine_batches": 302.4} for line in read_results(path)]
+    assert "| **82.53 (+1.02 ± 0.03) [302]** |" in answer_table(lines)
+    cycles = answer_table(line | {"clock": "cycles"} for line in lines)
+    assert "300 batches in cycles" in cycles and "[302]" not in cycles
 
 
 def test_no_results(tmp_path, capsys):

@@ -80,6 +80,9 @@ def test_command(tmp_path, capsys):
     assert len(seeds) == 4 * (2 + 2)
     for kind in ("time", "kept", "delay"):
         assert (tmp_path / f"comparison-digits-vgg-{kind}.png").stat().st_size > 5000
+    assert main(["report", str(tmp_path)]) == 0
+    report = capsys.readouterr().out
+    assert report.splitlines()[0] == printed.splitlines()[0] and "-delay.png" in report
     assert main([*command, "--no-plots"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == printed.splitlines()[0]
 

@@ -16,8 +16,9 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from algorithms.__main__ import main
+from algorithms.common.devices import best_device
 from algorithms.data.datasets import load_images
-from algorithms.experiments.experiment import Experiment, best_device, run
+from algorithms.experiments.experiment import Experiment, run
 from algorithms.experiments.methods import METHODS
 from algorithms.experiments.report import compare, read_records, write_report
 from algorithms.networks.registry import MODELS
@@ -118,7 +119,7 @@ class MetaNumbers(TorchDispatchMode):
 @pytest.mark.parametrize("method", METHODS)
 def test_everything_is_on_one_device(tmp_path, seed, method, monkeypatch):
     """On torch's meta device, which any machine has: an operand from the CPU would be refused."""
-    monkeypatch.setattr("algorithms.experiments.experiment.DEVICES", ("cpu", "meta"))
+    monkeypatch.setattr("algorithms.common.devices.DEVICES", ("cpu", "meta"))
     experiment = small(method, seed, device="meta")
     with MetaNumbers(), patch(meta_nonzero_assume_all_nonzero=True):
         assert run(experiment, directory=tmp_path, stop_after=2) is None

@@ -8,6 +8,7 @@ import pytest
 from boards.__main__ import main
 from boards.bitstream import flow
 from boards.bitstream.flow import Built, missed
+from boards.catalogue import board_by_name
 from boards.soc.pll import pll_settings
 from synth.common.errors import ToolError
 from synth.fpga.devices import device_by_name
@@ -48,6 +49,22 @@ def test_too_large():
     modules = {"top": {"cells": {"LUT4": 90_000, "DP16KD": 3}, "modules": {}}}
     with pytest.raises(ToolError, match=r"does not fit LFE5U-85F: 90000 LUT4EQ of 83640"):
         flow._resources(modules, "top", device_by_name("LFE5U-85F"))
+
+
+def test_mapped_at_once(monkeypatch, tmp_path):
+    """On the smaller FPGAs."""
+    board, seen = board_by_name("ulx3s"), {}
+
+    def synthesize(_verilog, **options):
+        seen.update(options)
+        return {"ulx3s": {"cells": {"LUT4": 5}, "modules": {}}}
+
+    monkeypatch.setattr(flow, "synthesize", synthesize)
+    monkeypatch.setattr(flow, "emit", lambda *_: {"ulx3s.v": ""})
+    for device, flat in {"LFE5U-85F": False, "LFE5U-45F": True}.items():
+        chosen = board.with_device(device)
+        flow.synthesize_system(chosen, chosen.config(settings=SMALLEST), directory=tmp_path)
+        assert seen["flat"] == flat and seen["inside"] == "adagp_baseline"
 
 
 def test_exit_status(capsys, monkeypatch, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from synth.common.errors import ToolError
 from synth.common.yosys import run_yosys
-from synth.fpga.replicate import replicate
+from synth.fpga.replicate import replicate, split
 
 COLUMNS, WIDTH = 3, 4
 #: ``swap`` enables the registers of all columns and one outside; ``late`` drives as many
@@ -120,3 +120,51 @@ def test_the_comparison_can_fail(directory):
 def test_limit(directory, limit, copies):
     """``swap`` has as many inputs in columns as there are registers."""
     assert replicated(directory, limit=limit)[0] == copies
+
+
+def splitted(directory, limit=8, share=4):
+    design = json.loads((directory / "top.json").read_text())
+    outputs = {"TRELLIS_FF": "Q", "LUT4": "Z"}
+    copies = split(design["modules"]["top"], outputs=outputs, limit=limit, share=share)
+    return copies, design
+
+
+def loads(top):
+    """Name of a cell -> how many inputs its output drives."""
+    nets = {}
+    for cell in top["cells"].values():
+        for port, bits in cell["connections"].items():
+            if cell["port_directions"][port] == "input":
+                for bit in bits:
+                    nets[bit] = nets.get(bit, 0) + 1
+    outputs = {"TRELLIS_FF": "Q", "LUT4": "Z"}
+    return {
+        name: nets.get(cell["connections"][outputs[cell["type"]]][0], 0)
+        for name, cell in top["cells"].items()
+        if cell["type"] in outputs
+    }
+
+
+def test_nobody_drives_more(directory):
+    """``swap`` drives 13 inputs and ``late`` 12, which become 4 and 3 nets."""
+    _, whole = splitted(directory, limit=13)
+    before = loads(whole["modules"]["top"])
+    assert sorted(before.values())[-2:] == [COLUMNS * WIDTH, COLUMNS * WIDTH + 1]
+    copies, design = splitted(directory)
+    top = design["modules"]["top"]
+    after = loads(top)
+    assert copies == 3 + 2 == len(after) - len(before)
+    assert max(after.values()) <= 4 and sum(after.values()) >= sum(before.values())
+    # Each part has neighbours.
+    columns = [seen - {None} for seen in enables(top).values()]
+    assert all(len(seen) <= 2 for seen in columns)
+    compare(directory, design, "split")
+
+
+def test_a_part_of_something_else(directory):
+    _, design = splitted(directory)
+    cells = design["modules"]["top"]["cells"]
+    part = next(c for n, c in cells.items() if "_part" in n and n.startswith("swap"))
+    part["connections"]["DI"] = cells["late_TRELLIS_FF_Q"]["connections"]["DI"]
+    with pytest.raises(ToolError, match="proof did fail"):
+        compare(directory, design, "wrong_part")

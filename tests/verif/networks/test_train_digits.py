@@ -62,7 +62,8 @@ def test_the_verdict_says_who_classified_the_images():
     """The RTL trains; what is measured on held-out images is golden's arithmetic on its weights."""
     training = DigitsTraining(
         result=TrainingResult(**finished()), commands=1, memory_bytes=1, images=4,
-        test_images=360, torch_losses=[2.0, 1.0], rtl_accuracy=0.925, torch_accuracy=0.93,
+        test_images=360, trained=[0, 1], torch_losses=[2.0, 1.0], rtl_accuracy=0.925,
+        torch_accuracy=0.93,
     )  # fmt: skip
     step = TrainingStep(name="train-digits low", result=training.result, training=training)
     line = printed(print_training, step).splitlines()[-1]
