@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hw.config import AdaGPConfig, CoreConfig
+from hw.control.command_queue import CHUNK_WIDTH
 from hw.isa.encoding import (
     COMMAND_BYTES,
+    COMMAND_WIDTH,
     MATMUL_LOOPS,
     POST_LOOPS,
     QUEUE_OPCODES,
@@ -206,7 +208,7 @@ class Timeline:
         self._taken: dict[int, int] = {}
         #: For each core the last WEIGHTS: its start, cycles per tile, and its tokens.
         self._weights: dict[int, tuple[int, int, list[tuple[list[int], int]]]] = {}
-        self._dispatch_cycles = 2 + COMMAND_BYTES // config.beat_bytes
+        self._dispatch_cycles = 2 + COMMAND_WIDTH // CHUNK_WIDTH
 
     def push(self, command: Command, after: int = 0) -> int:
         """Execute ``command``, not before cycle ``after``; returns the one in which it starts."""

@@ -12,6 +12,7 @@ import pytest
 
 from hw.config import make_config
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
+from hw.isa.packing import WORDS
 from perf.machine import model
 from perf.machine.kernels.fifo import pop, push
 from perf.validation.measured import Measured, measure
@@ -152,7 +153,7 @@ def test_compiled_as_plain(seed):
 def test_a_program_of_nothing(width, latency):
     config = make_config(variant="baseline", preset="tiny", axi_data_width=width)
     result = run(HALT, config, latency=latency)
-    assert result.cycles == 18 + 512 // width + max(latency - 1, 0)
+    assert result.cycles == 19 + WORDS + max(latency - 1, 0)  # a whole command, word by word
     assert result.counters["COMMANDS"] == 1
     assert (result.read_bytes, result.write_bytes) == (COMMAND_BYTES, 0)
 
