@@ -11,6 +11,8 @@ from amaranth.hdl._ir import PortDirection
 from hw.config import AdaGPConfig, CoreConfig
 from hw.formats import FloatFormat
 from hw.isa.encoding import COMMAND_BYTES, Opcode
+from hw.isa.field import field_places
+from hw.isa.packing import LINE_BYTES, PACKED, SLOTS
 from hw.registers.map import VERSION, register_map
 
 from .c_header import command_fields
@@ -160,6 +162,14 @@ def manifest(config: AdaGPConfig, *, top: str, ports: PortTable, files: Iterable
         "commands": {
             "bytes": COMMAND_BYTES,
             "header": _fields(),
+            "packed": {
+                "slots": SLOTS,
+                "line_bytes": LINE_BYTES,
+                "fields": [
+                    {"name": f.name, "lsb": place.position, "width": f.width, "doc": f.doc}
+                    for f, place in zip(PACKED, field_places(PACKED).values(), strict=True)
+                ],
+            },
             "opcodes": {
                 opcode.name: {"code": int(opcode), "fields": _fields(opcode)} for opcode in Opcode
             },
