@@ -99,17 +99,17 @@ class PackedBench(Bench):
             self.target = None
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 512])
+@pytest.mark.parametrize("width", [32, 64, 512])
 @pytest.mark.parametrize("pace", PACES)
 def test_random_ways(width, pace, seed):
     rng = random.Random(f"{seed} {pace} {width}")
     bench = PackedBench(config_of(width), rng.random(), **PACES[pace])
 
     async def process(bench):
-        for count in (60, 250):
+        for count in (40, 200):
             data, entries = random_program(rng, count)
             await bench.begin(data, entries, first=rng.choice(entries))
-            await bench.until(lambda: len(bench.taken) == 150, limit=20000)
+            await bench.until(lambda: len(bench.taken) == 90, limit=20000)
             assert not bench.errors
             bench.ctx.set(bench.fetch.stop, 1)
             bench.owed = []
