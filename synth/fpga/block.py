@@ -10,6 +10,7 @@ from rich.table import Table
 
 from hw.config import AdaGPConfig
 from hw.config.selection import DEFAULT_PRESET, add_settings
+from hw.control.fetch import CommandFetch
 from hw.control.loop_control import LoopControl
 from hw.engines.loss.engine import LossEngine
 from hw.engines.vector.engine import VectorEngine
@@ -34,6 +35,7 @@ _TARGET_MHZ = 160.0
 
 #: What is built of a configuration, by name; those of the main core.
 BLOCKS: dict[str, Callable[[AdaGPConfig], object]] = {
+    "fetch": CommandFetch,
     "loops": lambda config: LoopControl(config.row_list_depth),
     "loss": lambda config: LossEngine(config, config.cores[0]),
     "vector": lambda config: VectorEngine(config, config.cores[0]),
