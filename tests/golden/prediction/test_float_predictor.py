@@ -204,8 +204,9 @@ def test_messages():
     with pytest.raises(ValueError) as error:
         PredictorConfig(source="x", head="y", optimizer="z", channels=0, map_size=1.5, running=1)
     assert str(error.value) == (
-        "PredictorConfig: source must be one of predictor, mean, last, coast, history, not 'x'; head "
-        "must be one of exact, predicted, held, not 'y'; optimizer must be one of sgd, adam, not 'z'; "
+        "PredictorConfig: source must be one of predictor, mean, last, coast, history, not 'x'; "
+        "head must be one of exact, predicted, held, not 'y'; optimizer must be one of sgd, adam, "
+        "not 'z'; "
         "channels must be an integer of at least 1, not 0; map_size must be an integer of at least "
         "1, not 1.5; running must be at least 0 and below 1, not 1"
     )
