@@ -17,6 +17,8 @@ from tests.hw.control.test_fetch_jumps import PACES
 
 #: Programs begin at a multiple of lines.
 ADDRESS = 0x340
+#: First bytes of commands that lead nowhere.
+_CODES = range(0x20, PACKED_CODE)
 
 
 def random_program(rng, count):
@@ -27,7 +29,7 @@ def random_program(rng, count):
             contents = {}
             entries.append(number)
         if rng.random() < 0.1:
-            data += bytes([rng.randrange(1, PACKED_CODE)]) + rng.randbytes(COMMAND_BYTES - 1)
+            data += bytes([rng.choice(_CODES)]) + rng.randbytes(COMMAND_BYTES - 1)
             continue
         base, slot = rng.choice([0, *contents]), rng.choice([0, *range(SLOTS)])
         mask = rng.choice([0, 1, 0x8001, rng.getrandbits(WORDS), rng.getrandbits(WORDS), 0xFFFF])
@@ -35,7 +37,10 @@ def random_program(rng, count):
             mask |= 1  # a command of zeros would end the program
         fields = {"code": PACKED_CODE, "base": base, "slot": slot, "words": mask}
         data += pack_fields(PACKED, fields).to_bytes(WORD_BYTES, "little")
-        data += bytes(rng.randrange(1, PACKED_CODE) for _ in range(WORD_BYTES * mask.bit_count()))
+        words = bytearray(rng.randbytes(WORD_BYTES * mask.bit_count()))
+        if mask & 1:
+            words[0] = rng.choice(_CODES)
+        data += words
         if slot:
             contents[slot] = number
     data += bytes(-len(data) % LINE_BYTES)
@@ -131,7 +136,8 @@ def test_a_line_that_cannot_be_read(seed):
             whole = [one for one in bench.placed if one.end <= LINE_BYTES * line]
             await bench.until(lambda: bench.errors)
             assert len(bench.taken) == len(whole)
-            assert bench.errors == [(ErrorCode.READ_SLVERR, bench.first + whole[-1].end)]
+            place = bench.first + (whole[-1].end if whole else 0)
+            assert bench.errors == [(ErrorCode.READ_SLVERR, place)]
 
         bench.simulate(process)
 
@@ -169,3 +175,28 @@ def test_a_slot_of_another_way_is_refused():
     loop = encode(Opcode.REPEAT, level=0, count=2, first=0x80 + len(first))
     with pytest.raises(ValueError, match="0x88 takes a slot that is not filled on every way"):
         unpack(first + second + loop, 0x80)
+
+
+def test_nothing_is_left_of_the_program_before(seed):
+    """Behind a reset in any cycle slots are zeros, and no command is half there."""
+    rng = random.Random(seed)
+    bench = PackedBench(config_of(64), rng.random())
+
+    async def process(bench):
+        for moment in range(0, 90, 2):
+            data, _ = random_program(rng, 20)
+            await bench.begin(data, [])
+            for _ in range(moment):
+                await bench.step()
+            bench.owed = []
+            # Each command is made of a slot that nothing has been left in.
+            fields = {"code": PACKED_CODE, "base": 0, "slot": 0, "words": 0x81}
+            heads = (pack_fields(PACKED, fields | {"base": slot}) for slot in range(SLOTS))
+            words = bytes([1]) * (2 * WORD_BYTES)
+            parts = (head.to_bytes(WORD_BYTES, "little") + words for head in heads)
+            await bench.begin(b"".join(parts), [])
+            await bench.until(lambda: len(bench.taken) == SLOTS)
+            assert not bench.errors
+            bench.owed = []
+
+    bench.simulate(process)

@@ -1,6 +1,6 @@
 """Where a program may lie: its window, the end of the address space, its alignment.
 
-Covers: hw/control/fetch.py.
+Covers: hw/control/fetch.py, hw/control/command_reader.py.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """A reset of the command fetch in any cycle.
 
-Covers: hw/control/fetch.py.
+Covers: hw/control/fetch.py, hw/control/command_reader.py.
 """
 
 import pytest
