@@ -41,7 +41,7 @@ def batch_faults(config: AdaGPConfig) -> list[Fault]:
         for what, place in (
             ("before the program", -1),
             ("behind the program", 3),
-            ("between two commands", 1.5),
+            ("between two words", 1.03125),
         ):
             list_.append(
                 Fault(name=f"BATCH with {part} {what}", address=PROGRAM + COMMAND_BYTES,

@@ -12,7 +12,7 @@ __all__ = ["loop_faults"]
 
 
 def _repeat(first, count=3, level=0, **header) -> bytes:
-    """A REPEAT to a command of the program, by its number; it may lie between two."""
+    """A REPEAT to a command of the program, by its number; it may lie between two words."""
     offset = int(PROGRAM + first * COMMAND_BYTES)
     return encode(Opcode.REPEAT, level=level, count=count, first=offset, **header)
 
@@ -25,7 +25,7 @@ def loop_faults(config: AdaGPConfig) -> list[Fault]:
     for what, place in (
         ("before the program", -1),
         ("behind the program", 3),
-        ("between two commands", 0.5),
+        ("between two words", 1 / 32),
     ):
         for count in (1, 2):
             list_.append(

@@ -17,6 +17,7 @@ from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES
+from hw.isa.packing import unpack
 from verif.programs.faulty_batches import batch_faults
 from verif.programs.faulty_loops import loop_faults
 from verif.programs.faulty_programs import PROGRAM, WINDOW, faults
@@ -121,20 +122,22 @@ async def broken_in_the_middle(dut):
     harness.stalls(0.3, latency=15, seed=SEED)
     await harness.reset()
     image = Path("good.bin").read_bytes()
-    commands = GOOD["program_size"] // COMMAND_BYTES
+    size = GOOD["program_size"]
+    # A command that is not packed any more takes so many bytes.
+    places = [one.begin for one in unpack(image[:size]) if one.begin + COMMAND_BYTES <= size]
     outputs = [range(offset, offset + size) for _, offset, size in GOOD["outputs"]]
     for attempt in range(6):
-        index = rng.randrange(1, commands)
+        index = rng.randrange(1, len(places))
         broken = bytearray(image)
-        broken[index * COMMAND_BYTES] = 0xEE
+        broken[places[index]] = 0xEE
         await harness.load(bytes(broken))
         record = await harness.run(
             size=GOOD["size"], program=0, program_size=GOOD["program_size"],
             timeout_cycles=TIMEOUT_CYCLES,
         )  # fmt: skip
-        what = f"command {index} of {commands} is undefined"
+        what = f"command {index} of {len(places)} is undefined"
         assert (record.code, record.unit) == ("UNDEFINED_COMMAND", "SEQUENCER"), f"{what}: {record}"
-        assert record.address == harness.base + index * COMMAND_BYTES, f"{what}: {record}"
+        assert record.address == harness.base + places[index], f"{what}: {record}"
         memory = await harness.dump_part(0, GOOD["size"])
         for place in (i for i in range(len(image)) if memory[i] != broken[i]):
             inside = any(place in output for output in outputs)
