@@ -11,6 +11,7 @@ the background (:meth:`Recorder.background`): those make a second thread, which 
 
 import contextlib
 import gc
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
@@ -122,6 +123,7 @@ class Recorder:
         self._early, self.levels = early, levels
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
+        self._gaps: list[int] = []  # where the periods that each leaves out would be; in order
         self._runs = 0
         self._cuts: list[int] = []
         self._places: list[int] = []
@@ -141,9 +143,10 @@ class Recorder:
         return [entry.command for entry in self._entries[first:last]]
 
     def times(self, first: int, last: int) -> Iterator[tuple[Command, int]]:
-        """Commands [first, last) as they were emitted, and how often each is executed."""
+        """Commands [first, last) as they were emitted, and how often each is executed; no loop has
+        others, too."""
         counts: dict[int, int] = {}
-        for loop in self._loops:
+        for loop in self._loops_in(range(first, last)):
             for place in loop.period(0):
                 counts[place] = counts.get(place, 1) * (1 + loop.times)
         for place in range(first, last):
@@ -230,7 +233,10 @@ class Recorder:
         return same
 
     def _loops_in(self, part: range) -> list[Loop]:
-        return [loop for loop in self._loops if loop.first in part and loop.end <= part.stop]
+        """Loops that begin and end in a part of the entries."""
+        begin, end = (bisect_right(self._gaps, place) for place in (part.start, part.stop))
+        loops = self._loops[begin:end]
+        return [loop for loop in loops if loop.first in part and loop.end <= part.stop]
 
     def leave_out(self, loop: Loop) -> Loop | None:
         """Leave out the periods of ``loop`` that would come now; the last :data:`BEFORE` periods
@@ -263,6 +269,7 @@ class Recorder:
             loop = replace(loop, cycles=cycles)
             self._clock.skip(thread_of(last[0]), cycles)
         self._loops.append(loop)
+        self._gaps.append(len(self))
         return loop
 
     def end_loop(self, loop: Loop) -> None:
@@ -331,6 +338,6 @@ class Recorder:
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1
-        self._entries, self._queues, self._loops = [], {}, []
+        self._entries, self._queues, self._loops, self._gaps = [], {}, [], []
         self._memories.clear()
         return commands

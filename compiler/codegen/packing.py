@@ -51,8 +51,8 @@ def packed(code: bytes, offset: int = 0) -> bytes:
         raise ValueError("a program with ROWS is not packed")
     leading = np.flatnonzero(np.isin(codes, [int(opcode) for opcode in LEADING]))
     entries = np.zeros(len(words), np.bool_)
-    for place in leading.tolist():
-        command = code[place * COMMAND_BYTES :][:COMMAND_BYTES]
+    leaders = [(n, code[n * COMMAND_BYTES : (n + 1) * COMMAND_BYTES]) for n in leading.tolist()]
+    for _, command in leaders:
         entries[[(target - offset) // COMMAND_BYTES for target in targets(command)]] = True
     # These have all words of places, whatever they are: so the lengths do not depend on them.
     always = np.zeros(len(words), np.uint16)
@@ -62,8 +62,8 @@ def packed(code: bytes, offset: int = 0) -> bytes:
     lengths = 1 + np.bitwise_count(masks).astype(np.int64)
     begins = np.cumsum(lengths) - lengths
     words = words.copy()
-    for place in leading.tolist():
-        words[place] = _led(code[place * COMMAND_BYTES :][:COMMAND_BYTES], offset, begins)
+    for place, command in leaders:
+        words[place] = _led(command, offset, begins)
     total = int(lengths.sum())
     result = np.zeros(-(-total * WORD_BYTES // LINE_BYTES) * LINE_BYTES // WORD_BYTES, "<u4")
     heads = np.zeros(total, np.bool_)

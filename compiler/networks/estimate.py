@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from compiler.codegen.command_bytes import decode_commands
 from compiler.codegen.cost import Command, Fields, Timeline, executions
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, QUEUE_OPCODES, Opcode
@@ -88,20 +87,21 @@ class _Walk:
 _HEADER = ("core", "wait", "signal")
 
 
-def command_ends(commands: bytes, offset: int, config: AdaGPConfig) -> list[int]:
-    """For every command of a program that lies at ``offset``, the cycle at which it and all before
+def command_ends(commands: _Encoded, offset: int, config: AdaGPConfig) -> list[int]:
+    """For every command of a program that lies at ``offset``, decoded
+    (:func:`~compiler.codegen.command_bytes.decode_commands`), the cycle at which it and all before
     it have finished; those of a loop when all iterations have.
 
     The first iterations of a loop are timed by :class:`~compiler.codegen.cost.Timeline`; each of
     the others is taken to last as long as the last of these.
     """
-    walk = _Walk(decode_commands(commands, offset), offset, config)
+    walk = _Walk(commands, offset, config)
     walk.run(0, len(walk.commands))
     return walk.ends
 
 
-def executed_count(commands: bytes, offset: int) -> int:
-    """Commands that a program executes, those in loops as often as they are; without REPEAT."""
-    decoded = decode_commands(commands, offset)
-    pairs = zip(executions(decoded, offset), decoded, strict=True)
+def executed_count(commands: _Encoded, offset: int) -> int:
+    """Commands that such a program executes, those in loops as often as they are; without
+    REPEAT."""
+    pairs = zip(executions(commands, offset), commands, strict=True)
     return sum(number for number, (opcode, _) in pairs if opcode is not Opcode.REPEAT)

@@ -36,7 +36,7 @@ What becomes of the networks at their full width, by network, size of the images
 `baseline` trains by backpropagation; the others are ADA-GP: a batch with backpropagation (BP) and
 one of Phase GP.
 
-- *MiB*: these commands, 64 bytes each, which the program for a run of any number of batches has
+- *MiB*: these commands, packed, which the program for a run of any number of batches has
   once.
 - *DRAM*: MiB of the memory window, with everything.
 - *Cycles*: millions for a batch, as the compiler estimates them

@@ -114,7 +114,8 @@ def _layer(program: TrainingProgram, layer: LayerInfo) -> LayerSummary:
 def _batch(
     name: str, program: TrainingProgram, layers: Mapping[str, LayerSummary]
 ) -> ProgramSummary:
-    ends = command_ends(program.commands, program.program, program.config)
+    commands = program.command_list
+    ends = command_ends(commands, program.program, program.config)
     timed, before, vectors = in_order(program), 0, 0
     idle: dict[str, int] = {}
     for step in program.steps:
@@ -136,7 +137,7 @@ def _batch(
                 uses[step.direction] = uses.get(step.direction, ArrayUse()) + use
     return ProgramSummary(
         commands=len(ends),
-        executed=executed_count(program.commands, program.program),
+        executed=executed_count(commands, program.program),
         cycles=ends[-1],
         vectors=vectors,
         idle=idle,

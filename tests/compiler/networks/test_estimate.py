@@ -36,7 +36,7 @@ def test_loops_in_steady_state(looped):
             command.fields["first"] -= looped.program
     assert any(command.opcode is Opcode.REPEAT for command in commands)
     exact = estimate(commands, config)
-    ends = command_ends(looped.commands, looped.program, config)
+    ends = command_ends(looped.command_list, looped.program, config)
     assert ends == sorted(ends)
     assert ends[-1] == pytest.approx(exact, rel=0.01)
 
@@ -44,4 +44,4 @@ def test_loops_in_steady_state(looped):
 def test_executed_commands(looped):
     count = sum(1 for _ in executed_commands(looped.command_list, looped.program))
     assert count > 2 * len(looped.command_list)
-    assert executed_count(looped.commands, looped.program) == count
+    assert executed_count(looped.command_list, looped.program) == count
