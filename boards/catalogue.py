@@ -30,7 +30,7 @@ class Board:
     preset, settings : of the accelerator, unless told otherwise
     device_settings : FPGA -> beside ``settings``, where it is not the first
     small : FPGAs that are crowded: the whole design is mapped at once, which takes longer and gives
-        fewer cells, and nets with hundreds of inputs are split
+        fewer cells, and wires may go further around
     baud : most bits per second of the host link
     """
 

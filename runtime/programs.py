@@ -1,19 +1,22 @@
-"""Programs for the batches of a training run."""
+"""Programs for the batches of a training run, and what they have learned."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from compiler.adagp.compile import PredictorShape, compile_adagp
 from compiler.training import compile_training
 from golden.prediction.config import PredictorConfig
+from golden.prediction.predictor import initial_taps
 from golden.prediction.schedule import ScheduleConfig
 
 from .connection import Connection
 from .session import BackpropagationSession, PredictionSession, Session
+from .state import State
 
-__all__ = ["METHODS", "make_session", "require_method"]
+__all__ = ["METHODS", "Programs", "require_method"]
 
 #: How a batch becomes an update: backpropagation, or gradient prediction.
 METHODS = ("bp", "adagp")
@@ -38,30 +41,99 @@ def require_method(method: str, echo: int, given: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is for method 'adagp', not for 'bp'")
 
 
-def make_session(
-    accelerator: Connection,
-    model: torch.nn.Module,
-    shape: tuple[int, ...],
-    *,
-    images: int,
-    method: str,
-    loss: Any,
-    optimizer: torch.optim.Optimizer,
-    schedule: ScheduleConfig,
-    predictor: PredictorConfig,
-    predict: Collection[str] | None,
-    guard: bool,
-    echo: int,
-) -> Session:
-    """Compile for batches of ``images`` images of ``shape``, (C, H, W) or (features,); the other
-    arguments are those of :class:`runtime.Trainer`. Raises CompileError."""
-    config = accelerator.config
-    options: dict[str, Any] = {"images": images, "loss": loss, "optimizer": optimizer}
-    if method == "bp":
-        program = compile_training(model, config, shape, echo=echo, **options)
-        return BackpropagationSession(accelerator, program, guard=guard)
-    sizes = PredictorShape(
-        channels=predictor.channels, map_size=predictor.map_size, running=predictor.running
-    )
-    prediction = compile_adagp(model, config, shape, shape=sizes, predict=predict, **options)
-    return PredictionSession(accelerator, prediction, schedule=schedule, guard=guard)
+class Programs:
+    """A program for every size of batch, compiled when it is first needed. The last one used has
+    what has been learned; the next one is given it.
+
+    Parameters
+    ----------
+    accelerator : Connection
+    model : begins with its weights
+    method : one of :data:`METHODS`
+    schedule, predictor, predict, options : those of :class:`runtime.Trainer`; options are loss,
+        optimizer, guard and echo
+    """
+
+    def __init__(
+        self,
+        accelerator: Connection,
+        model: torch.nn.Module,
+        *,
+        method: str,
+        schedule: ScheduleConfig,
+        predictor: PredictorConfig,
+        predict: Collection[str] | None,
+        loss: Any,
+        optimizer: torch.optim.Optimizer,
+        guard: bool,
+        echo: int,
+    ) -> None:
+        self._accelerator, self._model, self._method = accelerator, model, method
+        self._schedule, self._predictor, self._predict = schedule, predictor, predict
+        self._loss, self._optimizer, self._guard, self._echo = loss, optimizer, guard, echo
+        self._sessions: dict[int, Session] = {}
+        self._current: Session | None = None
+        self._state = State.of(model)
+        self._stale = False  # the accelerator has learned more since
+
+    def __contains__(self, images: int) -> bool:
+        """Whether there is a program for batches of so many images."""
+        return images in self._sessions
+
+    @property
+    def current(self) -> Session | None:
+        """The program that was used last, None before the first batch."""
+        return self._current
+
+    @property
+    def state(self) -> State:
+        """What has been learned."""
+        if self._stale and self._current is not None:
+            self._state, self._stale = self._current.state(), False
+        return self._state
+
+    def for_batch(self, images: int, shape: tuple[int, ...]) -> Session:
+        """The program for a batch of ``images`` images of ``shape``, (C, H, W) or (features,), with
+        everything learned so far in its window; the caller trains with it. Raises CompileError."""
+        if images not in self._sessions:
+            self._sessions[images] = self._compile(images, shape)
+        session = self._sessions[images]
+        if self._current is not session:
+            session.load(self.state)
+            self._current = session
+        self._stale = True
+        return session
+
+    def close(self) -> None:
+        """Give back the accelerator's memory; what has been learned stays here."""
+        self._state, self._stale = self.state, False  # read before the memory goes
+        for session in self._sessions.values():
+            session.close()
+        self._sessions, self._current = {}, None
+
+    def restart(self, state: State) -> None:
+        """Go on from ``state``, whatever has been learned."""
+        self.close()
+        self._state = state
+
+    def _compile(self, images: int, shape: tuple[int, ...]) -> Session:
+        options: dict[str, Any] = {
+            "images": images, "loss": self._loss, "optimizer": self._optimizer,
+        }  # fmt: skip
+        model, config = self._model, self._accelerator.config
+        if self._method == "bp":
+            program = compile_training(model, config, shape, echo=self._echo, **options)
+            return BackpropagationSession(self._accelerator, program, guard=self._guard)
+        predictor = self._predictor
+        sizes = PredictorShape(
+            channels=predictor.channels, map_size=predictor.map_size, running=predictor.running
+        )
+        prediction = compile_adagp(
+            model, config, shape, shape=sizes, predict=self._predict, **options
+        )
+        if not self._state.predictor:
+            taps = initial_taps(predictor)[np.newaxis, np.newaxis]
+            self._state.predictor["predictor.taps"] = taps
+        return PredictionSession(
+            self._accelerator, prediction, schedule=self._schedule, guard=self._guard
+        )

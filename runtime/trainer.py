@@ -13,7 +13,6 @@ from rich.console import Console
 from cli.progress import progress_bar
 from compiler.training.optimizer import optimizer_of
 from golden.prediction.config import PredictorConfig
-from golden.prediction.predictor import initial_taps
 from golden.prediction.schedule import ScheduleConfig
 
 from . import optimizers
@@ -24,7 +23,7 @@ from .data import as_batch, input_shape, with_following
 from .errors import DifferenceFound
 from .history import EpochSums, History
 from .inference import Inference
-from .programs import METHODS, make_session, require_method
+from .programs import METHODS, Programs, require_method
 from .session import BatchResult, PredictionSession, Session
 from .state import State
 
@@ -110,10 +109,10 @@ class Trainer:
         self._predictor = predictor or PredictorConfig()
         self._predict = predict
         self._shape: tuple[int, ...] | None = None
-        self._state = State.of(model)
-        self._stale = False  # the accelerator has learned more since
-        self._sessions: dict[int, Session] = {}
-        self._current: int | None = None
+        self._programs = Programs(
+            accelerator, model, method=method, schedule=self._schedule, predictor=self._predictor,
+            predict=predict, loss=loss, optimizer=self._optimizer, guard=guard, echo=echo,
+        )  # fmt: skip
         self._golden: GoldenTwin | None = None
         self.epoch = self.batch = self._count = 0
         self._rng = torch.get_rng_state()
@@ -127,9 +126,7 @@ class Trainer:
     @property
     def state(self) -> State:
         """Weights, statistics, the optimizer's and the predictor's numbers, as they are now."""
-        if self._stale:
-            self._state, self._stale = self.session.state(), False
-        return self._state
+        return self._programs.state
 
     @property
     def model(self) -> torch.nn.Module:
@@ -146,16 +143,13 @@ class Trainer:
         ValueError
             no batch has been trained
         """
-        if self._current is None:
+        if self._programs.current is None:
             raise ValueError("there is no program in memory before the first batch")
-        return self._sessions[self._current]
+        return self._programs.current
 
     def close(self) -> None:
         """Give back the accelerator's memory; what has been learned stays here."""
-        self.state  # noqa: B018 (read before the memory goes)
-        for session in self._sessions.values():
-            session.close()
-        self._sessions, self._current = {}, None
+        self._programs.close()
 
     # Training --------------------------------------------------------------------------------
 
@@ -205,7 +199,7 @@ class Trainer:
                 task = bar.add_task(f"epoch {self.epoch}", total=total)
                 for (images, targets), following in with_following(self._rest(loader)):
                     begin = time.perf_counter()
-                    if len(images) not in self._sessions:
+                    if len(images) not in self._programs:
                         bar.update(task, description=f"epoch {self.epoch}: compiling")
                     result = self._train(images, targets, following)
                     seconds = time.perf_counter() - begin
@@ -231,8 +225,11 @@ class Trainer:
 
     def _train(self, images, targets, following=None):
         """A batch as :func:`runtime.data.as_batch` returns it, and the next one, if it is known."""
-        session, coefficients = self._session(images), self._coefficients()
-        session.sample_seed, self._stale = self._count, True
+        shape = self._shape = self._shape or input_shape(images)
+        session, coefficients = self._programs.for_batch(len(images), shape), self._coefficients()
+        if self._check and self._golden is None:
+            self._golden = self._twin(session.state(), shape)
+        session.sample_seed = self._count
         if following is not None and len(following[0]) != len(images):
             following = None  # it has another program
         result = session.step(images, targets, coefficients, self.epoch, self.batch, following)
@@ -261,7 +258,7 @@ class Trainer:
                 yield images, targets
 
     def _end_epoch(self, validation):
-        session = None if self._current is None else self._sessions[self._current]
+        session = self._programs.current
         gates = session.gates() if isinstance(session, PredictionSession) else {}
         accuracy = None if validation is None else self.evaluate(validation)
         record = self._sums.record(self.epoch, validation=accuracy, gates=gates)
@@ -289,7 +286,7 @@ class Trainer:
             raise ValueError("there are no samples to validate with")
         return right / samples
 
-    # Programs --------------------------------------------------------------------------------
+    # Coefficients and golden ------------------------------------------------------------------
 
     def _coefficients(self):
         numbers = optimizers.coefficients(self._optimizer)
@@ -299,30 +296,6 @@ class Trainer:
                 "predictor_momentum": self._predictor.momentum,
             }
         return numbers
-
-    def _session(self, images):
-        size = len(images)
-        shape = self._shape = self._shape or input_shape(images)
-        if size not in self._sessions:
-            self._sessions[size] = self._compile(size, shape)
-        session = self._sessions[size]
-        if self._current != size:
-            session.load(self.state)
-            self._current = size
-            if self._check and self._golden is None:
-                self._golden = self._twin(session.state(), shape)
-        return session
-
-    def _compile(self, size: int, shape: tuple[int, ...]) -> Session:
-        session = make_session(
-            self.accelerator, self._model, shape, images=size, method=self.method,
-            loss=self._loss, optimizer=self._optimizer, schedule=self._schedule,
-            predictor=self._predictor, predict=self._predict, guard=self._guard, echo=self._echo,
-        )  # fmt: skip
-        if self.method == "adagp" and not self._state.predictor:
-            taps = initial_taps(self._predictor)[np.newaxis, np.newaxis]
-            self._state.predictor["predictor.taps"] = taps
-        return session
 
     def _twin(self, state: State, shape: tuple[int, ...]) -> GoldenTwin:
         twin = GoldenTwin(
@@ -367,8 +340,7 @@ class Trainer:
             the file is no checkpoint, or one of another network, method or configuration
         """
         contents = read_checkpoint(path, self._identity())
-        self.close()
-        self._state, self._stale = State.restored(contents["state"]), False
+        self._programs.restart(State.restored(contents["state"]))
         self._golden = None
         self.epoch, self.batch = contents["epoch"], contents["batch"]
         self._count = contents["count"]

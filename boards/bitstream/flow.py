@@ -114,9 +114,8 @@ def build(
     modules, resources = _synthesize(board, config, files, directory, progress)
     progress("linking the netlist")
     link_top(modules, top=name, family=device.details, directory=directory)
-    small = board.device in board.small
-    settings = _CROWDED if small else {}
-    prepare(directory / f"{name}.json", device, split_nets=small, settings=settings)
+    settings = _CROWDED if board.device in board.small else {}
+    prepare(directory / f"{name}.json", device, split_nets=True, settings=settings)
     step("synthesis")
     routed = place_and_route_pins(
         name, device=device, constraints=files[f"{name}.lpf"], seed=seed, directory=directory,
