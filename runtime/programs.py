@@ -50,8 +50,7 @@ class Programs:
     accelerator : Connection
     model : begins with its weights
     method : one of :data:`METHODS`
-    schedule, predictor, predict, options : those of :class:`runtime.Trainer`; options are loss,
-        optimizer, guard and echo
+    schedule, predictor, predict, loss, optimizer, guard, echo : as in :class:`runtime.Trainer`
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class Programs:
 
     def close(self) -> None:
         """Give back the accelerator's memory; what has been learned stays here."""
-        self._state, self._stale = self.state, False  # read before the memory goes
+        self._state = self.state  # read before the memory goes
         for session in self._sessions.values():
             session.close()
         self._sessions, self._current = {}, None

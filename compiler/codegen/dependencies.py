@@ -123,7 +123,6 @@ class Recorder:
         self._early, self.levels = early, levels
         self.loops, self._written_out = loops, written_out
         self._loops: list[Loop] = []
-        self._gaps: list[int] = []  # where the periods that each leaves out would be; in order
         self._runs = 0
         self._cuts: list[int] = []
         self._places: list[int] = []
@@ -234,7 +233,11 @@ class Recorder:
 
     def _loops_in(self, part: range) -> list[Loop]:
         """Loops that begin and end in a part of the entries."""
-        begin, end = (bisect_right(self._gaps, place) for place in (part.start, part.stop))
+        # In the order of their gaps, whatever is in what.
+        begin, end = (
+            bisect_right(self._loops, place, key=lambda loop: loop.gap)
+            for place in (part.start, part.stop)
+        )
         loops = self._loops[begin:end]
         return [loop for loop in loops if loop.first in part and loop.end <= part.stop]
 
@@ -269,7 +272,6 @@ class Recorder:
             loop = replace(loop, cycles=cycles)
             self._clock.skip(thread_of(last[0]), cycles)
         self._loops.append(loop)
-        self._gaps.append(len(self))
         return loop
 
     def end_loop(self, loop: Loop) -> None:
@@ -338,6 +340,6 @@ class Recorder:
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1
-        self._entries, self._queues, self._loops, self._gaps = [], {}, [], []
+        self._entries, self._queues, self._loops = [], {}, []
         self._memories.clear()
         return commands

@@ -76,6 +76,11 @@ class Loop:
         return range(begin, begin + self.length)
 
     @property
+    def gap(self) -> int:
+        """The entry in front of which the periods left out would be."""
+        return self.period(BEFORE).start
+
+    @property
     def end(self) -> int:
         """The first entry behind them."""
         return self.first + (BEFORE + AFTER) * self.length

@@ -36,8 +36,7 @@ What becomes of the networks at their full width, by network, size of the images
 `baseline` trains by backpropagation; the others are ADA-GP: a batch with backpropagation (BP) and
 one of Phase GP.
 
-- *MiB*: these commands, which the program for a run of any number of batches has once; packed in
-  rows of commit 3bdbe28 and later, 64 bytes each before.
+- *MiB*: these commands, packed, which the program for a run of any number of batches has once.
 - *DRAM*: MiB of the memory window, with everything.
 - *Cycles*: millions for a batch, as the compiler estimates them
   ([compiler.md](compiler.md#the-networks-of-the-paper)).
