@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler import AdaGPProgram, CompiledProgram, ProgramError, TrainingProgram
-from compiler.codegen import program_file
+from compiler.codegen.binary import program_file
 from compiler.codegen.disassemble import disassemble
 from compiler.networks.registry import read_shape
 from compiler.tensors.tensor import Tensor

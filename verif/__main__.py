@@ -188,8 +188,8 @@ def _settings(options):
 
 
 def _run(options, settings, console):
-    from verif.networks.network_step import print_network, print_networks, write_networks
-    from verif.networks.reduced_networks import METHODS, REDUCED
+    from verif.networks.reduced.network_step import print_network, print_networks, write_networks
+    from verif.networks.reduced.reduced_networks import METHODS, REDUCED
     from verif.networks.train_adagp import print_adagp
     from verif.networks.train_digits import print_training
 

@@ -11,20 +11,20 @@ from hw.config import VARIANTS, AdaGPConfig, make_config
 from verif.networks.adagp_blocks import CASES as PREDICTED_CASES
 from verif.networks.digits import run_digits
 from verif.networks.execute import Execution, execute
-from verif.networks.network_step import NetworkStep
+from verif.networks.methods.train_braking import train_braking
+from verif.networks.methods.train_echo import train_echo
+from verif.networks.methods.train_vcas import train_vcas
 from verif.networks.random_networks import (
     describe,
     random_network,
     special_images,
     with_specials,
 )
-from verif.networks.reduced_networks import METHODS, REDUCED, run_network
+from verif.networks.reduced.network_step import NetworkStep
+from verif.networks.reduced.reduced_networks import METHODS, REDUCED, run_network
 from verif.networks.train_adagp import EPOCHS, AdaGPTraining, train_adagp
 from verif.networks.train_blocks import BLOCKS, block_run
-from verif.networks.train_braking import train_braking
 from verif.networks.train_digits import DigitsTraining, train_digits
-from verif.networks.train_echo import train_echo
-from verif.networks.train_vcas import train_vcas
 from verif.networks.training_result import TrainingResult
 from verif.networks.workload import Workload, golden_network, prepare
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from compiler.codegen.command_bytes import encode_commands, moved
+from compiler.codegen.binary.command_bytes import encode_commands, moved
+from compiler.codegen.binary.packing import packed
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command, executions
 from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
-from compiler.codegen.packing import packed
 from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from compiler.codegen import program_file
-from compiler.codegen.program_file import SavedProgram
+from compiler.codegen.binary import program_file
+from compiler.codegen.binary.program_file import SavedProgram
 from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor

@@ -12,9 +12,9 @@ from hw.isa.encoding import Opcode
 
 from .cost import Command, Fields, duration
 from .dependencies import Recorder
-from .entries import Region, dram_region
-from .job_runner import JobRunner
-from .jobs import Job, Need
+from .jobs.job import Job, Need
+from .jobs.job_runner import JobRunner
+from .linking.entries import Region, dram_region
 from .scratchpad import Block, Scratch
 from .vector_commands import VectorCommands
 from .view import View
@@ -175,7 +175,7 @@ class CoreProgram:
             )
 
     def run(self, jobs: Iterable[Job]) -> None:
-        """Do jobs one by one, see :class:`~compiler.codegen.job_runner.JobRunner`."""
+        """Do jobs one by one, see :class:`~compiler.codegen.jobs.job_runner.JobRunner`."""
         self._runner.run(jobs)
 
     # Maps ------------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
 
-from .clock import MAIN, MOST_CYCLES, Clock
 from .cost import Command, Fields
-from .entries import Entry, Queue, Region, Segments, latest, thread_of
-from .linking import Linker
-from .loops import AFTER, BEFORE, Loop, Unsettled, strides
+from .linking.clock import MAIN, MOST_CYCLES, Clock
+from .linking.entries import Entry, Queue, Region, Segments, latest, thread_of
+from .linking.linker import Linker
+from .linking.loops import AFTER, BEFORE, Loop, Unsettled, strides
 
 __all__ = ["MOST_WRITTEN_OUT", "Recorder", "Region", "write_program"]
 
@@ -69,7 +69,7 @@ def write_program(
     loops : True: commands that come again are written once; loops whose periods turn out to be
         different are written out. False: all commands are. None: all are as long as these are no
         more than :data:`MOST_WRITTEN_OUT`.
-    early : as of :class:`~compiler.codegen.linking.Linker`
+    early : as of :class:`~compiler.codegen.linking.linker.Linker`
     """
     most = MOST_WRITTEN_OUT if loops is None else None
     written_out: frozenset[Hashable] = frozenset()
@@ -106,7 +106,7 @@ class Recorder:
     gathered : numbers of lists of jobs (:meth:`begin_run`) that begin with an empty memory; None
         where nothing can be written again
     apart : numbers of groups of steps that are not to be beside each other; None likewise
-    early : as of :class:`~compiler.codegen.linking.Linker`
+    early : as of :class:`~compiler.codegen.linking.linker.Linker`
 
     Members
     -------
@@ -211,8 +211,8 @@ class Recorder:
         return self._clock.now((core, self._background)) if self._clock else 0
 
     def repeats(self, length: int) -> list[int] | None:
-        """:func:`~compiler.codegen.loops.strides` of the last :data:`BEFORE` periods of ``length``
-        commands, if loops in them are the same, too."""
+        """:func:`~compiler.codegen.linking.loops.strides` of the last :data:`BEFORE` periods of
+        ``length`` commands, if loops in them are the same, too."""
         first = len(self) - BEFORE * length
         moves = strides(self._entries, first, length)
         same = self._same_loops(first + number * length for number in range(BEFORE))
@@ -333,7 +333,7 @@ class Recorder:
 
     def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT; see
-        :meth:`~compiler.codegen.linking.Linker.link`. Nothing can be recorded after that."""
+        :meth:`~compiler.codegen.linking.linker.Linker.link`. Nothing can be recorded after that."""
         cuts = self._cuts if self.loops else None
         linker = Linker(self.config, self._entries, self._loops, cuts, early=self._early,
                         levels=self.levels)  # fmt: skip

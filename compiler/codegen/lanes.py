@@ -15,11 +15,11 @@ from hw.isa.encoding import Opcode
 from .core_builder import CoreProgram
 from .cost import Fields, duration
 from .dependencies import Recorder
-from .entries import Region
-from .job_runner import JobRunner
-from .jobs import Job
+from .jobs.job import Job
+from .jobs.job_runner import JobRunner
+from .jobs.turns import in_turns
+from .linking.entries import Region
 from .scratchpad import Block, NoRoom, Scratch
-from .turns import in_turns
 
 __all__ = ["Lanes"]
 

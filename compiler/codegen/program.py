@@ -12,10 +12,10 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 from hw.isa.execution import dispatched
 
-from . import program_file
-from .command_bytes import decode_commands
+from .binary import program_file
+from .binary.command_bytes import decode_commands
+from .binary.program_file import ProgramError, SavedProgram
 from .cost import Fields
-from .program_file import ProgramError, SavedProgram
 
 __all__ = [
     "CompiledProgram",
@@ -153,7 +153,7 @@ class CompiledProgram:
     def load(
         cls, path: str | PathLike[str], config: AdaGPConfig | None = None
     ) -> "CompiledProgram":
-        """Read what :meth:`save` wrote; see :func:`compiler.codegen.program_file.read`."""
+        """Read what :meth:`save` wrote; see :func:`compiler.codegen.binary.program_file.read`."""
         saved = program_file.read(path, "inference", config)
         with program_file.reading(path):
             return cls(

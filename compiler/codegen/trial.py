@@ -8,7 +8,7 @@ from hw.isa.encoding import Opcode
 
 from .cost import Command, Fields, Timeline
 from .dependencies import Recorder
-from .entries import Region
+from .linking.entries import Region
 
 __all__ = ["Trial"]
 

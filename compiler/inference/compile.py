@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from compiler.codegen.command_bytes import encode_commands
+from compiler.codegen.binary.command_bytes import encode_commands
+from compiler.codegen.binary.packing import packed
 from compiler.codegen.cost import estimate
-from compiler.codegen.packing import packed
 from compiler.codegen.program import CompiledProgram, SemaphoreNames, StageInfo
 from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config

@@ -89,8 +89,8 @@ _HEADER = ("core", "wait", "signal")
 
 def command_ends(commands: _Encoded, offset: int, config: AdaGPConfig) -> list[int]:
     """For every command of a program that lies at ``offset``, decoded
-    (:func:`~compiler.codegen.command_bytes.decode_commands`), the cycle at which it and all before
-    it have finished; those of a loop when all iterations have.
+    (:func:`~compiler.codegen.binary.command_bytes.decode_commands`), the cycle at which it and
+    all before it have finished; those of a loop when all iterations have.
 
     The first iterations of a loop are timed by :class:`~compiler.codegen.cost.Timeline`; each of
     the others is taken to last as long as the last of these.

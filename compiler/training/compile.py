@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from compiler.codegen.command_bytes import encode_commands, moved
+from compiler.codegen.binary.command_bytes import encode_commands, moved
+from compiler.codegen.binary.packing import packed
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder, write_program
-from compiler.codegen.packing import packed
 from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
@@ -159,7 +159,7 @@ def write_steps(
 ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
     """Commands of a program of these steps, with HALT, what of them belongs to which step, and the
     names of their semaphores; ``early`` and ``levels`` as of
-    :class:`~compiler.codegen.linking.Linker`."""
+    :class:`~compiler.codegen.linking.linker.Linker`."""
 
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         programs = [CoreProgram(config, core, recorder) for core in config.cores]

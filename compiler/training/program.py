@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from compiler.codegen import program_file
-from compiler.codegen.command_bytes import decode_commands
+from compiler.codegen.binary import program_file
+from compiler.codegen.binary.command_bytes import decode_commands
+from compiler.codegen.binary.program_file import SavedProgram
 from compiler.codegen.cost import Fields, matmul_vectors
 from compiler.codegen.program import SemaphoreNames
-from compiler.codegen.program_file import SavedProgram
 from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.parameters import StoredParameter, pack_state, unpack_state
 from compiler.tensors.tensor import Tensor

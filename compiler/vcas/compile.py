@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from compiler.codegen.command_bytes import moved
+from compiler.codegen.binary.command_bytes import moved
 from compiler.codegen.cost import Command
 from compiler.codegen.program import SemaphoreNames
 from compiler.collector import collector_paused

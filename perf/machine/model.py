@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.codegen.command_bytes import decode_commands, decode_placed
+from compiler.codegen.binary.command_bytes import decode_commands, decode_placed
 from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import Phase
 from hw.config import AdaGPConfig

@@ -6,7 +6,7 @@ from functools import partial
 
 from hw.config import AdaGPConfig, make_config
 from verif.networks.digits import run_digits
-from verif.networks.reduced_networks import REDUCED, run_network
+from verif.networks.reduced.reduced_networks import REDUCED, run_network
 from verif.networks.train_adagp import EPOCHS, train_adagp
 from verif.networks.train_digits import train_digits
 from verif.performance import bench, cycles

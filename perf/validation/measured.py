@@ -14,7 +14,7 @@ from cli.build_directory import PROJECT_ROOT, build_root
 from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import AdaGPConfig
-from verif.networks.reduced_networks import MEMORY_BYTES
+from verif.networks.reduced.reduced_networks import MEMORY_BYTES
 from verif.system import accelerator
 from verif.system.simulator import with_memory
 

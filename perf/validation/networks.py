@@ -14,7 +14,7 @@ from compiler.training.program import TrainingProgram
 from golden.prediction.config import PredictorConfig
 from hw.config import make_config
 from perf.machine.model import run
-from verif.networks.reduced_networks import CLASSES, IMAGES, REDUCED
+from verif.networks.reduced.reduced_networks import CLASSES, IMAGES, REDUCED
 
 from .compare import Comparison, compared
 
@@ -54,7 +54,8 @@ def compare_results(path: str) -> Iterator[Comparison]:
 
 
 def _program(row: dict[str, Any]) -> TrainingProgram | AdaGPProgram:
-    """As verif.networks.reduced_networks.network_run compiles it, without golden's numbers."""
+    """As verif.networks.reduced.reduced_networks.network_run compiles it, without golden's
+    numbers."""
     shape = row["shape"]
     shape = [tuple(part) for part in shape] if isinstance(shape[0], list) else tuple(shape)
     reduced = replace(REDUCED[row["network"]], shape=shape, width=row["width"])

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from compiler.codegen.command_bytes import encode_commands
+from compiler.codegen.binary.command_bytes import encode_commands
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.kernels.convolution.conv_forward import forward

@@ -12,7 +12,7 @@ from rich.table import Table
 from torch import nn
 
 from cli.atomic_files import write_whole
-from compiler.codegen.command_bytes import decode_commands
+from compiler.codegen.binary.command_bytes import decode_commands
 from compiler.codegen.cost import post_cycles
 from compiler.codegen.program import executed_commands
 from compiler.training.compile import compile_training

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from compiler.codegen.command_bytes import decode_commands
+from compiler.codegen.binary.command_bytes import decode_commands
 from compiler.codegen.program import executed_commands
 from compiler.tensors.intervals import round_up
 from golden.arithmetic.dot_product import encode as encode_number

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need, dma_fields
-from compiler.codegen.entries import Region
+from compiler.codegen.linking.entries import Region
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.kernels.normalization.channel_means import by_words

@@ -1,6 +1,7 @@
 """Semaphores of recorded programs: every order that queues allow keeps what matters.
 
-Covers: compiler/codegen/entries.py, compiler/codegen/interleaving.py, compiler/codegen/tokens.py.
+Covers: compiler/codegen/linking/entries.py, compiler/codegen/linking/interleaving.py,
+compiler/codegen/linking/tokens.py.
 """
 
 import contextlib
@@ -10,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from compiler.codegen import interleaving
 from compiler.codegen.dependencies import Recorder, Region
+from compiler.codegen.linking import interleaving
 from compiler.errors import CompileError
 from hw.config import make_config
 from hw.isa.encoding import Opcode

@@ -1,5 +1,5 @@
 """Steps of the head alone: what is compiled and what is refused; whole runs are compared in
-tests/verif/networks/test_train_echo.py."""
+tests/verif/networks/methods/test_train_echo.py."""
 
 import pytest
 from torch import nn

@@ -1,6 +1,6 @@
 """Steps beside each other: which they are, that commands take turns, and golden's numbers.
 
-Covers: compiler/training/units.py, compiler/codegen/lanes.py, compiler/codegen/turns.py.
+Covers: compiler/training/units.py, compiler/codegen/lanes.py, compiler/codegen/jobs/turns.py.
 """
 
 from itertools import groupby
@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from compiler.adagp import compile_adagp
-from compiler.codegen.jobs import Job, Need
-from compiler.codegen.turns import in_turns
+from compiler.codegen.jobs.job import Job, Need
+from compiler.codegen.jobs.turns import in_turns
 from compiler.training.compile import compile_training
 from compiler.training.groups import grouped
 from compiler.training.step import ARRAY, VECTOR, Step

@@ -3,7 +3,7 @@ functional model, in random orders.
 
 Covers: compiler/vcas/steps.py, compiler/kernels/sampling/draw.py,
 compiler/kernels/sampling/copies.py, compiler/kernels/sampling/normalization.py,
-verif/networks/sampled_run.py.
+verif/networks/methods/sampled_run.py.
 """
 
 import pytest
@@ -19,7 +19,7 @@ from golden.layers.row_sampling import row_counts
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 from hw.isa.rows import RowAction
-from verif.networks.sampled_run import SampledRun
+from verif.networks.methods.sampled_run import SampledRun
 from verif.networks.training_result import Batch
 
 IMAGES, SHAPE = 5, (2, 6, 5)

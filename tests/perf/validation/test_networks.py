@@ -7,7 +7,7 @@ import pytest
 from compiler.training.compile import compile_training
 from hw.config import make_config
 from perf.validation.networks import _part, _program, compare_results
-from verif.networks.reduced_networks import IMAGES, REDUCED
+from verif.networks.reduced.reduced_networks import IMAGES, REDUCED
 
 ROW = {
     "network": "vgg11", "method": "bp", "variant": "baseline", "preset": "tiny", "device": "rtl",

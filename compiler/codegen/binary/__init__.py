@@ -1,0 +1,1 @@
+"""Commands as bytes: encoded, packed, and in files."""

@@ -1,0 +1,111 @@
+"""Work of a layer on blocks of the buffer, job by job, and where the same jobs come again."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from compiler.codegen.scratchpad import Block
+
+__all__ = ["Job", "JobLoop", "Need", "find_loop"]
+
+
+class Need(NamedTuple):
+    """Contents of a block: a ``key``, their size, and what loads them; None for results, which
+    the jobs themselves write, and drop when they have been stored. With a ``place`` they are there
+    already, and stay."""
+
+    key: Hashable
+    words: int
+    load: Callable[[Block], None] | None = None
+    place: Block | None = None
+
+
+class Job(NamedTuple):
+    """Work on blocks: ``run(*blocks)`` is called when commands have loaded all ``needs``. With
+    ``watched`` its results are read on chip while the next job runs.
+
+    Jobs that are ``like`` each other emit the same commands on the same blocks, but for addresses
+    in DRAM, and these move evenly with ``at``, numbers such as a first image and a first row. None
+    if there is no other.
+
+    In a list of several ``lane`` s (:mod:`~compiler.codegen.lanes`) each works in a memory of its
+    own. What comes behind an ``alone`` one in its lane has no blocks before that is done.
+    """
+
+    needs: tuple[Need, ...]
+    run: Callable[..., object]
+    watched: bool = False
+    like: Hashable = None
+    at: tuple[int, ...] = ()
+    lane: int = 0
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class JobLoop:
+    """``count`` times ``size`` jobs from job ``first`` on, each like the one ``size`` before it and
+    as far from it as that from the one before."""
+
+    first: int
+    size: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """The first job behind it."""
+        return self.first + self.size * self.count
+
+
+#: Distances to the next job that is like one, which are tried as the size of a loop.
+_TRIES = 3
+
+
+def find_loop(
+    jobs: Sequence[Job], start: int, stop: int, least: Callable[[int], int]
+) -> JobLoop | None:
+    """The first loop among jobs [start, stop) that has at least ``least(size)`` iterations."""
+    places: dict[Hashable, list[int]] = {}
+    for number in range(start, stop):
+        if jobs[number].like is not None:
+            places.setdefault(jobs[number].like, []).append(number)
+    seen: dict[Hashable, int] = {}
+    tried: dict[int, int] = {}
+    first = start
+    while first < stop:
+        like = jobs[first].like
+        if like is not None:
+            known = places[like]
+            index = seen.get(like, 0)
+            seen[like] = index + 1
+            loops = []
+            for other in known[index + 1 : index + 1 + _TRIES]:
+                size = other - first
+                # A stretch that has been found too short is no longer if it begins later.
+                if tried.get(size, 0) > first:
+                    continue
+                loop = _loop(jobs, first, stop, size)
+                tried[size] = loop.end
+                if loop.count >= least(size):
+                    loops.append(loop)
+            if loops:
+                return max(loops, key=lambda loop: (loop.size * loop.count, -loop.size))
+        first += 1
+    return None
+
+
+def _loop(jobs: Sequence[Job], first: int, stop: int, size: int) -> JobLoop:
+    """The longest loop there with iterations of ``size`` jobs; perhaps one alone."""
+    steps: list[tuple[int, ...]] = []
+    end = first + size
+    while end < stop:
+        job, before = jobs[end], jobs[end - size]
+        if job.like is None or job.like != before.like:
+            break
+        step = tuple(b - a for a, b in zip(before.at, job.at, strict=True))
+        place = (end - first) % size
+        if place == len(steps):
+            steps.append(step)
+        elif steps[place] != step:
+            break
+        end += 1
+    return JobLoop(first, size, (end - first) // size)

@@ -1,0 +1,257 @@
+"""Jobs one by one, in loops where the same jobs come again."""
+
+import contextlib
+from collections.abc import Hashable, Iterable, Sequence
+
+from compiler.codegen.dependencies import Recorder
+from compiler.codegen.scratchpad import Block, NoRoom, Scratch
+
+from .job import Job, JobLoop, Need, find_loop
+from .running_loop import (
+    LEAST_AGAIN,
+    MANY_COMMANDS,
+    RunningLoop,
+    least,
+    least_again,
+    least_left_out,
+)
+
+__all__ = ["JobRunner"]
+
+
+class JobRunner:
+    """Acquires blocks for jobs, and does them.
+
+    Parameters
+    ----------
+    scratches : the memory of every lane of jobs
+    recorder : Recorder
+    core : whose commands the jobs emit
+    """
+
+    def __init__(self, scratches: Sequence[Scratch], recorder: Recorder, core: int = 0) -> None:
+        self.scratches, self.recorder, self.core = scratches, recorder, core
+        self.bank = 0  # of accumulators, that has been used last
+        self._queue: list[Job] = []
+        self._ready: dict[int, Sequence[Block]] = {}  # those of the next job of a lane
+        self._next: list[int | None] = []  # which job that is, behind each
+        self._loops: list[RunningLoop] = []  # those around it, the outermost first
+        #: Commands of jobs that are like each other, as far as they are known.
+        self._lengths: dict[Hashable, int] = {}
+        self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
+        #: What jobs are like -> a number, which is compared and found faster.
+        self._likes: dict[Hashable, int] = {}
+
+    def next_bank(self) -> int:
+        """The accumulator bank that has been free for longer; the first one where an iteration
+        begins with an empty memory, so that it does not matter how many there were before."""
+        self.bank ^= 1
+        return self.bank
+
+    def run(self, jobs: Iterable[Job]) -> None:
+        """Do jobs one by one; what one needs is loaded before the one in front is done, if there
+        is room. A key that is in the memory already is not loaded again.
+        """
+        self._queue, self._ready = [self._numbered(job) for job in jobs], {}
+        self._next = _next_of_lane(self._queue)
+        self._apart = {
+            there
+            for job, there in zip(self._queue, self._next, strict=True)
+            if job.alone and there is not None
+        }
+        path = (self.recorder.begin_run(),)
+        if self.recorder.is_gathered():
+            for scratch in self.scratches:
+                scratch.forget_idle({need.key for job in self._queue for need in job.needs})
+                scratch.rewind()
+        if self.recorder.loops:
+            self._do_all(0, len(self._queue), path)
+        else:
+            for job in range(len(self._queue)):
+                self._do(job)
+
+    def _numbered(self, job: Job) -> Job:
+        """``job`` with a number for what it is like."""
+        if job.like is None:
+            return job
+        return job._replace(like=self._likes.setdefault(job.like, len(self._likes)))
+
+    def _do_all(self, first: int, last: int, path: tuple[int, ...]) -> None:
+        """Do jobs [first, last); ``path`` tells them from others, but not from those of another
+        iteration."""
+        number = first
+        while loop := find_loop(self._queue, number, last, least):
+            if self._commands(loop) >= MANY_COMMANDS:
+                self._apart.add(loop.first)
+            self._do_few(number, loop.first, path, first)
+            self._do_loop(loop, (*path, loop.first - first, loop.size))
+            number = loop.end
+        self._do_few(number, last, path, first)
+
+    def _do_few(self, number: int, last: int, path: tuple[int, ...], first: int) -> None:
+        """The same where no loop has enough iterations to leave some out: each of them works at the
+        same places, so that it is seen to be the same afterwards."""
+        while loop := find_loop(self._queue, number, last, least_again):
+            for job in range(number, loop.first):
+                self._do(job)
+            self._do_loop(loop, (*path, loop.first - first, loop.size))
+            number = loop.end
+        for job in range(number, last):
+            self._do(job)
+
+    def _commands(self, loop: JobLoop) -> int:
+        """Commands of an iteration, as far as they are known."""
+        jobs = self._queue[loop.first : loop.first + loop.size]
+        return sum(self._lengths.get(job.like, 0) for job in jobs)
+
+    def _do_loop(self, loop: JobLoop, path: tuple[int, ...]) -> None:
+        running: RunningLoop | None = None
+        count = begun = pace = 0
+        while count < loop.count:
+            if running is None:
+                running, begun = self._running(loop, count, path, pace), count
+            begin, now = loop.first + count * loop.size, self.recorder.now(self.core)
+            self._do_all(begin, begin + loop.size, path)
+            count, pace = count + 1, self.recorder.now(self.core) - now
+            if running:
+                count += running.done(count - begun)
+                if count == begun + running.jobs.count:
+                    self._loops.pop()
+                    running = None
+
+    def _running(
+        self, loop: JobLoop, done: int, path: tuple[int, ...], pace: int
+    ) -> RunningLoop | None:
+        """The iterations of a loop that begin now, behind so many that are done, where some may be
+        left out; each takes about ``pace`` cycles."""
+        count = loop.count - done
+        if len(self._loops) == self.recorder.levels or not self.recorder.may_loop(path):
+            return None
+        most = self.recorder.most_cycles(self.core)
+        if most is not None:
+            count = min(count, most // pace if pace else 0)
+        if count < (LEAST_AGAIN if most is None else least_left_out(loop.size)):
+            return None
+        jobs = JobLoop(loop.first + done * loop.size, loop.size, count)
+        level = len(self._loops)
+        running = RunningLoop(
+            self.scratches,
+            self.recorder,
+            jobs,
+            self._queue,
+            path,
+            level,
+            commands=0 if self._ready else self._commands(jobs),
+        )
+        self._loops.append(running)
+        return running
+
+    def _do(self, number: int) -> None:
+        job, there = self._queue[number], self._next[number]
+        blocks = self._ready.pop(job.lane, None)
+        if blocks is None:
+            for loop in self._loops:
+                if loop.before(number):
+                    self.bank = 0
+            blocks = self._acquire_packed(job, number)
+        before = len(self.recorder)
+        if there is not None and not self._is_apart(there):
+            with contextlib.suppress(NoRoom):
+                watched = _results(job, blocks) if job.watched else []
+                packed = self.recorder.is_gathered()
+                self._ready[job.lane] = self._acquire(
+                    self._queue[there], there, packed=packed, watched=watched
+                )
+        job.run(*blocks)
+        if job.like is not None:
+            self._lengths[job.like] = len(self.recorder) - before
+        for block in blocks:
+            self.scratches[job.lane].release(block)
+
+    def _is_apart(self, number: int) -> bool:
+        """Whether nothing is loaded for a job before it begins."""
+        return number in self._apart or any(loop.begins_empty(number) for loop in self._loops)
+
+    def _acquire_packed(self, job: Job, number: int) -> Sequence[Block]:
+        """The same without regard to banks, from the first word on, if it does not fit else; what
+        can be loaded does not stay where it is."""
+        scratch = self.scratches[job.lane]
+        try:
+            return self._acquire(job, number, packed=self.recorder.is_gathered())
+        except NoRoom:
+            keys = {need.key for need in job.needs if need.load is not None}
+            scratch.drop_keys(keys.__contains__)
+            scratch.rewind()
+        try:
+            return self._acquire(job, number, packed=True)
+        except NoRoom:
+            self.recorder.scattered()
+            raise
+
+    def _acquire(
+        self, job: Job, number: int, *, packed: bool = False, watched: Sequence[Block] = ()
+    ) -> Sequence[Block]:
+        """Blocks of a job's needs; all loads come when all have room. What it reads should not be
+        in a bank with ``watched`` either."""
+        blocks: list[Block] = []
+        missing: list[tuple[Need, Block]] = []
+        scratch = self.scratches[job.lane]
+        try:
+            for index, need in enumerate(job.needs):
+                block = need.place or scratch.find(need.key)
+                if block is None:
+                    block = self._take_again(scratch, number, index, need)
+                    if block:
+                        missing.append((need, block))
+                if block is None:
+                    block = scratch.take(
+                        need.words,
+                        apart=() if packed else _apart(job, blocks, watched),
+                        key=need.key,
+                    )
+                    missing.append((need, block))
+                blocks.append(block)
+        except NoRoom:
+            scratch.drop(block for _, block in missing)
+            for block in blocks:
+                scratch.release(block)
+            raise
+        for need, block in missing:
+            if need.load is not None:
+                need.load(block)
+        for loop in self._loops:
+            loop.note(number, blocks, [block for _, block in missing])
+        return blocks
+
+    def _take_again(self, scratch: Scratch, number: int, index: int, need: Need) -> Block | None:
+        """A block where loops want it to be, if nobody uses a word there."""
+        for loop in self._loops:
+            for place in loop.places(number, index):
+                block = scratch.take_at(place, need.words, key=need.key)
+                if block:
+                    return block
+        return None
+
+
+def _next_of_lane(jobs: Sequence[Job]) -> list[int | None]:
+    """For every job the next one of its lane."""
+    found: list[int | None] = []
+    later: dict[int, int] = {}
+    for number in range(len(jobs) - 1, -1, -1):
+        found.append(later.get(jobs[number].lane))
+        later[jobs[number].lane] = number
+    return found[::-1]
+
+
+def _apart(
+    job: Job, blocks: Sequence[Block], watched: Sequence[Block]
+) -> tuple[list[Block], list[Block]]:
+    """Blocks that another one should not share a bank with: above all what is read, whose streams
+    last as long as the job; then the results."""
+    results = _results(job, blocks)
+    return [*(block for block in blocks if block not in results), *watched], results
+
+
+def _results(job: Job, blocks: Sequence[Block]) -> list[Block]:
+    pairs = zip(job.needs, blocks, strict=False)
+    return [block for need, block in pairs if need.load is None and need.place is None]

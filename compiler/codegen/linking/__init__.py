@@ -1,0 +1,1 @@
+"""The order of recorded commands: who waits for whom, loops, and semaphores."""

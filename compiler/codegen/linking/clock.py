@@ -1,0 +1,68 @@
+"""About when recorded commands start, thread by thread."""
+
+from collections.abc import Iterable
+
+from compiler.codegen.cost import duration
+from hw.config import AdaGPConfig
+
+from .entries import Entry, Queue, Thread, thread_of
+
+__all__ = ["MAIN", "MOST_CYCLES", "Clock"]
+
+#: The thread that others work beside.
+MAIN: Thread = (0, False)
+#: How long a loop of another thread may be: about as long as what is in the main thread's queues.
+MOST_CYCLES = 20_000
+
+
+class Clock:
+    """Estimates when commands start while they are recorded: when what they wait for has finished
+    and their queue is free. Threads are taken not to disturb each other.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    """
+
+    def __init__(self, config: AdaGPConfig) -> None:
+        self.config = config
+        self._free: dict[Queue, int] = {}
+        self._ends: dict[Queue, list[int]] = {}
+        self._now: dict[Thread, int] = {}
+
+    def note(self, entry: Entry) -> None:
+        """``entry`` is the last command so far."""
+        queue, thread = entry.queue, thread_of(entry)
+        known = (self._ends[source][number] for source, number in entry.after.items())
+        start = max(self._free.get(queue, 0), *known, 0)
+        busy, latency = entry.cycles = duration(entry.command, self.config)
+        self._free[queue] = start + busy
+        if entry.feeder is not None:
+            # Weight tiles are brought while they are used.
+            feeder = entry.feeder.queue
+            self._free[feeder] = max(self._free[feeder], start + busy)
+        self._ends.setdefault(queue, []).append(start + busy + latency)
+        entry.start = start
+        self._now[thread] = max(self._now.get(thread, 0), start)
+
+    def skip(self, thread: Thread, cycles: int) -> None:
+        """So much later nothing has changed for ``thread``."""
+        for queue in self._free:
+            if (queue[0], queue[2]) == thread:
+                self._free[queue] += cycles
+        self._now[thread] += cycles
+
+    def now(self, thread: Thread) -> int:
+        """When the last command of ``thread`` so far starts."""
+        return self._now.get(thread, 0)
+
+    def is_behind(self, thread: Thread) -> bool:
+        """Whether other threads have commands that start later than all of ``thread`` so far."""
+        now = self.now(thread)
+        return any(other > now for key, other in self._now.items() if key != thread)
+
+    @staticmethod
+    def between(first: Iterable[Entry], second: Iterable[Entry]) -> int:
+        """Cycles from the last of some commands to the last of others."""
+        one, other = (max(entry.start for entry in part) for part in (first, second))
+        return max(0, other - one)

@@ -1,0 +1,142 @@
+"""Commands as they are recorded, and who has touched which part of a memory."""
+
+from bisect import bisect_left
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from compiler.codegen.cost import Command, Fields
+from hw.isa.encoding import Opcode
+
+__all__ = [
+    "Entry", "Queue", "Region", "Segments", "Thread", "dram_region", "latest", "thread_of",
+]  # fmt: skip
+
+
+class Region(NamedTuple):
+    """Elements [begin, end) of a memory, which any hashable value may name."""
+
+    memory: Hashable
+    begin: int
+    end: int
+
+
+def dram_region(fields: Fields) -> Region:
+    """What a LOAD or STORE touches in DRAM, from its first byte to its last one."""
+    begin = fields["dram_address"]
+    size = (fields["run_count"] - 1) * fields["run_stride"] + fields["run_bytes"]
+    return Region("dram", begin, begin + size)
+
+
+#: (core, opcode, background): a queue; while commands are collected, every thread has its own.
+Queue = tuple[int, Opcode, bool]
+#: (core, background): commands that stay in order.
+Thread = tuple[int, bool]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A command, its queue and its place in it, and the commands it has to wait for."""
+
+    command: Command
+    queue: Queue
+    number: int
+    position: int
+    after: dict[Queue, int] = field(default_factory=dict)
+    #: MATMUL: the WEIGHTS whose tiles it takes, which has finished when it has; and vice versa.
+    feeder: "Entry | None" = None
+    user: "Entry | None" = None
+    #: Queue -> how many of its commands have finished when this one starts, and when it ends.
+    at_start: dict[Queue, int] = field(default_factory=dict)
+    at_end: dict[Queue, int] = field(default_factory=dict)
+    #: The cycle in which it starts, about; how long its queue is busy, and until it has finished.
+    start: int = 0
+    cycles: tuple[int, int] | None = None
+
+
+def thread_of(entry: Entry) -> Thread:
+    """The thread of an entry that has not been joined."""
+    return entry.queue[0], entry.queue[2]
+
+
+def latest(into: dict[Queue, int], numbers: Mapping[Queue, int]) -> None:
+    """Raise the numbers of ``into`` to those of ``numbers``."""
+    if not into:
+        into.update(numbers)
+        return
+    for queue, number in numbers.items():
+        if into.get(queue, -1) < number:
+            into[queue] = number
+
+
+class _Part:
+    """Part of a memory: its last writer, and queue -> number of those that have read it since."""
+
+    __slots__ = ("number", "queue", "readers")
+
+    def __init__(self, queue: Queue | None, number: int, readers: dict[Queue, int]) -> None:
+        self.queue, self.number, self.readers = queue, number, readers
+
+
+class Segments:
+    """Who last wrote each part of a memory, and who has read it since: queue -> number."""
+
+    def __init__(self) -> None:
+        self.edges = [0]
+        self.parts = [_Part(None, -1, {})]
+
+    def _split(self, place: int) -> int:
+        """Index of the part that begins at ``place``."""
+        index = bisect_left(self.edges, place)
+        if index == len(self.edges) or self.edges[index] != place:
+            part = self.parts[index - 1]
+            self.edges.insert(index, place)
+            self.parts.insert(index, _Part(part.queue, part.number, dict(part.readers)))
+        return index
+
+    def _range(self, region: Region) -> tuple[int, int]:
+        first = self._split(region.begin)
+        return first, self._split(region.end)
+
+    def read(self, region: Region, entry: Entry) -> None:
+        """``entry`` reads ``region``, and has to wait for who wrote it."""
+        first, last = self._range(region)
+        after, queue, number = entry.after, entry.queue, entry.number
+        for part in self.parts[first:last]:
+            writer = part.queue
+            if writer is not None and after.get(writer, -1) < part.number:
+                after[writer] = part.number
+            part.readers[queue] = number
+
+    def write(self, region: Region, entry: Entry) -> None:
+        """``entry`` writes ``region``, and has to wait for who wrote and read it."""
+        first, last = self._range(region)
+        latest(entry.after, self._users(first, last, readers=True))
+        self._written(first, last, region, entry)
+
+    def note(self, region: Region, entry: Entry, *, writes: bool) -> None:
+        """The same as :meth:`write` or :meth:`read`, but ``entry`` has nothing to wait for."""
+        first, last = self._range(region)
+        if writes:
+            self._written(first, last, region, entry)
+        else:
+            for part in self.parts[first:last]:
+                part.readers[entry.queue] = entry.number
+
+    def users(self, region: Region, *, readers: bool) -> dict[Queue, int]:
+        """Who last wrote a part of ``region``, with ``readers`` also who has read it since."""
+        return self._users(*self._range(region), readers=readers)
+
+    def _written(self, first: int, last: int, region: Region, entry: Entry) -> None:
+        self.edges[first:last] = [region.begin]
+        self.parts[first:last] = [_Part(entry.queue, entry.number, {})]
+
+    def _users(self, first: int, last: int, *, readers: bool) -> dict[Queue, int]:
+        found: dict[Queue, int] = {}
+        for part in self.parts[first:last]:
+            writer = part.queue
+            if writer is not None and found.get(writer, -1) < part.number:
+                found[writer] = part.number
+            if readers and part.readers:
+                latest(found, part.readers)
+        return found

@@ -1,0 +1,326 @@
+"""Semaphores for recorded commands, threads in one order, and loops in their short form.
+
+Tokens of a pair of queues are taken in the order in which they are given, because both queues work
+in order and a command never waits for one that is older than what its queue has waited for. What
+follows from other tokens takes none. There are more pairs of queues than semaphores: what happens
+now and then takes a detour by commands in between.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from compiler.codegen.cost import Command
+from compiler.errors import CompileError
+from hw.config import AdaGPConfig
+from hw.isa.encoding import Opcode
+from hw.isa.loops import LOOP_LEVELS
+
+from .entries import Entry, Queue, Thread, latest, thread_of
+from .folding import fold
+from .interleaving import interleaved
+from .loops import Loop, Unsettled, roll
+from .tokens import Token, add_token, fits, merge_tokens
+
+__all__ = ["Linker"]
+
+#: Queues that have a semaphore of their own when a command of the second waits for the first.
+_DIRECT = {
+    (Opcode.LOAD, Opcode.WEIGHTS),
+    (Opcode.LOAD, Opcode.MATMUL),
+    (Opcode.LOAD, Opcode.VECTOR),
+    (Opcode.LOAD, Opcode.LOSS),
+    (Opcode.MATMUL, Opcode.POST),
+    (Opcode.MATMUL, Opcode.LOAD),
+    (Opcode.POST, Opcode.MATMUL),
+    (Opcode.POST, Opcode.STORE),
+    (Opcode.STORE, Opcode.POST),
+    (Opcode.STORE, Opcode.LOAD),
+    (Opcode.STORE, Opcode.VECTOR),
+    (Opcode.VECTOR, Opcode.LOAD),
+    (Opcode.VECTOR, Opcode.STORE),
+    (Opcode.LOSS, Opcode.STORE),
+}
+
+#: A pair of queues that has a semaphore, and its tokens meanwhile.
+_Turn = tuple[tuple[Queue, Queue], list[Token]]
+
+#: Commands of several threads in which what comes again is looked for: in more it would take long.
+_STRETCH = 2048
+
+
+def _semaphore_name(source: Queue, target: Queue) -> str:
+    """Name of the semaphore between two queues, (core, opcode) each."""
+    names = [opcode.name.lower() for _, opcode, _ in (source, target)]
+    there = "" if source[0] == target[0] else f"c{target[0]}."
+    return f"c{source[0]}.{names[0]}->{there}{names[1]}"
+
+
+class Linker:
+    """Links commands.
+
+    Parameters
+    ----------
+    config : AdaGPConfig
+    entries : as they were recorded; they are changed
+    loops : among them
+    early : what is waiting for WEIGHTS to be read goes on when they have been, for which it needs a
+        semaphore more; otherwise when what they are for is done
+    cuts : where steps begin, if what comes again in one of them is to be written once; else None
+    levels : of loops, the first so many
+
+    Members
+    -------
+    semaphores : number -> name of those that are used
+    places : of every entry, in the order in which they were recorded, its place among the commands;
+        with several threads, how many commands there are of what was recorded before it
+    """
+
+    def __init__(
+        self, config: AdaGPConfig, entries: Sequence[Entry], loops: Sequence[Loop],
+        cuts: Sequence[int] | None = None, *, early: bool = False, levels: int = LOOP_LEVELS,
+    ) -> None:  # fmt: skip
+        self.config, self._entries, self._loops = config, entries, loops
+        self._cuts, self._early, self._levels = cuts, early, levels
+        self.semaphores: dict[int, str] = {}
+        self.places: list[int] = []
+        self._queues: dict[Queue, list[Entry]] = {}
+
+    def link(self) -> list[Command]:
+        """The commands with their semaphores, and HALT.
+
+        Raises
+        ------
+        CompileError
+            if there are more pairs of queues than semaphores, or tokens than one can hold that
+            cannot become fewer.
+        Unsettled
+            if loops have to be written out.
+        """
+        recorded, threads = self._entries, len({thread_of(entry) for entry in self._entries})
+        if threads > 1:
+            self._entries = interleaved(recorded, self.config, self._loops)
+        owners = [thread_of(entry) for entry in self._entries]
+        self._join()
+        self._loops = [replace(loop, first=recorded[loop.first].position) for loop in self._loops]
+        if threads > 1:
+            self._wait_for_loops(owners)
+        tokens: dict[tuple[Queue, Queue], list[Token]] = {}
+        done: dict[Queue, Entry] = {}
+        for entry in self._entries:
+            self._start(entry)
+            for source in self._sources(entry):
+                for first, second in self._detour(source, entry, done, tokens):
+                    add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
+                    latest(second.at_start, first.at_end)
+                    self._end(second)
+            self._end(entry)
+            done[entry.queue] = entry
+        taken: list[list[tuple[int, int]]] = [[] for _ in self._entries]
+        for number, pair, some in self._numbers(tokens):
+            names = [self.semaphores[number]] if number in self.semaphores else []
+            self.semaphores[number] = ", then ".join([*names, _semaphore_name(*pair)])
+            merge_tokens(some, self._queues[pair[1]], self.config.command_queue_depth)
+            for source, entry in some:
+                source.command.signal |= 1 << number
+                entry.command.wait |= 1 << number
+                taken[entry.position].append((number, entry.position - source.position))
+        commands, self.places = roll(self._entries, self._loops, taken)
+        if self._loops and not fits(commands, self.config.command_queue_depth):
+            raise Unsettled(frozenset(loop.name for loop in self._loops))
+        if self._cuts is not None:
+            # Steps of several threads are not one behind the other.
+            cuts: Iterable[int] = range(0, len(commands), _STRETCH)
+            if threads == 1:
+                cuts = {self.places[cut] for cut in self._cuts if cut < len(recorded)}
+            commands, moved = fold(commands, cuts, self._levels)
+            self.places = [moved[place] for place in self.places]
+        if threads > 1:
+            self.places = _counted(self.places[entry.position] for entry in recorded)
+        # Entries that refer to each other would stay until Python looks for cycles.
+        for entry in recorded:
+            entry.feeder = entry.user = None
+        return [*commands, Command(Opcode.HALT)]
+
+    def _join(self) -> None:
+        """From queues of threads to those that there are."""
+        places: dict[tuple[Queue, int], tuple[Queue, int]] = {}
+        for position, entry in enumerate(self._entries):
+            queue = (*entry.queue[:2], False)
+            members = self._queues.setdefault(queue, [])
+            places[entry.queue, entry.number] = queue, len(members)
+            entry.queue, entry.number, entry.position = queue, len(members), position
+            members.append(entry)
+            before, entry.after = entry.after, {}
+            for source in before.items():
+                latest(entry.after, dict([places[source]]))
+            # The queue itself sees to it that its commands are in order.
+            entry.after.pop(queue, None)
+
+    def _wait_for_loops(self, owners: Sequence[Thread]) -> None:
+        """What waits for a command in a loop of another thread waits for all of the loop, and what
+        waits in a loop does so when that begins: else periods would not be equal. As nothing comes
+        between the commands of a loop, this takes little time.
+
+        ``owners`` are the threads of the entries.
+        """
+        around: dict[int, list[Loop]] = {}  # the outermost first
+        for loop in sorted(self._loops, key=lambda loop: (loop.first, -loop.end)):
+            for place in range(loop.first, loop.end):
+                around.setdefault(place, []).append(loop)
+
+        def apart(place: int, other: int) -> range:
+            """The outermost loop there in which ``other`` is not."""
+            parts = (range(loop.first, loop.end) for loop in around.get(place, ()))
+            return next((part for part in parts if other not in part), range(place, place + 1))
+
+        for place, entry in enumerate(self._entries):
+            for queue, number in list(entry.after.items()):
+                source = self._queues[queue][number].position
+                if owners[source] == owners[place]:
+                    continue
+                waiting, given = apart(place, source), apart(source, place)
+                first = next(n for n in waiting if self._entries[n].queue == entry.queue)
+                last = next(n for n in reversed(given) if self._entries[n].queue == queue)
+                latest(self._entries[first].after, {queue: self._entries[last].number})
+
+    def _start(self, entry: Entry) -> None:
+        if entry.number:
+            entry.at_start = dict(self._queues[entry.queue][entry.number - 1].at_start)
+
+    def _end(self, entry: Entry) -> None:
+        """Note what has finished when ``entry`` has, which may have learnt of more."""
+        latest(entry.at_end, entry.at_start)
+        entry.at_end[entry.queue] = entry.number
+        if entry.number:
+            latest(entry.at_end, self._queues[entry.queue][entry.number - 1].at_end)
+        if entry.feeder is not None:
+            latest(entry.at_end, entry.feeder.at_end)
+
+    def _sources(self, entry: Entry) -> Iterator[Entry]:
+        """Commands that ``entry`` has to wait for, without those that follow from others."""
+        sources = [self._queues[queue][number] for queue, number in entry.after.items()]
+        # Weights are out of the buffer when what they were for is done: few care for less.
+        for number, source in enumerate(() if self._early else sources):
+            if source.user is not None and source.user.position < entry.position:
+                sources[number] = source.user
+        sources.sort(key=lambda source: source.position, reverse=True)
+        for source in sources:
+            if entry.at_start.get(source.queue, -1) < source.number:
+                yield source
+
+    def _detour(
+        self, source: Entry, entry: Entry, done: Mapping[Queue, Entry],
+        pairs: Container[tuple[Queue, Queue]],
+    ) -> Iterator[Token]:  # fmt: skip
+        """Pairs of commands, each waiting for the one before it, from ``source`` to ``entry``.
+
+        The shortest way by queues of a core with semaphores for it, as ``pairs`` have already, and
+        by the last command of each so far; none if there is no such way.
+        """
+        pair = source.queue, entry.queue
+        if pair in pairs and pair[0][0] == pair[1][0]:
+            # What follows from others is not among the sources.
+            yield source, entry
+            return
+        ways = deque([[source]])
+        seen = {source.queue}
+        way = [source]
+        while ways and way[-1] is not entry:
+            way = ways.popleft()
+            for queue in (entry.queue, *done):
+                stop = entry if queue == entry.queue else done[queue]
+                pair = way[-1].queue, queue
+                if (
+                    ((pair[0][1], pair[1][1]) in _DIRECT or pair in pairs)
+                    and pair[0][0] == pair[1][0]
+                    and queue not in seen
+                    and stop.position > way[-1].position
+                ):
+                    seen.add(queue)
+                    ways.append([*way, stop])
+        if way[-1] is not entry:
+            way = [source, entry]
+        for first, second in pairwise(way):
+            if second.at_start.get(first.queue, -1) < first.number:
+                yield first, second
+
+    def _numbers(
+        self, tokens: Mapping[tuple[Queue, Queue], list[Token]]
+    ) -> Iterator[tuple[int, tuple[Queue, Queue], list[Token]]]:
+        """(semaphore, pair of queues, tokens of the pair): one of the core that waits while that
+        has any, then another core's, then one that pairs of queues can have one after the other, in
+        the order in which they have it. A pair may have it twice, with others in between."""
+        own, count = self.config.semaphores, self.config.semaphore_count
+        used: dict[int, list[_Turn]] = {}
+        left = []
+        for source, target in tokens:
+            first = target[0] * own
+            free = [number for number in range(first, first + own) if number not in used]
+            if free:
+                used[free[0]] = [((source, target), tokens[source, target])]
+            else:
+                left.append((source, target))
+        free = [number for number in range(count) if number not in used]
+        used |= {number: [(pair, tokens[pair])] for number, pair in zip(free, left, strict=False)}
+        for pair in left[len(free) :]:
+            turns = ((number, self._between(used[number], pair, tokens[pair])) for number in used)
+            found = next(((number, shared) for number, shared in turns if shared), None)
+            if found is None:
+                pairs = [f"{a[1].name} to {b[1].name}" for a, b in tokens]
+                raise CompileError(
+                    f"the program needs {len(pairs)} semaphores, not {count}: {', '.join(pairs)}"
+                )
+            used[found[0]] = found[1]
+        for number, sharing in used.items():
+            for pair, some in sharing:
+                yield number, pair, some
+
+    def _between(
+        self, turns: Sequence[_Turn], pair: tuple[Queue, Queue], own: list[Token]
+    ) -> list[_Turn]:
+        """``turns`` and one of ``pair``, for which one of them may be divided in two; none if
+        that cannot be."""
+        place = 0
+        while place < len(turns) and self._over(turns[place][1], own):
+            place += 1
+        if all(self._over(own, some) for _, some in turns[place:]):
+            return [*turns[:place], (pair, own), *turns[place:]]
+        other, some = turns[place]
+        # Tokens of a pair are taken in order: those in front are the first so many.
+        taken = bisect_left(range(1, len(some)), True, key=lambda n: not self._over(some[:n], own))
+        rest = some[taken:]
+        behind = [rest, *(each for _, each in turns[place + 1 :])]
+        if not taken or not all(self._over(own, each) for each in behind):
+            return []
+        return [
+            *turns[:place], (other, some[:taken]), (pair, own), (other, rest), *turns[place + 1 :]
+        ]  # fmt: skip
+
+    def _over(self, tokens: Sequence[Token], later: Sequence[Token]) -> bool:
+        """Whether all ``tokens`` have been taken when the first one of ``later`` is given, and
+        nobody waits for that one before: who waits takes what comes first. A command takes its
+        tokens when it starts, and gives when it ends; it waits when the one in front of it in its
+        queue has started."""
+        last, (source, target) = tokens[-1][1], later[0]
+        if last.queue == source.queue:
+            given = last.number <= source.number
+        else:
+            given = source.at_start.get(last.queue, -1) >= last.number
+        if last.queue == target.queue or not given:
+            return given
+        if not target.number:
+            return False
+        before = self._queues[target.queue][target.number - 1]
+        return before.at_start.get(last.queue, -1) >= last.number
+
+
+def _counted(places: Iterable[int]) -> list[int]:
+    """How many different ones there are in front of each."""
+    result, seen = [], set[int]()
+    for place in places:
+        result.append(len(seen))
+        seen.add(place)
+    return result

@@ -1,0 +1,1 @@
+"""The networks of the paper at reduced width on the RTL."""
