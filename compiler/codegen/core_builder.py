@@ -5,7 +5,7 @@ from math import prod
 
 from compiler.errors import CompileError
 from compiler.tensors.intervals import Channels, Interval, TensorBox
-from compiler.tensors.tensor import Tensor, Transfer, transfers
+from compiler.tensors.tensor import IN_ORDER, Tensor, Transfer, transfers
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 from hw.formats import FLOAT32
 from hw.isa.encoding import Opcode
@@ -107,7 +107,7 @@ class CoreProgram:
     def _place(self, tensor: Tensor, box: TensorBox, pixels: int, words: int) -> Block | None:
         """Where a box lies if the tensor is kept here and the box is a run of whole pixels."""
         block = self._resident.get(tensor.name)
-        if block is None or box[3] != (0, tensor.pitch):
+        if block is None or box[3] != (0, tensor.pitch) or tensor.order != IN_ORDER:
             return None
         self.fetch(tensor.name)
         _, height, width, _ = tensor.shape
@@ -191,8 +191,8 @@ class CoreProgram:
         *,
         wide: bool = False,
     ) -> View:
-        """A box of a tensor as it lies in a block, pixel after pixel; ``wide`` as float32 whatever
-        the tensor is.
+        """A box of a tensor as it lies in a block, pixel after pixel in the tensor's order;
+        ``wide`` as float32 whatever the tensor is.
 
         Raises
         ------
@@ -213,7 +213,7 @@ class CoreProgram:
         size = max(0, min(end, tensor.shape[3]) - begin)
         count, height, width = (b - a for a, b in (images, rows, columns))
         shape = (count, height, width, size)
-        return View.dense(block, shape, words, chunks=chunks)
+        return View.dense(block, shape, words, chunks=chunks, order=tensor.order)
 
     def _vector(self, fields: Fields, reads: Sequence[Region], writes: Sequence[Region]) -> None:
         noted = Region(("noted", self.core.index), 0, 1)  # by a watching command for guarded ones

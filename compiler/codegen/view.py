@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compiler.tensors.tensor import Shape
+from compiler.tensors.tensor import IN_ORDER, Order, Shape, strides_of
 
 from .scratchpad import Block
 
@@ -43,11 +43,11 @@ class View:
 
     @classmethod
     def dense(
-        cls, block: Block, shape: Shape, words: int, *, chunks: int = 1, first: int = 0
-    ) -> "View":
-        """A map whose pixels lie one after the other."""
-        width = words * chunks
-        strides = (shape[1] * shape[2] * width, shape[2] * width, width)
+        cls, block: Block, shape: Shape, words: int, *, chunks: int = 1, first: int = 0,
+        order: Order = IN_ORDER,
+    ) -> "View":  # fmt: skip
+        """A map whose pixels lie one after the other in ``order``."""
+        strides = strides_of(shape[:3], order, words * chunks)
         return cls(
             block=block, first=first, shape=shape, strides=strides, words=words,
             chunks=chunks,
@@ -82,6 +82,13 @@ class View:
         shape = n, h, w, self.shape[3]
         return View(block=self.block, first=first, shape=shape, strides=(by_n, by_h, by_w),
                     words=self.words, chunks=self.chunks)  # fmt: skip
+
+    @property
+    def line(self) -> "View":
+        """The same of a dense map, with all pixels of an image in one line."""
+        images, height, width, channels = self.shape
+        shape = images, 1, height * width, channels
+        return View.dense(self.block, shape, self.words, chunks=self.chunks, first=self.first)
 
     def pixel(self, n: int, h: int, w: int) -> "View":
         """One pixel, as a vector."""

@@ -20,10 +20,11 @@ from hw.formats import FLOAT32, FORMATS
 from .column_tiles import ColumnTiles
 from .encoding import codes_of
 from .intervals import round_up
-from .tensor import Shape, Tensor
+from .tensor import IN_ORDER, Order, Shape, Tensor
 
 __all__ = [
     "CORRECTIONS",
+    "TAPS_TOGETHER",
     "StoredParameter",
     "TracedLayer",
     "channel_pitch",
@@ -36,6 +37,8 @@ __all__ = [
 
 #: Role of the two numbers that an optimizer keeps for a whole parameter.
 CORRECTIONS = "corrections"
+#: Of weights (KH, KW, CI, CO): the rows of an input channel lie one after the other.
+TAPS_TOGETHER: Order = (2, 0, 1)
 
 
 class TracedLayer(Protocol):
@@ -106,7 +109,8 @@ class StoredParameter:
         gradient   float32  of ``shape``; outside the groups it may hold anything
         (slots)    float32  the optimizer's numbers, such as ``velocity``; ``corrections`` are
                             (1, 1, 2, lanes), two numbers in all lanes
-        operands   operand  weights of products only: the master, rounded once
+        operands   operand  weights of products only: the master, rounded once; all taps of an input
+                            channel lie together, so that one LOAD brings those of a K tile
         mask       operand  grouped only: (1, 1, CI, CO), 1 in the groups, +0 elsewhere
         ========== ======== =====================================================
     """
@@ -368,6 +372,7 @@ def _add(
             dims,
             kind="float32" if wide else config.operand_format,
             pitch=channel_pitch(dims[3], config) if role == CORRECTIONS else pitch,
+            order=TAPS_TOGETHER if role == "operands" and prod(dims[:2]) > 1 else IN_ORDER,
         )
     found[full] = StoredParameter(
         name=full,

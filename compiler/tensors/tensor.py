@@ -1,5 +1,6 @@
 """Where things lie: tensors in DRAM, regions in the on-chip memories."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -14,10 +15,17 @@ from hw.formats import FLOAT32, format_by_name
 from .encoding import codes_of, storage
 from .intervals import Interval, PixelBox
 
-__all__ = ["PREDICTOR_MEMORY", "Shape", "Tensor", "Transfer", "transfers"]
+__all__ = [
+    "IN_ORDER", "PREDICTOR_MEMORY", "Order", "Shape", "Tensor", "Transfer", "strides_of",
+    "transfers",
+]  # fmt: skip
 
 #: (N, H, W, C), of weights (KH, KW, CI, CO).
 Shape = tuple[int, int, int, int]
+#: Of the axes N, H, W.
+Order = tuple[int, int, int]
+#: Images, in them rows, in these columns.
+IN_ORDER: Order = (0, 1, 2)
 
 #: Address bit that selects the predictor memory.
 PREDICTOR_MEMORY = 1 << (BUFFER_ADDRESS_WIDTH - 1)
@@ -37,6 +45,7 @@ class Tensor:
     stage : index of the stage that owns it, or None
     stride : channels from the first of a pixel to the first of the next where the tensor is some
         channels of another one, whose ``size`` it has then; otherwise None: the pitch
+    order : axes N, H, W (0, 1, 2) as pixels lie in DRAM, and in the buffer, the outermost first
     """
 
     name: str
@@ -47,12 +56,16 @@ class Tensor:
     kind: str
     stage: int | None
     stride: int | None = None
+    order: Order = IN_ORDER
 
     @classmethod
-    def dense(cls, name: str, shape: Shape, *, kind: str, pitch: int, offset: int = 0) -> Self:
+    def dense(
+        cls, name: str, shape: Shape, *, kind: str, pitch: int, offset: int = 0,
+        order: Order = IN_ORDER,
+    ) -> Self:  # fmt: skip
         """A tensor (N, H, W, C) that belongs to no stage, of the size that its pitch makes."""
         tensor = cls(name=name, offset=offset, size=0, shape=shape, pitch=pitch, kind=kind,
-                     stage=None)  # fmt: skip
+                     stage=None, order=order)  # fmt: skip
         return replace(tensor, size=prod(shape[:3]) * pitch * tensor.dtype.itemsize)
 
     @property
@@ -89,15 +102,15 @@ class Tensor:
             raise ValueError(f"{self.name} takes {self.dtype} codes, not {values.dtype}")
         full = np.zeros((*self.shape[:3], self.pitch), self.dtype)
         full[..., : self.shape[3]] = values.view(self.dtype)
-        return full.tobytes()
+        return full.transpose(*self.order, 3).tobytes()
 
     def unpack(self, memory: bytes | bytearray | memoryview) -> np.ndarray:
         """Codes (unsigned, shape ``shape``) from the bytes of the whole memory window."""
         # Some channels of another tensor end before the last pixel of that one does.
         count = (prod(self.shape[:3]) - 1) * self.distance + self.pitch
         data = np.frombuffer(memory, self.dtype, count, self.offset)
-        steps = np.array([self.shape[1] * self.shape[2], self.shape[2], 1]) * self.distance
-        strides = *(int(step) * self.dtype.itemsize for step in steps), self.dtype.itemsize
+        item = self.dtype.itemsize
+        strides = *strides_of(self.shape[:3], self.order, self.distance * item), item
         return np.lib.stride_tricks.as_strided(data, self.shape, strides).copy()
 
     def values(self, codes: ArrayLike) -> np.ndarray:
@@ -120,6 +133,16 @@ class Tensor:
         special = np.where(mantissa == 0, np.inf, np.nan)
         value = np.where(exponent == fmt.exponent_max, special, value)
         return np.where(codes >> (fmt.width - 1), -value, value)
+
+
+def strides_of(sizes: Sequence[int], order: Order, step: int) -> Order:
+    """What lies from one of an axis N, H, W to the next in a dense box of so many, whose pixels lie
+    in ``order``, ``step`` each."""
+    strides = [0, 0, 0]
+    for axis in reversed(order):
+        strides[axis], step = step, step * sizes[axis]
+    images, rows, columns = strides
+    return images, rows, columns
 
 
 class Transfer(NamedTuple):
@@ -146,23 +169,18 @@ def transfers(
     """LOADs or STOREs that move a box of ``tensor``.
 
     ``images``, ``rows``, ``columns`` and ``channels`` are (begin, end); ``channels`` are clipped to
-    the pitch. In the buffer the box is dense: pixels in order, each in whole words.
+    the pitch. In the buffer the box is dense: pixels in the tensor's order, each in whole words.
     """
     item = tensor.dtype.itemsize
-    _, height, width, _ = tensor.shape
     begin, end = channels[0], min(channels[1], tensor.pitch)
     row_bytes = (end - begin) * item
     row_words = -(-row_bytes // word_bytes)
     pixel = tensor.distance * item
-    start = (
-        tensor.offset + ((images[0] * height + rows[0]) * width + columns[0]) * pixel + begin * item
-    )
+    axes, strides = (images, rows, columns), strides_of(tensor.shape[:3], tensor.order, pixel)
+    start = tensor.offset + begin * item
+    start += sum(axis[0] * step for axis, step in zip(axes, strides, strict=True))
     # Loops from the inside out as (count, bytes); the run takes in the inner ones that are dense.
-    loops = [
-        (columns[1] - columns[0], pixel),
-        (rows[1] - rows[0], pixel * width),
-        (images[1] - images[0], pixel * width * height),
-    ]
+    loops = [(axes[axis][1] - axes[axis][0], strides[axis]) for axis in reversed(tensor.order)]
     run = row_bytes
     while loops and (loops[0][1] == run or loops[0][0] == 1):
         run *= loops.pop(0)[0]

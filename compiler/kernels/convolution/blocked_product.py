@@ -8,6 +8,7 @@ from compiler.codegen.core_builder import Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
 from compiler.tensors.intervals import Interval, PixelBox, even_parts
+from compiler.tensors.tensor import IN_ORDER, strides_of
 from hw.isa.encoding import Init
 
 from .blocked_cut import Box, Cut, contraction_boxes
@@ -120,7 +121,8 @@ class BlockedProduct(BlockedSizes):
         return rows, columns
 
     def _weights_need(self, tile: int, phase: Phase, part: Box) -> Need:
-        """Its taps, in order of the kernel if they are neighbours, or else of the contraction."""
+        """Its taps, as the tensor has them if they are neighbours, or else in order of the
+        contraction."""
         program, (rows, columns) = self.program, self._kernel(phase, part)
         inputs, outputs = self.weights_box(tile, part[0])
         size = self._tap_words(tile, part[0])
@@ -170,13 +172,14 @@ class BlockedProduct(BlockedSizes):
         self, tile: int, phase: Phase, part: Box, weights: Block, bias: Block | None = None
     ) -> None:
         rows, columns = self._kernel(phase, part)
-        _, outputs = self.weights_box(tile, part[0])
-        size = self._tap_words(tile, part[0])
-        down, right, place = len(columns) * size, size, 0
-        if _neighbours(rows) and _neighbours(columns):
-            place = (rows[0] - min(rows)) * down + (columns[0] - min(columns)) * size
+        (first, last), outputs = self.weights_box(tile, part[0])
+        together, place = _neighbours(rows) and _neighbours(columns), 0
+        order = self.weights.order if together else IN_ORDER
+        sizes = len(rows), len(columns), last - first
+        down, right, row = strides_of(sizes, order, self.program.words(self.weights, outputs))
+        if together:
+            place = (rows[0] - min(rows)) * down + (columns[0] - min(columns)) * right
             down, right = (-n if r.step < 0 else n for n, r in ((down, rows), (right, columns)))
-        row = self.program.words(self.weights, outputs)
         fields = self.weights_fields(tile, part[0], row)
         fields |= {
             "address": weights.address + place + fields.get("address", 0),

@@ -33,7 +33,7 @@ class BlockedSizes(ABC):
     program : CoreProgram
     name : of the layer, for messages
     source, target : maps that it reads and writes
-    weights : (KH, KW, CI, CO)
+    weights : (KH, KW, CI, CO), in any order
     tiles : of the target's channels
     phases : (vertical, horizontal) axes
     step : lines of the target from one of a phase to the next
@@ -67,7 +67,7 @@ class BlockedSizes(ABC):
 
     @abstractmethod
     def weights_fields(self, tile: int, blocks: Interval, row: int) -> Fields:
-        """WEIGHTS' fields but for the taps; ``row`` words for each row (kh, kw, ci)."""
+        """WEIGHTS' fields but for the taps; ``row`` words from a row (ci) to the next."""
 
     @abstractmethod
     def post_fields(self) -> Fields:

@@ -9,7 +9,7 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
 from compiler.tensors.intervals import Interval
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.tensor import Tensor, strides_of
 from hw.isa.encoding import Init
 
 from .blocked_cut import Axis
@@ -274,15 +274,17 @@ class _Forward:
             else self.program.whole_words(self.tiles.range(tile))
         )
         word, skip = divmod(self.tiles.range(tile)[0] - channels[0], core.rows)
-        row = self.program.words(layer.weights, channels)
+        words = self.program.words(layer.weights, channels)
+        sizes = (*layer.kernel, layer.inputs)
+        down, right, row = strides_of(sizes, layer.weights.order, words)
         fields = {
             "address": weights.address + word + blocks[0] * core.rows * row,
             "row_stride": row,
             "kw_count": layer.kernel[1],
             "kh_count": layer.kernel[0],
             "cb_count": blocks[1] - blocks[0],
-            "kw_stride": layer.inputs * row,
-            "kh_stride": layer.kernel[1] * layer.inputs * row,
+            "kw_stride": right,
+            "kh_stride": down,
             "cb_stride": core.rows * row,
             "row_limit": layer.inputs - blocks[0] * core.rows,
             "transpose": 1,

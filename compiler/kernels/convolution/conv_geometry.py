@@ -26,7 +26,7 @@ class Convolution:
     name : of the layer
     x : (N, H, W, CI) input
     y : (N, HO, WO, CO) output, float32 where it is the network's
-    weights : (KH, KW, CI, CO) operand copy
+    weights : (KH, KW, CI, CO) operand copy, in any order
     bias : (1, 1, column tiles, columns) float32, or None
     groups : weights between different groups are zero, and their words are skipped where a whole
         column tile has no other

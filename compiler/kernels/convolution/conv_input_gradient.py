@@ -10,7 +10,7 @@ from compiler.codegen.cost import WEIGHT_CYCLES, Fields
 from compiler.codegen.scratchpad import Block
 from compiler.tensors.encoding import codes_of
 from compiler.tensors.intervals import Interval
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.tensor import Tensor, strides_of
 from hw.formats import FLOAT32
 
 from .blocked_cut import Axis
@@ -185,18 +185,20 @@ class _InputGradient:
         blocks = layer.output_blocks(*channels, core.rows)
         if empty:
             blocks = (0, 1)
-        word = self.w_words
+        sizes = (*layer.kernel, valid)
+        down, right, row = strides_of(sizes, layer.weights.order, self.w_words)
         program.weights(
             {
                 "address": weights.address
-                + (vertical.tap * layer.kernel[1] + horizontal.tap) * valid * word
+                + vertical.tap * down
+                + horizontal.tap * right
                 + blocks[0],
-                "row_stride": word,
+                "row_stride": row,
                 "kw_count": kw_count,
                 "kh_count": kh_count,
                 "cb_count": blocks[1] - blocks[0],
-                "kw_stride": -horizontal.tap_step * valid * word,
-                "kh_stride": -vertical.tap_step * layer.kernel[1] * valid * word,
+                "kw_stride": -horizontal.tap_step * right,
+                "kh_stride": -vertical.tap_step * down,
                 "cb_stride": 1,
                 "row_limit": 0 if empty else valid,
                 "transpose": 0,

@@ -167,10 +167,10 @@ class DepthwiseBands:
                 products = View.dense(blocks[-1], part.shape, part.words, chunks=self.chunks)
                 program.vector.scale(products, views[0][:, *pixels], part)
                 first = max(rows[0], self.places[place][0]) - self.places[place][0]
-                sums[place].add(_line(products), first * part.shape[2])
+                sums[place].add(products.line, first * part.shape[2])
             program.scratch.drop([blocks[-1]])
         if self.db is not None:
-            sums[None].add(_line(dy), rows[0] * dy.shape[2])
+            sums[None].add(dy.line, rows[0] * dy.shape[2])
         if rows[1] == self.dy.shape[1]:
             for part in sums.values():
                 part.finish(images)
@@ -197,10 +197,3 @@ class DepthwiseBands:
             box = ((0, 1), (0, 1), (0, 1), channels or (0, self.db.pitch))
             program.store(self.db, box, results, len(places) * row)
         program.scratch.drop([state, results])
-
-
-def _line(view: View) -> View:
-    """A dense map with all pixels of an image in one line."""
-    images, height, width, channels = view.shape
-    shape = images, 1, height * width, channels
-    return View.dense(view.block, shape, view.words, chunks=view.chunks, first=view.first)

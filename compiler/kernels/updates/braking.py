@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from math import prod
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
@@ -15,7 +13,7 @@ from compiler.tensors.intervals import ChannelBox, Channels, PixelBox
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Condition, Factor
 
-__all__ = ["Brake", "as_rows"]
+__all__ = ["Brake"]
 
 #: The least product of norms that is divided by.
 _LEAST_NORM = 2.0**-100
@@ -32,7 +30,7 @@ class Brake:
     Parameters
     ----------
     program : CoreProgram
-    tensors : of the parameter: ``gradient`` and ``velocity`` (KH, KW, CI, CO)
+    tensors : of the parameter: ``gradient`` and ``velocity`` (1, lines, rows, CO)
     braking : what the cosine is multiplied by
     """
 
@@ -40,7 +38,7 @@ class Brake:
         self, program: CoreProgram, tensors: Mapping[str, Tensor], braking: Coefficient | float
     ) -> None:
         self.program, self.braking = program, braking
-        self.gradient, self.velocity = (as_rows(tensors[r]) for r in ("gradient", "velocity"))
+        self.gradient, self.velocity = tensors["gradient"], tensors["velocity"]
         #: Need of the factors of all parts of the channels.
         self.factors: list[Need] = []
         self._sums: list[Need] = []
@@ -108,8 +106,9 @@ class Brake:
     ) -> None:
         """The sums of a piece; with the last one the factors."""
         first, last = state
-        g = view(box, *gradient)
-        v = self.program.view(velocity, self.velocity, *box)
+        g = view(box, *gradient).line
+        v = self.program.view(velocity, self.velocity, *box).line
+        row = box[1][0] * self.gradient.shape[2] + box[2][0]
         size = g.words * g.chunks
         totals = []
         for what, (x, y) in enumerate(((g, v), (g, None), (v, None))):
@@ -123,7 +122,7 @@ class Brake:
             total = MapSums(self.program, rows, 1, 1)
             if first:
                 total.begin((0, 1))
-            total.add(x, box[2][0], y, factor=factor, guarded=1)
+            total.add(x, row, y, factor=factor, guarded=1)
             if last:
                 total.finish((0, 1))
                 totals.append(total.total(rows))
@@ -140,12 +139,6 @@ class Brake:
                     guarded=1)  # fmt: skip
         vector.divide(product, product, norm, guarded=1)
         vector.scale_add(o, product, self.braking, 1.0, negate_product=1, guarded=1)
-
-
-def as_rows(tensor: Tensor) -> Tensor:
-    """A tensor as one line of all its rows."""
-    rows = prod(tensor.shape[:3])
-    return replace(tensor, shape=(1, 1, rows, tensor.shape[3]))
 
 
 def _vector(block: Block, first: int, like: View) -> View:

@@ -17,16 +17,16 @@ from compiler.kernels.tiling.splitting import (
     channel_steps,
     like_box,
 )
-from compiler.tensors.intervals import ChannelBox, Channels, PixelBox
+from compiler.tensors.intervals import ChannelBox, Channels, Interval, PixelBox
 from compiler.tensors.parameters import CORRECTIONS, StoredParameter
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.tensor import IN_ORDER, Tensor
 from hw.isa.vector import Watch
 
-from .braking import Brake, as_rows
+from .braking import Brake
 from .rules import Rule
 from .scalars import Scalars, repeat
 
-__all__ = ["update"]
+__all__ = ["in_lines", "update"]
 
 
 def update(
@@ -63,7 +63,7 @@ def update(
                 f"parameter {parameter.name}: the gradient of an embedding or a grouped "
                 "convolution is not braked"
             )
-        brake = Brake(program, tensors, rule.braking)
+        brake = Brake(program, in_lines(tensors), rule.braking)
     _Update(program, tensors, rule, factor, brake).write()
 
 
@@ -78,8 +78,7 @@ class _Update:
     ) -> None:
         if "mask" not in tensors:
             # Pieces of any number of rows, as long as no row has a mask of its own.
-            tensors = {role: tensor if role == CORRECTIONS else as_rows(tensor)
-                       for role, tensor in tensors.items()}  # fmt: skip
+            tensors = in_lines(tensors)
         self.brake = brake
         self.program, self.tensors = program, tensors
         self.rule, self.factor = rule, factor
@@ -118,16 +117,18 @@ class _Update:
         self.changed.drop()
         program.scratch.forget(self._numbers_of)
         if self.mask is None:
-            # Boxes of rows are not seen to be parts of a tensor of another shape.
+            # Boxes of lines are not seen to be parts of a tensor of another shape.
             program.scratch.forget(*(tensor.name for tensor in self.tensors.values()))
 
     def _pieces(self, most: int) -> list[PixelBox]:
         """At most so many rows each, all but the last the same."""
         if self.mask is not None:
             return boxes(self.master.shape, most)
-        rows = self.master.shape[2]
-        size = -(-rows // -(-rows // most))
-        return [((0, 1), (0, 1), (row, min(row + size, rows))) for row in range(0, rows, size)]
+        _, lines, rows, _ = self.master.shape
+        if most >= rows:
+            return [((0, 1), part, (0, rows)) for part in _alike(lines, most // rows)]
+        parts = _alike(rows, most)
+        return [((0, 1), (line, line + 1), part) for line in range(lines) for part in parts]
 
     def _cut(self) -> tuple[list[Channels], int]:
         """Parts of the channels, all of them if a row fits, and rows that fit."""
@@ -288,3 +289,21 @@ class _Update:
             vector.copy(program.view(out, self.operands, *box), w)
             program.store(self.operands, (*box[:3], box[3] or (0, self.operands.pitch)), out)
             program.scratch.drop([out])
+
+
+def in_lines(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of a parameter as one line of all rows; as a line for each tap where those of the
+    operand copy lie in another order."""
+    copy, found = tensors.get("operands"), {}
+    for role, tensor in tensors.items():
+        height, width, rows, channels = tensor.shape
+        lines = height * width if copy is not None and copy.order != IN_ORDER else 1
+        shape = (1, lines, height * width * rows // lines, channels)
+        found[role] = tensor if role == CORRECTIONS else replace(tensor, shape=shape)
+    return found
+
+
+def _alike(count: int, most: int) -> list[Interval]:
+    """[0, count) in as few parts of at most ``most`` as there can be, the same but for the last."""
+    size = -(-count // -(-count // most))
+    return [(first, min(first + size, count)) for first in range(0, count, size)]

@@ -16,7 +16,8 @@ from torch import nn
 import compiler
 from compiler.__main__ import main
 from compiler.codegen.disassemble import disassemble
-from compiler.tensors.tensor import Tensor, transfers
+from compiler.tensors.parameters import TAPS_TOGETHER
+from compiler.tensors.tensor import IN_ORDER, Tensor, transfers
 from hw.config import make_config
 from hw.isa.encoding import Opcode, encode
 
@@ -133,10 +134,22 @@ def test_as_a_module():
     assert result.stderr == "error: does/not/exist: No such file or directory\n"
 
 
-def test_pack_and_unpack():
+def test_taps_of_some_input_channels_are_one_transfer():
+    """Those of a K tile lie side by side, whatever part of the output channels it has."""
+    tensor = Tensor.dense("w", (3, 3, 64, 24), kind="bf16", pitch=24, order=TAPS_TOGETHER)
+    (move,) = transfers(tensor, (0, 3), (0, 3), (12, 36), (8, 16), 16)
+    assert move.dram_address == (12 * 9 * 24 + 8) * 2
+    assert (move.run_bytes, move.run_count, move.run_stride) == (16, 24 * 9, 48)
+    (move,) = transfers(tensor, (0, 3), (0, 3), (5, 7), (0, 24), 16)
+    assert (move.dram_address, move.run_bytes, move.run_count) == (5 * 9 * 48, 2 * 9 * 48, 1)
+
+
+@pytest.mark.parametrize("order", [IN_ORDER, (2, 0, 1)])
+def test_pack_and_unpack(order):
     tensor = Tensor(
-        name="t", offset=16, size=2 * 3 * 8 * 2, shape=(1, 2, 3, 5), pitch=8, kind="bf16", stage=0
-    )
+        name="t", offset=16, size=2 * 3 * 8 * 2, shape=(1, 2, 3, 5), pitch=8, kind="bf16", stage=0,
+        order=order,
+    )  # fmt: skip
     values = np.arange(30, dtype=np.float32).reshape(1, 2, 3, 5) - 12
     data = tensor.pack(values)
     assert len(data) == tensor.size
@@ -147,11 +160,13 @@ def test_pack_and_unpack():
         tensor.pack(values[0, 0, 0])
 
 
-def test_transfers_reach_every_byte_once(rng):
+@pytest.mark.parametrize("order", [IN_ORDER, TAPS_TOGETHER, (1, 0, 2)])
+def test_transfers_reach_every_byte_once(order, rng):
     """Against plain indexing, for boxes of all kinds."""
     shape, pitch, word_bytes = (3, 5, 4, 11), 12, 8
     size = 3 * 5 * 4 * pitch * 2
-    tensor = Tensor(name="t", offset=64, size=size, shape=shape, pitch=pitch, kind="bf16", stage=0)
+    tensor = Tensor(name="t", offset=64, size=size, shape=shape, pitch=pitch, kind="bf16", stage=0,
+                    order=order)  # fmt: skip
     data = np.arange(64 + size) % 251
     for _ in range(200):
         box = [sorted(rng.choice(n + 1, 2, replace=False).tolist()) for n in (3, 5, 4)]
@@ -164,9 +179,11 @@ def test_transfers_reach_every_byte_once(rng):
                 begin = move.dram_address + run_index * move.run_stride
                 got.append(data[begin : begin + move.run_bytes])
             assert move.run_bytes % move.row_bytes == 0
-        pixels = data[64:].reshape(3, 5, 4, pitch * 2)
+        sizes = [shape[axis] for axis in order]
+        pixels = data[64:].reshape(*sizes, pitch * 2).transpose(*np.argsort(order), 3)
         (n0, n1), (h0, h1), (w0, w1) = box
         expected = pixels[n0:n1, h0:h1, w0:w1, channels[0] * 2 : channels[1] * 2]
+        expected = expected.transpose(*order, 3)
         np.testing.assert_array_equal(
             np.concatenate(got), expected.reshape(-1), str((box, channels))
         )
