@@ -43,22 +43,34 @@ def encode_commands(commands: Iterable[Command], offset: int = 0) -> bytes:
 
 def _encoded(opcode: Opcode, commands: list[Command]) -> NDArray[np.uint64]:
     """Commands of a type, a row for each."""
-    # Those with other fields are encoded one by one, too, which tells what is missing or unknown.
-    for command in {tuple(command.fields): command for command in commands}.values():
-        _encode(command)
     words = np.zeros((len(commands), COMMAND_BYTES * 8 // _BITS), np.uint64)
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, command in enumerate(commands):
+        groups.setdefault(tuple(command.fields), []).append(row)
+    for names, rows in groups.items():
+        words[rows] = _alike(opcode, names, [commands[row] for row in rows])
+    return words
+
+
+def _alike(opcode: Opcode, names: tuple[str, ...], commands: list[Command]) -> NDArray[np.uint64]:
+    """The same of commands that have the same fields, in the same order."""
+    # One of them is encoded by itself, which tells what is missing or unknown.
+    _encode(commands[0])
+    words = np.zeros((len(commands), COMMAND_BYTES * 8 // _BITS), np.uint64)
+    table = np.array([[*command.fields.values()] for command in commands], np.int64)
+    columns = dict(zip(names, table.reshape(len(commands), len(names)).T, strict=True))
     for name, place in _PLACES[opcode].items():
         if name == _OPCODE:
             values = np.full(len(commands), int(opcode), np.int64)
         elif name in _ATTRIBUTES:
             values = np.array([int(getattr(command, name)) for command in commands], np.int64)
+        elif name not in columns:
+            values = np.full(len(commands), place.default, np.int64)
         else:
-            default = place.default
-            found = [command.fields.get(name, default) for command in commands]
-            values = np.array(found, np.int64)
+            values = columns[name]
             wrong = (values < place.low) | (values > place.high)
-            if default is not None:
-                wrong &= values != default
+            if place.default is not None:
+                wrong &= values != place.default
             if wrong.any():
                 _encode(commands[int(wrong.argmax())])
         index, shift = divmod(place.position, _BITS)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Need
@@ -54,6 +54,7 @@ class BlockedSizes(ABC):
         self.source, self.target, self.weights = source, target, weights
         self.tiles, self.phases, self.step = tiles, phases, step
         self._loads: dict[Any, int] = {}  # cycles of LOADs by what is loaded
+        self._known_groups: dict[int, list[Interval]] = {}
 
     # What differs between the directions -------------------------------------------------------
 
@@ -80,7 +81,8 @@ class BlockedSizes(ABC):
     # Sizes -----------------------------------------------------------------------------------
 
     @staticmethod
-    def _parts(size: int, most: int, step: int) -> list[Interval]:
+    @cache
+    def _parts(size: int, most: int, step: int) -> Sequence[Interval]:
         """Of at most so many lines, which begin with the first phase if they have all."""
         step = step if most >= step else 1
         parts = even_parts(0, -(-size // step), max(1, most // step))
@@ -88,7 +90,10 @@ class BlockedSizes(ABC):
 
     def _groups(self, most: int) -> list[Interval]:
         """Column tiles, at most so many where a part of them is whole words."""
-        return self.tiles.groups(most, self.target.dtype.itemsize, self.core.word_bytes)
+        if most not in self._known_groups:
+            item, word = self.target.dtype.itemsize, self.core.word_bytes
+            self._known_groups[most] = self.tiles.groups(most, item, word)
+        return self._known_groups[most]
 
     def _channels(self, group: Interval) -> Interval:
         """Of the target, as they are stored for column tiles."""
