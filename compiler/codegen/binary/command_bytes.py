@@ -68,11 +68,11 @@ def _alike(opcode: Opcode, names: tuple[str, ...], commands: list[Command]) -> N
             values = np.full(len(commands), place.default, np.int64)
         else:
             values = columns[name]
-            wrong = (values < place.low) | (values > place.high)
-            if place.default is not None:
-                wrong &= values != place.default
-            if wrong.any():
-                _encode(commands[int(wrong.argmax())])
+        wrong = (values < place.low) | (values > place.high)
+        if place.default is not None:
+            wrong &= values != place.default
+        if wrong.any():
+            _encode(commands[int(wrong.argmax())])
         index, shift = divmod(place.position, _BITS)
         bits = values.astype(np.uint64) & np.uint64(place.mask)
         words[:, index] |= bits << np.uint64(shift)
