@@ -1,6 +1,5 @@
 """Jobs one by one, in loops where the same jobs come again."""
 
-import contextlib
 from collections.abc import Hashable, Iterable, Sequence
 
 from compiler.codegen.dependencies import Recorder
@@ -38,6 +37,8 @@ class JobRunner:
         self._loops: list[RunningLoop] = []  # those around it, the outermost first
         #: Commands of jobs that are like each other, as far as they are known.
         self._lengths: dict[Hashable, int] = {}
+        #: Lanes whose blocks lie side by side; whether they do so already.
+        self._tight: dict[int, bool] = {}
         self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
         #: What jobs are like -> a number, which is compared and found faster.
         self._likes: dict[Hashable, int] = {}
@@ -59,6 +60,7 @@ class JobRunner:
             for job, there in zip(self._queue, self._next, strict=True)
             if job.alone and there is not None
         }
+        self._tight = {}
         path = (self.recorder.begin_run(),)
         if self.recorder.is_gathered():
             for scratch in self.scratches:
@@ -153,20 +155,48 @@ class JobRunner:
             for loop in self._loops:
                 if loop.before(number):
                     self.bank = 0
+            if self._tight.get(job.lane) is False:
+                self._tighten(job.lane)
             blocks = self._acquire_packed(job, number)
         before = len(self.recorder)
         if there is not None and not self._is_apart(there):
-            with contextlib.suppress(NoRoom):
+            try:
                 watched = _results(job, blocks) if job.watched else []
-                packed = self.recorder.is_gathered()
                 self._ready[job.lane] = self._acquire(
-                    self._queue[there], there, packed=packed, watched=watched
+                    self._queue[there], there, packed=self._packed(job.lane), watched=watched
                 )
+            except NoRoom:
+                self._note_no_room(job, self._queue[there])
         job.run(*blocks)
         if job.like is not None:
             self._lengths[job.like] = len(self.recorder) - before
         for block in blocks:
             self.scratches[job.lane].release(block)
+
+    def _packed(self, lane: int) -> bool:
+        """Whether blocks lie side by side, without regard to banks."""
+        return self.recorder.is_gathered() or lane in self._tight
+
+    def _note_no_room(self, job: Job, other: Job) -> None:
+        """Nothing could be loaded for a job while the one in front is done. If both have room, the
+        blocks lie side by side from now on."""
+        if self._packed(job.lane):
+            return
+        words = {need.key: need.words for need in (*job.needs, *other.needs) if not need.place}
+        if sum(words.values()) <= self.scratches[job.lane].words:
+            self._tight[job.lane] = False
+
+    def _tighten(self, lane: int) -> None:
+        """Nobody uses a block: what can be loaded again goes, so that there are no gaps."""
+        results = {
+            need.key
+            for job in self._queue
+            for need in job.needs
+            if need.load is None and job.lane == lane
+        }
+        self.scratches[lane].forget_idle(results)
+        self.scratches[lane].rewind()
+        self._tight[lane] = True
 
     def _is_apart(self, number: int) -> bool:
         """Whether nothing is loaded for a job before it begins."""
@@ -177,7 +207,7 @@ class JobRunner:
         can be loaded does not stay where it is."""
         scratch = self.scratches[job.lane]
         try:
-            return self._acquire(job, number, packed=self.recorder.is_gathered())
+            return self._acquire(job, number, packed=self._packed(job.lane))
         except NoRoom:
             keys = {need.key for need in job.needs if need.load is not None}
             scratch.drop_keys(keys.__contains__)

@@ -26,8 +26,9 @@ _OTHERS = 8
 _MANY_JOBS, MANY_COMMANDS = 64, 96
 #: Iterations of a loop in which nothing is left out, and jobs in all of them, at least.
 LEAST_AGAIN, _LEAST_AGAIN_JOBS = 2, 16
-#: What all long iterations need stays where it takes no more than one part in so many.
-_LITTLE = 2
+#: What all long iterations need stays where two jobs have room beside it, but for one part of the
+#: memory in so many, which is in pieces.
+_SPARE = 8
 
 
 def least(size: int) -> int:
@@ -164,7 +165,8 @@ class RunningLoop:
         return True
 
     def _clear(self) -> None:
-        """Iterations begin with an empty memory, but for what all of them need if it is little."""
+        """Iterations begin with an empty memory, but for what all of them need if jobs have room
+        beside it."""
         first, size = self.jobs.first, self.jobs.size
         words = [
             {need.key: need.words for job in self.queue[begin : begin + size] for need in job.needs}
@@ -172,8 +174,12 @@ class RunningLoop:
         ]
         common = frozenset(words[0].keys() & words[1].keys())
         room = sum(scratch.words for scratch in self.scratches)
-        little = sum(words[0][key] for key in common) * _LITTLE <= room
-        self._period, self._common = 1, common if little else frozenset()
+        others = max(
+            sum(need.words for need in job.needs if need.key not in common)
+            for job in self.queue[first : first + size]
+        )
+        fits = sum(words[0][key] for key in common) + 2 * others <= room - room // _SPARE
+        self._period, self._common = 1, common if fits else frozenset()
 
     def done(self, count: int) -> int:
         """So many iterations are done; how many of those that follow are left out."""

@@ -329,3 +329,28 @@ def test_blocks_that_stay_are_gathered_where_there_is_no_room_else(seed):
     assert 0 in places
     with pytest.raises(NoRoom, match="34 more words do not fit into a memory of 128"):
         write([partial(added_up, words=61, size=34)])
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_two_parts_that_just_fit_stay(loops):
+    """What each tile reads one after the other is loaded once, though bank by bank the second part
+    would have no room beside the first."""
+
+    parts = (0, 40), (40, 54)  # place and words
+
+    def layer(machine, tiles=24):
+        jobs = []
+        for tile in range(tiles):
+            out = Need(object(), 8)
+            for number, part in enumerate(parts):
+                weights = machine.need(500 + 3 * (2 * tile + number), 3)
+                run = partial(machine._tile, 2000 + 8 * tile, 8, number, number == 1)
+                needs = (out, machine.need(*part), weights)
+                jobs.append(Job(needs, run, like=number, at=(tile,)))
+        machine.runner.run(jobs)
+
+    commands, _ = expanded(write([layer], loops=loops))
+    loads = [c for c in commands if c.opcode is Opcode.LOAD and c.fields["run_bytes"] > 8]
+    # Again once where they come to lie side by side, and once where a loop begins.
+    assert 2 <= len(loads) <= 6
+    check([layer], random.Random(0), loops=1)
