@@ -15,7 +15,7 @@ from hw.config import PRESETS, VARIANTS
 from hw.config.selection import add_settings, select_config
 
 from .accelerator import Accelerator
-from .device import DEVICES
+from .device import DEVICES, SERIAL, require_device
 from .errors import AcceleratorError, DifferenceFound
 from .sources import Samples, load_model, load_samples
 from .trainer import METHODS, Trainer
@@ -104,8 +104,13 @@ def _common(parser):
     parser.add_argument("--test", type=int, metavar="N", help="use N test samples only")
     parser.add_argument("--batch", type=int, default=16, help="samples in a batch (%(default)s)")
     parser.add_argument(
-        "--device", choices=tuple(DEVICES), default="emulator", help="default: %(default)s"
-    )
+        "--device", default="emulator",
+        help=f"{', '.join(DEVICES)} or {SERIAL}PORT, e.g. {SERIAL}/dev/ttyUSB0 (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS",
+        help="until a board that does not answer is given up; simulated ones are slow (1)",
+    )  # fmt: skip
     parser.add_argument("--variant", choices=tuple(VARIANTS), default="max")
     parser.add_argument("--preset", choices=tuple(PRESETS), default="tiny")
     add_settings(parser)
@@ -114,6 +119,12 @@ def _common(parser):
 
 def _setting(options):
     """Samples and module."""
+    require_device(options.device)
+    if options.timeout is not None:
+        if not options.device.startswith(SERIAL):
+            raise ValueError("--timeout is for a serial port only")
+        if options.timeout <= 0:
+            raise ValueError(f"--timeout must be above 0, not {options.timeout:g}")
     if options.batch < 1:
         raise ValueError(f"--batch must be at least 1, not {options.batch}")
     samples = load_samples(
@@ -127,7 +138,8 @@ def _accelerator(options):
     config = select_config(
         variant=options.variant, preset=options.preset, settings=options.settings
     )
-    return Accelerator(config, device=options.device)
+    own = {} if options.timeout is None else {"timeout_seconds": options.timeout}
+    return Accelerator(config, device=options.device, **own)
 
 
 def _train(options):

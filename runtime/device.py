@@ -9,7 +9,7 @@ from hw.config import AdaGPConfig
 from .serial_device import SerialDevice
 from .serial_link import SerialLine
 
-__all__ = ["DEVICES", "Device", "open_device", "require_device"]
+__all__ = ["DEVICES", "SERIAL", "Device", "open_device", "require_device"]
 
 
 class Device(Protocol):
@@ -55,14 +55,14 @@ def _rtl(config: AdaGPConfig, memory_bytes: int, **options: Any) -> Device:
 
 
 #: What the name of a board's serial port begins with.
-_SERIAL = "serial:"
+SERIAL = "serial:"
 
 
 def _serial(config: AdaGPConfig, memory_bytes: int, port: str, **options: Any) -> Device:
     """``port``: path, and behind an ``@`` the bits per second, unless they are the usual ones."""
     path, _, rate = port.partition("@")
     if rate and not rate.isdigit():
-        raise ValueError(f"device {_SERIAL}{port}: the rate must be a number, not {rate!r}")
+        raise ValueError(f"device {SERIAL}{port}: the rate must be a number, not {rate!r}")
     line = SerialLine(path, **({"baud": int(rate)} if rate else {}), **options)
     try:
         return SerialDevice(config, memory_bytes, line=line)
@@ -80,12 +80,12 @@ def require_device(device: str | Callable[..., Device]) -> None:
     port, ``serial:PATH`` or ``serial:PATH@BAUD``, or a function."""
     if callable(device) or device in DEVICES or _port(device):
         return
-    raise ValueError(f"device must be one of {', '.join(DEVICES)} or {_SERIAL}PORT, not {device!r}")
+    raise ValueError(f"device must be one of {', '.join(DEVICES)} or {SERIAL}PORT, not {device!r}")
 
 
 def _port(device: str) -> str:
     """The port that a name is for, "" if it is for none."""
-    return device.removeprefix(_SERIAL) if device.startswith(_SERIAL) else ""
+    return device.removeprefix(SERIAL) if device.startswith(SERIAL) else ""
 
 
 def open_device(

@@ -80,17 +80,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def _print_resources(console, resources):
+def _print_resources(console, resources, placed=None):
+    """Counts of the netlist and, where there is a placement, nextpnr's, of which is the share."""
+    placed = placed or {}
     table = Table(title="resources")
-    for heading in ("resource", "used", "available", "%"):
+    for heading in ("resource", "netlist", *(["placed"] if placed else []), "available", "%"):
         table.add_column(heading, justify="left" if heading == "resource" else "right")
     for name, (used, available) in resources.items():
-        table.add_row(name, f"{used:,}", f"{available:,}", f"{100 * used / available:.1f}")
+        counts = [f"{used:,}", *([f"{placed[name]:,}" if name in placed else ""] if placed else [])]
+        share = placed.get(name, used) / available
+        table.add_row(name, *counts, f"{available:,}", f"{100 * share:.1f}")
     console.print(table)
 
 
 def _print(console, built):
-    _print_resources(console, built.resources)
+    _print_resources(console, built.resources, built.placed)
     table = Table(title="timing")
     for heading in ("clock, or crossing", "reached", "needed"):
         table.add_column(heading, justify="left" if heading.startswith("clock") else "right")

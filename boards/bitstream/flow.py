@@ -39,7 +39,9 @@ class Built:
 
     Members
     -------
-    resources : name -> (used, available)
+    resources : name -> (used, available); counted in the netlist, before nets are split
+    placed : of those that nextpnr counts, name -> used, with the copies for split nets and with the
+        cells that carries take
     clocks : net -> (Fmax, what is needed), in MHz
     crossings : "from → to" -> (longest path, what there is time for), in ns
     critical_path : see :func:`synth.fpga.critical_path.critical_path`
@@ -48,6 +50,7 @@ class Built:
     """
 
     resources: dict[str, tuple[int, int]]
+    placed: dict[str, int]
     clocks: dict[str, tuple[float, float]]
     crossings: dict[str, tuple[float, float]]
     critical_path: dict | None
@@ -130,6 +133,7 @@ def build(
     settings = pll_settings(board.input_mhz, config.clock_mhz, config.ratio)
     return Built(
         resources=resources,
+        placed=_placed(routed["utilisation"], resources),
         clocks=_clocks(routed["clocks"], settings),
         crossings=_crossings(routed["crossings"], settings),
         critical_path=routed["critical_path"],
@@ -183,6 +187,12 @@ def _resources(modules, top, device: Device) -> dict[str, tuple[int, int]]:
     if over:
         raise ToolError(f"the design does not fit {device.name}: {', '.join(over)}")
     return {name: (count, device.available[name]) for name, count in used.items()}
+
+
+def _placed(found: dict, resources) -> dict[str, int]:
+    """nextpnr's counts, by our names."""
+    counts = {kind.removeprefix("TRELLIS_"): entry["used"] for kind, entry in found.items()}
+    return {name: counts[name] for name in resources if name in counts}
 
 
 def _clocks(found: dict, settings: PllSettings) -> dict[str, tuple[float, float]]:

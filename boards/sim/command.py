@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="controller and chip do not fit each other: the checks must notice")  # fmt: skip
     add("--requests", type=whole(1), default=_REQUESTS,
         help=f"bursts of each kind of traffic ({_REQUESTS})")  # fmt: skip
-    add("--seeds", type=_seeds, default=(1,), help="separated by commas; a network takes one (1)")
+    add("--seeds", type=_seeds, default=(1,),
+        help="of --run and --memory-test, separated by commas (1)")  # fmt: skip
     add("--images", type=whole(1), default=16, help="of digits, or in a batch (16)")
     add("--batches", type=whole(1), help="of a training (2; train-adagp: 4)")
     add("--no-ideal", action="store_true", help="do not compare cycles with those of ideal memory")
@@ -157,19 +158,31 @@ def _network(board: Board, config: SystemConfig, arguments, console) -> int:
     )
     batches = arguments.batches or (4 if arguments.run == "train-adagp" else 2)
     try:
-        network = prepare_network(
-            arguments.run, accelerator, images=arguments.images, batches=batches,
-            seed=arguments.seeds[0],
-        )  # fmt: skip
+        networks = {
+            seed: prepare_network(
+                arguments.run, accelerator, images=arguments.images, batches=batches, seed=seed
+            )
+            for seed in arguments.seeds
+        }
     except ValueError as error:
         raise BoardError(str(error)) from None
+    simulation = _compile(board, config, arguments)
+    good = True
+    for seed, network in networks.items():
+        name = arguments.run + (f", seed {seed}" if len(networks) > 1 else "")
+        good &= _run_network(config, arguments, (name, network), simulation, console)
+    return 0 if good else 1
+
+
+def _run_network(config: SystemConfig, arguments, named, simulation, console) -> bool:
+    """Whether all is right."""
+    accelerator, (name, network), (program, start) = config.accelerator, named, simulation
     if not arguments.no_ideal:
         device = RtlDevice(accelerator, network.window_bytes)
         try:
             ideal = network.run(device)
         finally:
             device.close()
-    program, start = _compile(board, config, arguments)
     began = time.monotonic()
 
     def progress(text):
@@ -188,7 +201,7 @@ def _network(board: Board, config: SystemConfig, arguments, console) -> int:
     what = "bytes" if arguments.run == "digits" else "numbers"
     cycles = sum(result.cycles)
     text = (
-        f"{_verdict(good)} {arguments.run}: {result.wrong} of {result.compared:,} {what} differ "
+        f"{_verdict(good)} {name}: {result.wrong} of {result.compared:,} {what} differ "
         f"from golden; {chip['violations']} violations of the SDRAM's rules; {cycles:,} cycles"
     )
     if not arguments.no_ideal:
@@ -204,7 +217,7 @@ def _network(board: Board, config: SystemConfig, arguments, console) -> int:
         console.print(line, soft_wrap=True, markup=False)
     if overrun:
         console.print("bytes to the board were lost")
-    return 0 if good else 1
+    return good
 
 
 def _verdict(good):

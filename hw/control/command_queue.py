@@ -188,7 +188,6 @@ class CommandQueue(wiring.Component):
         left = Signal()
         pushed = self.push.valid & self.push.ready
         m.d.comb += [
-            self.push.ready.eq((arriving != 0) | (reserved != self.depth)),
             ram.write_en.eq(pushed),
             ram.write_address.eq(place),
             ram.write_data.eq(self.push.payload),
@@ -197,7 +196,14 @@ class CommandQueue(wiring.Component):
         ]
         with m.If(pushed):
             m.d.sync += [place.eq(advance(place)), arriving.eq(Mux(last, 0, arriving + 1))]
-        m.d.sync += reserved.eq(reserved + first - left)
+        # A register: from here it goes through the sequencer to the fetch.
+        room = Signal(init=1)
+        remaining = reserved + first - left
+        m.d.comb += self.push.ready.eq(room)
+        m.d.sync += [
+            reserved.eq(remaining),
+            room.eq(Mux(pushed, ~last, arriving != 0) | (remaining != self.depth)),
+        ]
 
         # Out: the chunks shift into the head from the top.
         head = Signal(self.chunks * CHUNK_WIDTH, reset_less=True)

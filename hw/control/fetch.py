@@ -1,7 +1,5 @@
 """Command fetch: reads the program from DRAM ahead of its execution."""
 
-from functools import partial
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
@@ -130,7 +128,6 @@ class CommandFetch(wiring.Component):
         # Requests ----------------
         m.d.sync += self.error.valid.eq(0)
 
-        fail = partial(self._fail, running)
         starting = self._start(m, running, offset, end)
         near = Signal()
         far = Signal()
@@ -180,35 +177,36 @@ class CommandFetch(wiring.Component):
         starved = self._offer(m, running, (unread, requested), (near, far))
         at_refused = running & refused & starved
         at_end = running & fresh & ~more & (unread == 0) & (outstanding == 0) & reader.wants
-        with m.If(at_refused & self.command.ready):
-            m.d.sync += fail(
-                Mux(no_address, int(ErrorCode.READ_DECERR), int(ErrorCode.READ_SLVERR)),
-                self.address,
-            )
-        with m.Elif(at_end & self.command.ready):
-            m.d.sync += fail(ErrorCode.PROGRAM_END, self.address)
+        # Whether a command is wanted comes late in a cycle: only ``valid`` waits for it.
+        with m.If(running):
+            lost = Mux(no_address, int(ErrorCode.READ_DECERR), int(ErrorCode.READ_SLVERR))
+            m.d.sync += [
+                self.error.code.eq(Mux(at_refused, lost, int(ErrorCode.PROGRAM_END))),
+                self.error.address.eq(self.address),
+            ]
+        with m.If((at_refused | at_end) & self.command.ready):
+            m.d.sync += [self.error.valid.eq(1), running.eq(0)]
 
         with m.If(self.stop):
             m.d.sync += running.eq(0)
         return m
 
-    def _fail(self, running, code, address):
-        return [
-            self.error.valid.eq(1),
-            self.error.code.eq(code),
-            self.error.address.eq(address),
-            running.eq(0),
-        ]
-
     def _start(self, m, running, offset, end):
         """From ``start`` to ``running``: addresses are added up, and checked a cycle later. Returns
         the strobe that says that they are there."""
-        fail = partial(self._fail, running)
         width = self.config.axi_address_width
         start_address = Signal(width)
         behind = Signal(width + 2)
         starting = Signal()
         checking = Signal()
+
+        def fail(code, address):
+            return [
+                self.error.valid.eq(1),
+                self.error.code.eq(code),
+                self.error.address.eq(address),
+            ]
+
         with m.If(self.start):
             m.d.sync += [
                 start_address.eq(self.memory_base + self.first),

@@ -69,6 +69,10 @@ def test_train_resume_and_predict(files, capsys):
         (["--batch", "0"], "--batch must be at least 1, not 0"),
         (["--epochs", "0"], "--epochs must be at least 1, not 0"),
         (["--resume"], "--resume needs --checkpoint FILE"),
+        (["--device", "board"], "device must be one of emulator, rtl or serial:PORT, not 'board'"),
+        (["--device", "serial:/dev/null@fast"], "the rate must be a number, not 'fast'"),
+        (["--timeout", "5"], "--timeout is for a serial port only"),
+        (["--device", "serial:/dev/null", "--timeout", "0"], "--timeout must be above 0, not 0"),
         (["--set", "rows=0"], "rows"),
     ],
 )

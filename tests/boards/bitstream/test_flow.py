@@ -23,7 +23,8 @@ SMALLEST = [
 
 def built(clocks, crossings):
     return Built(
-        resources={"COMB": (10, 100)}, clocks=clocks, crossings=crossings, critical_path=None,
+        resources={"LUT4EQ": (9, 100), "COMB": (10, 100)}, placed={"COMB": 12}, clocks=clocks,
+        crossings=crossings, critical_path=None,
         seconds={"Verilog": 1.0}, files={"ulx3s.bit": 5},
     )  # fmt: skip
 
@@ -74,6 +75,8 @@ def test_exit_status(capsys, monkeypatch, tmp_path):
     assert main(["build", "ulx3s", "-o", str(tmp_path)]) == 1
     text = capsys.readouterr().out
     assert "too slow: a reaches 30.0 MHz, 40.0 are needed" in text and "30.00 MHz" in text
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines()]
+    assert ["LUT4EQ", "9", "", "100", "9.0"] in rows and ["COMB", "10", "12", "100", "12.0"] in rows
     good = built({"a": (41.0, 40.0)}, {})
     monkeypatch.setattr("boards.bitstream.command.build", lambda *_, **__: good)
     assert main(["build", "ulx3s", "-o", str(tmp_path)]) == 0

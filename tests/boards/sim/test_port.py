@@ -12,7 +12,9 @@ from boards.__main__ import main
 from boards.catalogue import BoardError, board_by_name
 from boards.sim.port import BoardPort, run_host
 from boards.sim.simulator import BoardProcess, compile_board
+from hw.config import make_config
 from hw.registers.board import ACCELERATOR_BASE
+from runtime.command import main as runtime
 from runtime.device import open_device
 from runtime.errors import AcceleratorError
 from tests.boards.sim.test_simulator import OPTIONS, SMALL
@@ -64,6 +66,31 @@ def test_self_test(capsys):
         assert "CORE0_ARRAY.COLUMNS is 2, not 3" in capsys.readouterr().err
 
 
+def _train(path, options, folder, monkeypatch):
+    """``python -m runtime train`` and ``predict`` with a board; what they print."""
+    monkeypatch.chdir(folder)
+    (folder / "net.py").write_text(
+        "from torch import nn\n"
+        "def net(shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    common = ["--model", "net.py:net", "--test", "2", "--batch", "2", "--timeout", "300", *options]
+    common += ["--device", f"serial:{path}"]
+    assert runtime(["train", *common, "--method", "bp", "--train", "2", "--epochs", "1", "--check",
+                    "--weights", "net.pt"]) == 0  # fmt: skip
+    assert runtime(["predict", *common, "--weights", "net.pt"]) == 0
+
+
+def test_runtime(capsys, tmp_path, monkeypatch):
+    """The command line of :mod:`runtime` takes a serial port for a device."""
+    config = make_config(variant="baseline", preset="tiny", axi_data_width=32)
+    options = ["--variant", "baseline", "--preset", "tiny", "--set", "axi_data_width=32"]
+    with served(Simulated(config, 4 << 20)) as path:
+        _train(path, options, tmp_path, monkeypatch)
+    text = capsys.readouterr().out
+    assert "every number equals golden's after every batch" in text and "2 samples, " in text
+
+
 def test_time_stands_still():
     """It passes behind what the host has sent, and no longer."""
     board, still = Simulated(CONFIG.accelerator, 1 << 12), threading.Event()
@@ -107,3 +134,18 @@ def test_pins(capsys):
     assert main(["sim", "ulx3s", *OPTIONS, "--host", " ".join([host, *OPTIONS])]) == 0
     assert "0 violations" in capsys.readouterr().out
     assert main(["sim", "ulx3s", *OPTIONS, "--host", f"{sys.executable} -c 'exit(2)'"]) == 1
+
+
+@pytest.mark.long
+def test_runtime_at_pins(capsys, tmp_path, monkeypatch):
+    board, settings = board_by_name("ulx3s"), [*SMALL[:3], "training=true"]
+    config = board.config(settings=settings, baud=10_000_000)
+    options = ["--variant", "baseline", "--preset", "ulx3s"]
+    options += [part for setting in ["axi_data_width=32", *settings] for part in ("--set", setting)]
+    with BoardProcess(compile_board(board, config), clock_hz=config.clock_hz) as process:
+        with served(process, config.clock_hz) as path:
+            _train(path, options, tmp_path, monkeypatch)
+        status = process.status()
+    assert (status["violations"], status["framing_errors"]) == ("0", "0")
+    text = capsys.readouterr().out
+    assert "every number equals golden's after every batch" in text and "2 samples, " in text

@@ -127,6 +127,7 @@ def _build(harness, module, *, config, opcode):
     harness.invariant("a chunk is read after another", (leaving == 0) | shift)
     harness.invariant("room is counted", reserved == whole + (arriving != 0) + reading)
     harness.invariant("there is room", reserved <= depth)
+    harness.invariant("room is known", queue.push.ready == ((arriving != 0) | (reserved != depth)))
     harness.invariant("what is inside is counted", level == reserved + waiting)
     harness.invariant(
         "the places follow each other", _same(write_slot, read_slot + (leaving != 0) + whole, depth)
@@ -214,8 +215,8 @@ COMMAND_QUEUE = Proof(
     mutants=(
         Mutant(
             name="it is written while it is full",
-            old="(reserved != self.depth)",
-            new="(reserved <= self.depth)",
+            old="(remaining != self.depth)",
+            new="(remaining <= self.depth)",
             cycles=13,
         ),
         Mutant(

@@ -329,8 +329,8 @@ FETCH = Proof(
         ),
         Mutant(
             name="a beat that nobody wants is an error",
-            old="with m.If(at_refused & self.command.ready):",
-            new="with m.If(at_refused):",
+            old="with m.If((at_refused | at_end) & self.command.ready):",
+            new="with m.If(at_refused | at_end & self.command.ready):",
             cycles=7,
         ),
         Mutant(
