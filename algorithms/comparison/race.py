@@ -115,8 +115,21 @@ def _changed(contestant):
 
 
 def read_record(race: Race, directory: str | Path) -> dict:
-    """The record of a run that is finished."""
-    return json.loads(record_path(race, directory).read_text())
+    """The record of a run that is finished.
+
+    Raises
+    ------
+    ValueError
+        naming a file that is damaged.
+    """
+    path = record_path(race, directory)
+    try:
+        record = json.loads(path.read_text())
+        if record["curve"] and record["steps"]:
+            return record
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{path} is no record of a finished run; delete it to do the run again")
 
 
 def write_record(record: dict, race: Race, directory: str | Path) -> None:

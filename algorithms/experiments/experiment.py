@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import pickle
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from tqdm import tqdm
 
 from algorithms.adagp.layers import LayerResult
 from algorithms.adagp.trainer import AdaGPTrainer
+from algorithms.common.checkpoints import read_checkpoint
 from algorithms.common.devices import require_device
 from algorithms.common.float_training import CACHE_DIRECTORY, one_thread
 from algorithms.data.datasets import load_images
@@ -303,10 +303,7 @@ class _Session:
         """Go on from a checkpoint; False, and nothing done, if there is none."""
         if not path.is_file():
             return False
-        try:
-            state = torch.load(path, weights_only=True, map_location="cpu")
-        except (EOFError, RuntimeError, pickle.UnpicklingError):
-            raise ValueError(f"checkpoint {path} is damaged; delete it to start again") from None
+        state = read_checkpoint(path)
         self.trainer.load_state_dict(state["trainer"])
         if self.plateau is not None:
             self.plateau.load_state_dict(state["plateau"])

@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 
 import torch
+from rich.console import Console
 from torch import nn
 
 from algorithms.common.float_training import CACHE_DIRECTORY
 from algorithms.networks.registry import SMALL
 from cli.atomic_files import write_whole
+from cli.progress import progress_bar
 
 from .launch import finished_epochs, read_stages, train_pipeline
 from .plan import METHODS, SCHEDULES, PipelinePlan
@@ -68,7 +70,9 @@ def _pipeline(options) -> int:
         print(f"stage {number}: {layers}")
     if done := finished_epochs(plan, directory):
         print(f"goes on after epoch {done} of {plan.epochs}, from {directory}", flush=True)
-    train_pipeline(plan, directory)
+    with progress_bar(Console(stderr=True)) as bar:
+        task = bar.add_task(f"epochs, {plan.schedule}, {plan.method}", total=plan.epochs)
+        train_pipeline(plan, directory, progress=lambda epoch: bar.update(task, completed=epoch))
     trained = read_stages(plan, directory)
     images = len(data.test_labels)
     print(f"accuracy on {images} test images: {_accuracy(trained, data):.2%}")

@@ -9,6 +9,7 @@ import torch
 from torch import distributed
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
+from algorithms.common.checkpoints import read_checkpoint
 from algorithms.common.float_training import one_thread
 from cli.atomic_files import replacing, write_whole
 
@@ -61,8 +62,7 @@ def _train(plan, number, directory, epoch):
     stages = plan.build(data)
     trainer, trace = plan.trainer(stages, number), Trace()
     if epoch:
-        state = torch.load(checkpoint_path(directory, epoch, number), weights_only=True)
-        trainer.load_state_dict(state)
+        trainer.load_state_dict(read_checkpoint(checkpoint_path(directory, epoch, number)))
     step = None if plan.schedule == "async" else _Synchronous(plan, stages, trainer, trace, data)
     for current in range(epoch, plan.epochs):
         trace.epoch = current

@@ -73,6 +73,18 @@ def test_command_line(tmp_path, capsys):
     trace = json.loads((tmp_path / "trace.json").read_text())
     first = [each["kind"] for each in trace["stages"][0] if each["epoch"] == 1]
     assert first == ["GP"] * 2 + ["forward"] * 2 + ["backward"] * 2 + ["GP"] * 2
+    for more, message in (
+        (["--rate", "0.1"], "holds a training with rate 0.05, not 0.1; delete it or choose"),
+        (["--schedule", "gpipe"], "holds a training with schedule '1f1b', not 'gpipe'"),
+    ):
+        assert main([*arguments, *more, "--output", str(tmp_path)]) == 2
+        assert message in capsys.readouterr().err
+    (tmp_path / "epoch2-stage0.pt").write_bytes(b"no checkpoint")
+    assert main([*arguments, "--output", str(tmp_path)]) == 2
+    assert "epoch2-stage0.pt is damaged; delete it" in capsys.readouterr().err
+    (tmp_path / "settings.json").unlink()
+    assert main([*arguments, "--output", str(tmp_path)]) == 2
+    assert "holds checkpoints, but" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
