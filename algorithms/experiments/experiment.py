@@ -86,8 +86,12 @@ class Experiment:
             for name, least in (("seed", 0), ("epochs", 1), ("batch", 2))
             if getattr(self, name) < least
         ]
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            problems.append(f"learning_rate must be above 0, not {self.learning_rate!r}")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            problems.append(f"learning_rate must be a number above 0, not {self.learning_rate!r}")
+        if not 0 <= self.momentum < 1:
+            problems.append(f"momentum must be from 0 to below 1, not {self.momentum!r}")
+        if not 0 <= self.weight_decay < math.inf:
+            problems.append(f"weight_decay must be at least 0, not {self.weight_decay!r}")
         problems += require_device(self.device)
         if problems:
             raise ValueError("; ".join(problems))

@@ -1,5 +1,6 @@
 """What a pipeline trains: settings that all its processes share."""
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -67,7 +68,8 @@ class PipelinePlan:
             (("schedule", SCHEDULES), ("method", METHODS), ("model", MODELS))
             if getattr(self, name) not in allowed
         ]  # fmt: skip
-        leasts = (("stages", 2), ("micro_batches", 1), ("epochs", 1), ("batch", 2), ("warm_up", 0))
+        leasts = (("stages", 2), ("micro_batches", 1), ("epochs", 1), ("batch", 2), ("warm_up", 0),
+                  ("seed", 0))  # fmt: skip
         problems += [
             f"{name} must be at least {least}, not {getattr(self, name)!r}"
             for name, least in leasts
@@ -79,10 +81,13 @@ class PipelinePlan:
             )
         if self.schedule == "async" and self.method != "bp":
             problems.append(f"method must be bp with schedule async, not {self.method!r}")
-        if self.braking < 0:
-            problems.append(f"braking must be at least 0, not {self.braking!r}")
-        if not self.rate > 0:
-            problems.append(f"rate must be above 0, not {self.rate!r}")
+        for name, right, what in (
+            ("braking", 0 <= self.braking < math.inf, "at least 0"),
+            ("rate", 0 < self.rate < math.inf, "a number above 0"),
+            ("momentum", 0 <= self.momentum < 1, "from 0 to below 1"),
+        ):
+            if not right:
+                problems.append(f"{name} must be {what}, not {getattr(self, name)!r}")
         if problems:
             raise ValueError("; ".join(problems))
 

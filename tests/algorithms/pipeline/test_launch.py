@@ -95,6 +95,9 @@ def test_command_line(tmp_path, capsys):
         (["--micro-batches", "5"], "micro_batches must divide batch, 64, not 5"),
         (["--schedule", "async", "--method", "adagp"], "method must be bp with schedule async"),
         (["--braking", "-1"], "braking must be at least 0, not -1.0"),
+        (["--braking", "nan"], "braking must be at least 0, not nan"),
+        (["--momentum", "1"], "momentum must be from 0 to below 1, not 1.0"),
+        (["--seed", "-1"], "seed must be at least 0, not -1"),
         (["--train-images", "20"], "batch must be at most 20, not 64"),
     ],
 )
