@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from algorithms.braking.delay import pipeline_delays
 from algorithms.braking.optimizer import BrakedSGD
+from algorithms.common.devices import require_device
 from algorithms.data.datasets import ImageData, load_images
 from algorithms.networks.registry import MODELS
 from golden.prediction.config import PredictorConfig
@@ -36,6 +37,7 @@ class PipelinePlan:
     stages, micro_batches : of the pipeline, of a batch; "async" passes batches on whole
     braking : ρ of Adaptive Braking, 0 for none
     adagp : epochs of warm-up before rounds of a batch of Phase GP and one of Phase BP
+    device : "cpu"; "cuda", with a GPU for every stage, for the schedules that are not "async"
     others : as usual
 
     Raises
@@ -59,6 +61,7 @@ class PipelinePlan:
     seed: int = 1
     train_images: int | None = None
     test_images: int | None = None
+    device: str = "cpu"
     predictor: PredictorConfig = field(default_factory=PredictorConfig)
 
     def __post_init__(self) -> None:
@@ -88,8 +91,22 @@ class PipelinePlan:
         ):
             if not right:
                 problems.append(f"{name} must be {what}, not {getattr(self, name)!r}")
+        if wrong := require_device(self.device):
+            problems += wrong
+        elif self.device == "cuda":
+            if self.schedule == "async":
+                problems.append("device must be cpu with schedule async")
+            if torch.cuda.device_count() < self.stages:
+                problems.append(
+                    f"stages must be at most {torch.cuda.device_count()}, the number of GPUs, with "
+                    f"device cuda, not {self.stages}"
+                )
         if problems:
             raise ValueError("; ".join(problems))
+
+    def place(self, number: int) -> torch.device:
+        """Where stage ``number`` computes."""
+        return torch.device("cuda", number) if self.device == "cuda" else torch.device("cpu")
 
     def load(self) -> ImageData:
         """The images.

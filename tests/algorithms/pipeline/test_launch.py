@@ -87,6 +87,25 @@ def test_command_line(tmp_path, capsys):
     assert "holds checkpoints, but" in capsys.readouterr().err
 
 
+def test_devices(monkeypatch, capsys):
+    """A stage needs a GPU of its own, and bits are compared on the processor."""
+    if not torch.cuda.is_available():
+        assert main(["pipeline", "--device", "cuda"]) == 2
+        assert "device must be cpu: torch has no CUDA device here" in capsys.readouterr().err
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    assert main(["pipeline", "--device", "cuda", "--stages", "4"]) == 2
+    assert "stages must be at most 3, the number of GPUs, with" in capsys.readouterr().err
+    assert main(["pipeline", "--device", "cuda", "--stages", "3", "--schedule", "async"]) == 2
+    assert "device must be cpu with schedule async" in capsys.readouterr().err
+    assert main(["pipeline", "--device", "cuda", "--stages", "3", "--check"]) == 2
+    assert "check needs device cpu" in capsys.readouterr().err
+    plan = PipelinePlan(device="cuda", stages=3)
+    assert [plan.place(number) for number in (0, 2)] == [torch.device("cuda:0"),
+                                                         torch.device("cuda:2")]  # fmt: skip
+    assert PipelinePlan().place(3) == torch.device("cpu")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
