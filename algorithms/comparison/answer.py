@@ -10,7 +10,7 @@ from cli.atomic_files import write_whole
 
 from .contestants import CONTESTANTS, REFERENCE
 from .significance import LEVEL, Difference, corrected, difference
-from .tournament import Result, Tournament
+from .tournament import CLOCKS, Result, Tournament
 
 __all__ = ["answer_table", "keep_results", "read_results"]
 
@@ -51,17 +51,37 @@ def read_results(path: str | Path) -> list[dict]:
     Raises
     ------
     ValueError
-        if it is no such file.
+        naming the file and the line that is none, or has other seeds than that of the method that
+        it is compared with.
     """
-    lines = []
-    for number, text in enumerate(Path(path).read_text().splitlines(), 1):
+    lines: list[dict] = []
+    for number, text in enumerate(Path(path).read_bytes().splitlines(), 1):
         try:
             line = json.loads(text)
-            _key(line)
-        except (json.JSONDecodeError, KeyError, TypeError):
-            raise ValueError(f"{path}, line {number}, is no result of compare --store") from None
+            right = line["method"] in CONTESTANTS and line["clock"] in CLOCKS and _numbers(line)
+        except (ValueError, KeyError, TypeError):
+            right = False
+        if not right:
+            raise ValueError(f"{path}, line {number}, is no result of compare --store")
         lines.append(line)
+    seeds = {_key(line): len(line["accuracies"]) for line in lines}
+    for number, line in enumerate(lines, 1):
+        *task, method = _key(line)
+        against = CONTESTANTS[method].against
+        own, other = len(line["accuracies"]), seeds.get((*task, against))
+        if other not in (None, own):
+            raise ValueError(
+                f"{path}, line {number}: {method} has {own} seeds, and {against}, which it is "
+                f"compared with, {other}; run compare with both"
+            )
     return lines
+
+
+def _numbers(line):
+    """Whether a line has those that the table is made of."""
+    machine = line["machine_batches"]
+    found = [*line["accuracies"], *([] if machine is None else [machine])]
+    return len(line["accuracies"]) >= 2 and all(math.isfinite(value) for value in found)
 
 
 def answer_table(lines: Iterable[dict]) -> str:

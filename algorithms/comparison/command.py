@@ -73,6 +73,9 @@ def _compare(options) -> int:
         cycles=read_cycles(options.cycles) if options.cycles else None,
         **{name: getattr(options, name) for name in names},
     )
+    if options.store and Path(options.store).exists():
+        read_results(options.store)  # no result is lost to a file that cannot take it
+    Path(options.output).mkdir(parents=True, exist_ok=True)
     results = tournament.run(options.output, workers)
     text, files = write_summary(tournament, results, options.output, plots=not options.no_plots)
     print(text)
@@ -97,5 +100,8 @@ def add_answer(commands) -> None:
 
 
 def _answer(options) -> int:
-    print(answer_table(read_results(options.file)))
+    lines = read_results(options.file)
+    if not lines:
+        raise ValueError(f"{options.file} holds no results of compare --store")
+    print(answer_table(lines))
     return 0

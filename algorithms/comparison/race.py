@@ -85,8 +85,8 @@ class Race:
             for name, least in (("seed", 0), ("budget", 1), ("batch", 6), ("pool", 1))
             if getattr(self, name) < least
         ]
-        if not self.rate > 0:
-            problems.append(f"rate must be above 0, not {self.rate!r}")
+        if not 0 < self.rate < math.inf:
+            problems.append(f"rate must be a number above 0, not {self.rate!r}")
         if not 0 <= self.warm_up < 1:
             problems.append(f"warm_up must be from 0 to below 1, not {self.warm_up!r}")
         problems += require_device(self.device or "cpu")
@@ -115,8 +115,21 @@ def _changed(contestant):
 
 
 def read_record(race: Race, directory: str | Path) -> dict:
-    """The record of a run that is finished."""
-    return json.loads(record_path(race, directory).read_text())
+    """The record of a run that is finished.
+
+    Raises
+    ------
+    ValueError
+        naming a file that is damaged.
+    """
+    path = record_path(race, directory)
+    try:
+        record = json.loads(path.read_text())
+        if record["curve"] and record["steps"]:
+            return record
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{path} is no record of a finished run; delete it to do the run again")
 
 
 def write_record(record: dict, race: Race, directory: str | Path) -> None:
@@ -140,7 +153,7 @@ def run_race(race: Race) -> dict:
     Raises
     ------
     ValueError
-        for data that is not there, or fewer images than a batch has.
+        for data that is not there, fewer images than a batch has, or too small images.
     """
     data = load_images(race.data, seed=race.seed, train=race.train_images, test=race.test_images)
     if race.tuning:
@@ -157,6 +170,9 @@ def run_race(race: Race) -> dict:
 def _train(race: Race, data: ImageData) -> dict:
     contestant = CONTESTANTS[race.method]
     device = race.device or "cpu"
+    side = min(data.train_images.shape[2:])
+    if race.pool > side:
+        raise ValueError(f"pool must be at most {side}, the pixels of a side, not {race.pool}")
     images, tests = (
         _pooled(part, race.pool).to(device) for part in (data.train_images, data.test_images)
     )

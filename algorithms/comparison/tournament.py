@@ -1,6 +1,7 @@
 """Many runs: rates tuned on seeds of their own, then every method on fresh seeds."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ class Tournament:
             raise ValueError(
                 f"methods: {', '.join(unknown)} must be among {', '.join(CONTESTANTS)}"
             )
-        if not self.rates or min(self.rates) <= 0:
+        if not self.rates or not all(0 < rate < math.inf for rate in self.rates):
             raise ValueError(f"rates must be numbers above 0, not {self.rates!r}")
         for name, least in (("tuning_seeds", 1), ("seeds", 2)):
             if getattr(self, name) < least:

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import pickle
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from tqdm import tqdm
 
 from algorithms.adagp.layers import LayerResult
 from algorithms.adagp.trainer import AdaGPTrainer
+from algorithms.common.checkpoints import read_checkpoint
 from algorithms.common.devices import require_device
 from algorithms.common.float_training import CACHE_DIRECTORY, one_thread
 from algorithms.data.datasets import load_images
@@ -86,8 +86,12 @@ class Experiment:
             for name, least in (("seed", 0), ("epochs", 1), ("batch", 2))
             if getattr(self, name) < least
         ]
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            problems.append(f"learning_rate must be above 0, not {self.learning_rate!r}")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            problems.append(f"learning_rate must be a number above 0, not {self.learning_rate!r}")
+        if not 0 <= self.momentum < 1:
+            problems.append(f"momentum must be from 0 to below 1, not {self.momentum!r}")
+        if not 0 <= self.weight_decay < math.inf:
+            problems.append(f"weight_decay must be at least 0, not {self.weight_decay!r}")
         problems += require_device(self.device)
         if problems:
             raise ValueError("; ".join(problems))
@@ -303,10 +307,7 @@ class _Session:
         """Go on from a checkpoint; False, and nothing done, if there is none."""
         if not path.is_file():
             return False
-        try:
-            state = torch.load(path, weights_only=True, map_location="cpu")
-        except (EOFError, RuntimeError, pickle.UnpicklingError):
-            raise ValueError(f"checkpoint {path} is damaged; delete it to start again") from None
+        state = read_checkpoint(path)
         self.trainer.load_state_dict(state["trainer"])
         if self.plateau is not None:
             self.plateau.load_state_dict(state["plateau"])

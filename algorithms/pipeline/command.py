@@ -7,11 +7,14 @@ import json
 from pathlib import Path
 
 import torch
+from rich.console import Console
 from torch import nn
 
+from algorithms.common.devices import DEVICES
 from algorithms.common.float_training import CACHE_DIRECTORY
 from algorithms.networks.registry import SMALL
 from cli.atomic_files import write_whole
+from cli.progress import progress_bar
 
 from .launch import finished_epochs, read_stages, train_pipeline
 from .plan import METHODS, SCHEDULES, PipelinePlan
@@ -53,6 +56,8 @@ def add_pipeline(commands) -> None:
     add("--braking", type=float, default=0.0, metavar="RHO", help="Adaptive Braking (default: 0)")
     add("--train-images", type=int, help="use so many only")
     add("--test-images", type=int, help="use so many only")
+    add("--device", choices=DEVICES, default=default.device,
+        help="cuda: a GPU for every stage, over nccl (default: cpu, over gloo)")  # fmt: skip
     add("--check", action="store_true", help="train in one process, too, and compare every bit")
     add("--output", metavar="DIR", help=f"of checkpoints and traces (default: in {_RUNS})")
 
@@ -60,6 +65,8 @@ def add_pipeline(commands) -> None:
 def _pipeline(options) -> int:
     names = [field.name for field in dataclasses.fields(PipelinePlan) if field.name != "predictor"]
     plan = PipelinePlan(**{name: getattr(options, name) for name in names})
+    if options.check and plan.device != "cpu":
+        raise ValueError("check needs device cpu: other devices round in other places")
     data = plan.load()
     stages = plan.build(data)
     directory = Path(options.output or _RUNS / _digest(plan))
@@ -68,7 +75,9 @@ def _pipeline(options) -> int:
         print(f"stage {number}: {layers}")
     if done := finished_epochs(plan, directory):
         print(f"goes on after epoch {done} of {plan.epochs}, from {directory}", flush=True)
-    train_pipeline(plan, directory)
+    with progress_bar(Console(stderr=True)) as bar:
+        task = bar.add_task(f"epochs, {plan.schedule}, {plan.method}", total=plan.epochs)
+        train_pipeline(plan, directory, progress=lambda epoch: bar.update(task, completed=epoch))
     trained = read_stages(plan, directory)
     images = len(data.test_labels)
     print(f"accuracy on {images} test images: {_accuracy(trained, data):.2%}")

@@ -1,5 +1,6 @@
 """What a pipeline trains: settings that all its processes share."""
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -7,6 +8,7 @@ from torch.nn import functional
 
 from algorithms.braking.delay import pipeline_delays
 from algorithms.braking.optimizer import BrakedSGD
+from algorithms.common.devices import require_device
 from algorithms.data.datasets import ImageData, load_images
 from algorithms.networks.registry import MODELS
 from golden.prediction.config import PredictorConfig
@@ -35,6 +37,7 @@ class PipelinePlan:
     stages, micro_batches : of the pipeline, of a batch; "async" passes batches on whole
     braking : ρ of Adaptive Braking, 0 for none
     adagp : epochs of warm-up before rounds of a batch of Phase GP and one of Phase BP
+    device : "cpu"; "cuda", with a GPU for every stage, for the schedules that are not "async"
     others : as usual
 
     Raises
@@ -58,6 +61,7 @@ class PipelinePlan:
     seed: int = 1
     train_images: int | None = None
     test_images: int | None = None
+    device: str = "cpu"
     predictor: PredictorConfig = field(default_factory=PredictorConfig)
 
     def __post_init__(self) -> None:
@@ -67,7 +71,8 @@ class PipelinePlan:
             (("schedule", SCHEDULES), ("method", METHODS), ("model", MODELS))
             if getattr(self, name) not in allowed
         ]  # fmt: skip
-        leasts = (("stages", 2), ("micro_batches", 1), ("epochs", 1), ("batch", 2), ("warm_up", 0))
+        leasts = (("stages", 2), ("micro_batches", 1), ("epochs", 1), ("batch", 2), ("warm_up", 0),
+                  ("seed", 0))  # fmt: skip
         problems += [
             f"{name} must be at least {least}, not {getattr(self, name)!r}"
             for name, least in leasts
@@ -79,12 +84,29 @@ class PipelinePlan:
             )
         if self.schedule == "async" and self.method != "bp":
             problems.append(f"method must be bp with schedule async, not {self.method!r}")
-        if self.braking < 0:
-            problems.append(f"braking must be at least 0, not {self.braking!r}")
-        if not self.rate > 0:
-            problems.append(f"rate must be above 0, not {self.rate!r}")
+        for name, right, what in (
+            ("braking", 0 <= self.braking < math.inf, "at least 0"),
+            ("rate", 0 < self.rate < math.inf, "a number above 0"),
+            ("momentum", 0 <= self.momentum < 1, "from 0 to below 1"),
+        ):
+            if not right:
+                problems.append(f"{name} must be {what}, not {getattr(self, name)!r}")
+        if wrong := require_device(self.device):
+            problems += wrong
+        elif self.device == "cuda":
+            if self.schedule == "async":
+                problems.append("device must be cpu with schedule async")
+            if torch.cuda.device_count() < self.stages:
+                problems.append(
+                    f"stages must be at most {torch.cuda.device_count()}, the number of GPUs, with "
+                    f"device cuda, not {self.stages}"
+                )
         if problems:
             raise ValueError("; ".join(problems))
+
+    def place(self, number: int) -> torch.device:
+        """Where stage ``number`` computes."""
+        return torch.device("cuda", number) if self.device == "cuda" else torch.device("cpu")
 
     def load(self) -> ImageData:
         """The images.

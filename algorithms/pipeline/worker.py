@@ -9,6 +9,7 @@ import torch
 from torch import distributed
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
+from algorithms.common.checkpoints import read_checkpoint
 from algorithms.common.float_training import one_thread
 from cli.atomic_files import replacing, write_whole
 
@@ -42,8 +43,10 @@ def run_stage(plan: PipelinePlan, number: int, directory: Path, store: Path, epo
     """
     # Nothing leaves this machine.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    backend = "nccl" if torch.cuda.device_count() >= plan.stages else "gloo"
+    backend = "nccl" if plan.device == "cuda" else "gloo"
     try:
+        if plan.device == "cuda":
+            torch.cuda.set_device(number)
         with one_thread():
             distributed.init_process_group(
                 backend, init_method=f"file://{store}", rank=number, world_size=plan.stages
@@ -59,11 +62,13 @@ def run_stage(plan: PipelinePlan, number: int, directory: Path, store: Path, epo
 def _train(plan, number, directory, epoch):
     data = plan.load()
     stages = plan.build(data)
+    shapes = _shapes(stages, number, data, plan.batch // plan.micro_batches)
+    stages[number].to(plan.place(number))
     trainer, trace = plan.trainer(stages, number), Trace()
     if epoch:
-        state = torch.load(checkpoint_path(directory, epoch, number), weights_only=True)
-        trainer.load_state_dict(state)
-    step = None if plan.schedule == "async" else _Synchronous(plan, stages, trainer, trace, data)
+        trainer.load_state_dict(read_checkpoint(checkpoint_path(directory, epoch, number)))
+    late = plan.schedule == "async"
+    step = None if late else _Synchronous(plan, stages, trainer, trace, number, shapes)
     for current in range(epoch, plan.epochs):
         trace.epoch = current
         batches = plan.batches(data, current)
@@ -89,16 +94,16 @@ class _Synchronous:
     """Batches of a pipeline that is empty between batches of backpropagation. A batch of Phase GP
     is followed at once: each stage goes on when it has done with it."""
 
-    def __init__(self, plan, stages, trainer, trace, data):
+    def __init__(self, plan, stages, trainer, trace, number, shapes):
         self.plan, self.trainer, self.trace = plan, trainer, trace
-        self.first, self.last = trainer.model is stages[0], trainer.model is stages[-1]
-        number = next(n for n, each in enumerate(stages) if each is trainer.model)
-        inputs, outputs = _shapes(stages, number, data, plan.batch // plan.micro_batches)
+        self.first, self.last = number == 0, number == len(stages) - 1
+        self.place = plan.place(number)
+        inputs, outputs = (each.to(self.place) for each in shapes)
         schedule = _SCHEDULES[plan.schedule]
 
         def pipeline(kind, loss):
             stage = PipelineStage(
-                trainer.model, number, len(stages), torch.device("cpu"),
+                trainer.model, number, len(stages), self.place,
                 input_args=inputs, output_args=outputs,
             )  # fmt: skip
             _watch(stage, trace)
@@ -111,7 +116,8 @@ class _Synchronous:
         plan, trainer = self.plan, self.trainer
         backward = trainer.phase.backpropagates
         self.trace.kind = "forward" if backward else "GP"
-        arguments = (images,) if self.first else ()
+        arguments = (images.to(self.place),) if self.first else ()
+        labels = labels.to(self.place)
         with trainer.micro_batches():
             if backward:
                 losses: list = []

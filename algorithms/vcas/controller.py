@@ -1,4 +1,5 @@
-"""How much is sampled: ratios that keep the added variance below a share of SGD's own."""
+"""How much is sampled: ratios that keep the median of the variance that they add at a share of
+SGD's own (docs/algorithm.md says why the median, and how far the mean is above it)."""
 
 import itertools
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from cli.progress import progress_bar
 from compiler.networks.command import chosen
 from compiler.networks.registry import published
 from compiler.training.compile import compile_training
@@ -46,13 +47,17 @@ def _sampled(options: argparse.Namespace) -> int:
     config = select_config(variant=options.variant, preset=options.preset, settings=settings)
     model, shape = chosen(options)
     more = {"images": options.batch, "loss": published(options.network).loss}
-    batches = {"plain": time_batch(compile_training(model, config, shape, **more),
-                                   latency=options.latency, exact=False)}  # fmt: skip
     names = [name for name, module in model.named_modules() if type(module).__name__ == "Conv2d"]
-    for kept in dict.fromkeys(options.kept):
-        counts = sorted({max(kept, 1), options.batch})
-        program = compile_vcas(model, config, shape, sampled=names, counts=counts, **more)
-        batches[str(kept)] = time_sampled(program, kept, latency=options.latency)
+    kinds = dict.fromkeys(options.kept)
+    with progress_bar(Console(stderr=True)) as bar:
+        task = bar.add_task("plain", total=1 + len(kinds))
+        plain = compile_training(model, config, shape, **more)
+        batches = {"plain": time_batch(plain, latency=options.latency, exact=False)}
+        for kept in kinds:
+            bar.update(task, advance=1, description=f"{kept} of {options.batch} kept")
+            counts = sorted({max(kept, 1), options.batch})
+            program = compile_vcas(model, config, shape, sampled=names, counts=counts, **more)
+            batches[str(kept)] = time_sampled(program, kept, latency=options.latency)
     _print(batches, options.batch)
     return 0
 

@@ -64,9 +64,27 @@ def test_table(tmp_path, capsys):
 
 def test_no_results(tmp_path, capsys):
     path = tmp_path / "all.jsonl"
-    path.write_text('{"data": "digits"}\n')
+    keep_results(Tournament(data="digits", model="vgg", methods=("echo",)), results()[:2], path)
+    first, second = (json.loads(line) for line in path.read_text().splitlines())
+    none = "line 2, is no result of compare --store"
+    for line, message in (
+        ({"data": "digits"}, none),
+        (second | {"method": "nosuch"}, none),
+        (second | {"accuracies": [0.5, "x"]}, none),
+        (second | {"accuracies": [0.5]}, none),
+        (second | {"accuracies": second["accuracies"][:3]}, "echo has 3 seeds, and bp, which it"),
+    ):
+        path.write_text(f"{json.dumps(first)}\n{json.dumps(line)}\n")
+        for arguments in (["answer", str(path)], ["compare", "--store", str(path)]):
+            assert main(arguments) == 2
+            error = capsys.readouterr().err
+            assert message in error and error.count("\n") == 1
+    path.write_bytes(b"\xff\xfe")
     assert main(["answer", str(path)]) == 2
     assert "line 1, is no result of compare --store" in capsys.readouterr().err
+    path.write_text("")
+    assert main(["answer", str(path)]) == 2
+    assert "holds no results" in capsys.readouterr().err
 
 
 def test_programs():

@@ -10,7 +10,7 @@ from torch.fx.experimental._config import patch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from algorithms.comparison.contestants import CONTESTANTS
-from algorithms.comparison.race import Race, read_record, run_race, write_record
+from algorithms.comparison.race import Race, read_record, record_path, run_race, write_record
 from algorithms.comparison.steppers import TimedSchedule
 from golden.prediction.schedule import Phase
 
@@ -65,6 +65,9 @@ def test_the_same_settings_give_the_same_record(tmp_path):
     assert first == run_race(race(method="vcas"))
     write_record(first, race(method="vcas"), tmp_path)
     assert read_record(race(method="vcas"), tmp_path) == first
+    record_path(race(method="vcas"), tmp_path).write_text("{")
+    with pytest.raises(ValueError, match=r"vcas-.*json is no record of a finished run; delete it"):
+        read_record(race(method="vcas"), tmp_path)
 
 
 def test_phases_by_time():
@@ -91,3 +94,5 @@ def test_wrong_settings():
             race(device="cuda")
     with pytest.raises(ValueError, match="batch must be at most 256"):
         run_race(race(batch=300))
+    with pytest.raises(ValueError, match="pool must be at most 8, the pixels of a side, not 9"):
+        run_race(race(pool=9))

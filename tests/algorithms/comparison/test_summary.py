@@ -92,6 +92,7 @@ def test_command(tmp_path, capsys):
     [
         (["--methods", "bpp"], "methods: bpp must be among bp, bp-half"),
         (["--rates", "0"], "rates must be numbers above 0"),
+        (["--rates", "inf"], "rates must be numbers above 0"),
         (["--seeds", "1"], "seeds must be at least 2, not 1"),
         (["--budget", "0"], "budget must be at least 1, not 0"),
     ],

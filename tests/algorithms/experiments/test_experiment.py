@@ -179,8 +179,10 @@ def test_messages(tmp_path, seed, monkeypatch):
     assert str(error.value) == (
         f"model must be one of {', '.join(MODELS)}, not 'x'; method must be one of "
         f"{', '.join(METHODS)}, not 'y'; seed must be at least 0, not -1; epochs must be at least "
-        "1, not 0; batch must be at least 2, not 1; learning_rate must be above 0, not 0"
+        "1, not 0; batch must be at least 2, not 1; learning_rate must be a number above 0, not 0"
     )
+    with pytest.raises(ValueError, match="momentum must be from 0 to below 1, not 1; weight_decay"):
+        Experiment(momentum=1, weight_decay=-1)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ValueError, match="device must be cpu: torch has no CUDA device here"):
         small("bp", seed, device="cuda")

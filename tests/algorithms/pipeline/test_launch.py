@@ -73,6 +73,37 @@ def test_command_line(tmp_path, capsys):
     trace = json.loads((tmp_path / "trace.json").read_text())
     first = [each["kind"] for each in trace["stages"][0] if each["epoch"] == 1]
     assert first == ["GP"] * 2 + ["forward"] * 2 + ["backward"] * 2 + ["GP"] * 2
+    for more, message in (
+        (["--rate", "0.1"], "holds a training with rate 0.05, not 0.1; delete it or choose"),
+        (["--schedule", "gpipe"], "holds a training with schedule '1f1b', not 'gpipe'"),
+    ):
+        assert main([*arguments, *more, "--output", str(tmp_path)]) == 2
+        assert message in capsys.readouterr().err
+    (tmp_path / "epoch2-stage0.pt").write_bytes(b"no checkpoint")
+    assert main([*arguments, "--output", str(tmp_path)]) == 2
+    assert "epoch2-stage0.pt is damaged; delete it" in capsys.readouterr().err
+    (tmp_path / "settings.json").unlink()
+    assert main([*arguments, "--output", str(tmp_path)]) == 2
+    assert "holds checkpoints, but" in capsys.readouterr().err
+
+
+def test_devices(monkeypatch, capsys):
+    """A stage needs a GPU of its own, and bits are compared on the processor."""
+    if not torch.cuda.is_available():
+        assert main(["pipeline", "--device", "cuda"]) == 2
+        assert "device must be cpu: torch has no CUDA device here" in capsys.readouterr().err
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    assert main(["pipeline", "--device", "cuda", "--stages", "4"]) == 2
+    assert "stages must be at most 3, the number of GPUs, with" in capsys.readouterr().err
+    assert main(["pipeline", "--device", "cuda", "--stages", "3", "--schedule", "async"]) == 2
+    assert "device must be cpu with schedule async" in capsys.readouterr().err
+    assert main(["pipeline", "--device", "cuda", "--stages", "3", "--check"]) == 2
+    assert "check needs device cpu" in capsys.readouterr().err
+    plan = PipelinePlan(device="cuda", stages=3)
+    assert [plan.place(number) for number in (0, 2)] == [torch.device("cuda:0"),
+                                                         torch.device("cuda:2")]  # fmt: skip
+    assert PipelinePlan().place(3) == torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +114,9 @@ def test_command_line(tmp_path, capsys):
         (["--micro-batches", "5"], "micro_batches must divide batch, 64, not 5"),
         (["--schedule", "async", "--method", "adagp"], "method must be bp with schedule async"),
         (["--braking", "-1"], "braking must be at least 0, not -1.0"),
+        (["--braking", "nan"], "braking must be at least 0, not nan"),
+        (["--momentum", "1"], "momentum must be from 0 to below 1, not 1.0"),
+        (["--seed", "-1"], "seed must be at least 0, not -1"),
         (["--train-images", "20"], "batch must be at most 20, not 64"),
     ],
 )

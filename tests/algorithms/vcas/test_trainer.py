@@ -6,13 +6,7 @@ from torch import nn
 
 from algorithms.vcas.controller import VCASConfig
 from algorithms.vcas.trainer import VCASTrainer
-
-
-def problem(seed):
-    torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
-    inputs = torch.randn(240, 6)
-    return model, inputs, inputs[:, :3].argmax(1)
+from tests.algorithms.vcas.problem import problem
 
 
 def test_it_learns_and_leaves_out_more_and_more(seed):
@@ -35,23 +29,6 @@ def test_it_learns_and_leaves_out_more_and_more(seed):
     assert trainer.controller.norm < 0.95
     assert trainer.layers[0].ratio <= trainer.layers[1].ratio
     assert result.backward_passes[0]["0"].input_gradient == 0
-
-
-def test_the_added_variance_stays_at_its_bound(seed):
-    """Once s has come down, sampling adds the share of SGD's variance that it may, but for the
-    steps by which s goes and the noise of three batches; and it does leave images out."""
-    model, inputs, labels = problem(seed)
-    config = VCASConfig(every=2, repetitions=3, images_share=0.1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    trainer, random, found = VCASTrainer(model, optimizer, config=config), torch.Generator(), []
-    random.manual_seed(seed)
-    for _ in range(150):
-        chosen = torch.randperm(240, generator=random)[:24]
-        trainer.step(inputs[chosen], labels[chosen])
-        found.append(trainer.controller.added)
-    added, own = (sum(part) for part in zip(*found[60::2], strict=True))
-    assert 0.05 < added / own < 0.14
-    assert all(0.5 < layer.ratio < 0.8 for layer in trainer.layers)
 
 
 def test_a_measurement_changes_neither_weights_nor_statistics(seed):
