@@ -217,9 +217,13 @@ def store(command, layout, data, written, numbers):
     for cb in range(numbers.shape[0]):
         for step in range(numbers.shape[1]):
             for lane in range(rows):
-                bits, flags = np.int64(numbers[cb, step, lane]), 0
+                bits, flags, sign = np.int64(numbers[cb, step, lane]), 0, SIGN
                 if not c.wide:
                     bits, flags = narrow(bits, sizes.mantissa_bits, sizes.exponent_bits)
+                    sign = 1 << (sizes.mantissa_bits + sizes.exponent_bits)
+                # The one NaN has no sign.
+                if c.relu and bits & sign:
+                    bits = np.int64(0)
                 codes[cb, step, lane] = bits
                 union |= flags
     first = last if c.reduce else 0

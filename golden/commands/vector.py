@@ -110,10 +110,15 @@ class VectorMachine:
             total = unit.sum(np.moveaxis(result, 1, 0))
             result, addresses = total[:, np.newaxis], addresses[:, -1:]
         if command["wide"]:
+            if command["relu"]:
+                result = _positive(result, FLOAT32)
             words = np.ascontiguousarray(result, "<u4").view(self.memory.dtype.newbyteorder("<"))
             words = words.reshape(*result.shape[:2], self.chunks, self.rows)
         else:
-            words = unit.round(self.fmt, result)[:, :, np.newaxis]
+            codes = unit.round(self.fmt, result)
+            if command["relu"]:
+                codes = _positive(codes, self.fmt)
+            words = codes[:, :, np.newaxis]
         for part in range(words.shape[2]):
             self.memory[addresses + part] = words[:, :, part]
         self.flags |= unit.flags
@@ -217,6 +222,11 @@ def _check(command):
 def _canonical(bits):
     """Float32 bits as every operation reads them: no subnormals and one NaN."""
     return encode(FLOAT32, decode(FLOAT32, bits))
+
+
+def _positive(codes, fmt):
+    """``codes``, +0 where they are negative; the one NaN has no sign."""
+    return np.where(codes & fmt.sign_bit, 0, codes).astype(codes.dtype)
 
 
 def _where(mask, operation, *operands):

@@ -178,4 +178,5 @@ VECTOR = (
     *_stream("y", "second operand"),
     *_stream("z", "third operand"),
     *_stream("o", "results"),
+    Field("relu", 1, "what is negative is stored as +0; NaN stays", default=0),
 )

@@ -68,6 +68,7 @@ def random_command(rng, machine, *, limit=50):
     values["condition"] = rng.choice((0, 0, *Condition))
     values["watch"] = rng.choice((0, *Watch)) if operation == Operation.CHAIN else 0
     values["guarded"] = int(rng.random() < 0.1)
+    values["relu"] = int(rng.random() < 0.3)
     values["reduce"] = int(operation == Operation.CHAIN and rng.random() < 0.3)
     if values["reduce"]:
         values["condition"] = values["add"] = 0

@@ -70,9 +70,7 @@ def add(program: CoreProgram, x1: Tensor, x2: Tensor, y: Tensor, *, relu: bool =
     """``y = x1 + x2``, rounded once; with ``relu`` +0 where that is negative."""
 
     def part(out: View, _: View | None, first: View, second: View) -> None:
-        program.vector.add(out, first, second)
-        if relu:
-            program.vector.positive(out, out)
+        program.vector.add(out, first, second, relu=relu)
 
     pointwise(program, [x1, x2], y, part)
 
@@ -84,9 +82,7 @@ def add_scaled(
     ``relu`` +0 where that is negative."""
 
     def part(out: View, _: View | None, first: View, second: View) -> None:
-        program.vector.scale_add(out, second, scale, first)
-        if relu:
-            program.vector.positive(out, out)
+        program.vector.scale_add(out, second, scale, first, relu=relu)
 
     pointwise(program, [x1, x2], y, part)
 

@@ -169,9 +169,7 @@ class _Forward(BatchNormPass):
         maps: Sequence[Block], views: Sequence[View], others: Sequence[Block],
     ) -> None:  # fmt: skip
         (x,), (y,) = bands.views(band, channels, maps), views
-        self.vector.scale_add(y, x, v["a"], v["b"])
-        if self.relu:
-            self.vector.positive(y, y)
+        self.vector.scale_add(y, x, v["a"], v["b"], relu=self.relu)
 
     def _factors(self, channels: Channels, v: Mapping[str, Any], *parameters: Block) -> None:
         vector, count = self.vector, self.pixels
@@ -204,9 +202,7 @@ class _Forward(BatchNormPass):
         v = self.vectors(state, channels)
         x = self.whole(x, "x", images, channels)[within(box[:3], self.box(images, channels)[:3])]
         y = self.program.view(out, self.tensors.y, *box)
-        self.vector.scale_add(y, x, v["a"], v["b"])
-        if self.relu:
-            self.vector.positive(y, y)
+        self.vector.scale_add(y, x, v["a"], v["b"], relu=self.relu)
         self.program.store(self.tensors.y, (*box[:3], channels or (0, self.tensors.y.pitch)), out)
         self.program.scratch.drop([out])
 

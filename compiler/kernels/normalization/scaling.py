@@ -126,9 +126,7 @@ def scale_channels(
     """Commands that write ``y`` = ``x * a + b``, perhaps with a ReLU behind it."""
 
     def part(o: View, total: View | None, x: View, a: View, b: View) -> None:
-        program.vector.scale_add(o, x, a, b)
-        if relu:
-            program.vector.positive(o, o)
+        program.vector.scale_add(o, x, a, b, relu=relu)
 
     pointwise(program, [x], y, part, vectors=[a, b])
 

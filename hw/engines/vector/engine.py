@@ -298,6 +298,7 @@ class VectorEngine(wiring.Component):
             "negate_product",
             "negate_carry",
             "add",
+            "relu",
         )
         flags, results, nonfinite = special.flags, [], []
         for index in range(core.post_lanes):

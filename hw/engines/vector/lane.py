@@ -55,6 +55,7 @@ class VectorLane(wiring.Component):
     valid : In(1), sampled : In(1) -- the condition counts only if it is
     term, factor, power, carry, condition, negate_product, negate_carry, add, keep, wide,
         immediate : In -- fields of the command, constant while in use
+    relu : In(1) -- field of the command: ``o`` is +0 where it would be negative
     reduce : In(1) -- add to partial sums
     half, address : In -- :attr:`PARTIAL` cycles after the operands: the place of the partial sum
     even_fresh, odd_fresh : In(1) -- partial sums of that half count as +0
@@ -80,9 +81,9 @@ class VectorLane(wiring.Component):
         self._partials = partials
         address = range(max(partials, 2))
         ones = (
-            "active valid sampled power negate_product negate_carry add keep wide reduce half tree "
+            "active valid sampled power negate_product negate_carry add keep wide relu "
         )
-        ones += "tree_active even_fresh odd_fresh slow direct_load stored"
+        ones += "reduce half tree tree_active even_fresh odd_fresh slow direct_load stored"
         numbers = ("x", "y", "z", "immediate", "direct")
         super().__init__(
             {
@@ -185,7 +186,9 @@ class VectorLane(wiring.Component):
         # Lanes that are not active hold 0, which raises no flags.
         flags |= converter.flags & (self.stored & ~self.wide).replicate(4)
         narrow = Cat(converter.o, result[len(converter.o) :])
-        m.d.comb += self.o.eq(Mux(self.wide, result, narrow))
+        # The one NaN has no sign.
+        negative = Mux(self.wide, result[31], converter.o[-1])
+        m.d.comb += self.o.eq(Mux(self.relu & negative, 0, Mux(self.wide, result, narrow)))
         m.d.sync += self.flags.eq(flags)
         return m
 
