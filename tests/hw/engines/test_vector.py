@@ -27,5 +27,5 @@ def test_engine(size, operand_format, seed):
         size=size,
         operand_format=operand_format,
         seed=seed,
-        VECTOR_COMMANDS=40,
+        VECTOR_COMMANDS=24,
     )

@@ -1,4 +1,4 @@
-"""Every proof holds in its first configuration, and every mutant is found out.
+"""Every proof holds in its first configuration, and mutants are found out: all with --long.
 
 Covers: verif/prove/check.py, verif/prove/model.py, verif/prove/streams.py, verif/prove/proofs.
 """
@@ -9,10 +9,38 @@ from verif.prove.campaign import Task, run, tasks
 from verif.prove.command import table
 from verif.prove.proofs import PROOFS
 
+#: Mutants of a proof that are tried without --long, about.
+MOST = 6
+
+
+def some_tasks(name, others):
+    """The design and every so many-th mutant, or with ``others`` the mutants between these."""
+    step = -(-len(PROOFS[name].mutants) // MOST)
+    return [
+        task
+        for task in tasks([name], quick=True)
+        if others != (task.mutant is None or task.mutant % step == 0)
+    ]
+
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_proof(name):
-    outcomes = list(run(tasks([name], quick=True), jobs=1, limit=300, runs=False))
+    outcomes = outcomes_of(some_tasks(name, others=False))
+    proven = next(outcome for outcome in outcomes if not outcome.mutant)
+    assert proven.claims
+    assert proven.covers
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [n for n in PROOFS if len(PROOFS[n].mutants) > MOST])
+def test_other_mutants(name):
+    some = len(some_tasks(name, others=False)) - 1
+    assert some + len(outcomes_of(some_tasks(name, others=True))) == len(PROOFS[name].mutants)
+
+
+def outcomes_of(todo):
+    """What became of tasks, all of which have to pass."""
+    outcomes = list(run(todo, jobs=1, limit=300, runs=False))
     wrong = [
         f"{outcome.configuration} {outcome.mutant or 'the design'}: {outcome.verdict}, "
         f"{outcome.where} {outcome.reason}\n" + (table(outcome.trace) if outcome.trace else "")
@@ -20,11 +48,9 @@ def test_proof(name):
         if not outcome.passed
     ]
     assert not wrong, "\n".join(wrong)
-    assert len(outcomes) == 1 + len(PROOFS[name].mutants)
-    proven = next(outcome for outcome in outcomes if not outcome.mutant)
-    assert proven.claims
-    assert proven.covers
+    assert len(outcomes) == len(todo)
     assert all(outcome.mutant == "" or outcome.trace.broken for outcome in outcomes)
+    return outcomes
 
 
 @pytest.mark.long
