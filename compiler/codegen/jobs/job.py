@@ -12,12 +12,19 @@ __all__ = ["Job", "JobLoop", "Need", "find_loop"]
 class Need(NamedTuple):
     """Contents of a block: a ``key``, their size, and what loads them; None for results, which
     the jobs themselves write, and drop when they have been stored. With a ``place`` they are there
-    already, and stay."""
+    already, and stay. ``changed``: the job in front has changed what it has loaded, so that loading
+    it would not do."""
 
     key: Hashable
     words: int
     load: Callable[[Block], None] | None = None
     place: Block | None = None
+    changed: bool = False
+
+    @property
+    def can_be_loaded(self) -> bool:
+        """Whether what is there may go before the job begins."""
+        return self.load is not None and not self.changed
 
 
 class Job(NamedTuple):

@@ -156,7 +156,7 @@ class JobRunner:
                 if loop.before(number):
                     self.bank = 0
             if self._tight.get(job.lane) is False:
-                self._tighten(job.lane)
+                self._tighten(job)
             blocks = self._acquire_packed(job, number)
         before = len(self.recorder)
         if there is not None and not self._is_apart(there):
@@ -186,17 +186,19 @@ class JobRunner:
         if sum(words.values()) <= self.scratches[job.lane].words:
             self._tight[job.lane] = False
 
-    def _tighten(self, lane: int) -> None:
-        """Nobody uses a block: what can be loaded again goes, so that there are no gaps."""
+    def _tighten(self, job: Job) -> None:
+        """Nobody uses a block: what can be loaded again, and ``job`` does not need, goes, so that
+        there are fewer gaps."""
         results = {
             need.key
-            for job in self._queue
-            for need in job.needs
-            if need.load is None and job.lane == lane
+            for other in self._queue
+            for need in other.needs
+            if not need.can_be_loaded and other.lane == job.lane
         }
-        self.scratches[lane].forget_idle(results)
-        self.scratches[lane].rewind()
-        self._tight[lane] = True
+        scratch = self.scratches[job.lane]
+        scratch.forget_idle(results | {need.key for need in job.needs})
+        scratch.rewind()
+        self._tight[job.lane] = True
 
     def _is_apart(self, number: int) -> bool:
         """Whether nothing is loaded for a job before it begins."""
@@ -209,7 +211,7 @@ class JobRunner:
         try:
             return self._acquire(job, number, packed=self._packed(job.lane))
         except NoRoom:
-            keys = {need.key for need in job.needs if need.load is not None}
+            keys = {need.key for need in job.needs if need.can_be_loaded}
             scratch.drop_keys(keys.__contains__)
             scratch.rewind()
         try:
@@ -226,9 +228,11 @@ class JobRunner:
         blocks: list[Block] = []
         missing: list[tuple[Need, Block]] = []
         scratch = self.scratches[job.lane]
+        # What is there does not go to make room for something else.
+        there = [need.place or scratch.find(need.key) for need in job.needs]
         try:
             for index, need in enumerate(job.needs):
-                block = need.place or scratch.find(need.key)
+                block = there[index] or scratch.find(need.key)
                 if block is None:
                     block = self._take_again(scratch, number, index, need)
                     if block:
@@ -243,7 +247,7 @@ class JobRunner:
                 blocks.append(block)
         except NoRoom:
             scratch.drop(block for _, block in missing)
-            for block in blocks:
+            for block in (*blocks, *filter(None, there[len(blocks) :])):
                 scratch.release(block)
             raise
         for need, block in missing:

@@ -237,9 +237,10 @@ class _Backward(BatchNormPass):
             needs = [program.need(t.x, *box)] if self.products else []
             if t.y is None:
                 return [*needs, program.need(t.dy, *box)]
-            needs.append(self.masked.need(t.dy, *box))
+            stays = again and len(pieces) == 1
+            needs.append(self.masked.need(t.dy, *box)._replace(changed=stays))
             # The mask is needed once if its result stays.
-            return needs if again and len(pieces) == 1 else [*needs, program.need(t.y, *box)]
+            return needs if stays else [*needs, program.need(t.y, *box)]
 
         jobs: list[Job] = []
         for images in pieces:

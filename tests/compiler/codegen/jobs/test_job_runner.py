@@ -354,3 +354,33 @@ def test_two_parts_that_just_fit_stay(loops):
     # Again once where they come to lie side by side, and once where a loop begins.
     assert 2 <= len(loads) <= 6
     check([layer], random.Random(0), loops=1)
+
+
+def test_what_a_job_has_changed_stays_for_the_next():
+    """Also where an iteration begins between the two, with an empty memory."""
+    loaded = []
+
+    def layer(machine, count=20):
+        def work(block, *, last, place):
+            for _ in range(100):
+                machine.emit(Opcode.VECTOR, [block.region()], [block.region()])
+            if last:
+                machine.store(2000 + place, 9, block)
+                machine.scratch.drop([block])
+
+        def load(block, *, place):
+            loaded.append(place)
+            machine.load(place, 9, block)
+
+        jobs = []
+        for item in range(count):
+            need = Need(item, 9, partial(load, place=9 * item))
+            for last in (False, True):
+                run = partial(work, last=last, place=9 * item)
+                # The first job is like none: loops begin with one that needs what it has changed.
+                like = last if jobs else None
+                jobs.append(Job((need._replace(changed=last),), run, like=like, at=(item,)))
+        machine.runner.run(jobs)
+
+    assert any(c.opcode is Opcode.REPEAT for c in write([layer]))
+    assert len(loaded) == len(set(loaded)), "what had been changed was loaded again"
