@@ -80,9 +80,7 @@ class VectorLane(wiring.Component):
         self._format = fmt
         self._partials = partials
         address = range(max(partials, 2))
-        ones = (
-            "active valid sampled power negate_product negate_carry add keep wide relu "
-        )
+        ones = "active valid sampled power negate_product negate_carry add keep wide relu "
         ones += "reduce half tree tree_active even_fresh odd_fresh slow direct_load stored"
         numbers = ("x", "y", "z", "immediate", "direct")
         super().__init__(
