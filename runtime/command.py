@@ -16,7 +16,7 @@ from hw.config.selection import add_settings, select_config
 
 from .accelerator import Accelerator
 from .device import DEVICES, SERIAL, require_device
-from .errors import AcceleratorError, DifferenceFound
+from .errors import AcceleratorError, DifferenceFound, PortError
 from .sources import Samples, load_model, load_samples
 from .trainer import METHODS, Trainer
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.run(options)
     except (DifferenceFound, AcceleratorError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, PortError) else 1
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2

@@ -1,10 +1,14 @@
 """What can go wrong on an accelerator, apart from what is asked of it."""
 
-__all__ = ["AcceleratorError", "DifferenceFound"]
+__all__ = ["AcceleratorError", "DifferenceFound", "PortError"]
 
 
 class AcceleratorError(Exception):
     """A program did not come to its end; the text says how it ended and where."""
+
+
+class PortError(AcceleratorError):
+    """A serial port cannot be opened, or is none."""
 
 
 class DifferenceFound(Exception):

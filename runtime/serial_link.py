@@ -9,7 +9,7 @@ from typing import Protocol
 
 from hw.registers.board import COMMANDS, MOST_WORDS
 
-from .errors import AcceleratorError
+from .errors import AcceleratorError, PortError
 
 __all__ = ["Line", "SerialLine", "UartBone"]
 
@@ -39,7 +39,7 @@ class SerialLine:
 
     Raises
     ------
-    AcceleratorError
+    PortError
         the port cannot be opened, or has no such rate
     """
 
@@ -47,11 +47,11 @@ class SerialLine:
         self._timeout = timeout_seconds
         speed = getattr(termios, f"B{baud}", None)
         if speed is None:
-            raise AcceleratorError(f"{path}: the system has no rate of {baud} bits per second")
+            raise PortError(f"{path}: the system has no rate of {baud} bits per second")
         try:
             self._port = os.open(path, os.O_RDWR | os.O_NOCTTY)
         except OSError as error:
-            raise AcceleratorError(f"{path} cannot be opened: {error.strerror}") from None
+            raise PortError(f"{path} cannot be opened: {error.strerror}") from None
         try:
             settings = termios.tcgetattr(self._port)
             settings[:4] = 0, 0, termios.CS8 | termios.CREAD | termios.CLOCAL, 0
@@ -61,7 +61,7 @@ class SerialLine:
             termios.tcflush(self._port, termios.TCIOFLUSH)
         except termios.error as error:
             os.close(self._port)
-            raise AcceleratorError(f"{path} is no serial port: {error.args[1]}") from None
+            raise PortError(f"{path} is no serial port: {error.args[1]}") from None
 
     def transfer(self, data: bytes, expected: int) -> bytes:
         """See :class:`Line`."""

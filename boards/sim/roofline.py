@@ -1,6 +1,7 @@
 """``python -m boards roofline``: which array which memory feeds."""
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,7 +171,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0 if golden has computed the same, 1 if not."""
-    board, console, points = board_of(arguments), Console(highlight=False), []
+    board, points = board_of(arguments), []
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     output = arguments.output or build_root() / "boards" / "roofline.png"
     given = arguments.settings
     for rows, columns in arguments.array or _ARRAYS:

@@ -71,6 +71,7 @@ def test_train_resume_and_predict(files, capsys):
         (["--resume"], "--resume needs --checkpoint FILE"),
         (["--device", "board"], "device must be one of emulator, rtl or serial:PORT, not 'board'"),
         (["--device", "serial:/dev/null@fast"], "the rate must be a number, not 'fast'"),
+        (["--device", "serial:none"], "none cannot be opened: No such file or directory"),
         (["--timeout", "5"], "--timeout is for a serial port only"),
         (["--device", "serial:/dev/null", "--timeout", "0"], "--timeout must be above 0, not 0"),
         (["--set", "rows=0"], "rows"),
