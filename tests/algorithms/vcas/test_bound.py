@@ -1,6 +1,8 @@
 """What the controller holds: the median of the variance that sampling adds, not its mean.
 
 ``--long -s`` prints the table of docs/algorithm.md.
+
+Covers: algorithms/vcas/controller.py.
 """
 
 import statistics
