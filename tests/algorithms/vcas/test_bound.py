@@ -94,8 +94,8 @@ def test_the_sum_is_at_its_bound_before_anything_is_learned(seed):
         pytest.param({"learned": 60, "rate": 0.02}, 1.03, 1.3, id="learning"),
         pytest.param({"learned": 60, "step": 0.003}, 1.03, 1.3, id="steps of s of 0.003"),
         pytest.param({"learned": 60, "step": 0.03}, 1.03, 1.3, id="steps of s of 0.03"),
-        pytest.param({"learned": 20, "repetitions": 2, "every": 6}, 1.08, 1.4, id="M 2"),
-        pytest.param({"learned": 20, "repetitions": 6, "every": 6}, 0.95, 1.2, id="M 6"),
+        pytest.param({"learned": 30, "repetitions": 2, "every": 6}, 1.08, 1.4, id="M 2"),
+        pytest.param({"learned": 30, "repetitions": 6, "every": 6}, 0.95, 1.2, id="M 6"),
     ],
 )
 def test_the_median_is_at_the_bound_and_the_sum_above(settings, least, most, request, seed):
