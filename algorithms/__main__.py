@@ -90,11 +90,15 @@ def _add_train(commands):
     )
     command.add_argument("--method", nargs="+", default=["adagp"], choices=tuple(METHODS))
     command.add_argument("--seeds", type=int, default=1, help="runs with seeds 1, 2, ...")
-    command.add_argument("--epochs", type=int, default=Experiment.epochs)
-    command.add_argument("--batch", type=int, default=Experiment.batch, help="images per step")
+    command.add_argument("--epochs", type=int, default=Experiment.epochs, help="default: 20")
+    command.add_argument(
+        "--batch", type=int, default=Experiment.batch, help="images per step (default: 64)"
+    )
     command.add_argument("--learning-rate", type=float, help="default: the method's")
-    command.add_argument("--momentum", type=float, default=Experiment.momentum)
-    command.add_argument("--weight-decay", type=float, default=Experiment.weight_decay)
+    command.add_argument("--momentum", type=float, default=Experiment.momentum, help="default: 0.9")
+    command.add_argument(
+        "--weight-decay", type=float, default=Experiment.weight_decay, help="default: 0"
+    )
     command.add_argument("--warm-up", type=int, default=4, help="epochs (default: 4)")
     command.add_argument(
         "--ladder",

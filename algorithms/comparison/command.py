@@ -1,6 +1,7 @@
 """``python -m algorithms compare``."""
 
 import argparse
+import time
 from pathlib import Path
 
 from algorithms.common.devices import DEVICES, best_device
@@ -39,8 +40,10 @@ def add_compare(commands) -> None:
     add("--data", default="digits", help=f"{', '.join(DATASETS)} or a directory (default: digits)")
     add("--model", default="vgg", choices=tuple(MODELS), metavar="MODEL", help="default: vgg")
     add("--methods", nargs="+", metavar="METHOD", default=tuple(CONTESTANTS), help="default: all")
-    add("--rates", nargs="+", type=float, default=Tournament.rates, help="to choose from")
-    add("--tuning-seeds", type=int, default=Tournament.tuning_seeds, help="default: 2")
+    add("--rates", nargs="+", type=float, default=Tournament.rates, metavar="RATE",
+        help=f"to choose from (default: {' '.join(map(str, Tournament.rates))})")  # fmt: skip
+    add("--tuning-seeds", type=int, default=Tournament.tuning_seeds,
+        help="that rates are chosen on (default: 2)")  # fmt: skip
     add("--seeds", type=int, default=Tournament.seeds, help="fresh ones (default: 5)")
     add("--budget", type=int, default=Tournament.budget,
         help="the time, in batches of backpropagation (default: 300)")  # fmt: skip
@@ -76,10 +79,12 @@ def _compare(options) -> int:
     if options.store and Path(options.store).exists():
         read_results(options.store)  # no result is lost to a file that cannot take it
     Path(options.output).mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
     results = tournament.run(options.output, workers)
+    seconds = time.monotonic() - started
     text, files = write_summary(tournament, results, options.output, plots=not options.no_plots)
     print(text)
-    print()
+    print(f"\nall runs that were missing took {seconds:.0f} s")
     if options.store:
         keep_results(tournament, results, options.store)
         files.append(Path(options.store))

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import hashlib
 import json
+import time
 from pathlib import Path
 
 import torch
@@ -75,9 +76,12 @@ def _pipeline(options) -> int:
         print(f"stage {number}: {layers}")
     if done := finished_epochs(plan, directory):
         print(f"goes on after epoch {done} of {plan.epochs}, from {directory}", flush=True)
+    started = time.monotonic()
     with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task(f"epochs, {plan.schedule}, {plan.method}", total=plan.epochs)
         train_pipeline(plan, directory, progress=lambda epoch: bar.update(task, completed=epoch))
+    if done < plan.epochs:
+        print(f"trained {plan.epochs - done} epochs in {time.monotonic() - started:.1f} s")
     trained = read_stages(plan, directory)
     images = len(data.test_labels)
     print(f"accuracy on {images} test images: {_accuracy(trained, data):.2%}")

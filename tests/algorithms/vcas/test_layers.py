@@ -33,6 +33,27 @@ class Tokens(nn.Module):
         return self.second(torch.tanh(self.first(x))).mean(1)
 
 
+class Encoder(nn.Module):
+    """A layer of a Transformer: attention, two linear layers, residual additions, normalisation."""
+
+    def __init__(self, width=4, heads=2):
+        super().__init__()
+        self.heads, self.embed = heads, nn.Linear(3, width)
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.wide, self.narrow = nn.Linear(width, 8), nn.Linear(8, width)
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        x = self.embed(x)
+        parts = (layer(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
+                 for layer in (self.query, self.key, self.value))  # fmt: skip
+        mixed = nn.functional.scaled_dot_product_attention(*parts)
+        x = self.norm1(x + self.out(mixed.transpose(1, 2).flatten(2)))
+        x = self.norm2(x + self.narrow(torch.relu(self.wide(x))))
+        return self.head(x).mean(1)
+
+
 def gradients(model, images, labels, layers=None):
     model.zero_grad(set_to_none=True)
     if layers is None:
@@ -67,12 +88,24 @@ def test_everything_kept_is_backpropagation(problem):
 @pytest.mark.parametrize(("ratio", "weights_ratio"), [(0.5, 1.0), (1.0, 0.4), (0.6, 0.5)])
 def test_the_mean_of_many_draws_is_the_gradient(problem, ratio, weights_ratio):
     """Of every parameter, within six standard errors of each number."""
-    model, *batch = problem
+    assert_unbiased(*problem, ratio=ratio, weights_ratio=weights_ratio, number=500)
+
+
+def test_a_layer_of_a_transformer(seed):
+    """Everything kept is backpropagation, and the mean of many draws is the gradient."""
+    torch.manual_seed(seed)
+    model = Encoder().double()
+    batch = torch.randn(8, 5, 3, dtype=torch.float64), torch.randint(3, (8,))
+    assert_unbiased(model, *batch, ratio=1.0, weights_ratio=1.0, number=2)
+    assert_unbiased(model, *batch, ratio=0.6, weights_ratio=0.5, number=300)
+
+
+def assert_unbiased(model, *batch, ratio, weights_ratio, number):
     layers = sampled_layers(model)
     expected = gradients(model, *batch)
     for layer in layers:
         layer.ratio, layer.weights_ratio = ratio, weights_ratio
-    draws = [gradients(model, *batch, layers) for _ in range(500)]
+    draws = [gradients(model, *batch, layers) for _ in range(number)]
     kept = layers[-1]
     assert 0 < kept.images <= 1 and kept.rows <= kept.images
     for name, exact in expected.items():
