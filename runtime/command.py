@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from rich.console import Console
 
 from cli.atomic_files import replacing
+from cli.consoles import table_console
 from compiler.errors import CompileError
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import PRESETS, VARIANTS
@@ -165,7 +165,7 @@ def _train(options):
             _loader(samples, options), options.epochs, validation=_validation(samples, options),
             checkpoint=options.checkpoint,
         )  # fmt: skip
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = table_console(120)
     console.print(history.table())
     if options.check:
         console.print("every number equals golden's after every batch")

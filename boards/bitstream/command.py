@@ -87,7 +87,9 @@ def _print_resources(console, resources, placed=None):
     for heading in ("resource", "netlist", *(["placed"] if placed else []), "available", "%"):
         table.add_column(heading, justify="left" if heading == "resource" else "right")
     for name, (used, available) in resources.items():
-        counts = [f"{used:,}", *([f"{placed[name]:,}" if name in placed else ""] if placed else [])]
+        counts = [f"{used:,}"]
+        if placed:
+            counts.append(f"{placed[name]:,}" if name in placed else "")
         share = placed.get(name, used) / available
         table.add_row(name, *counts, f"{available:,}", f"{100 * share:.1f}")
     console.print(table)

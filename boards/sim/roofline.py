@@ -1,12 +1,10 @@
 """``python -m boards roofline``: which array which memory feeds."""
 
 import argparse
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from boards.catalogue import BOARDS, Board, BoardError
@@ -15,6 +13,7 @@ from boards.soc.sdram.timing import SdramCycles
 from boards.soc.system import SystemConfig
 from cli.atomic_files import replacing
 from cli.build_directory import build_root
+from cli.consoles import table_console
 from runtime.serial_device import SerialDevice
 from verif.system.device import RtlDevice
 
@@ -172,7 +171,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """The exit status: 0 if golden has computed the same, 1 if not."""
     board, points = board_of(arguments), []
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = table_console(120)
     output = arguments.output or build_root() / "boards" / "roofline.png"
     given = arguments.settings
     for rows, columns in arguments.array or _ARRAYS:

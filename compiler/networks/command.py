@@ -3,7 +3,6 @@
 import argparse
 import json
 import resource
-import sys
 import time
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.atomic_files import write_whole
+from cli.consoles import table_console
 from cli.progress import progress_bar
 from compiler.adagp.program import AdaGPProgram
 from compiler.adagp.tensors import PredictorShape
@@ -39,7 +39,7 @@ def compile_network(options: argparse.Namespace) -> None:
     CompileError, ConfigError
         with what is wrong.
     """
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
+    console = table_console(240)
     config = select_config(
         variant=options.variant, preset=options.preset, settings=options.settings
     )

@@ -1,6 +1,5 @@
 """A memory plan for people: a table, a line that sums it up, a drawing."""
 
-import sys
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.atomic_files import replacing
+from cli.consoles import table_console
 
 from .dram_planner import MemoryPlan
 
@@ -78,14 +78,9 @@ def plan_table(plan: MemoryPlan) -> Table:
     return table
 
 
-def _console() -> Console:
-    """Standard output; where nobody's window limits it, wide enough to cut nothing short."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-
-
 def print_steps(program: SteppedProgram, console: Console | None = None) -> None:
     """One row for each step of a :class:`~compiler.training.TrainingProgram`."""
-    console = console or _console()
+    console = console or table_console(200)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     columns: tuple[tuple[str, JustifyMethod], ...] = (
         ("step", "right"),
@@ -119,7 +114,7 @@ def summary(plan: MemoryPlan) -> str:
 
 def print_plan(plan: MemoryPlan, console: Console | None = None) -> None:
     """Print table and summary to ``console``, by default standard output."""
-    console = console or _console()
+    console = console or table_console(200)
     console.print(plan_table(plan))
     console.print(summary(plan), markup=False, soft_wrap=True)
 

@@ -8,20 +8,20 @@ Nothing is taken from the hardware.
 import numpy as np
 
 from .dot_product import FLOAT32, Flags, decode, round_float
+from .formats import FloatFormat
 
 __all__ = ["add_f32", "max_f32", "mul_f32", "relu"]
 
-_SIGN = np.uint32(0x80000000)
 
-
-def relu(bits) -> np.ndarray:
-    """``bits`` (uint32, any shape) with +0 in place of every word whose top bit is set.
+def relu(bits, fmt: FloatFormat = FLOAT32) -> np.ndarray:
+    """``bits`` (codes of ``fmt``, any shape; uint32 comes back) with +0 in place of every word
+    whose sign bit is set.
 
     The same for float32 and for int32: negative numbers and -0 become 0. The canonical NaN has
     its sign clear and stays.
     """
     bits = np.asarray(bits, dtype=np.uint32)
-    return np.where(bits & _SIGN, np.uint32(0), bits)
+    return np.where(bits & np.uint32(fmt.sign_bit), np.uint32(0), bits)
 
 
 def add_f32(a, b) -> tuple[np.ndarray, np.ndarray]:

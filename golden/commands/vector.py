@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from golden.arithmetic.dot_product import decode, encode
+from golden.arithmetic.float32 import relu
 from golden.arithmetic.float32_unit import VectorUnit, constant, negate, power_of_two, widen
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 from golden.arithmetic.sampling import sample
@@ -109,16 +110,15 @@ class VectorMachine:
         if command["reduce"]:
             total = unit.sum(np.moveaxis(result, 1, 0))
             result, addresses = total[:, np.newaxis], addresses[:, -1:]
+        fmt = FLOAT32 if command["wide"] else self.fmt
+        result = result if command["wide"] else unit.round(fmt, result)
+        if command["relu"]:
+            result = relu(result, fmt)
         if command["wide"]:
-            if command["relu"]:
-                result = _positive(result, FLOAT32)
             words = np.ascontiguousarray(result, "<u4").view(self.memory.dtype.newbyteorder("<"))
             words = words.reshape(*result.shape[:2], self.chunks, self.rows)
         else:
-            codes = unit.round(self.fmt, result)
-            if command["relu"]:
-                codes = _positive(codes, self.fmt)
-            words = codes[:, :, np.newaxis]
+            words = result[:, :, np.newaxis]
         for part in range(words.shape[2]):
             self.memory[addresses + part] = words[:, :, part]
         self.flags |= unit.flags
@@ -222,11 +222,6 @@ def _check(command):
 def _canonical(bits):
     """Float32 bits as every operation reads them: no subnormals and one NaN."""
     return encode(FLOAT32, decode(FLOAT32, bits))
-
-
-def _positive(codes, fmt):
-    """``codes``, +0 where they are negative; the one NaN has no sign."""
-    return np.where(codes & fmt.sign_bit, 0, codes).astype(codes.dtype)
 
 
 def _where(mask, operation, *operands):

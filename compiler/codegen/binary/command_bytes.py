@@ -33,27 +33,16 @@ def encode_commands(commands: Iterable[Command], offset: int = 0) -> bytes:
     """
     stream = list(moved(commands, offset))
     words = np.zeros((len(stream), COMMAND_BYTES * 8 // _BITS), np.uint64)
-    places: dict[Opcode, list[int]] = {}
+    alike: dict[tuple[Opcode, tuple[str, ...]], list[int]] = {}
     for place, command in enumerate(stream):
-        places.setdefault(Opcode(command.opcode), []).append(place)
-    for opcode, rows in places.items():
-        words[rows] = _encoded(opcode, [stream[row] for row in rows])
+        alike.setdefault((Opcode(command.opcode), tuple(command.fields)), []).append(place)
+    for (opcode, names), rows in alike.items():
+        words[rows] = _encoded(opcode, names, [stream[row] for row in rows])
     return words.astype("<u8", copy=False).tobytes()
 
 
-def _encoded(opcode: Opcode, commands: list[Command]) -> NDArray[np.uint64]:
-    """Commands of a type, a row for each."""
-    words = np.zeros((len(commands), COMMAND_BYTES * 8 // _BITS), np.uint64)
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for row, command in enumerate(commands):
-        groups.setdefault(tuple(command.fields), []).append(row)
-    for names, rows in groups.items():
-        words[rows] = _alike(opcode, names, [commands[row] for row in rows])
-    return words
-
-
-def _alike(opcode: Opcode, names: tuple[str, ...], commands: list[Command]) -> NDArray[np.uint64]:
-    """The same of commands that have the same fields, in the same order."""
+def _encoded(opcode: Opcode, names: tuple[str, ...], commands: list[Command]) -> NDArray[np.uint64]:
+    """Commands of a type that have the same fields in the same order, a row for each."""
     # One of them is encoded by itself, which tells what is missing or unknown.
     _encode(commands[0])
     words = np.zeros((len(commands), COMMAND_BYTES * 8 // _BITS), np.uint64)

@@ -232,6 +232,7 @@ class JobRunner:
         there = [need.place or scratch.find(need.key) for need in job.needs]
         try:
             for index, need in enumerate(job.needs):
+                # What another need of the job has just taken is there, too.
                 block = there[index] or scratch.find(need.key)
                 if block is None:
                     block = self._take_again(scratch, number, index, need)

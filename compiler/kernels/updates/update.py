@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
@@ -17,7 +18,7 @@ from compiler.kernels.tiling.splitting import (
     channel_steps,
     like_box,
 )
-from compiler.tensors.intervals import ChannelBox, Channels, Interval, PixelBox
+from compiler.tensors.intervals import ChannelBox, Channels, PixelBox, regular_parts
 from compiler.tensors.parameters import CORRECTIONS, StoredParameter
 from compiler.tensors.tensor import IN_ORDER, Tensor
 from hw.isa.vector import Watch
@@ -26,7 +27,7 @@ from .braking import Brake
 from .rules import Rule
 from .scalars import Scalars, repeat
 
-__all__ = ["in_lines", "update"]
+__all__ = ["update"]
 
 
 def update(
@@ -55,15 +56,17 @@ def update(
         if a word of each of its tensors does not fit into the buffer, or if the gradient of an
         embedding or a grouped convolution is to be braked.
     """
-    tensors = parameter.tensors
-    brake = None
+    tensors, brake = parameter.tensors, None
+    if "mask" not in tensors:
+        # Pieces of any number of rows, as long as no row has a mask of its own.
+        tensors = _in_lines(tensors)
     if rule.braking is not None and "operands" in tensors:
         if parameter.transposed or "mask" in tensors:
             raise CompileError(
                 f"parameter {parameter.name}: the gradient of an embedding or a grouped "
                 "convolution is not braked"
             )
-        brake = Brake(program, in_lines(tensors), rule.braking)
+        brake = Brake(program, tensors, rule.braking)
     _Update(program, tensors, rule, factor, brake).write()
 
 
@@ -76,9 +79,6 @@ class _Update:
         factor: tuple[Tensor, int] | None,
         brake: Brake | None,
     ) -> None:
-        if "mask" not in tensors:
-            # Pieces of any number of rows, as long as no row has a mask of its own.
-            tensors = in_lines(tensors)
         self.brake = brake
         self.program, self.tensors = program, tensors
         self.rule, self.factor = rule, factor
@@ -126,8 +126,9 @@ class _Update:
             return boxes(self.master.shape, most)
         _, lines, rows, _ = self.master.shape
         if most >= rows:
-            return [((0, 1), part, (0, rows)) for part in _alike(lines, most // rows)]
-        parts = _alike(rows, most)
+            parts = regular_parts(0, lines, most // rows, many=0)
+            return [((0, 1), part, (0, rows)) for part in parts]
+        parts = regular_parts(0, rows, most, many=0)
         return [((0, 1), (line, line + 1), part) for line in range(lines) for part in parts]
 
     def _cut(self) -> tuple[list[Channels], int]:
@@ -291,19 +292,15 @@ class _Update:
             program.scratch.drop([out])
 
 
-def in_lines(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _in_lines(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors of a parameter as one line of all rows; as a line for each tap where those of the
     operand copy lie in another order."""
-    copy, found = tensors.get("operands"), {}
-    for role, tensor in tensors.items():
-        height, width, rows, channels = tensor.shape
-        lines = height * width if copy is not None and copy.order != IN_ORDER else 1
-        shape = (1, lines, height * width * rows // lines, channels)
-        found[role] = tensor if role == CORRECTIONS else replace(tensor, shape=shape)
-    return found
-
-
-def _alike(count: int, most: int) -> list[Interval]:
-    """[0, count) in as few parts of at most ``most`` as there can be, the same but for the last."""
-    size = -(-count // -(-count // most))
-    return [(first, min(first + size, count)) for first in range(0, count, size)]
+    copy, master = tensors.get("operands"), tensors["master"]
+    taps = prod(master.shape[:2])
+    rows = taps * master.shape[2]
+    lines = 1 if copy is None or copy.order == IN_ORDER else taps
+    shape = (1, lines, rows // lines, master.shape[3])
+    return {
+        role: tensor if role == CORRECTIONS else replace(tensor, shape=shape)
+        for role, tensor in tensors.items()
+    }
