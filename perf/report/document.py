@@ -83,17 +83,27 @@ def _counted(counts: Sequence[Count]) -> str:
             for name in ("bp", "gp")
         ]
         rows.append(
-            [count.cell.text, *cycles, *moved, *(f"{s:,.0f}" for s in count.seconds), count.state]
+            [
+                count.cell.text,
+                *cycles,
+                *moved,
+                *(f"{s:,.0f}" for s in count.seconds),
+                count.model,
+                count.state,
+            ]
         )
     table = Table(
         headings=[
-            "batch", "cycles BP", "GP", "MB moved BP", "GP", "compiler s", "model s", "commit",
+            "batch", "cycles BP", "GP", "MB moved BP", "GP", "compiler s", "model s", "model",
+            "commit",
         ],
         rows=rows,
     )  # fmt: skip
     text = (
-        "Seconds are of processor time. *Commit*: the last one that had changed hardware, "
-        "compiler, networks or model. Numbers of different commits may differ for that reason "
+        "Seconds are of processor time. *Model*: the one from cycle to cycle, or the one from "
+        "event to event ([perf_model.md](perf_model.md#from-event-to-event) says how far they are "
+        "apart). *Commit*: the last one that had changed hardware, compiler, networks or model. "
+        "Numbers of different commits may differ for that reason "
         "alone; `--outdated` counts them again."
     )
     return "\n\n".join(["## What has been counted", text, "\n".join(table.markdown())]) + "\n"
