@@ -71,7 +71,7 @@ def add_store(command) -> None:
         help="cycles: every block from cycle to cycle (default); events: whole commands, some "
         "hundred times as fast, cycles within 1 %%, no counters of stalls")  # fmt: skip
     command.add_argument("--plain", action="store_true",
-        help="the model of cycles in plain Python: for tiny networks, compiling it takes "
+        help="the models in plain Python: for tiny networks, compiling it takes "
         "longer")  # fmt: skip
     add_workers(command, jobs=1, what="programs")
 

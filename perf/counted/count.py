@@ -103,7 +103,7 @@ def count(
 ) -> list[Count]:
     """Count ``cell`` with each of some latencies of the memory; the program is the same.
 
-    ``model``: of :data:`MODELS`. ``plain``: that of cycles in plain Python, for networks that are
+    ``model``: of :data:`MODELS`. ``plain``: the models in plain Python, for networks that are
     smaller than compiling it takes. A network that has no program on this machine has a ``reason``;
     so have those that take more memory than there is.
     """
@@ -133,7 +133,7 @@ def count(
     for each in cells:
         begin = time.process_time()
         batches = {}
-        works = Works(config, each.latency) if model == "events" else None
+        works = Works(config, each.latency, compiled=not plain) if model == "events" else None
         for name, batch in batches_of(program).items():
             timed = time_batch(
                 batch, latency=each.latency, exact=False, compiled=not plain, works=works

@@ -4,15 +4,16 @@ import numpy as np
 
 from compiler.codegen.binary.command_bytes import decode_commands, decode_placed
 from hw.config import AdaGPConfig
-from hw.isa.encoding import Opcode, queue_opcodes
+from hw.isa.encoding import SEMAPHORE_MASK_WIDTH, Opcode, queue_opcodes
 from hw.isa.loops import LOOP_LEVELS
 from hw.isa.packing import LINE_BYTES, WORD_BYTES, has_packed, unpack
+from perf.machine.kernels.event_state import CORE, QUEUE, RUN
+from perf.machine.kernels.events import simulate_events
 from perf.machine.kernels.queues import QUEUES
 from perf.machine.model import BASE, Result, Waits
+from perf.machine.plain import plain_kernel
 from perf.machine.records import command_records, program_lines
 
-from .simulate import simulate
-from .state import CORE, QUEUE, RUN
 from .work import Works
 
 __all__ = ["COUNTERS", "run_events"]
@@ -24,7 +25,7 @@ COUNTERS = {
 }  # fmt: skip
 #: Cycles from the start until a sequencer looks at the first command, beyond the memory's latency;
 #: and from the last tokens to the interrupt.
-_START, _END = 24, 10
+_START, _END = 27, 8
 
 
 def run_events(commands: bytes, config: AdaGPConfig, *, works: Works, offset: int = 0) -> Result:
@@ -65,10 +66,13 @@ def run_events(commands: bytes, config: AdaGPConfig, *, works: Works, offset: in
         ]
     )  # fmt: skip
     ends = np.zeros(len(records), np.int64)
-    cycles = simulate(
-        records, kinds, which, sizes, queues, cores, run, np.zeros(64, np.int64),
-        np.zeros(LOOP_LEVELS, np.int64), ends,
-    )  # fmt: skip
+    tokens, loop = np.zeros(SEMAPHORE_MASK_WIDTH, np.int64), np.zeros(LOOP_LEVELS, np.int64)
+    state = [records, kinds, which, sizes, queues, cores, run]
+    execute = simulate_events
+    if not works.compiled:
+        execute = plain_kernel("events", "simulate_events")
+        state = [array.view(np.recarray) if array.dtype.names else array for array in state]
+    cycles = execute(*state, tokens, loop, ends)
     if cycles < 0:
         raise Waits(f"the program waits for ever at command {run['place'][0]}")
     return Result(

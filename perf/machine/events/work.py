@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.codegen.cost import tile_cycles
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
-from hw.isa.encoding import MATMUL_LOOPS, QUEUE_OPCODES, WEIGHTS_LOOPS, Opcode
+from hw.isa.encoding import MATMUL_LOOPS, QUEUE_OPCODES, WEIGHTS_LOOPS, Opcode, with_defaults
 from hw.isa.loops import LOOP_LEVELS, stride_name
 from hw.isa.packing import LINE_BYTES
 from hw.isa.vector import VECTOR_LOOPS, Source
@@ -58,10 +58,12 @@ class Works:
     ----------
     config : of the machine
     latency : cycles that memory adds to every burst
+    compiled : otherwise in plain Python, which begins at once and is slow; so is what is executed
+        with it
     """
 
-    def __init__(self, config: AdaGPConfig, latency: int) -> None:
-        self.config, self.latency = config, latency
+    def __init__(self, config: AdaGPConfig, latency: int, *, compiled: bool = True) -> None:
+        self.config, self.latency, self.compiled = config, latency, compiled
         self._measured: dict[tuple[Any, ...], dict[str, int]] = {}
 
     def of(self, stream: Stream) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -105,7 +107,7 @@ class Works:
             else:
                 if begin is not None:
                     parts = [(opcode, {**fields, "dram_address": begin})]
-                work = _measured(parts, self.config, self.latency)
+                work = _measured(parts, self.config, self.latency, self.compiled)
             self._measured[begin, likeness] = work
         return work
 
@@ -239,22 +241,22 @@ def _extent(opcode, name, fields):
     return 0
 
 
-def _measured(parts, config, latency):
+def _measured(parts, config, latency, compiled):
     """The :data:`WORK` of a command, with its WEIGHTS before it if it is a MATMUL."""
     free = [(opcode, {**fields, "wait": 0, "signal": 0}) for opcode, fields in parts]
     opcode, fields = free[-1]
     core = config.cores[fields["core"]]
-    times = 1 if opcode in _ALONE else 2
-    result = run([*free * times, _HALT], config, latency=latency)
+    times, stream = 1, free
+    if opcode not in _ALONE:
+        times, stream = 2, _held_up(free, fields["core"])
+    result = run([*stream, _HALT], config, latency=latency, compiled=compiled)
     counts = result.counters
     own = f"CORE{fields['core']}_"
-    lines = times * len(free) * LINE_BYTES // config.beat_bytes + LINE_BYTES // config.beat_bytes
+    beats = counts["READ_BEATS"] - (len(stream) + 1) * LINE_BYTES // config.beat_bytes
     work = dict.fromkeys(_NAMES, 0)
-    work["read_beats"] = (counts["READ_BEATS"] - lines) // times
-    work["write_beats"] = counts["WRITE_BEATS"] // times
-    work["write_bytes"] = counts["WRITE_BYTES"] // times
+    ends = result.ends[1:]
     if opcode is Opcode.MATMUL:
-        work["cycles"] = result.ends[3] - result.ends[1]
+        work["cycles"] = ends[3] - ends[1]
         work["reads"] = work["vectors"] = counts[f"{own}VECTORS"] // times
         work["tiles"], work["pace"] = _tiles(free[0][1]), tile_cycles(free[0][1], core)
         work["tail"] = _written(config, core)
@@ -267,12 +269,30 @@ def _measured(parts, config, latency):
         elif opcode is Opcode.POST:
             work["words"] = _post_words(fields, core)
         return work
-    cycles = work["cycles"] = result.ends[1] - result.ends[0]
+    cycles = work["cycles"] = ends[1] - ends[0]
     if opcode is Opcode.LOAD:
         work["words"], work["head"] = _rows(fields, core), max(0, busy - 2 * cycles)
+        work["read_beats"] = beats // times
     else:
         work["reads"], work["tail"] = _rows(fields, core), max(0, busy - 2 * cycles)
+        work["write_beats"] = counts["WRITE_BEATS"] // times
+        work["write_bytes"] = counts["WRITE_BYTES"] // times
     return work
+
+
+def _held_up(free, core):
+    """Twice what is in ``free``, behind another command that it waits for, so that all of it is in
+    the queues when it begins: of small commands the sequencer would be measured otherwise."""
+    opcode, fields = free[-1]
+    other = Opcode.STORE if opcode is Opcode.LOAD else Opcode.LOAD
+    if opcode is Opcode.MATMUL:
+        shape = {"buffer_address": fields["x_address"], "run_bytes": 64, "row_bytes": 64}
+    else:
+        shape = {name: fields[name] for name in ("buffer_address", "run_bytes", "row_bytes")}
+    before = with_defaults(other, {**shape, "dram_address": 0})
+    before |= {"core": core, "wait": 0, "signal": 1}
+    first, values = free[0]
+    return [(other, before), (first, {**values, "wait": 1}), *free[1:], *free]
 
 
 @functools.cache

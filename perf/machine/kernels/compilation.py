@@ -14,7 +14,6 @@ __all__ = ["inline", "kernel"]
 #: What the compiled loops are made of: themselves, and the constants that they take over.
 _SOURCES = (
     "perf/machine/kernels",
-    "perf/machine/events",
     "hw/isa",
     "hw/control",
     "hw/engines",

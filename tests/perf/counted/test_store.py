@@ -25,7 +25,7 @@ def counted(monkeypatch):
     """Cells that have been counted, by a stand-in that is ended at batch 7."""
     cells = []
 
-    def count(cell, latencies, *, plain):
+    def count(cell, latencies, *, model, plain):
         if cell.batch == 7:
             raise Killed
         cells.extend(replace(cell, latency=latency) for latency in latencies)

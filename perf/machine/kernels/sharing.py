@@ -1,8 +1,8 @@
 """How fast engines work beside each other: the buffer has one write channel and a read in each bank
 and cycle, the bus a beat in each direction."""
 
-from perf.machine.kernels.compilation import inline
-from perf.machine.kernels.queues import LOAD, MATMUL, POST, QUEUES, STORE, VECTOR
+from .compilation import inline
+from .queues import LOAD, MATMUL, POST, QUEUES, STORE, VECTOR
 
 __all__ = ["share"]
 
@@ -38,7 +38,8 @@ def share(works, kinds, queues, cores, now):
             part = work.words / max(1, work.cycles)
             load.rate = max(_LEAST, min(1.0, (1 - written) / part)) if part > 0 else 1.0
             written += part * load.rate
-            reads += load.rate * work.read_beats / max(1, work.cycles)
+            # A beat stays on the bus until its words are written.
+            reads += load.rate * max(work.read_beats, work.words) / max(1, work.cycles)
         store = queues[first + STORE]
         stored, banks = 0.0, 0
         if store.running >= 0:

@@ -3,13 +3,13 @@
 from hw.control.fetch import AHEAD, KEPT
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
-from perf.machine.kernels.compilation import inline, kernel
-from perf.machine.kernels.queues import LOAD, LOSS, MATMUL, POST, QUEUES, STORE, VECTOR, WEIGHTS
 
-from .share import share
-from .state import ENDING
+from .compilation import inline, kernel
+from .event_state import ENDING
+from .queues import LOAD, LOSS, MATMUL, POST, QUEUES, STORE, VECTOR, WEIGHTS
+from .sharing import share
 
-__all__ = ["simulate"]
+__all__ = ["simulate_events"]
 
 _HALT, _REPEAT = int(Opcode.HALT), int(Opcode.REPEAT)
 _LOAD, _STORE = int(Opcode.LOAD), int(Opcode.STORE)
@@ -27,14 +27,15 @@ _LOADED, _ASKS = 8, 2
 
 
 @kernel
-def simulate(commands, works, which, sizes, queues, cores, run, tokens, loop, ends):
+def simulate_events(commands, works, which, sizes, queues, cores, run, tokens, loop, ends):
     """Executes a program to its end; the number of cycles, or -1 if nothing happens any more.
 
     ``commands`` (:data:`perf.machine.records.COMMAND`), ``works`` and ``which``
-    (:func:`perf.machine.events.work.command_work`): of the program. ``sizes``: depth of a queue,
+    (:meth:`perf.machine.events.work.Works.of`): of the program. ``sizes``: depth of a queue,
     turns of the semaphores, the memory's latency, bytes of a granule, 64-bit words of a line.
-    ``queues``, ``cores``, ``run`` (:mod:`.state`), ``tokens`` of the semaphores and counters of the
-    ``loop`` levels: the state. ``ends``: for each command when its last execution gave its tokens.
+    ``queues``, ``cores``, ``run`` (:mod:`.event_state`), ``tokens`` of the semaphores and counters
+    of the ``loop`` levels: the state. ``ends``: for each command when its last execution gave its
+    tokens.
     """
     granules = which.shape[1]
     kinds = which.reshape(which.size)
@@ -109,7 +110,7 @@ def _finish(queue, cores, number, works, kinds, now):
     queue.ending[queue.endings] = queue.running
     queue.given[queue.endings] = now + work.tail + _GIVE
     queue.endings += 1
-    queue.running = -1
+    queue.running, queue.free = -1, now
     core, kind, taken = cores[number // _QUEUES], number % _QUEUES, now - queue.accepted
     if kind == MATMUL:
         core.vectors += work.vectors
@@ -148,7 +149,7 @@ def _grant(queue, commands, tokens, granules, number, turns, now):
         mask >>= 1
         semaphore += 1
     queue.granted = 1
-    queue.ready = now + (number - now) % turns + _GRANT
+    queue.ready = now + (number + 1 - now) % turns + _GRANT
     return True
 
 
@@ -179,11 +180,12 @@ def _begin(queues, number, commands, works, kinds, granules, cores, now):
             until = begins + max(0, work.tiles - 2) * each + work.pace
             weights.left = max(weights.left, until - now)
     elif kind == POST or kind == VECTOR or kind == LOSS:
-        begins = now + 1
+        begins = max(now, queue.free + 1)
     elif kind == LOAD:
         # Asked for while the one before still comes.
         begins = max(now, queue.ready + work.head)
-    queue.running, queue.accepted = queue.head, now
+    queue.running = queue.head
+    queue.accepted = now if kind == LOAD else begins
     queue.begins, queue.left, queue.rate = begins, left, 1.0
     queue.head, queue.granted = -1, 0
     if queue.held != 0:

@@ -17,6 +17,7 @@ _HELD, ENDING = 64, IN_FLIGHT
 #: ``head``, ``shown`` : the first one, -1 for none, and when it stands at the end of the queue
 #: ``granted``, ``ready`` : it has its tokens, and from when on its engine may accept it
 #: ``running``, ``accepted`` : what the engine works on, -1 for nothing, and since when it has it
+#: ``free`` : since when the engine has nothing to do
 #: ``begins``, ``left``, ``rate`` : when the work begins; cycles of it that are left, and how much
 #:     of a cycle's work a cycle does
 #: ``endings``, ``ending``, ``given`` : commands that are over, and when their tokens count
@@ -25,7 +26,10 @@ QUEUE = np.dtype(
         (name, np.int64)
         for name in ("held", "head", "granted", "running", "endings")
     ]
-    + [(name, np.float64) for name in ("shown", "ready", "accepted", "begins", "left", "rate")]
+    + [
+        (name, np.float64)
+        for name in ("shown", "ready", "free", "accepted", "begins", "left", "rate")
+    ]
     + [
         ("fifo", np.int64, (_HELD,)), ("pushed", np.float64, (_HELD,)),
         ("ending", np.int64, (ENDING,)), ("given", np.float64, (ENDING,)),
