@@ -1,5 +1,7 @@
 """Command queues and the semaphores that order them."""
 
+import functools
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
@@ -18,6 +20,7 @@ IN_FLIGHT = 4
 CHUNK_WIDTH = 64
 
 
+@functools.cache
 def command_chunks(opcode):
     """Chunks of a command of ``opcode``: header and the engine's fields. The rest is not queued."""
     return -(-(HEADER_LAYOUT.size + engine_layout(opcode).size) // CHUNK_WIDTH)

@@ -14,7 +14,7 @@ from hw.config.selection import DEFAULT_PRESET, add_settings
 from perf.machine.command import LATENCY_CYCLES
 
 from .cells import METHODS, Cell
-from .count import Count
+from .count import MODELS, Count
 from .store import Store
 
 __all__ = ["add_count", "add_store", "fill", "store_of"]
@@ -67,8 +67,12 @@ def add_store(command) -> None:
     )  # fmt: skip
     command.add_argument("--outdated", action="store_true",
         help="count again what another state of the project has counted")  # fmt: skip
+    command.add_argument("--model", choices=MODELS, default=MODELS[0],
+        help="cycles: every block from cycle to cycle (default); events: whole commands, some "
+        "hundred times as fast, a little less exact, no counters of stalls")  # fmt: skip
     command.add_argument("--plain", action="store_true",
-        help="the model in plain Python: for tiny networks, compiling it takes longer")  # fmt: skip
+        help="the models in plain Python: for tiny networks, compiling it takes "
+        "longer")  # fmt: skip
     add_workers(command, jobs=1, what="programs")
 
 
@@ -80,7 +84,7 @@ def store_of(options) -> Store:
 def fill(store: Store, cells: list[Cell], options, console: Console) -> None:
     """Count what is missing of ``cells``, as the options of :func:`add_store` say, with a bar and
     a line for each."""
-    missing = store.missing(cells, outdated=options.outdated)
+    missing = store.missing(cells, model=options.model, outdated=options.outdated)
     with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task(missing[0].text if missing else "", total=len(missing))
 
@@ -88,7 +92,10 @@ def fill(store: Store, cells: list[Cell], options, console: Console) -> None:
             bar.update(task, advance=1, description=f"after {found.cell.text}")
             console.print(_line(found), markup=False, soft_wrap=True)
 
-        store.fill(missing, workers_of(options), plain=options.plain, outdated=True, report=show)
+        store.fill(
+            missing, workers_of(options), model=options.model, plain=options.plain, outdated=True,
+            report=show,
+        )  # fmt: skip
 
 
 def _count(options) -> int:
@@ -123,4 +130,6 @@ def _line(found: Count) -> str:
         return f"{found.cell.text}: {found.reason}"
     cycles = ", ".join(f"{name} {batch.cycles:,} cycles" for name, batch in found.batches.items())
     compiler, model = found.seconds
-    return f"{found.cell.text}: {cycles}; compiled in {compiler:.0f} s, counted in {model:.0f} s"
+    how = "" if found.model == MODELS[0] else f" by {found.model}"
+    spent = f"compiled in {compiler:.0f} s, counted{how} in {model:.0f} s"
+    return f"{found.cell.text}: {cycles}; {spent}"

@@ -12,11 +12,15 @@ from compiler.adagp.program import AdaGPProgram
 from compiler.adagp.tensors import PredictorShape
 from compiler.errors import CompileError
 from compiler.networks.command import compiled
+from perf.machine.events.work import Works
 from perf.machine.layers import batches_of, time_batch
 
 from .cells import Cell
 
-__all__ = ["BatchCount", "Count", "count", "model_state"]
+__all__ = ["MODELS", "BatchCount", "Count", "count", "model_state"]
+
+#: From cycle to cycle, every block's state; from event to event, whole commands.
+MODELS = ("cycles", "events")
 
 
 @functools.cache
@@ -53,6 +57,7 @@ class Count:
     reason : why there is none
     stream_bytes, memory_bytes : of the commands of a run, of DRAM with everything
     seconds : of the compiler, of the model; of processor time
+    model : of :data:`MODELS`, the one that has counted; that of events has no counters of stalls
     configuration : digest of the machine's configuration
     state : of the project, see :func:`model_state`
     """
@@ -63,6 +68,7 @@ class Count:
     stream_bytes: int = 0
     memory_bytes: int = 0
     seconds: tuple[float, float] = (0.0, 0.0)
+    model: str = MODELS[0]
     configuration: str = ""
     state: str = ""
 
@@ -92,12 +98,14 @@ class Count:
         return cls(cell=Cell(**own), batches=batches, **values)
 
 
-def count(cell: Cell, latencies: Sequence[int], *, plain: bool = False) -> list[Count]:
+def count(
+    cell: Cell, latencies: Sequence[int], *, model: str = MODELS[0], plain: bool = False
+) -> list[Count]:
     """Count ``cell`` with each of some latencies of the memory; the program is the same.
 
-    ``plain``: the model in plain Python, for networks that are smaller than compiling it takes. A
-    network that has no program on this machine has a ``reason``; so have those that take more
-    memory than there is.
+    ``model``: of :data:`MODELS`. ``plain``: the models in plain Python, for networks that are
+    smaller than compiling it takes. A network that has no program on this machine has a ``reason``;
+    so have those that take more memory than there is.
     """
     cells = [replace(cell, latency=latency) for latency in latencies]
     config, state = cell.config, model_state()
@@ -109,7 +117,14 @@ def count(cell: Cell, latencies: Sequence[int], *, plain: bool = False) -> list[
         reason = str(error) or type(error).__name__
         spent = (round(time.process_time() - begin, 1), 0.0)
         return [
-            Count(cell=each, reason=reason, seconds=spent, configuration=config.hash, state=state)
+            Count(
+                cell=each,
+                reason=reason,
+                seconds=spent,
+                model=model,
+                configuration=config.hash,
+                state=state,
+            )
             for each in cells
         ]
     compiling = time.process_time() - begin
@@ -118,8 +133,11 @@ def count(cell: Cell, latencies: Sequence[int], *, plain: bool = False) -> list[
     for each in cells:
         begin = time.process_time()
         batches = {}
+        works = Works(config, each.latency, compiled=not plain) if model == "events" else None
         for name, batch in batches_of(program).items():
-            timed = time_batch(batch, latency=each.latency, exact=False, compiled=not plain)
+            timed = time_batch(
+                batch, latency=each.latency, exact=False, compiled=not plain, works=works
+            )
             batches[name] = BatchCount(
                 cycles=timed.result.cycles, counters=timed.result.counters, layers=timed.layers
             )
@@ -128,7 +146,7 @@ def count(cell: Cell, latencies: Sequence[int], *, plain: bool = False) -> list[
             Count(
                 cell=each, batches=batches, stream_bytes=len(run.commands),
                 memory_bytes=program.memory_size,
-                seconds=(round(compiling, 1), round(modelled, 1)),
+                seconds=(round(compiling, 1), round(modelled, 1)), model=model,
                 configuration=config.hash, state=state,
             )
         )  # fmt: skip

@@ -9,7 +9,7 @@ from cli.build_directory import PROJECT_ROOT, build_root
 from cli.workers import Workers
 
 from .cells import Cell
-from .count import Count, count, model_state
+from .count import MODELS, Count, count, model_state
 
 __all__ = ["PUBLISHED", "Store"]
 
@@ -42,7 +42,8 @@ class Store:
         self._counts: dict[Cell, Count] = {}
         for each in (published, self.path):
             if each is not None and each.exists():
-                self._counts |= {found.cell: found for found in _read(each)}
+                for found in _read(each):
+                    self._keep(found)
 
     def get(self, cell: Cell) -> Count | None:
         """The count of a cell, or None if it has not been counted."""
@@ -67,39 +68,53 @@ class Store:
             file.write(found.to_json().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        self._counts[found.cell] = found
+        self._keep(found)
 
-    def missing(self, cells: Iterable[Cell], *, outdated: bool = False) -> list[Cell]:
+    def _keep(self, found: Count) -> None:
+        """The last count of a cell stands, but not one of events for one of cycles that is of the
+        same state of the project."""
+        known = self._counts.get(found.cell)
+        better = known is not None and (known.model, found.model) == MODELS
+        if known is None or not (better and known.state == found.state):
+            self._counts[found.cell] = found
+
+    def missing(
+        self, cells: Iterable[Cell], *, model: str | None = None, outdated: bool = False
+    ) -> list[Cell]:
         """Those of ``cells`` that have not been counted; ``outdated``: and those that have been
-        with another state of the project."""
+        with another state of the project; ``model`` "cycles": and those that only events have
+        counted."""
         state = model_state()
 
         def lacks(cell: Cell) -> bool:
             found = self.get(cell)
-            return found is None or (outdated and found.state != state)
+            if found is None or (outdated and found.state != state):
+                return True
+            return model == MODELS[0] and found.model != model
 
         return [cell for cell in dict.fromkeys(cells) if lacks(cell)]
 
     def fill(
-        self, cells: Iterable[Cell], workers: Workers, *, plain: bool = False,
-        outdated: bool = False, report: Callable[[Count], object] = lambda found: None,
+        self, cells: Iterable[Cell], workers: Workers, *, model: str = MODELS[0],
+        plain: bool = False, outdated: bool = False,
+        report: Callable[[Count], object] = lambda found: None,
     ) -> None:  # fmt: skip
         """Count what is missing of ``cells``; ``report`` sees each count when it has been kept.
 
         Cells that differ in the memory's latency only are one task: they share a program.
         """
         programs: dict[Cell, list[int]] = {}
-        for cell in self.missing(cells, outdated=outdated):
+        for cell in self.missing(cells, model=model, outdated=outdated):
             programs.setdefault(cell.program, []).append(cell.latency)
-        tasks = [(cell, tuple(latencies), plain) for cell, latencies in programs.items()]
+        tasks = [(cell, tuple(latencies), model, plain) for cell, latencies in programs.items()]
         for _, counts in workers.results(_task, tasks):
             for found in counts:
                 self.add(found)
                 report(found)
 
 
-def _task(cell: Cell, latencies: tuple[int, ...], plain: bool) -> list[Count]:
-    return count(cell, latencies, plain=plain)
+def _task(cell: Cell, latencies: tuple[int, ...], model: str, plain: bool) -> list[Count]:
+    return count(cell, latencies, model=model, plain=plain)
 
 
 def _read(path: Path) -> Iterator[Count]:

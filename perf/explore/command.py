@@ -165,7 +165,9 @@ def _count(search, options, console):
                 break
             left -= len(wave)
             cells = [point.cell for point in wave]
-            store.fill(cells, workers, plain=options.plain, outdated=options.outdated)
+            store.fill(
+                cells, workers, model=options.model, plain=options.plain, outdated=options.outdated
+            )
             for point in wave:
                 search.counted(point, store.get(point.cell))
                 last = search.points[-1]

@@ -18,6 +18,7 @@ from compiler.networks.summary import PHASES
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import add_settings, select_config
 
+from .events.work import Works
 from .layers import BEHIND, BatchCycles, batches_of, time_batch
 
 __all__ = ["LATENCY_CYCLES", "add_cycles", "add_network", "cycles_table"]
@@ -47,6 +48,9 @@ def add_cycles(commands) -> None:
     add("--exact", action="store_true",
         help="simulate loops until the whole machine's state repeats; without it until their "
         "iterations take the same time but for 0.4 %%")  # fmt: skip
+    add("--model", choices=("cycles", "events"), default="cycles",
+        help="every block from cycle to cycle (default), or whole commands, some hundred times as "
+        "fast, without counters of stalls")  # fmt: skip
     add("--json", metavar="FILE", help="write cycles, counters and layers")
 
 
@@ -80,10 +84,13 @@ def _cycles(options) -> int:
     with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task(f"compiling {options.network}", total=None)
         program = compiled(options, config)
+        works = Works(config, options.latency) if options.model == "events" else None
         for name, batch in batches_of(program).items():
             bar.update(task, advance=1, description=f"{options.network} {name} on the model")
             begin = time.perf_counter()
-            found[name] = time_batch(batch, latency=options.latency, exact=options.exact)
+            found[name] = time_batch(
+                batch, latency=options.latency, exact=options.exact, works=works
+            )
             seconds[name] = time.perf_counter() - begin
     console.print(cycles_table(found))
     for name, batch in found.items():

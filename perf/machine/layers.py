@@ -7,6 +7,8 @@ from compiler.adagp.program import AdaGPProgram
 from compiler.networks.summary import layer_of, phase_of
 from compiler.training.program import TrainingProgram
 
+from .events.model import run_events
+from .events.work import Works
 from .model import Result, run
 
 __all__ = ["BEHIND", "BatchCycles", "batches_of", "step_ends", "time_batch"]
@@ -45,14 +47,18 @@ def step_ends(program: TrainingProgram, result: Result) -> list[int]:
 
 def time_batch(
     program: TrainingProgram, *, latency: int, exact: bool = True, compiled: bool = True,
-    lists: Iterable[Sequence[bool]] = (),
+    lists: Iterable[Sequence[bool]] = (), works: Works | None = None,
 ) -> BatchCycles:  # fmt: skip
-    """Run a batch on the model; ``latency``: cycles that memory adds to every burst; the others as
-    for :func:`~perf.machine.model.run`."""
-    result = run(
-        program.commands, program.config, offset=program.program, latency=latency,
-        exact=exact, compiled=compiled, lists=lists,
-    )  # fmt: skip
+    """Run a batch on the model; ``latency``: cycles that memory adds to every burst; ``works``: on
+    the model of events (:func:`~perf.machine.events.model.run_events`), with their latency; the
+    others as for :func:`~perf.machine.model.run`."""
+    if works is not None:
+        result = run_events(program.commands, program.config, offset=program.program, works=works)
+    else:
+        result = run(
+            program.commands, program.config, offset=program.program, latency=latency,
+            exact=exact, compiled=compiled, lists=lists,
+        )  # fmt: skip
     names = {layer.name for layer in program.layers}
     names |= {output.value for output in program.outputs}
     layers: dict[str, dict[str, int]] = {}

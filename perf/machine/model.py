@@ -15,7 +15,7 @@ from hw.isa.loops import LOOP_LEVELS
 from hw.isa.packing import has_packed, unpack
 
 from .kernels.simulate import SNAPSHOTS, simulate
-from .plain import plain_records, plain_simulate
+from .plain import plain_kernel, plain_records
 from .records import Machine, command_records, program_lines
 
 __all__ = ["BASE", "Result", "Waits", "run"]
@@ -114,7 +114,7 @@ def run(
     if loop is not None:
         machine.shared["schedule"] = _LOCATED + _schedule_cycles(loop, loop.epoch, new=True)
     records_of = plain_records if not compiled else lambda records: records
-    cycles, simulated = (simulate if compiled else plain_simulate())(
+    cycles, simulated = (simulate if compiled else plain_kernel("simulate", "simulate"))(
         *map(
             records_of,
             (machine.shared, machine.cores, machine.loads, machine.stores, machine.sizes, records),

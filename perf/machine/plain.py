@@ -15,27 +15,33 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["plain_records", "plain_simulate"]
+__all__ = ["plain_kernel", "plain_records"]
 
 _COMPILED, _PLAIN = "perf.machine.kernels", "perf.machine.plain_kernels"
 
 
 @functools.cache
-def plain_simulate() -> Callable[..., tuple[int, int]]:
-    """:func:`perf.machine.kernels.simulate.simulate`, not compiled."""
+def _plain_compilation() -> None:
+    """In the plain package, what compiles does nothing."""
     package = ModuleType(_PLAIN)
     package.__path__ = []
     sys.modules[_PLAIN] = package
     compilation = ModuleType(f"{_PLAIN}.compilation")
     vars(compilation).update(kernel=lambda function: function, inline=lambda function: function)
     sys.modules[compilation.__name__] = compilation
+
+
+@functools.cache
+def plain_kernel(module: str, name: str) -> Callable[..., Any]:
+    """A kernel of a module of :mod:`perf.machine.kernels`, not compiled."""
+    _plain_compilation()
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
-        simulate: Callable[..., tuple[int, int]] = import_module(f"{_PLAIN}.simulate").simulate
+        found: Callable[..., Any] = getattr(import_module(f"{_PLAIN}.{module}"), name)
     finally:
         sys.meta_path.remove(finder)
-    return simulate
+    return found
 
 
 class _Finder:

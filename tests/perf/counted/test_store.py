@@ -25,12 +25,15 @@ def counted(monkeypatch):
     """Cells that have been counted, by a stand-in that is ended at batch 7."""
     cells = []
 
-    def count(cell, latencies, *, plain):
+    def count(cell, latencies, *, model, plain):
         if cell.batch == 7:
             raise Killed
         cells.extend(replace(cell, latency=latency) for latency in latencies)
         batch = BatchCount(cycles=cell.batch, counters={}, layers={})
-        return [Count(cell=each, batches={"bp": batch}) for each in cells[-len(latencies) :]]
+        return [
+            Count(cell=each, batches={"bp": batch}, model=model)
+            for each in cells[-len(latencies) :]
+        ]
 
     monkeypatch.setattr(store, "count", count)
     return cells
@@ -85,6 +88,32 @@ def test_latencies_share_a_program(tmp_path, counted):
     kept = Store(tmp_path / "cycles.jsonl", published=None)
     kept.fill([*cells, cells[0]], Workers(jobs=1))
     assert counted == cells and len(kept) == 2
+
+
+def test_a_count_of_cycles_stands(tmp_path, monkeypatch):
+    """Beside one of events of the same state; a newer state's replaces it."""
+    monkeypatch.setattr(store, "model_state", lambda: "now")
+    kept = Store(tmp_path / "cycles.jsonl", published=None)
+    for state, model, cycles in [
+        ("now", "events", 1), ("now", "cycles", 2), ("now", "events", 3), ("later", "events", 4),
+    ]:  # fmt: skip
+        batch = BatchCount(cycles=cycles, counters={}, layers={})
+        kept.add(Count(cell=CELL, batches={"bp": batch}, model=model, state=state))
+        assert kept.get(CELL).bp.cycles == {1: 1, 2: 2, 3: 2, 4: 4}[cycles]
+        again = Store(kept.path, published=None).get(CELL)
+        assert again == kept.get(CELL)
+        wanted = kept.missing([CELL], model="cycles")
+        assert wanted == ([CELL] if again.model == "events" else [])
+        assert kept.missing([CELL], model="events") == []
+
+
+def test_events_are_asked_for_by_name(tmp_path, counted, capsys):
+    path = tmp_path / "cycles.jsonl"
+    assert main(["count", *CELL.arguments, "--model", "events", "--store", str(path)]) == 0
+    assert Store(path, published=None).get(CELL).model == "events"
+    assert "counted by events in 0 s" in capsys.readouterr().out
+    assert main(["count", *CELL.arguments, "--store", str(path)]) == 0
+    assert Store(path, published=None).get(CELL).model == "cycles"
 
 
 def test_what_is_outdated_is_counted_again(tmp_path, counted):

@@ -33,7 +33,7 @@ def counted(monkeypatch):
     """Cells in the order in which a stand-in has counted them; it is ended by ``limit`` cells."""
     cells = []
 
-    def count(cell, latencies, *, plain):
+    def count(cell, latencies, *, model, plain):
         if len(cells) == count.limit:
             raise Killed
         cells.append(cell)

@@ -1,0 +1,99 @@
+"""The model's interface: cycles and counters of a program, from event to event."""
+
+import numpy as np
+
+from compiler.codegen.binary.command_bytes import decode_commands, decode_placed
+from hw.config import AdaGPConfig
+from hw.isa.encoding import SEMAPHORE_MASK_WIDTH, Opcode, queue_opcodes
+from hw.isa.loops import LOOP_LEVELS
+from hw.isa.packing import LINE_BYTES, WORD_BYTES, has_packed, unpack
+from perf.machine.kernels.event_state import CORE, QUEUE, RUN
+from perf.machine.kernels.events import simulate_events
+from perf.machine.kernels.queues import QUEUES
+from perf.machine.model import BASE, Result, Waits
+from perf.machine.plain import plain_kernel
+from perf.machine.records import command_records, program_lines
+
+from .work import Works
+
+__all__ = ["COUNTERS", "run_events"]
+
+#: Of a core, those that this model counts, and where.
+COUNTERS = {
+    "VECTORS": "vectors", "TILES": "tiles", "POST_BUSY": "busy_post", "VECTOR_BUSY": "busy_vector",
+    "LOSS_BUSY": "busy_loss", "LOAD_BUSY": "busy_load", "STORE_BUSY": "busy_store",
+}  # fmt: skip
+#: Cycles from the start until a sequencer looks at the first command, beyond the memory's latency;
+#: and from the last tokens to the interrupt.
+_START, _END = 27, 8
+
+
+def run_events(commands: bytes, config: AdaGPConfig, *, works: Works, offset: int = 0) -> Result:
+    """Execute a program of one batch.
+
+    Parameters
+    ----------
+    commands : encoded, with HALT at their end
+    works : what commands take alone, of this configuration; it also knows the memory's latency
+    offset : of the first command in the memory window
+
+    Returns the result as :func:`perf.machine.model.run` does, but without counters of stalls: of
+    those there are only :data:`COUNTERS`, commands, and what was moved. ``simulated`` is 0.
+
+    Raises
+    ------
+    Waits
+        a program in which nothing happens any more
+    ValueError
+        a program with ROWS or BATCH
+    """
+    placed = unpack(bytes(commands), offset) if has_packed(bytes(commands)) else None
+    stream = decode_commands(bytes(commands)) if placed is None else decode_placed(placed, offset)
+    for opcode, _ in stream:
+        if opcode in (Opcode.ROWS, Opcode.BATCH):
+            raise ValueError(f"the model of events knows no {opcode.name}")
+    records = command_records(stream, config, offset, BASE, placed=placed)
+    kinds, which = works.of(stream)
+    queues = np.zeros(len(config.cores) * QUEUES, QUEUE)
+    queues["head"] = queues["running"] = -1
+    cores, run = np.zeros(len(config.cores), CORE), np.zeros(1, RUN)
+    run["time"] = _START + works.latency
+    turns = max(sum(len(queue_opcodes(core)) for core in config.cores), 2)
+    sizes = np.array(
+        [
+            config.command_queue_depth, turns, works.latency, config.granule_bytes,
+            LINE_BYTES // WORD_BYTES,
+        ]
+    )  # fmt: skip
+    ends = np.zeros(len(records), np.int64)
+    tokens, loop = np.zeros(SEMAPHORE_MASK_WIDTH, np.int64), np.zeros(LOOP_LEVELS, np.int64)
+    state = [records, kinds, which, sizes, queues, cores, run]
+    execute = simulate_events
+    if not works.compiled:
+        execute = plain_kernel("events", "simulate_events")
+        state = [array.view(np.recarray) if array.dtype.names else array for array in state]
+    cycles = execute(*state, tokens, loop, ends)
+    if cycles < 0:
+        raise Waits(f"the program waits for ever at command {run['place'][0]}")
+    return Result(
+        cycles=cycles + _END,
+        counters=_counters(config, records, run[0], cores, cycles + _END),
+        ends=ends.tolist(),
+    )
+
+
+def _counters(config, records, run, cores, cycles):
+    """By the hardware's names."""
+    beats = LINE_BYTES // config.beat_bytes
+    lines = program_lines(records) + int(run["again"]) // (LINE_BYTES // WORD_BYTES)
+    read = lines * beats + int(cores["read_beats"].sum())
+    found = {
+        "COMMANDS": int(run["executed"]), "CYCLES": cycles,
+        "READ_BEATS": read, "READ_BYTES": read * config.beat_bytes,
+        "WRITE_BEATS": int(cores["write_beats"].sum()),
+        "WRITE_BYTES": int(cores["write_bytes"].sum()),
+    }  # fmt: skip
+    for number, core in enumerate(cores):
+        for name, own in COUNTERS.items():
+            found[f"CORE{number}_{name}"] = int(core[own])
+    return found
