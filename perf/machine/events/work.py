@@ -298,7 +298,7 @@ def _held_up(free, core):
 @functools.cache
 def _written(config, core):
     """Cycles from a vector's way into the array until its sums are written."""
-    return size_record(config, core)[SIZES.names.index("sums_written")]
+    return int(np.array(size_record(config, core), SIZES)["sums_written"])
 
 
 def _vector_words(fields, core):
