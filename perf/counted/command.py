@@ -69,7 +69,7 @@ def add_store(command) -> None:
         help="count again what another state of the project has counted")  # fmt: skip
     command.add_argument("--model", choices=MODELS, default=MODELS[0],
         help="cycles: every block from cycle to cycle (default); events: whole commands, some "
-        "hundred times as fast, a little less exact, no counters of stalls")  # fmt: skip
+        "hundred times as fast, a little less exact, nothing of why the array waits")  # fmt: skip
     command.add_argument("--plain", action="store_true",
         help="the models in plain Python: for tiny networks, compiling it takes "
         "longer")  # fmt: skip

@@ -57,7 +57,8 @@ class Count:
     reason : why there is none
     stream_bytes, memory_bytes : of the commands of a run, of DRAM with everything
     seconds : of the compiler, of the model; of processor time
-    model : of :data:`MODELS`, the one that has counted; that of events has no counters of stalls
+    model : of :data:`MODELS`, the one that has counted; that of events has no counters of why
+        the array waits
     configuration : digest of the machine's configuration
     state : of the project, see :func:`model_state`
     """

@@ -50,7 +50,7 @@ def add_cycles(commands) -> None:
         "iterations take the same time but for 0.4 %%")  # fmt: skip
     add("--model", choices=("cycles", "events"), default="cycles",
         help="every block from cycle to cycle (default), or whole commands, some hundred times as "
-        "fast, without counters of stalls")  # fmt: skip
+        "fast, without what the array waits for")  # fmt: skip
     add("--json", metavar="FILE", help="write cycles, counters and layers")
 
 

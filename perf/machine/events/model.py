@@ -22,6 +22,7 @@ __all__ = ["COUNTERS", "run_events"]
 COUNTERS = {
     "VECTORS": "vectors", "TILES": "tiles", "POST_BUSY": "busy_post", "VECTOR_BUSY": "busy_vector",
     "LOSS_BUSY": "busy_loss", "LOAD_BUSY": "busy_load", "STORE_BUSY": "busy_store",
+    "POST_STALL": "stall_post", "VECTOR_STALL": "stall_vector",
 }  # fmt: skip
 #: Cycles from the start until a sequencer looks at the first command, beyond the memory's latency;
 #: and from the last tokens to the interrupt.
@@ -37,8 +38,8 @@ def run_events(commands: bytes, config: AdaGPConfig, *, works: Works, offset: in
     works : what commands take alone, of this configuration; it also knows the memory's latency
     offset : of the first command in the memory window
 
-    Returns the result as :func:`perf.machine.model.run` does, but without counters of stalls: of
-    those there are only :data:`COUNTERS`, commands, and what was moved. ``simulated`` is 0.
+    Returns the result as :func:`perf.machine.model.run` does, but without the array's
+    counters of stalls: of those of a core there are only :data:`COUNTERS`, commands, and what was moved. ``simulated`` is 0.
 
     Raises
     ------

@@ -27,10 +27,12 @@ __all__ = ["WORK", "Stream", "Works"]
 #: ``tiles``, ``pace`` : K tiles of a MATMUL or WEIGHTS, and the cycles that one's weights take
 #: ``vectors`` : into the array
 #: ``words`` : written to the buffer
+#: ``reads``, ``banks`` : words read from the buffer, and the banks, a bit each
+#: ``stalls`` : cycles of VECTOR and POST that their counter of stalls counts
 #: ``read_beats``, ``write_beats``, ``write_bytes`` : on the bus
 _NAMES = (
     "cycles", "head", "tail", "tiles", "pace", "vectors", "words", "read_beats",
-    "write_beats", "write_bytes", "reads", "banks",
+    "write_beats", "write_bytes", "reads", "banks", "stalls",
 )  # fmt: skip
 WORK = np.dtype([(name, np.int64) for name in _NAMES])
 
@@ -264,6 +266,7 @@ def _measured(parts, config, latency, compiled):
     busy = counts[f"{own}{opcode.name}_BUSY"]
     if opcode in _ALONE:
         work["cycles"] = busy
+        work["stalls"] = counts.get(f"{own}{opcode.name}_STALL", 0)
         if opcode is Opcode.VECTOR:
             work["words"], work["reads"] = _vector_words(fields, core), _vector_reads(fields, core)
         elif opcode is Opcode.POST:

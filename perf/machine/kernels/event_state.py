@@ -50,7 +50,7 @@ CORE = np.dtype(
         (name, np.float64)
         for name in (
             "tile_ready", "tile_free", "busy_post", "busy_vector", "busy_loss", "busy_load",
-            "busy_store",
+            "busy_store", "stall_post", "stall_vector",
         )
     ]
 )  # fmt: skip

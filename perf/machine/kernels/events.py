@@ -117,8 +117,10 @@ def _finish(queue, cores, number, works, kinds, now):
         core.tiles += work.tiles
     elif kind == POST:
         core.busy_post += taken
+        core.stall_post += work.stalls + taken - work.cycles
     elif kind == VECTOR:
         core.busy_vector += taken
+        core.stall_vector += work.stalls + taken - work.cycles
     elif kind == LOSS:
         core.busy_loss += taken
     elif kind == LOAD:
