@@ -17,7 +17,7 @@ from runtime.serial_device import SerialDevice
 from verif.system.record import BASE
 
 from .networks import adagp_run, has_ended, start_loop
-from .simulator import BoardProcess, compile_board
+from .simulator import BoardProcess, compile_board, violations
 
 __all__ = ["Timeline", "add_arguments", "draw", "record", "run"]
 
@@ -217,7 +217,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(
             f"{_buffers(timeline)}: {timeline.cycles * milliseconds:.1f} ms, of which the "
             f"accelerator waits {timeline.waited * milliseconds:.1f} ms; {timeline.wrong} of "
-            f"{timeline.compared:,} numbers differ from golden, {timeline.violations} violations",
+            f"{timeline.compared:,} numbers differ from golden, {violations(timeline.violations)}",
             soft_wrap=True,
         )
     output.parent.mkdir(parents=True, exist_ok=True)
