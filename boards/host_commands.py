@@ -70,6 +70,7 @@ class SelfTest:
         where = parser.add_mutually_exclusive_group(required=True)
         where.add_argument("--port", help="serial port of the board, e.g. /dev/ttyUSB0")
         where.add_argument("--simulate", action="store_true", help="the board at its pins")
+        parser.epilog = "Example: python -m boards self-test ulx3s --port /dev/ttyUSB0"
         add_timeout(parser)
         parser.add_argument("--seed", type=whole(0), default=1, help="of the data (1)")
         add_system(parser)
@@ -102,7 +103,10 @@ class Load:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("board", help=f"one of {', '.join(BOARDS)}")
-        parser.add_argument("file", type=Path, help="a .bit")
+        parser.add_argument("file", type=Path, help="a .bit that `python -m boards build` wrote")
+        parser.epilog = (
+            "Example: python -m boards load ulx3s build/boards/ulx3s-e9bc89067ff8/ulx3s.bit"
+        )
         parser.add_argument("--flash", action="store_true", help="to stay when power is off")
         parser.add_argument("--dry-run", action="store_true", help="print the command, and end")
 

@@ -112,8 +112,12 @@ def _common(parser):
         help=f"{', '.join(DEVICES)} or {SERIAL}PORT, e.g. {SERIAL}/dev/ttyUSB0 (%(default)s)",
     )  # fmt: skip
     add_timeout(parser)
-    parser.add_argument("--variant", choices=tuple(VARIANTS), default="max")
-    parser.add_argument("--preset", choices=tuple(PRESETS), default="tiny")
+    parser.add_argument(
+        "--variant", choices=tuple(VARIANTS), default="max", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--preset", choices=tuple(PRESETS), default="tiny", help="default: %(default)s"
+    )
     add_settings(parser)
     parser.add_argument("--seed", type=int, default=1, help="of weights and order (%(default)s)")
 

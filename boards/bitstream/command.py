@@ -27,7 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--synthesis-only", action="store_true", help="print what it takes, and end")
     add("--placement-only", action="store_true",
         help="print what it takes and what nextpnr estimates without routing, and end")  # fmt: skip
-    add("-o", "--output", type=Path, metavar="DIR", help="default: build/boards/BOARD-HASH")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="default: build/boards/BOARD-HASH; with --device BOARD-DEVICE-HASH",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

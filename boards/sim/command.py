@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-ideal", action="store_true", help="do not compare cycles with those of ideal memory")
     add("--most-cycles", type=float, default=_MOST_CYCLES, metavar="FACTOR",
         help=f"that a network may take, of those with ideal memory ({_MOST_CYCLES})")  # fmt: skip
-    add_system(parser)
+    add_system(parser, variant="baseline; with --run train-adagp low")
 
 
 def _seeds(text):

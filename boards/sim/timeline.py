@@ -186,7 +186,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--images", type=whole(1), default=16, help="in a batch (16)")
     add("--batches", type=whole(1), default=8, help="of the run, a multiple of 4 (8)")
     add("--seed", type=whole(0), default=1, help="of network and images (1)")
-    add_system(parser)
+    add_system(parser, variant="low")
     add("-o", "--output", type=Path, metavar="FILE.png",
         help="default: build/boards/timeline.png")  # fmt: skip
 
