@@ -106,8 +106,8 @@ def _print(console, built):
     table = Table(title="timing")
     for heading in ("clock, or crossing", "reached", "needed"):
         table.add_column(heading, justify="left" if heading.startswith("clock") else "right")
-    for net, (fmax, needed) in built.clocks.items():
-        table.add_row(net, f"{fmax:.2f} MHz", f"{needed:.2f} MHz")
+    for name, (fmax, needed) in built.clocks.items():
+        table.add_row(name, f"{fmax:.2f} MHz", f"{needed:.2f} MHz")
     for ends, (taken, limit) in built.crossings.items():
         table.add_row(ends, f"{taken:.2f} ns", f"{limit:.2f} ns")
     console.print(table)
