@@ -14,6 +14,7 @@ from boards.options import add_system, board_of, system_of, whole
 from boards.sim.simulator import BoardProcess, compile_board
 from hw.registers import host
 from runtime import Accelerator
+from runtime.options import add_timeout, line_options
 from runtime.serial_device import SerialDevice
 from runtime.serial_link import Line, SerialLine
 
@@ -69,10 +70,8 @@ class SelfTest:
         where = parser.add_mutually_exclusive_group(required=True)
         where.add_argument("--port", help="serial port of the board, e.g. /dev/ttyUSB0")
         where.add_argument("--simulate", action="store_true", help="the board at its pins")
-        parser.add_argument(
-            "--timeout", type=whole(1), default=1, metavar="SECONDS",
-            help="without an answer, after which nobody is there; simulated boards are slow (1)",
-        )  # fmt: skip
+        parser.epilog = "Example: python -m boards self-test ulx3s --port /dev/ttyUSB0"
+        add_timeout(parser)
         parser.add_argument("--seed", type=whole(0), default=1, help="of the data (1)")
         add_system(parser)
 
@@ -81,11 +80,15 @@ class SelfTest:
         """The exit status: 0 if all is right, 1 if not."""
         board = board_of(arguments)
         config = system_of(board, arguments, fastest=arguments.simulate)
+        try:
+            options = line_options(arguments, serial=not arguments.simulate)
+        except ValueError as error:
+            raise BoardError(str(error)) from None
         line: Line
         if arguments.simulate:
             line = BoardProcess(compile_board(board, config), clock_hz=config.clock_hz)
         else:
-            line = SerialLine(arguments.port, config.baud, arguments.timeout)
+            line = SerialLine(arguments.port, config.baud, **options)
         try:
             good = self_test(config, line, seed=arguments.seed)
         finally:
@@ -100,7 +103,10 @@ class Load:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("board", help=f"one of {', '.join(BOARDS)}")
-        parser.add_argument("file", type=Path, help="a .bit")
+        parser.add_argument("file", type=Path, help="a .bit that `python -m boards build` wrote")
+        parser.epilog = (
+            "Example: python -m boards load ulx3s build/boards/ulx3s-e9bc89067ff8/ulx3s.bit"
+        )
         parser.add_argument("--flash", action="store_true", help="to stay when power is off")
         parser.add_argument("--dry-run", action="store_true", help="print the command, and end")
 

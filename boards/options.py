@@ -24,11 +24,12 @@ def whole(least: int) -> Callable[[str], int]:
     return convert
 
 
-def add_system(parser: argparse.ArgumentParser) -> None:
-    """The options for :func:`board_of` and :func:`system_of`."""
+def add_system(parser: argparse.ArgumentParser, *, variant: str = "baseline") -> None:
+    """The options for :func:`board_of` and :func:`system_of`; ``variant`` is the default, in
+    words."""
     add = parser.add_argument
     add("--device", help="the FPGA, where the board is made with several")
-    add("--variant", choices=tuple(VARIANTS), help="of the accelerator (baseline)")
+    add("--variant", choices=tuple(VARIANTS), help=f"of the accelerator ({variant})")
     add_settings(parser)
     add("--clock", type=float, metavar="MHZ", help="of the accelerator; default: the board's")
     add("--ratio", type=int, choices=(1, 2), help="SDRAM cycles in one of the accelerator (2)")

@@ -1,6 +1,7 @@
 """The command line of :mod:`runtime`."""
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ import torch
 from cli.atomic_files import replacing
 from cli.consoles import table_console
 from compiler.errors import CompileError
+from compiler.frontend.layer import outputs
+from compiler.frontend.torch_graph import trace
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import add_settings, select_config
@@ -17,7 +20,8 @@ from hw.config.selection import add_settings, select_config
 from .accelerator import Accelerator
 from .device import DEVICES, SERIAL, require_device
 from .errors import AcceleratorError, DifferenceFound, PortError
-from .sources import Samples, load_model, load_samples
+from .options import add_timeout, line_options
+from .sources import Samples, load_model, load_samples, load_weights
 from .trainer import METHODS, Trainer
 
 __all__ = ["main"]
@@ -107,12 +111,13 @@ def _common(parser):
         "--device", default="emulator",
         help=f"{', '.join(DEVICES)} or {SERIAL}PORT, e.g. {SERIAL}/dev/ttyUSB0 (%(default)s)",
     )  # fmt: skip
+    add_timeout(parser)
     parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS",
-        help="until a board that does not answer is given up; simulated ones are slow (1)",
-    )  # fmt: skip
-    parser.add_argument("--variant", choices=tuple(VARIANTS), default="max")
-    parser.add_argument("--preset", choices=tuple(PRESETS), default="tiny")
+        "--variant", choices=tuple(VARIANTS), default="max", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--preset", choices=tuple(PRESETS), default="tiny", help="default: %(default)s"
+    )
     add_settings(parser)
     parser.add_argument("--seed", type=int, default=1, help="of weights and order (%(default)s)")
 
@@ -120,26 +125,32 @@ def _common(parser):
 def _setting(options):
     """Samples and module."""
     require_device(options.device)
-    if options.timeout is not None:
-        if not options.device.startswith(SERIAL):
-            raise ValueError("--timeout is for a serial port only")
-        if options.timeout <= 0:
-            raise ValueError(f"--timeout must be above 0, not {options.timeout:g}")
+    _line_options(options)
     if options.batch < 1:
         raise ValueError(f"--batch must be at least 1, not {options.batch}")
     samples = load_samples(
         options.data, train=getattr(options, "train", None), test=options.test, seed=options.seed
     )
     torch.manual_seed(options.seed)
-    return samples, load_model(options.model, samples.shape, samples.classes)
+    model = load_model(options.model, samples.shape, samples.classes)
+    for layer in outputs(trace(model, samples.shape)):
+        count = math.prod(layer.shape) if layer.flat else layer.shape[0]
+        if count < samples.classes:
+            raise ValueError(
+                f"{options.model} tells {count} classes apart, {options.data} has {samples.classes}"
+            )
+    return samples, model
+
+
+def _line_options(options):
+    return line_options(options, serial=options.device.startswith(SERIAL))
 
 
 def _accelerator(options):
     config = select_config(
         variant=options.variant, preset=options.preset, settings=options.settings
     )
-    own = {} if options.timeout is None else {"timeout_seconds": options.timeout}
-    return Accelerator(config, device=options.device, **own)
+    return Accelerator(config, device=options.device, **_line_options(options))
 
 
 def _train(options):
@@ -196,10 +207,7 @@ def _predict(options):
     if samples.test_images is None:
         raise ValueError(f"{options.data} has no test_images")
     if options.weights:
-        try:
-            model.load_state_dict(torch.load(options.weights, weights_only=True))
-        except RuntimeError as error:
-            raise ValueError(f"{options.weights}: {error}") from error
+        load_weights(model, options.weights, samples, options.data)
     with _accelerator(options) as accelerator:
         classes = accelerator.predict(model, samples.test_images, batch=options.batch)
     right = float(np.mean(classes == samples.test_labels.numpy()))

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import inspect
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from algorithms.data.datasets import DATASETS, load_images
 from algorithms.networks.registry import MODELS
 
-__all__ = ["Samples", "load_model", "load_samples"]
+__all__ = ["Samples", "load_model", "load_samples", "load_weights"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,22 +25,19 @@ class Samples:
     -------
     images, labels : to train with
     test_images, test_labels : held out; None if there are none
+    classes : all labels of the data are below it, also those that are not used
     """
 
     images: torch.Tensor
     labels: torch.Tensor
     test_images: torch.Tensor | None
     test_labels: torch.Tensor | None
+    classes: int
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of one image."""
         return tuple(self.images.shape[1:])
-
-    @property
-    def classes(self) -> int:
-        """Labels are below it."""
-        return int(self.labels.max()) + 1
 
 
 def load_samples(name: str, *, train: int | None, test: int | None, seed: int) -> Samples:
@@ -59,7 +57,7 @@ def load_samples(name: str, *, train: int | None, test: int | None, seed: int) -
         data = load_images(name, seed=seed, train=train, test=test)
         return Samples(
             images=data.train_images, labels=data.train_labels,
-            test_images=data.test_images, test_labels=data.test_labels,
+            test_images=data.test_images, test_labels=data.test_labels, classes=data.classes,
         )  # fmt: skip
     try:
         with np.load(name, allow_pickle=False) as file:
@@ -79,7 +77,46 @@ def load_samples(name: str, *, train: int | None, test: int | None, seed: int) -
         if images is not None and (labels is None or len(labels) != len(images)):
             count = "none" if labels is None else len(labels)
             raise ValueError(f"{name} has {len(images)} {part}images and {count} {part}labels")
-    return Samples(**found)
+    labels = [arrays[key] for key in ("labels", "test_labels") if key in arrays]
+    return Samples(**found, classes=1 + max(int(part.max(initial=0)) for part in labels))
+
+
+def load_weights(model: torch.nn.Module, name: str, samples: Samples, data: str) -> None:
+    """Give ``model``, which is for the classes of ``samples``, loaded from ``data``, the
+    state_dict in file ``name``.
+
+    Raises
+    ------
+    ValueError
+        the file holds none, or that of another module, or of one with other classes; in one line
+    OSError
+    """
+    try:
+        found = torch.load(name, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError):
+        found = None
+    if not isinstance(found, dict) or not all(torch.is_tensor(part) for part in found.values()):
+        raise ValueError(f"{name} is no state_dict that train has written")
+    own = {key: tuple(part.shape) for key, part in model.state_dict().items()}
+    there = {key: tuple(part.shape) for key, part in found.items()}
+    if own.keys() != there.keys():
+        key = min(own.keys() ^ there.keys())
+        place = "file" if key in there else "model"
+        raise ValueError(f"{name} is of another model: {key} is in the {place} only")
+    other = [key for key in own if own[key] != there[key]]
+    counts = {there[key][:1] for key in other}
+    if len(counts) == 1 and all(
+        own[key] == (samples.classes, *there[key][1:]) and there[key] for key in other
+    ):
+        raise ValueError(
+            f"{name} was trained for {counts.pop()[0]} classes, {data} has {samples.classes}"
+        )
+    if other:
+        key = other[0]
+        raise ValueError(
+            f"{name} is of another model: {key} has shape {there[key]}, not {own[key]}"
+        )
+    model.load_state_dict(found)
 
 
 def load_model(name: str, shape: tuple[int, ...], classes: int) -> torch.nn.Module:

@@ -37,6 +37,7 @@ class ImageData:
     name : of the data, for file names
     train_images, test_images : float32 (N, C, H, W), between 0 and 1
     train_labels, test_labels : int64 (N,), from 0
+    classes : all labels of the data are below it, also those that are not used
     fixed_test : the test images are the same for every seed, as published
     """
 
@@ -45,6 +46,7 @@ class ImageData:
     train_labels: torch.Tensor
     test_images: torch.Tensor
     test_labels: torch.Tensor
+    classes: int
     fixed_test: bool = False
 
     def for_tuning(self, seed: int) -> "ImageData":
@@ -63,11 +65,6 @@ class ImageData:
             test_images=self.train_images[held],
             test_labels=self.train_labels[held],
         )
-
-    @property
-    def classes(self) -> int:
-        """Labels are below it."""
-        return int(max(self.train_labels.max(), self.test_labels.max())) + 1
 
     @property
     def digest(self) -> str:
@@ -105,6 +102,7 @@ def load_images(name: str, *, seed: int = 1, train: int | None = None, test: int
         parts = _idx(FASHION)
     else:
         parts = _directory(Path(name))
+    classes = int(max(parts["train_labels"].max(), parts["test_labels"].max())) + 1
     for part, count in (("train", train), ("test", test)):
         there = len(parts[f"{part}_labels"])
         if count is not None and not 1 <= count <= there:
@@ -112,7 +110,7 @@ def load_images(name: str, *, seed: int = 1, train: int | None = None, test: int
         for kind in ("images", "labels"):
             parts[f"{part}_{kind}"] = torch.from_numpy(parts[f"{part}_{kind}"][:count])
     fixed = name not in ("digits", "mnist5k")
-    return ImageData(name=Path(name).resolve().name, fixed_test=fixed, **parts)
+    return ImageData(name=Path(name).resolve().name, classes=classes, fixed_test=fixed, **parts)
 
 
 def _parts(train_images, train_labels, test_images, test_labels):

@@ -27,7 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--synthesis-only", action="store_true", help="print what it takes, and end")
     add("--placement-only", action="store_true",
         help="print what it takes and what nextpnr estimates without routing, and end")  # fmt: skip
-    add("-o", "--output", type=Path, metavar="DIR", help="default: build/boards/BOARD-HASH")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="default: build/boards/BOARD-HASH; with --device BOARD-DEVICE-HASH",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -100,8 +106,8 @@ def _print(console, built):
     table = Table(title="timing")
     for heading in ("clock, or crossing", "reached", "needed"):
         table.add_column(heading, justify="left" if heading.startswith("clock") else "right")
-    for net, (fmax, needed) in built.clocks.items():
-        table.add_row(net, f"{fmax:.2f} MHz", f"{needed:.2f} MHz")
+    for name, (fmax, needed) in built.clocks.items():
+        table.add_row(name, f"{fmax:.2f} MHz", f"{needed:.2f} MHz")
     for ends, (taken, limit) in built.crossings.items():
         table.add_row(ends, f"{taken:.2f} ns", f"{limit:.2f} ns")
     console.print(table)

@@ -31,6 +31,8 @@ __all__ = ["Built", "build", "emit", "missed", "synthesize_system"]
 
 #: For the router where the FPGA is small: a wire may go further around its pins.
 _CROWDED = {"router2/bbMargin/x": "10", "router2/bbMargin/y": "10"}
+#: nextpnr's name of a clock's net -> what it drives.
+_DOMAINS = {"$glbnet$clk": "accelerator", "$glbnet$sdram.sdram_clk": "SDRAM"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,7 @@ class Built:
     resources : name -> (used, available); counted in the netlist, before nets are split
     placed : of those that nextpnr counts, name -> used, with the copies for split nets and with the
         cells that carries take
-    clocks : net -> (Fmax, what is needed), in MHz
+    clocks : what it drives -> (Fmax, what is needed), in MHz
     crossings : "from → to" -> (longest path, what there is time for), in ns
     critical_path : see :func:`synth.fpga.critical_path.critical_path`
     seconds : step -> how long it took
@@ -164,8 +166,8 @@ def _synthesize(board, config, files, directory, progress):
 def missed(built: Built) -> list[str]:
     """What is too slow, a sentence each."""
     lines = [
-        f"{net} reaches {fmax:.1f} MHz, {needed:.1f} are needed"
-        for net, (fmax, needed) in built.clocks.items()
+        f"{name} reaches {fmax:.1f} MHz, {needed:.1f} are needed"
+        for name, (fmax, needed) in built.clocks.items()
         if fmax < needed
     ]
     return lines + [
@@ -197,12 +199,15 @@ def _placed(found: dict, resources) -> dict[str, int]:
 
 def _clocks(found: dict, settings: PllSettings) -> dict[str, tuple[float, float]]:
     """Both domains must be there, each with the frequency that the PLL gives it."""
-    clocks = {net: (entry["achieved"], entry["constraint"]) for net, entry in found.items()}
+    clocks = {
+        _DOMAINS.get(net, net): (entry["achieved"], entry["constraint"])
+        for net, entry in found.items()
+    }
     for needed in {settings.slow_mhz, settings.fast_mhz}:
         if not any(abs(constraint - needed) < needed / 500 for _, constraint in clocks.values()):
             raise ToolError(
                 f"nextpnr has no clock of {needed:g} MHz: it knows "
-                + ", ".join(f"{net} ({c:g} MHz)" for net, (_, c) in clocks.items())
+                + ", ".join(f"{name} ({c:g} MHz)" for name, (_, c) in clocks.items())
             )
     return clocks
 
@@ -210,7 +215,10 @@ def _clocks(found: dict, settings: PllSettings) -> dict[str, tuple[float, float]
 def _crossings(found: dict, settings: PllSettings) -> dict[str, tuple[float, float]]:
     """Every edge of the slow clock is one of the fast one: what crosses has a fast cycle."""
     limit = 1000 / settings.fast_mhz
-    return {f"{a} → {b}": (taken, limit) for (a, b), taken in found.items()}
+    return {
+        f"{_DOMAINS.get(a, a)} → {_DOMAINS.get(b, b)}": (taken, limit)
+        for (a, b), taken in found.items()
+    }
 
 
 def _pack(directory: Path, configuration: str, name: str) -> None:

@@ -16,7 +16,7 @@ from .litex import LITEX, compile_litex
 from .memory_test import LEAST, memory_test
 from .networks import RUNS, prepare_network
 from .port import BoardPort, run_host
-from .simulator import BoardProcess, compile_board
+from .simulator import BoardProcess, compile_board, violations
 
 __all__ = ["add_arguments", "run"]
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-ideal", action="store_true", help="do not compare cycles with those of ideal memory")
     add("--most-cycles", type=float, default=_MOST_CYCLES, metavar="FACTOR",
         help=f"that a network may take, of those with ideal memory ({_MOST_CYCLES})")  # fmt: skip
-    add_system(parser)
+    add_system(parser, variant="baseline; with --run train-adagp low")
 
 
 def _seeds(text):
@@ -102,8 +102,8 @@ def _memory(config: SystemConfig, arguments, console) -> int:
                 f"{_verdict(result.passed)} {kind}, seed {seed}: {arguments.requests:,} bursts, "
                 f"{result.bytes:,} bytes, {result.rate:.3f} bytes per SDRAM cycle"
                 + (f" (at least {least:g})" if least else "")
-                + f"; {result.violations} violations, {result.wrong} wrong; "
-                f"{result.refreshes} refreshes",
+                + f"; {violations(result.violations)}, {result.wrong} wrong; "
+                f"{result.refreshes} refresh{'' if result.refreshes == 1 else 'es'}",
                 soft_wrap=True,
             )
             if result.text:
@@ -129,7 +129,7 @@ def _serve(board: Board, config: SystemConfig, arguments, console) -> int:
         def say():
             status = process.status()
             console.print(
-                f"{int(status['cycles']):,} cycles, {status['violations']} violations of the "
+                f"{int(status['cycles']):,} cycles, {violations(status['violations'])} of the "
                 f"SDRAM's rules" + (f"; {status['text']}" if "text" in status else ""),
                 soft_wrap=True, markup=False,
             )  # fmt: skip
@@ -202,7 +202,7 @@ def _run_network(config: SystemConfig, arguments, named, simulation, console) ->
     cycles = sum(result.cycles)
     text = (
         f"{_verdict(good)} {name}: {result.wrong} of {result.compared:,} {what} differ "
-        f"from golden; {chip['violations']} violations of the SDRAM's rules; {cycles:,} cycles"
+        f"from golden; {violations(chip['violations'])} of the SDRAM's rules; {cycles:,} cycles"
     )
     if not arguments.no_ideal:
         text += f", {slow:.3f} x those with ideal memory ({sum(ideal.cycles):,})"

@@ -161,7 +161,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("board", help=f"one of {', '.join(BOARDS)}")
     add("--array", type=_array, action="append", metavar="ROWSxCOLUMNS",
-        help="may be repeated (4x4, 4x8, 8x8)")  # fmt: skip
+        help="of PEs; may be repeated (4x4, 4x8, 8x8)")  # fmt: skip
     add("--images", type=whole(1), default=16, help="in a batch (16)")
     add_system(parser)
     add("-o", "--output", type=Path, metavar="FILE.png",

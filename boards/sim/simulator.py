@@ -18,9 +18,14 @@ from verif.sim.technology import MODELS
 
 from .program import IO_MODELS, chip_times, compile_program
 
-__all__ = ["BoardProcess", "compile_board", "compile_top"]
+__all__ = ["BoardProcess", "compile_board", "compile_top", "violations"]
 
 _PLL_MODEL = IO_MODELS.with_name("ehxplll.v")
+
+
+def violations(count: int | str) -> str:
+    """How many rules of a chip were broken, as the C++ model says it."""
+    return f"{count} violation" + ("" if int(count) == 1 else "s")
 
 
 def compile_board(board: Board, config: SystemConfig, *, broken: str = "") -> Path:

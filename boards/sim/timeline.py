@@ -17,7 +17,7 @@ from runtime.serial_device import SerialDevice
 from verif.system.record import BASE
 
 from .networks import adagp_run, has_ended, start_loop
-from .simulator import BoardProcess, compile_board
+from .simulator import BoardProcess, compile_board, violations
 
 __all__ = ["Timeline", "add_arguments", "draw", "record", "run"]
 
@@ -186,7 +186,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--images", type=whole(1), default=16, help="in a batch (16)")
     add("--batches", type=whole(1), default=8, help="of the run, a multiple of 4 (8)")
     add("--seed", type=whole(0), default=1, help="of network and images (1)")
-    add_system(parser)
+    add_system(parser, variant="low")
     add("-o", "--output", type=Path, metavar="FILE.png",
         help="default: build/boards/timeline.png")  # fmt: skip
 
@@ -217,7 +217,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(
             f"{_buffers(timeline)}: {timeline.cycles * milliseconds:.1f} ms, of which the "
             f"accelerator waits {timeline.waited * milliseconds:.1f} ms; {timeline.wrong} of "
-            f"{timeline.compared:,} numbers differ from golden, {timeline.violations} violations",
+            f"{timeline.compared:,} numbers differ from golden, {violations(timeline.violations)}",
             soft_wrap=True,
         )
     output.parent.mkdir(parents=True, exist_ok=True)

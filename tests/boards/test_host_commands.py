@@ -45,6 +45,11 @@ def test_faults():
     assert said[-1] == "bytes to the board were lost"
 
 
+def test_timeout_needs_a_port(capsys):
+    assert main(["self-test", "ulx3s", "--simulate", "--timeout", "60"]) == 2
+    assert "--timeout is for a serial port only" in capsys.readouterr().err
+
+
 def test_load(capsys, tmp_path, monkeypatch):
     file = tmp_path / "x.bit"
     assert main(["load", "ulx3s", str(file), "--dry-run"]) == 2

@@ -42,6 +42,12 @@ def test_clocks():
     found = {"s": {"achieved": 50.0, "constraint": 40.0}, "d": {"achieved": 90, "constraint": 80.0}}
     assert flow._clocks(found, SETTINGS) == {"s": (50.0, 40.0), "d": (90, 80.0)}
     assert flow._crossings({("s", "d"): 3.0}, SETTINGS) == {"s → d": (3.0, 12.5)}
+    # The nets of the board have names.
+    slow, fast = "$glbnet$clk", "$glbnet$sdram.sdram_clk"
+    assert flow._clocks({slow: found["s"], fast: found["d"]}, SETTINGS) == {
+        "accelerator": (50.0, 40.0), "SDRAM": (90, 80.0),
+    }  # fmt: skip
+    assert flow._crossings({(slow, fast): 3.0}, SETTINGS) == {"accelerator → SDRAM": (3.0, 12.5)}
     with pytest.raises(ToolError, match=r"no clock of 80 MHz: it knows s \(40 MHz\)"):
         flow._clocks({"s": found["s"]}, SETTINGS)
 

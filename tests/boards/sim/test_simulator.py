@@ -11,7 +11,7 @@ import pytest
 
 from boards.__main__ import main
 from boards.catalogue import board_by_name
-from boards.sim.simulator import BoardProcess, compile_board
+from boards.sim.simulator import BoardProcess, compile_board, violations
 from hw.registers.board import MAGIC, SYSTEM_BASE
 from runtime.errors import AcceleratorError
 from runtime.serial_device import SerialDevice
@@ -19,6 +19,12 @@ from runtime.serial_link import UartBone
 
 SMALL = ["rows=2", "columns=2", "buffer_bank_depth=256", "training=false"]
 OPTIONS = [part for setting in SMALL for part in ("--set", setting)]
+
+
+def test_violations():
+    assert [violations(count) for count in (0, 1, "1", 8801)] == [
+        "0 violations", "1 violation", "1 violation", "8801 violations",
+    ]  # fmt: skip
 
 
 @pytest.mark.long
