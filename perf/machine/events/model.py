@@ -38,8 +38,8 @@ def run_events(commands: bytes, config: AdaGPConfig, *, works: Works, offset: in
     works : what commands take alone, of this configuration; it also knows the memory's latency
     offset : of the first command in the memory window
 
-    Returns the result as :func:`perf.machine.model.run` does, but without the array's
-    counters of stalls: of those of a core there are only :data:`COUNTERS`, commands, and what was moved. ``simulated`` is 0.
+    Returns the result as :func:`perf.machine.model.run` does, but without what the array waits for:
+    of a core's counters there are only :data:`COUNTERS`. ``simulated`` is 0.
 
     Raises
     ------
