@@ -87,34 +87,53 @@ def train(factory, images, labels, *, recipe, report=None):
     with one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = factory().train()
-        steps = -(-len(images) // recipe.batch)
-        optimizer = torch.optim.Adam(
-            model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer,
-            max_lr=recipe.learning_rate,
-            total_steps=recipe.epochs * steps,
-        )
-        for epoch in range(recipe.epochs):
-            total, right = 0.0, 0
-            for index in torch.randperm(len(images)).split(recipe.batch):
-                logits = model(images[index])
-                loss = nn.functional.cross_entropy(
-                    logits, labels[index], label_smoothing=recipe.label_smoothing
-                )
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                schedule.step()
-                total += loss.item() * len(index)
-                right += int((logits.argmax(1) == labels[index]).sum())
-            if report:
-                report(
-                    f"epoch {epoch + 1:3d}/{recipe.epochs}  loss {total / len(images):.4f}  "
-                    f"training accuracy {right / len(images):.2%}"
-                )
+        with _kernels(model):
+            return _train(model, images, labels, recipe, report)
+
+
+def _train(model, images, labels, recipe, report):
+    steps = -(-len(images) // recipe.batch)
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer,
+        max_lr=recipe.learning_rate,
+        total_steps=recipe.epochs * steps,
+    )
+    for epoch in range(recipe.epochs):
+        total, right = 0.0, 0
+        for index in torch.randperm(len(images)).split(recipe.batch):
+            logits = model(images[index])
+            loss = nn.functional.cross_entropy(
+                logits, labels[index], label_smoothing=recipe.label_smoothing
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.item() * len(index)
+            right += int((logits.argmax(1) == labels[index]).sum())
+        if report:
+            report(
+                f"epoch {epoch + 1:3d}/{recipe.epochs}  loss {total / len(images):.4f}  "
+                f"training accuracy {right / len(images):.2%}"
+            )
     return model.eval()
+
+
+@contextmanager
+def _kernels(model):
+    """A context in which ``model`` may be trained. oneDNN's backward pass of convolutions in groups
+    writes beyond its memory on processors without AVX-512 (seen with torch 2.13.0: glibc ends the
+    process); torch has others."""
+    groups = any(isinstance(part, nn.Conv2d) and part.groups > 1 for part in model.modules())
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = before and not groups
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 def cached_training(name, factory, images, labels, *, recipe, path=None, fresh=False, report=None):
