@@ -12,7 +12,7 @@ from hw.config import AdaGPConfig
 from hw.isa.batch import EPOCH_BATCH_WIDTH, STAGES
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
-from hw.isa.packing import has_packed, unpack
+from hw.isa.packing import Placed, has_packed, unpack
 
 from .kernels.simulate import SNAPSHOTS, simulate
 from .plain import plain_kernel, plain_records
@@ -99,12 +99,7 @@ def run(
     """
     placed = None
     if isinstance(commands, bytes | bytearray):
-        code = bytes(commands)
-        if has_packed(code):
-            placed = unpack(code, offset)
-            commands = decode_placed(placed, offset)
-        else:
-            commands = decode_commands(code)
+        commands, placed = decoded(bytes(commands), offset)
     machine = Machine(config)
     records = command_records(commands, config, offset, base, lists, placed)
     machine.shared["f_lines"] = program_lines(records)
@@ -136,6 +131,16 @@ def run(
         batch_ends=batch_ends[: len(batches)].tolist(),
         simulated=int(simulated),
     )
+
+
+def decoded(
+    code: bytes, offset: int
+) -> tuple[list[tuple[Opcode, dict[str, int]]], list[Placed] | None]:
+    """The commands of a program that lies at ``offset``, and, if some are packed, their places."""
+    if not has_packed(code):
+        return decode_commands(code), None
+    placed = unpack(code, offset)
+    return decode_placed(placed, offset), placed
 
 
 def _batches(loop):

@@ -2,15 +2,14 @@
 
 import numpy as np
 
-from compiler.codegen.binary.command_bytes import decode_commands, decode_placed
 from hw.config import AdaGPConfig
 from hw.isa.encoding import SEMAPHORE_MASK_WIDTH, Opcode, queue_opcodes
 from hw.isa.loops import LOOP_LEVELS
-from hw.isa.packing import LINE_BYTES, WORD_BYTES, has_packed, unpack
+from hw.isa.packing import LINE_BYTES, WORD_BYTES
 from perf.machine.kernels.event_state import CORE, QUEUE, RUN
 from perf.machine.kernels.events import simulate_events
 from perf.machine.kernels.queues import QUEUES
-from perf.machine.model import BASE, Result, Waits
+from perf.machine.model import BASE, Result, Waits, decoded
 from perf.machine.plain import plain_kernel
 from perf.machine.records import command_records, program_lines
 
@@ -48,8 +47,7 @@ def run_events(commands: bytes, config: AdaGPConfig, *, works: Works, offset: in
     ValueError
         a program with ROWS or BATCH
     """
-    placed = unpack(bytes(commands), offset) if has_packed(bytes(commands)) else None
-    stream = decode_commands(bytes(commands)) if placed is None else decode_placed(placed, offset)
+    stream, placed = decoded(bytes(commands), offset)
     for opcode, _ in stream:
         if opcode in (Opcode.ROWS, Opcode.BATCH):
             raise ValueError(f"the model of events knows no {opcode.name}")

@@ -224,23 +224,20 @@ def _extent(opcode, name, fields):
     """Words between the first one that is read from an address and the last one, where conflicts
     depend on them."""
     if opcode is Opcode.MATMUL and name == "x_address":
-        return sum(
-            max(0, fields[f"{loop}_stride"]) * (fields[f"{loop}_count"] - 1)
-            for loop in MATMUL_LOOPS
-        )
+        return _walked(fields, MATMUL_LOOPS)
     if opcode is Opcode.WEIGHTS and name == "address":
-        far = sum(
-            max(0, fields[f"{loop}_stride"]) * (fields[f"{loop}_count"] - 1)
-            for loop in WEIGHTS_LOOPS
-        )
+        far = _walked(fields, WEIGHTS_LOOPS)
         return far + fields["row_limit"] * max(0, fields["row_stride"]) // fields["cb_count"]
     if opcode is Opcode.VECTOR and name[0] in "xyz":
-        far = sum(
-            max(0, fields[f"{name[0]}_{loop}_stride"]) * (fields[f"{loop}_count"] - 1)
-            for loop in VECTOR_LOOPS[:3]
-        )
-        return far + fields["cb_count"] - 1
+        return _walked(fields, VECTOR_LOOPS[:3], f"{name[0]}_") + fields["cb_count"] - 1
     return 0
+
+
+def _walked(fields, loops, stream=""):
+    """Words from the first point of loops to the one furthest on."""
+    return sum(
+        max(0, fields[f"{stream}{loop}_stride"]) * (fields[f"{loop}_count"] - 1) for loop in loops
+    )
 
 
 def _measured(parts, config, latency, compiled):

@@ -12,14 +12,7 @@ from cli.build_directory import PROJECT_ROOT, build_root
 __all__ = ["inline", "kernel"]
 
 #: What the compiled loops are made of: themselves, and the constants that they take over.
-_SOURCES = (
-    "perf/machine/kernels",
-    "hw/isa",
-    "hw/control",
-    "hw/engines",
-    "hw/dma",
-    "hw/bus",
-)
+_SOURCES = ("perf/machine/kernels", "hw/isa", "hw/control", "hw/engines", "hw/dma", "hw/bus")
 
 
 def _digest() -> str:

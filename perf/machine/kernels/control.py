@@ -10,7 +10,7 @@ from hw.isa.rows import RowAction
 from .compilation import inline
 from .queues import all_empty
 
-__all__ = ["BATCHES", "ENDED", "step_control"]
+__all__ = ["BATCHES", "ENDED", "loop_address", "step_control"]
 
 _AHEAD, _KEPT = AHEAD, KEPT
 _LEVELS = LOOP_LEVELS
@@ -134,29 +134,36 @@ def _check(shared, commands):
     code = commands[place].opcode
     shared.hold, shared.moved = 0, 0
     if code == _LOAD or code == _STORE:
-        command = commands[place]
-        total = command.dram_address
-        for level in range(_LEVELS):
-            count = shared.loop[level]
-            stride = command.loop0_stride
-            if level == 1:
-                stride = command.loop1_stride
-            elif level == 2:
-                stride = command.loop2_stride
-            elif level == 3:
-                stride = command.loop3_stride
-            if count != 0 and stride != 0:
-                total += count * stride
-                if shared.hold == 0:
-                    shared.hold = 1
-                while count != 0:
-                    shared.hold += 1
-                    count >>= 1
-        shared.moved = total % shared.block_bytes
+        address, shared.hold = loop_address(commands[place], shared.loop)
+        shared.moved = address % shared.block_bytes
     elif code == _REPEAT or code == _ROWS:
         shared.r_step = 0
     elif code == _BATCH:
         shared.b_state = _B_IDLE
+
+
+@inline
+def loop_address(command, loop):
+    """The address of a LOAD or STORE with the counters of ``loop``, and the cycles that adding up
+    takes: one for each bit of a counter that moves it, and one before the first."""
+    address, cycles = command.dram_address, 0
+    for level in range(_LEVELS):
+        count = loop[level]
+        stride = command.loop0_stride
+        if level == 1:
+            stride = command.loop1_stride
+        elif level == 2:
+            stride = command.loop2_stride
+        elif level == 3:
+            stride = command.loop3_stride
+        if count != 0 and stride != 0:
+            address += count * stride
+            if cycles == 0:
+                cycles = 1
+            while count != 0:
+                cycles += 1
+                count >>= 1
+    return address, cycles
 
 
 @inline

@@ -2,9 +2,9 @@
 
 from hw.control.fetch import AHEAD, KEPT
 from hw.isa.encoding import Opcode
-from hw.isa.loops import LOOP_LEVELS
 
 from .compilation import inline, kernel
+from .control import loop_address
 from .event_state import ENDING
 from .queues import LOAD, LOSS, MATMUL, POST, QUEUES, STORE, VECTOR, WEIGHTS
 from .sharing import share
@@ -13,7 +13,7 @@ __all__ = ["simulate_events"]
 
 _HALT, _REPEAT = int(Opcode.HALT), int(Opcode.REPEAT)
 _LOAD, _STORE = int(Opcode.LOAD), int(Opcode.STORE)
-_QUEUES, _LEVELS, _ENDING = QUEUES, LOOP_LEVELS, ENDING
+_QUEUES, _ENDING = QUEUES, ENDING
 #: Lines of the program that a jump back finds in the ring.
 _NEAR = KEPT - AHEAD
 _NEVER, _NOTHING = 1e18, 1e-6
@@ -86,17 +86,24 @@ def _give(queue, commands, tokens, ends, granules, now):
     if queue.endings == 0 or queue.given[0] > now:
         return False
     place = queue.ending[0] // granules
-    mask, number = commands[place].signal, 0
-    while mask != 0:
-        tokens[number] += mask & 1
-        mask >>= 1
-        number += 1
+    _add(tokens, commands[place].signal, 1)
     ends[place] = int(now)
     for index in range(1, queue.endings):
         queue.ending[index - 1] = queue.ending[index]
         queue.given[index - 1] = queue.given[index]
     queue.endings -= 1
     return True
+
+
+@inline
+def _add(tokens, mask, count):
+    """So many tokens to each semaphore of a mask."""
+    number = 0
+    while mask != 0:
+        if mask & 1:
+            tokens[number] += count
+        mask >>= 1
+        number += 1
 
 
 @inline
@@ -145,11 +152,7 @@ def _grant(queue, commands, tokens, granules, number, turns, now):
             return False
         mask >>= 1
         semaphore += 1
-    mask, semaphore = wanted, 0
-    while mask != 0:
-        tokens[semaphore] -= mask & 1
-        mask >>= 1
-        semaphore += 1
+    _add(tokens, wanted, -1)
     queue.granted = 1
     queue.ready = now + (number + 1 - now) % turns + _GRANT
     return True
@@ -232,25 +235,9 @@ def _push(state, queues, commands, loop, sizes, granules, now):
     arrives = now + 1 + command.chunks
     number = place * granules
     if command.opcode == _LOAD or command.opcode == _STORE:
-        moved, adds = command.dram_address, 0
-        for level in range(_LEVELS):
-            stride = command.loop0_stride
-            if level == 1:
-                stride = command.loop1_stride
-            elif level == 2:
-                stride = command.loop2_stride
-            elif level == 3:
-                stride = command.loop3_stride
-            count = loop[level]
-            if count != 0 and stride != 0:
-                moved += count * stride
-                # A cycle for each bit of the counter, and one before the first.
-                adds += 1 if adds == 0 else 0
-                while count != 0:
-                    adds += 1
-                    count >>= 1
+        address, adds = loop_address(command, loop)
         arrives += adds
-        number += moved // sizes[3] % granules
+        number += address // sizes[3] % granules
     if queue.head < 0 and queue.held == 0:
         queue.head = number
         queue.shown = arrives + command.chunks + _BEHIND
