@@ -63,7 +63,8 @@ class JobLoop:
         return self.first + self.size * self.count
 
 
-#: Distances to the next job that is like one, which are tried as the size of a loop.
+#: Distances to the next job that is like one, which are tried as the size of a loop. Besides, the
+#: distance to the next one that differs in the first number of ``at`` alone: an image has many jobs.
 _TRIES = 3
 
 
@@ -72,9 +73,16 @@ def find_loop(
 ) -> JobLoop | None:
     """The first loop among jobs [start, stop) that has at least ``least(size)`` iterations."""
     places: dict[Hashable, list[int]] = {}
+    further: dict[int, int] = {}
+    last: dict[Hashable, int] = {}
     for number in range(start, stop):
-        if jobs[number].like is not None:
-            places.setdefault(jobs[number].like, []).append(number)
+        like, at = jobs[number].like, jobs[number].at
+        if like is not None:
+            places.setdefault(like, []).append(number)
+            before = last.get((like, at[1:]))
+            if before is not None:
+                further[before] = number
+            last[like, at[1:]] = number
     seen: dict[Hashable, int] = {}
     tried: dict[int, int] = {}
     first = start
@@ -85,7 +93,10 @@ def find_loop(
             index = seen.get(like, 0)
             seen[like] = index + 1
             loops = []
-            for other in known[index + 1 : index + 1 + _TRIES]:
+            others = known[index + 1 : index + 1 + _TRIES]
+            if first in further and further[first] not in others:
+                others.append(further[first])
+            for other in others:
                 size = other - first
                 # A stretch that has been found too short is no longer if it begins later.
                 if tried.get(size, 0) > first:

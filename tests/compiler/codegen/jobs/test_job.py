@@ -7,7 +7,7 @@ from compiler.codegen.jobs.job import Job, JobLoop, find_loop
 
 def jobs(*likes):
     """A job for each (like, at...)."""
-    return [Job((), print, like=like, at=at) for like, *at in likes]
+    return [Job((), print, like=like, at=tuple(at)) for like, *at in likes]
 
 
 def find(found, least=3, start=0):
@@ -30,6 +30,14 @@ def test_the_longest_is_taken():
     """Rows of an image have two parts that are alike; images go on."""
     found = jobs(*((name, n, row) for n in range(6) for row, name in enumerate("aab")))
     assert find(found) == JobLoop(first=0, size=3, count=6)
+
+
+def test_an_image_with_many_jobs_that_are_alike():
+    """Rows of an image are parts of two sizes in turn, and the next image is far behind."""
+    rows = (0, 2, 5, 7, 10, 12, 15, 17)
+    found = jobs(*(("ab"[row % 5 == 0], n, row) for n in range(4) for row in rows))
+    found += jobs(("end", 4, 0))
+    assert find(found) == JobLoop(first=0, size=8, count=4)
 
 
 def test_places_must_move_evenly():
