@@ -14,6 +14,7 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command, executions
 from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
 from compiler.codegen.program import SemaphoreNames
+from compiler.codegen.replay import Recordings
 from compiler.collector import collector_paused
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
@@ -116,6 +117,7 @@ class _Compiler:
             for name in self.inputs
         }
         self.tensors = {part: self._tensors(part) for part in PARTS}
+        self.recordings = Recordings()
         #: What has been recorded, by part and whether it loads what stays.
         self._written: dict[
             tuple[str, bool], tuple[list[Command], list[StepInfo], dict[int, str]]
@@ -252,9 +254,11 @@ class _Compiler:
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
         if self.loops is not None or not self._is_long:
-            return write_program(self.config, write, loops=self.loops, levels=_PARITY)
+            return write_program(self.config, write, loops=self.loops, levels=_PARITY,
+                                 recordings=self.recordings)  # fmt: skip
         # Likely to be too long to be written out: with loops that is known sooner.
-        found = write_program(self.config, write, loops=True, levels=_PARITY)
+        found = write_program(self.config, write, loops=True, levels=_PARITY,
+                              recordings=self.recordings)  # fmt: skip
         times = executions((command.opcode, command.fields) for command in found[0])
         pairs = zip(times, found[0], strict=True)
         if sum(n for n, c in pairs if c.opcode is not Opcode.REPEAT) > MOST_WRITTEN_OUT:

@@ -38,8 +38,12 @@ _HELD_SHARE = 16
 #: Kinds of layers whose weights are predicted.
 PREDICTABLE = ("convolution", "depthwise", "linear")
 
-#: What emits an update, and the tensors that it reads and writes.
-_Update = tuple[Callable[[CoreProgram, Mapping[str, Tensor]], None], list[Tensor], list[Tensor]]
+_ByName = Mapping[str, Tensor]
+#: What makes the parameter and the factor of an update, and the tensors that it reads and writes.
+_Update = tuple[
+    Callable[[_ByName], StoredParameter], Callable[[_ByName], tuple[Tensor, int]],
+    list[Tensor], list[Tensor],
+]  # fmt: skip
 
 
 def predicted_layers(
@@ -169,11 +173,11 @@ class PredictionSteps(TrainingSteps):
             self._beside = []
 
             def beside(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
-                for run, _, _ in updates:
-                    run(program, tensors)
+                for placed, factor, _, _ in updates:
+                    update(program, placed(tensors), self._rule, factor=factor(tensors))
 
-            reads = [*reads, *(tensor.name for _, part, _ in updates for tensor in part)]
-            writes = [*writes, *(tensor.name for _, _, part in updates for tensor in part)]
+            reads = [*reads, *(tensor.name for *_, part, _ in updates for tensor in part)]
+            writes = [*writes, *(tensor.name for *_, part in updates for tensor in part)]
             named = options.get("named", {}) | {"tensors": dict}
             options |= {"beside": beside, "named": named}
         super()._add(layer, direction, function, *names, reads=reads, writes=writes, **options)
@@ -322,30 +326,30 @@ class PredictionSteps(TrainingSteps):
         return lambda tensors: self.predictor.part(tensors, own.rows)
 
     def _update(self, own: LayerTensors) -> _Update:
-        """A layer's update by the prediction times scale and gate: a function of program and
-        tensors, and the tensors that it reads and writes."""
+        """A layer's update by the prediction times scale and gate: what makes its parameter and the
+        factor of the tensors by name, and the tensors that it reads and writes."""
         parameter = self.parameters[f"{own.name}.weight"]
         changed = [t for role, t in parameter.tensors.items() if role != "gradient"]
 
-        def run(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
+        def placed(tensors: Mapping[str, Tensor]) -> StoredParameter:
             kernel = replace(
                 tensors[own.prediction.name],
                 name=f"{own.prediction.name} as weights",
                 shape=parameter.shape,
             )
-            placed = parameter.placed_as({**tensors, parameter.tensors["gradient"].name: kernel})
-            state = tensors[own.gradient_statistics.name]
-            factor = state, GRADIENT_STATISTICS.index("factor")
-            update(program, placed, self._rule, factor=factor)
+            return parameter.placed_as({**tensors, parameter.tensors["gradient"].name: kernel})
 
-        return run, [own.prediction, own.gradient_statistics, *changed], changed
+        def factor(tensors: Mapping[str, Tensor]) -> tuple[Tensor, int]:
+            return tensors[own.gradient_statistics.name], GRADIENT_STATISTICS.index("factor")
+
+        return placed, factor, [own.prediction, own.gradient_statistics, *changed], changed
 
     def _predicted_update(self, own: LayerTensors, **options: Any) -> None:
         """That update as a step; ``predictor=True`` on the predictor's core."""
-        run, reads, writes = self._update(own)
+        placed, factor, reads, writes = self._update(own)
         self._predictor_step(
-            self.layers[own.name], "predicted update", run, dict,
-            reads=reads, writes=writes, **options,
+            self.layers[own.name], "predicted update", update, placed,
+            reads=reads, writes=writes, rule=self._rule, named={"factor": factor}, **options,
         )  # fmt: skip
 
     # Backward --------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Commands of one core, with what they touch: the vocabulary in which layers are written."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from math import prod
 
 from compiler.errors import CompileError
@@ -15,6 +16,7 @@ from .dependencies import Recorder
 from .jobs.job import Job, Need
 from .jobs.job_runner import JobRunner
 from .linking.entries import Region, dram_region
+from .replay import Likeness
 from .scratchpad import Block, Scratch
 from .vector_commands import VectorCommands
 from .view import View
@@ -67,6 +69,44 @@ class CoreProgram:
         if number not in self._memories:
             self._memories[number] = Scratch(self.config, number)
         return self._memories[number]
+
+    # Steps -----------------------------------------------------------------------------------
+
+    def write_step(
+        self, function: Callable[..., object], arguments: Sequence[object],
+        options: Mapping[str, object], tensors: Sequence[Tensor], others: Container[str] = (),
+    ) -> None:  # fmt: skip
+        """``function(self, *arguments, **options)``, which writes a step that touches ``tensors``,
+        and none of ``others``. In a program with loops it begins with empty memories, and a step
+        that is like an earlier one is replayed (:mod:`~compiler.codegen.replay`)."""
+        write = partial(function, self, *arguments, **options)
+        recordings = self.recorder.recordings
+        if recordings is None:
+            write()
+            return
+        for scratch in self._memories.values():
+            scratch.forget_idle(())
+            scratch.rewind()
+        self._runner.begin_step()
+        like = Likeness(tensors, others=others, kept=self._resident).of(
+            function, arguments, options
+        )
+        if like is None:
+            write()
+            return
+        kept = tuple((name, block.address) for name, block in self._resident.items())
+        like = (
+            like, self.core.index, self.scratch.memory, kept, frozenset(self._missing),
+            self.recorder.state,
+        )  # fmt: skip
+        recording = recordings.find(self.recorder, like)
+        if recording is None:
+            recording = recordings.record(self.recorder, like, tensors, write)
+            recording.missing = frozenset(self._missing)
+            return
+        recording.replay(self.recorder, tensors)
+        for name in self._missing.keys() - recording.missing:
+            del self._missing[name]
 
     # Transfers -------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ COMMAND_CYCLES = 4
 START_CYCLES = 100
 
 
-@dataclass
+@dataclass(slots=True)
 class Command:
     """A command before it is encoded; ``wait`` and ``signal`` are masks, ``fields`` the rest, those
     with defaults included."""
@@ -69,6 +69,13 @@ class Command:
 
     def __post_init__(self) -> None:
         self.fields = with_defaults(self.opcode, self.fields)
+
+    def again(self, fields: Fields) -> "Command":
+        """A command of the same kind without semaphores, with ``fields`` that are complete."""
+        other = object.__new__(Command)
+        other.opcode, other.core, other.wait, other.signal = self.opcode, self.core, 0, 0
+        other.fields = fields
+        return other
 
 
 def _counts(loops: Iterable[str]) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from .linking.clock import MAIN, MOST_CYCLES, Clock
 from .linking.entries import Entry, Queue, Region, Segments, latest, thread_of
 from .linking.linker import Linker
 from .linking.loops import AFTER, BEFORE, Loop, Unsettled, strides
+from .replay import Recording, Recordings
 
 __all__ = ["MOST_WRITTEN_OUT", "Recorder", "Region", "write_program"]
 
@@ -60,7 +61,7 @@ class _Scattered(Exception):
 
 def write_program(
     config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None,
-    early: bool = False, levels: int = LOOP_LEVELS,
+    early: bool = False, levels: int = LOOP_LEVELS, recordings: Recordings | None = None,
 ) -> _T:  # fmt: skip
     """What ``write(recorder)`` returns, which emits and links a program. It may be called again.
 
@@ -70,7 +71,9 @@ def write_program(
         different are written out. False: all commands are. None: all are as long as these are no
         more than :data:`MOST_WRITTEN_OUT`.
     early : as of :class:`~compiler.codegen.linking.linker.Linker`
+    recordings : of steps that have been recorded; they are replayed when it is called again
     """
+    recordings = recordings or Recordings()
     most = MOST_WRITTEN_OUT if loops is None else None
     written_out: frozenset[Hashable] = frozenset()
     gathered: frozenset[int] = frozenset()
@@ -79,7 +82,8 @@ def write_program(
         try:
             return write(
                 Recorder(config, loops=bool(loops), written_out=written_out, most=most,
-                         gathered=gathered, apart=apart, early=early, levels=levels)
+                         gathered=gathered, apart=apart, early=early, levels=levels,
+                         recordings=recordings if loops else None)
             )  # fmt: skip
         except _TooLong:
             loops, most = True, None
@@ -107,9 +111,13 @@ class Recorder:
         where nothing can be written again
     apart : numbers of groups of steps that are not to be beside each other; None likewise
     early : as of :class:`~compiler.codegen.linking.linker.Linker`
+    recordings : where each step (:meth:`write_step`) begins with empty memories: what has been
+        recorded already
 
     Members
     -------
+    runs : lists of jobs that have begun
+    written_out, gathered : as given
     semaphores : number -> name of those that :meth:`link` has used: the queue that signals and the
         one that waits, as in ``c0.load->matmul`` or, between cores, ``c0.store->c1.load``
     """
@@ -118,12 +126,16 @@ class Recorder:
         self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
         most: int | None = None, gathered: Collection[int] | None = None,
         apart: Collection[int] | None = None, early: bool = False, levels: int = LOOP_LEVELS,
+        recordings: Recordings | None = None,
     ) -> None:  # fmt: skip
-        self.config, self._most, self._gathered, self._apart = config, most, gathered, apart
+        self.config, self._most, self._apart = config, most, apart
         self._early, self.levels = early, levels
-        self.loops, self._written_out = loops, written_out
+        self.loops, self.written_out = loops, written_out
+        self.gathered, self._may_gather = gathered or (), gathered is not None
+        self.recordings = recordings
+        self._recording: Recording | None = None  # of the step under way
         self._loops: list[Loop] = []
-        self._runs = 0
+        self.runs = 0
         self._cuts: list[int] = []
         self._places: list[int] = []
         self._size = 0
@@ -164,19 +176,19 @@ class Recorder:
 
     def begin_run(self) -> int:
         """The number of a list of jobs that begins."""
-        self._runs += 1
-        return self._runs
+        self.runs += 1
+        return self.runs
 
     def is_gathered(self) -> bool:
         """Whether the list of jobs that has begun last is to begin with an empty memory, so that
         its blocks lie side by side."""
-        return self._runs in (self._gathered or ())
+        return self.runs in self.gathered
 
     def scattered(self) -> None:
         """There is no room for that list of jobs as its blocks lie: where :func:`write_program` can
         write it again, gathered, this ends the attempt."""
-        if self._gathered is not None and self._runs not in self._gathered:
-            raise _Scattered(self._runs)
+        if self._may_gather and not self.is_gathered():
+            raise _Scattered(self.runs)
 
     def is_apart(self, group: int) -> bool:
         """Whether steps of the group of this number are not to be beside each other."""
@@ -188,11 +200,29 @@ class Recorder:
         if self._apart is not None:
             raise _Together(group)
 
+    # Steps -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def recording(self, recording: Recording) -> Iterator[None]:
+        """What is recorded in this context is noted in ``recording``, too."""
+        assert self._recording is None, "a step in a step"
+        self._recording = recording
+        try:
+            yield
+        finally:
+            self._recording = None
+
+    @property
+    def state(self) -> Hashable:
+        """What of it the commands of a step depend on: whether it is in the background, and whether
+        the main thread is behind others."""
+        return self._background, self._clock is not None and self._clock.is_behind(MAIN)
+
     # Loops -----------------------------------------------------------------------------------
 
     def may_loop(self, name: Hashable) -> bool:
         """Whether the loop of this name is not to be written out."""
-        return self.loops and name not in self._written_out
+        return self.loops and name not in self.written_out
 
     def most_cycles(self, core: int) -> int | None:
         """How long a loop of a core may be that begins now; None for any time.
@@ -250,6 +280,13 @@ class Recorder:
         loop = replace(loop, inside=tuple(self._loops_in(loop.period(0))))
         if not loop.is_free(self._entries):
             return None
+        return self._left_out(loop)
+
+    def leave_out_again(self, loop: Loop) -> Loop:
+        """The same for a loop that is like one of which periods have been left out."""
+        return self._left_out(replace(loop, inside=tuple(self._loops_in(loop.period(0)))))
+
+    def _left_out(self, loop: Loop) -> Loop:
         found = []
         for place, index in enumerate(loop.period(0)):
             entry = self._entries[index]
@@ -272,21 +309,26 @@ class Recorder:
             loop = replace(loop, cycles=cycles)
             self._clock.skip(thread_of(last[0]), cycles)
         self._loops.append(loop)
+        if self._recording is not None:
+            self._recording.note_begin(loop)
         return loop
 
-    def end_loop(self, loop: Loop) -> None:
+    def end_loop(self, loop: Loop, *, known: bool = False) -> None:
         """The periods behind those left out have been emitted: what follows waits for them if it
-        has to wait for those.
+        has to wait for those. That they are equal to those in front may be ``known``.
 
         Raises
         ------
         Unsettled
             if they are not equal to those in front.
         """
+        if not known:
+            same = self._same_loops(loop.period(number).start for number in range(BEFORE + AFTER))
+            if not loop.goes_on(self._entries) or not same(loop.length):
+                raise Unsettled(frozenset([loop.name]))
+        if self._recording is not None:
+            self._recording.note_end(loop)
         start = len(self) - loop.length
-        same = self._same_loops(loop.period(number).start for number in range(BEFORE + AFTER))
-        if not loop.goes_on(self._entries) or not same(loop.length):
-            raise Unsettled(frozenset([loop.name]))
         for place, entry in enumerate(self._entries[start:]):
             opcode = entry.queue[1]
             if opcode in (Opcode.LOAD, Opcode.STORE):
@@ -310,12 +352,21 @@ class Recorder:
         writes: Iterable[Region] = (), core: int = 0,
     ) -> None:  # fmt: skip
         """Append a command that touches these :class:`Region` s."""
+        self.append(Command(opcode, core, fields=fields), tuple(reads), tuple(writes))
+
+    def append(
+        self, command: Command, reads: tuple[Region, ...], writes: tuple[Region, ...]
+    ) -> None:
+        """Append ``command``, without semaphores, that touches these :class:`Region` s."""
+        opcode, core = command.opcode, command.core
         assert not self._background or opcode in _BACKGROUND, f"{opcode!r} in the background"
         if len(self._entries) == self._most:
             raise _TooLong
+        if self._recording is not None:
+            self._recording.commands.append((command.again(command.fields), reads, writes))
         queue = (core, opcode, self._background)
         members = self._queues.setdefault(queue, [])
-        entry = Entry(Command(opcode, core, fields=fields), queue, len(members), len(self._entries))
+        entry = Entry(command, queue, len(members), len(self._entries))
         for region in reads:
             if region.begin < region.end:
                 self._memories[region.memory].read(region, entry)

@@ -5,10 +5,11 @@ written. So what is to run at the same time has to be written in turns: a few jo
 then a few of the other one.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig, CoreConfig
 from hw.isa.encoding import Opcode
 
@@ -81,6 +82,12 @@ class Lane(CoreProgram):
     def use(self, runner: JobRunner) -> None:
         """``runner`` does the jobs."""
         self._runner = runner
+
+    def write_step(
+        self, function: Callable[..., object], arguments: Sequence[object],
+        options: Mapping[str, object], tensors: Sequence[Tensor], others: Container[str] = (),
+    ) -> None:  # fmt: skip
+        function(self, *arguments, **options)
 
     @contextmanager
     def listing(self) -> Iterator[None]:

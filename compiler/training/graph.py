@@ -144,14 +144,18 @@ class StepGraph:
         def write(program: CoreProgram, tensors: Mapping[str, Tensor]) -> None:
             arguments = [resolve(name, tensors) for name in names]
             more = {key: resolve(name, tensors) for key, name in (named or {}).items()}
+            owners = dict.fromkeys(self.owner(name) for name in touched)
+            whole = [tensors[owner] for owner in owners]
+            others = tensors.keys() - set(touched)
             context = program.recorder.background() if background else nullcontext()
             try:
                 with context, stage(direction, layer):
-                    function(program, *arguments, **options, **more)
+                    program.write_step(function, arguments, options | more, whole, others)
             except NoRoom as error:
                 raise CompileError(f"layer {layer} ({direction}): {error}") from error
 
         reads, writes = (tuple(name for name in part if name) for part in (reads, writes))
+        touched = *reads, *writes
         if unit is None:
             unit = unit_of(function)
         if background or core or "beside" in options:

@@ -63,8 +63,8 @@ class JobLoop:
         return self.first + self.size * self.count
 
 
-#: Distances to the next job that is like one, which are tried as the size of a loop. Besides, the
-#: distance to the next one that differs in the first number of ``at`` alone: an image has many jobs.
+#: Distances to the next jobs that are like one, which are tried as the size of a loop. So is that
+#: to the next one that differs in the first number of ``at`` alone: an image may have many jobs.
 _TRIES = 3
 
 

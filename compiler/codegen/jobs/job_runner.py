@@ -49,6 +49,11 @@ class JobRunner:
         self.bank ^= 1
         return self.bank
 
+    def begin_step(self) -> None:
+        """What follows does not depend on jobs in front of it; nothing is in a memory."""
+        self.bank = 0
+        self._lengths, self._likes = {}, {}
+
     def run(self, jobs: Iterable[Job]) -> None:
         """Do jobs one by one; what one needs is loaded before the one in front is done, if there
         is room. A key that is in the memory already is not loaded again.

@@ -217,7 +217,8 @@ class RunningLoop:
         iteration before where each is one of several in turn."""
         self._begin, self._forced = count, True
         counts: dict[int, int] = {}
-        end = self.jobs.first + count * self.jobs.size
+        # Of an iteration behind the first job, for which what was there before has been of use.
+        end = self.jobs.first + count * self.jobs.size + 1
         for job in range(end - self.jobs.size, end):
             for index, place in enumerate(self._places.get(job, ())):
                 counts[index] = counts.get(index, 0) + (place is not None)

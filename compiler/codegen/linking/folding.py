@@ -144,7 +144,9 @@ class _Part:
                 keys.append(-1)
                 for place, stride in zip(loop.body, loop.strides, strict=True):
                     if stride:
-                        self.commands[place].fields[stride_name(loop.level)] = int(stride)
+                        command = self.commands[place]
+                        more = {stride_name(loop.level): int(stride)}
+                        command.fields = command.fields | more
                         keys[moved[place]] = -1
                 done = loop.end
         gone = {place for loop in found for place in range(loop.body.stop, loop.end)}

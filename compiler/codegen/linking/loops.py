@@ -246,7 +246,7 @@ class _Rolled:
         for entry, stride in zip(body, loop.strides, strict=True):
             command = self.entries[entry].command
             if stride and self.commands[self.places[entry]] is command:
-                command.fields[stride_name(loop.level)] = stride
+                command.fields = command.fields | {stride_name(loop.level): stride}
         count = period[1] - period[0] + loop.times
         fields = {"level": loop.level, "count": count, "first": begin * COMMAND_BYTES}
         self.commands.append(Command(Opcode.REPEAT, fields=fields))
