@@ -286,6 +286,32 @@ def test_what_is_there_from_before_does_not_disturb(seed):
     check(layers, random.Random(seed), loops=2)
 
 
+class Parted(Machine):
+    """Each tile of an item has a result of its own."""
+
+    def parts(self, x, y, count, tiles, *, size=30, part=5):
+        jobs = [
+            Job((Need(object(), part), self.need(x + item * size, size)),
+                partial(self._tile, y + (item * tiles + tile) * part, part, 0, True),
+                like=tile, at=(item,))
+            for item in range(count) for tile in range(tiles)
+        ]  # fmt: skip
+        self.runner.run(jobs)
+
+
+def test_what_the_first_items_find_there_does_not_disturb(seed):
+    """The first items have been read before. Others take turns at two places, because one is loaded
+    while the one in front is in use."""
+
+    def layer(machine):
+        parted = Parted(machine.recorder)
+        parted.layer(0, 4000, 2, size=30, like=False)
+        parted.parts(0, 5000, 60, tiles=6)
+
+    commands = check([layer], random.Random(seed), loops=1)
+    assert len(commands) < 120
+
+
 def test_a_loop_without_a_period_is_written_out(monkeypatch, seed):
     """If tokens turn out not to be the same."""
     calls = []
