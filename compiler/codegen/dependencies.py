@@ -10,7 +10,6 @@ the background (:meth:`Recorder.background`): those make a second thread, which 
 """
 
 import contextlib
-import gc
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -79,12 +78,12 @@ def write_program(
     gathered: frozenset[int] = frozenset()
     apart: frozenset[int] = frozenset()
     while True:
+        recorder = Recorder(
+            config, loops=bool(loops), written_out=written_out, most=most, gathered=gathered,
+            apart=apart, early=early, levels=levels, recordings=recordings if loops else None,
+        )  # fmt: skip
         try:
-            return write(
-                Recorder(config, loops=bool(loops), written_out=written_out, most=most,
-                         gathered=gathered, apart=apart, early=early, levels=levels,
-                         recordings=recordings if loops else None)
-            )  # fmt: skip
+            return write(recorder)
         except _TooLong:
             loops, most = True, None
         except Unsettled as error:
@@ -94,8 +93,7 @@ def write_program(
         except _Together as error:
             # Lists of jobs have other numbers then.
             apart, gathered, written_out = apart | {error.group}, frozenset(), frozenset()
-        # What has been recorded in vain, and refers to itself.
-        gc.collect()
+        recorder.forget()
 
 
 class Recorder:
@@ -391,6 +389,13 @@ class Recorder:
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
         self._size = len(commands) - 1
+        self.forget()
+        return commands
+
+    def forget(self) -> None:
+        """Nothing has been recorded. Entries that refer to each other would stay until Python looks
+        for cycles."""
+        for entry in self._entries:
+            entry.feeder = entry.user = None
         self._entries, self._queues, self._loops = [], {}, []
         self._memories.clear()
-        return commands

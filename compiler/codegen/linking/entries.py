@@ -9,7 +9,8 @@ from compiler.codegen.cost import Command, Fields
 from hw.isa.encoding import Opcode
 
 __all__ = [
-    "Entry", "Queue", "Region", "Segments", "Thread", "dram_region", "latest", "thread_of",
+    "Entry", "Queue", "Region", "Segments", "Thread", "dram_region", "joined", "latest",
+    "thread_of",
 ]  # fmt: skip
 
 
@@ -46,9 +47,10 @@ class Entry:
     #: MATMUL: the WEIGHTS whose tiles it takes, which has finished when it has; and vice versa.
     feeder: "Entry | None" = None
     user: "Entry | None" = None
-    #: Queue -> how many of its commands have finished when this one starts, and when it ends.
-    at_start: dict[Queue, int] = field(default_factory=dict)
-    at_end: dict[Queue, int] = field(default_factory=dict)
+    #: Queue -> the last of its commands that has finished when this one starts, and when it ends,
+    #: other queues' alone; neighbours have them in common, so they are replaced, never changed.
+    at_start: Mapping[Queue, int] = field(default_factory=dict)
+    at_end: Mapping[Queue, int] = field(default_factory=dict)
     #: The cycle in which it starts, about; how long its queue is busy, and until it has finished.
     start: int = 0
     cycles: tuple[int, int] | None = None
@@ -67,6 +69,14 @@ def latest(into: dict[Queue, int], numbers: Mapping[Queue, int]) -> None:
     for queue, number in numbers.items():
         if into.get(queue, -1) < number:
             into[queue] = number
+
+
+def joined(one: Mapping[Queue, int], other: Mapping[Queue, int]) -> Mapping[Queue, int]:
+    """The larger numbers of both: ``one`` itself where it has them already."""
+    if not one:
+        return other
+    more = {queue: number for queue, number in other.items() if one.get(queue, -1) < number}
+    return {**one, **more} if more else one
 
 
 class _Part:

@@ -18,7 +18,7 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
 
-from .entries import Entry, Queue, Thread, latest, thread_of
+from .entries import Entry, Queue, Thread, joined, latest, thread_of
 from .folding import fold
 from .interleaving import interleaved
 from .loops import Loop, Unsettled, roll
@@ -114,7 +114,8 @@ class Linker:
             for source in self._sources(entry):
                 for first, second in self._detour(source, entry, done, tokens):
                     add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
-                    latest(second.at_start, first.at_end)
+                    done_then = joined(first.at_end, {first.queue: first.number})
+                    second.at_start = joined(second.at_start, done_then)
                     self._end(second)
             self._end(entry)
             done[entry.queue] = entry
@@ -139,9 +140,6 @@ class Linker:
             self.places = [moved[place] for place in self.places]
         if threads > 1:
             self.places = _counted(self.places[entry.position] for entry in recorded)
-        # Entries that refer to each other would stay until Python looks for cycles.
-        for entry in recorded:
-            entry.feeder = entry.user = None
         return [*commands, Command(Opcode.HALT)]
 
     def _join(self) -> None:
@@ -188,16 +186,18 @@ class Linker:
 
     def _start(self, entry: Entry) -> None:
         if entry.number:
-            entry.at_start = dict(self._queues[entry.queue][entry.number - 1].at_start)
+            entry.at_start = self._queues[entry.queue][entry.number - 1].at_start
 
     def _end(self, entry: Entry) -> None:
         """Note what has finished when ``entry`` has, which may have learnt of more."""
-        latest(entry.at_end, entry.at_start)
-        entry.at_end[entry.queue] = entry.number
-        if entry.number:
-            latest(entry.at_end, self._queues[entry.queue][entry.number - 1].at_end)
+        before = self._queues[entry.queue][entry.number - 1] if entry.number else None
+        end = entry.at_end or (before.at_end if before else {})
+        if before is None or entry.at_start is not before.at_start:
+            end = joined(end, entry.at_start)
         if entry.feeder is not None:
-            latest(entry.at_end, entry.feeder.at_end)
+            feeder = entry.feeder
+            end = joined(end, joined(feeder.at_end, {feeder.queue: feeder.number}))
+        entry.at_end = end
 
     def _sources(self, entry: Entry) -> Iterator[Entry]:
         """Commands that ``entry`` has to wait for, without those that follow from others."""
