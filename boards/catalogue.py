@@ -109,7 +109,7 @@ _ULX3S = Board(
     baud=3_000_000,
     preset="ulx3s",
     settings={"columns": "4", "training": "true", "axi_data_width": "32"},
-    # About 1,700 sites less for 1.2 % more cycles of a batch of digits (docs/boards.md).
+    # About 1,800 sites less for 1.2 % more cycles of a batch of digits (docs/boards.md).
     device_settings={
         device: {"command_queue_depth": "2", "buffer_banks": "1", "buffer_bank_depth": "4096"}
         for device in ("LFE5U-45F", "LFE5U-25F")
