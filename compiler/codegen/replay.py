@@ -8,12 +8,13 @@ command has to wait for is found anew, because that depends on the commands in f
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from compiler.tensors.tensor import Tensor
 
@@ -21,14 +22,29 @@ from .cost import Command
 from .linking.entries import Region
 from .linking.loops import Loop
 
-if TYPE_CHECKING:
-    from .dependencies import Recorder
-
 __all__ = ["Likeness", "Recording", "Recordings"]
 
 #: The memory whose addresses differ.
 _DRAM = "dram"
 _ADDRESS = "dram_address"
+
+
+class _Recorder(Protocol):
+    """What is asked of a :class:`~compiler.codegen.dependencies.Recorder`."""
+
+    runs: int
+
+    def __len__(self) -> int: ...
+    @property
+    def written_out(self) -> Collection[Hashable]: ...
+    @property
+    def gathered(self) -> Collection[int]: ...
+    def recording(self, recording: "Recording") -> AbstractContextManager[None]: ...
+    def append(
+        self, command: Command, reads: tuple[Region, ...], writes: tuple[Region, ...]
+    ) -> None: ...
+    def leave_out_again(self, loop: Loop) -> Loop: ...
+    def end_loop(self, loop: Loop, *, known: bool = False) -> None: ...
 
 
 class _NoLikeness(Exception):
@@ -76,16 +92,16 @@ class Recording:
         number = next(n for n, other in enumerate(self.loops) if other is loop)
         self.events.append((len(self.commands), number, True))
 
-    def end(self, recorder: "Recorder") -> None:
+    def end(self, recorder: _Recorder) -> None:
         """The step is over."""
         self.runs = recorder.runs - self.run
         self.written_out, self.gathered = self._told(recorder, self.run)
 
-    def fits(self, recorder: "Recorder") -> bool:
+    def fits(self, recorder: _Recorder) -> bool:
         """Whether a step that begins now would be recorded in the same way."""
         return self._told(recorder, recorder.runs) == (self.written_out, self.gathered)
 
-    def _told(self, recorder: "Recorder", run: int) -> tuple[frozenset[Hashable], frozenset[int]]:
+    def _told(self, recorder: _Recorder, run: int) -> tuple[frozenset[Hashable], frozenset[int]]:
         own = range(run + 1, run + self.runs + 1)
         names = (name for name in recorder.written_out if isinstance(name, tuple))
         return (
@@ -93,7 +109,7 @@ class Recording:
             frozenset(number - run for number in recorder.gathered if number in own),
         )
 
-    def replay(self, recorder: "Recorder", tensors: Sequence[Tensor]) -> None:
+    def replay(self, recorder: _Recorder, tensors: Sequence[Tensor]) -> None:
         """Record the same for other ``tensors``."""
         first, run = len(recorder), recorder.runs
         recorder.runs += self.runs
@@ -161,13 +177,13 @@ class Recordings:
     def __init__(self) -> None:
         self._known: dict[Hashable, list[Recording]] = {}
 
-    def find(self, recorder: "Recorder", like: Hashable) -> Recording | None:
+    def find(self, recorder: _Recorder, like: Hashable) -> Recording | None:
         """That of a step that is ``like`` one that begins now."""
         known = self._known.get(like, ())
         return next((recording for recording in known if recording.fits(recorder)), None)
 
     def record(
-        self, recorder: "Recorder", like: Hashable, tensors: Sequence[Tensor],
+        self, recorder: _Recorder, like: Hashable, tensors: Sequence[Tensor],
         write: Callable[[], object],
     ) -> Recording:  # fmt: skip
         """What ``write()`` records of a step that touches ``tensors`` in DRAM."""
