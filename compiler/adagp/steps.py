@@ -8,8 +8,7 @@ from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import Coefficient
-from compiler.errors import CompileError
-from compiler.frontend.torch_graph import Layer, backward_order, outputs
+from compiler.frontend.torch_graph import Layer
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.convolution.reorganize import Reorganizer, reorganize
@@ -24,19 +23,18 @@ from compiler.training.steps import TrainingSteps
 from compiler.training.units import UNITS
 from hw.config import AdaGPConfig, CoreConfig
 
+from .predicted_layers import predicted_layers
 from .predictor import error, learn, predict
 from .standardize import standardize
 from .statistics import gradient_statistics
 from .tensors import GRADIENT_STATISTICS, LayerTensors, PredictorShape, PredictorTensors
 
-__all__ = ["PREDICTABLE", "PredictionSteps", "predicted_layers"]
+__all__ = ["PredictionSteps"]
 
 #: Times that an update goes through the weights.
 _UPDATE_PASSES = 6
 #: The sums of a map are held on chip where they take no more than one part in so many.
 _HELD_SHARE = 16
-#: Kinds of layers whose weights are predicted.
-PREDICTABLE = ("convolution", "depthwise", "linear")
 
 _ByName = Mapping[str, Tensor]
 #: What makes the parameter and the factor of an update, and the tensors that it reads and writes.
@@ -44,47 +42,6 @@ _Update = tuple[
     Callable[[_ByName], StoredParameter], Callable[[_ByName], tuple[Tensor, int]],
     list[Tensor], list[Tensor],
 ]  # fmt: skip
-
-
-def predicted_layers(
-    layers: Sequence[Layer], wanted: Collection[str] | None = None
-) -> tuple[list[str], str | None]:
-    """(names of the predicted layers in order, name of the head or None).
-
-    The head is the only output, if it is linear and a parameter of it learns: its gradient is exact
-    and cheap. Grouped, frozen and unused layers (no output depends on them) are not predicted.
-
-    Raises
-    ------
-    CompileError
-        for a name in ``wanted`` that cannot be predicted, and if no layer is left.
-    """
-    last, *others = outputs(layers)
-    head = last.name if not others and last.kind == "linear" and last.trainable else None
-    candidates = set(backward_order(layers)) - {head}
-    able = [
-        layer.name
-        for layer in layers
-        if layer.kind in PREDICTABLE
-        and layer.name in candidates
-        and f"{layer.name}.weight" in layer.trainable
-        and (layer.kind != "convolution" or layer.options["groups"] == 1)
-    ]
-    if wanted is not None:
-        for name in wanted:
-            if name not in able:
-                raise CompileError(
-                    f"layer {name} cannot be predicted; layers that can are "
-                    f"{', '.join(able) or 'none'}"
-                )
-        able = [name for name in able if name in set(wanted)]
-    if not able:
-        raise CompileError(
-            f"the network has no layer whose gradient could be predicted; besides the head, "
-            f"{head or 'a last linear layer'}, it must have an ungrouped or depthwise Conv2d or a "
-            "Linear whose weight is trainable"
-        )
-    return able, head
 
 
 class PredictionSteps(TrainingSteps):

@@ -275,17 +275,12 @@ class Recorder:
 
         The first of the periods waits for all that those left out have to wait for.
         """
-        loop = replace(loop, inside=tuple(self._loops_in(loop.period(0))))
-        if not loop.is_free(self._entries):
-            return None
-        return self._left_out(loop)
+        found = replace(loop, inside=tuple(self._loops_in(loop.period(0))))
+        return self.leave_out_again(found) if found.is_free(self._entries) else None
 
     def leave_out_again(self, loop: Loop) -> Loop:
         """The same for a loop that is like one of which periods have been left out."""
-        return self._left_out(replace(loop, inside=tuple(self._loops_in(loop.period(0)))))
-
-    def _left_out(self, loop: Loop) -> Loop:
-        found = []
+        loop, found = replace(loop, inside=tuple(self._loops_in(loop.period(0)))), []
         for place, index in enumerate(loop.period(0)):
             entry = self._entries[index]
             opcode = entry.queue[1]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from compiler.__main__ import main
-from compiler.adagp.steps import PREDICTABLE
+from compiler.adagp.predicted_layers import PREDICTABLE
 from compiler.frontend import functions, heads
 from compiler.frontend.supported_layers import CHECKS
 from compiler.training.operators import OPERATORS, operator_table
