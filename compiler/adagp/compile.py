@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
@@ -253,17 +253,18 @@ class _Compiler:
                 commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
+        attempt = partial(
+            write_program, self.config, write, levels=_PARITY, recordings=self.recordings
+        )
         if self.loops is not None or not self._is_long:
-            return write_program(self.config, write, loops=self.loops, levels=_PARITY,
-                                 recordings=self.recordings)  # fmt: skip
+            return attempt(loops=self.loops)
         # Likely to be too long to be written out: with loops that is known sooner.
-        found = write_program(self.config, write, loops=True, levels=_PARITY,
-                              recordings=self.recordings)  # fmt: skip
+        found = attempt(loops=True)
         times = executions((command.opcode, command.fields) for command in found[0])
         pairs = zip(times, found[0], strict=True)
         if sum(n for n, c in pairs if c.opcode is not Opcode.REPEAT) > MOST_WRITTEN_OUT:
             return found
-        return write_program(self.config, write, loops=False, levels=_PARITY)
+        return attempt(loops=False)
 
     @property
     def _is_long(self) -> bool:

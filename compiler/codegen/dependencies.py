@@ -109,8 +109,8 @@ class Recorder:
         where nothing can be written again
     apart : numbers of groups of steps that are not to be beside each other; None likewise
     early : as of :class:`~compiler.codegen.linking.linker.Linker`
-    recordings : where each step (:meth:`write_step`) begins with empty memories: what has been
-        recorded already
+    recordings : what steps have recorded already, each of which begins with empty memories then
+        (:meth:`~compiler.codegen.core_builder.CoreProgram.write_step`)
 
     Members
     -------
@@ -269,18 +269,17 @@ class Recorder:
         loops = self._loops[begin:end]
         return [loop for loop in loops if loop.first in part and loop.end <= part.stop]
 
-    def leave_out(self, loop: Loop) -> Loop | None:
+    def leave_out(self, loop: Loop, *, known: bool = False) -> Loop | None:
         """Leave out the periods of ``loop`` that would come now; the last :data:`BEFORE` periods
-        are those in front. None if that is not possible, because of what they touch in DRAM.
+        are those in front. None if that is not possible, because of what they touch in DRAM; that
+        it is may be ``known``.
 
         The first of the periods waits for all that those left out have to wait for.
         """
-        found = replace(loop, inside=tuple(self._loops_in(loop.period(0))))
-        return self.leave_out_again(found) if found.is_free(self._entries) else None
-
-    def leave_out_again(self, loop: Loop) -> Loop:
-        """The same for a loop that is like one of which periods have been left out."""
-        loop, found = replace(loop, inside=tuple(self._loops_in(loop.period(0)))), []
+        loop = replace(loop, inside=tuple(self._loops_in(loop.period(0))))
+        if not known and not loop.is_free(self._entries):
+            return None
+        found = []
         for place, index in enumerate(loop.period(0)):
             entry = self._entries[index]
             opcode = entry.queue[1]
@@ -356,7 +355,7 @@ class Recorder:
         if len(self._entries) == self._most:
             raise _TooLong
         if self._recording is not None:
-            self._recording.commands.append((command.again(command.fields), reads, writes))
+            self._recording.commands.append((command, command.fields, reads, writes))
         queue = (core, opcode, self._background)
         members = self._queues.setdefault(queue, [])
         entry = Entry(command, queue, len(members), len(self._entries))

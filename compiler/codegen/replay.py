@@ -18,7 +18,7 @@ from typing import Protocol
 
 from compiler.tensors.tensor import Tensor
 
-from .cost import Command
+from .cost import Command, Fields
 from .linking.entries import Region
 from .linking.loops import Loop
 
@@ -27,6 +27,7 @@ __all__ = ["Likeness", "Recording", "Recordings"]
 #: The memory whose addresses differ.
 _DRAM = "dram"
 _ADDRESS = "dram_address"
+_Regions = tuple[Region, ...]
 
 
 class _Recorder(Protocol):
@@ -40,10 +41,8 @@ class _Recorder(Protocol):
     @property
     def gathered(self) -> Collection[int]: ...
     def recording(self, recording: "Recording") -> AbstractContextManager[None]: ...
-    def append(
-        self, command: Command, reads: tuple[Region, ...], writes: tuple[Region, ...]
-    ) -> None: ...
-    def leave_out_again(self, loop: Loop) -> Loop: ...
+    def append(self, command: Command, reads: _Regions, writes: _Regions) -> None: ...
+    def leave_out(self, loop: Loop, *, known: bool = False) -> Loop | None: ...
     def end_loop(self, loop: Loop, *, known: bool = False) -> None: ...
 
 
@@ -59,7 +58,7 @@ class Recording:
     -------
     tensors : in DRAM, that the step touches
     first, run : commands and lists of jobs in front of it
-    commands : (command as it was emitted, regions that it reads, regions that it writes)
+    commands : (command, its fields as they were emitted, regions that it reads and writes)
     loops : those in which periods were left out
     events : (commands of the step so far, number of a loop, whether it ends): what has happened in
         between, in order
@@ -72,9 +71,7 @@ class Recording:
     tensors: Sequence[Tensor]
     first: int
     run: int
-    commands: list[tuple[Command, tuple[Region, ...], tuple[Region, ...]]] = field(
-        default_factory=list
-    )
+    commands: list[tuple[Command, Fields, _Regions, _Regions]] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     events: list[tuple[int, int, bool]] = field(default_factory=list)
     written_out: frozenset[Hashable] = frozenset()
@@ -127,7 +124,9 @@ class Recording:
                     assert isinstance(loop.name, tuple)
                     name = (loop.name[0] - self.run + run, *loop.name[1:])
                     place = loop.first - self.first + first
-                    loops.append(recorder.leave_out_again(replace(loop, name=name, first=place)))
+                    left = recorder.leave_out(replace(loop, name=name, first=place), known=True)
+                    assert left is not None
+                    loops.append(left)
                 event = next(events, None)
             if number < len(self.commands):
                 recorder.append(*moves.command(*self.commands[number]))
@@ -151,15 +150,15 @@ class _Moves:
         return self._distances[index]
 
     def command(
-        self, command: Command, reads: tuple[Region, ...], writes: tuple[Region, ...]
-    ) -> tuple[Command, tuple[Region, ...], tuple[Region, ...]]:
+        self, command: Command, fields: Fields, reads: _Regions, writes: _Regions
+    ) -> tuple[Command, _Regions, _Regions]:
         """The same for the other tensors."""
-        address = command.fields.get(_ADDRESS)
+        address = fields.get(_ADDRESS)
         if address is None:
-            return command.again(command.fields), reads, writes
+            return command.again(fields), reads, writes
         place = {_ADDRESS: address + self._distance(address)}
         return (
-            command.again(command.fields | place),
+            command.again(fields | place),
             tuple(map(self._region, reads)),
             tuple(map(self._region, writes)),
         )

@@ -79,10 +79,10 @@ def find_loop(
         like, at = jobs[number].like, jobs[number].at
         if like is not None:
             places.setdefault(like, []).append(number)
-            before = last.get((like, at[1:]))
-            if before is not None:
-                further[before] = number
-            last[like, at[1:]] = number
+            key = like, at[1:]
+            if key in last:
+                further[last[key]] = number
+            last[key] = number
     seen: dict[Hashable, int] = {}
     tried: dict[int, int] = {}
     first = start
