@@ -77,6 +77,15 @@ class Command:
         other.fields = fields
         return other
 
+    @classmethod
+    def decoded(cls, opcode: Opcode, fields: Fields) -> "Command":
+        """The command of these fields, which are complete, with those of the header among them."""
+        command = object.__new__(cls)
+        command.opcode, command.fields = opcode, fields
+        command.core, command.wait = fields["core"], fields["wait"]
+        command.signal = fields["signal"]
+        return command
+
 
 def _counts(loops: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{loop}_count" for loop in loops)

@@ -344,7 +344,11 @@ class Recorder:
         writes: Iterable[Region] = (), core: int = 0,
     ) -> None:  # fmt: skip
         """Append a command that touches these :class:`Region` s."""
-        self.append(Command(opcode, core, fields=fields), tuple(reads), tuple(writes))
+        command, touched = Command(opcode, core, fields=fields), (tuple(reads), tuple(writes))
+        if self.recordings is not None:
+            command.fields = self.recordings.shared_fields(command.fields)
+            touched = self.recordings.shared_regions(touched)
+        self.append(command, *touched)
 
     def append(
         self, command: Command, reads: tuple[Region, ...], writes: tuple[Region, ...]
@@ -358,6 +362,7 @@ class Recorder:
             self._recording.commands.append((command, command.fields, reads, writes))
         queue = (core, opcode, self._background)
         members = self._queues.setdefault(queue, [])
+        queue = members[0].queue if members else queue  # the same object in all
         entry = Entry(command, queue, len(members), len(self._entries))
         for region in reads:
             if region.begin < region.end:

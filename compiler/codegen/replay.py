@@ -171,10 +171,25 @@ class _Moves:
 
 
 class Recordings:
-    """What steps have recorded, by what they are like; for all parts of a program."""
+    """What steps have recorded, by what they are like; for all parts of a program. What commands
+    have in common is kept once."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, list[Recording]] = {}
+        self._fields: dict[tuple[str, ...], dict[tuple[int, ...], Fields]] = {}
+        self._regions: dict[tuple[_Regions, _Regions], tuple[_Regions, _Regions]] = {}
+
+    def shared_fields(self, fields: Fields) -> Fields:
+        """``fields``, or others that are equal; those with a place in DRAM as they are, because
+        few of them are."""
+        if _ADDRESS in fields:
+            return fields
+        alike = self._fields.setdefault(tuple(fields), {})
+        return alike.setdefault(tuple(fields.values()), fields)
+
+    def shared_regions(self, regions: tuple[_Regions, _Regions]) -> tuple[_Regions, _Regions]:
+        """``regions``, or others that are equal."""
+        return self._regions.setdefault(regions, regions)
 
     def find(self, recorder: _Recorder, like: Hashable) -> Recording | None:
         """That of a step that is ``like`` one that begins now."""

@@ -37,16 +37,7 @@ class _Clock(Timeline):
 
 class _Walk:
     def __init__(self, commands: _Encoded, offset: int, config: AdaGPConfig) -> None:
-        self.commands = [
-            Command(
-                opcode,
-                fields["core"],
-                fields["wait"],
-                fields["signal"],
-                {name: value for name, value in fields.items() if name not in _HEADER},
-            )
-            for opcode, fields in commands
-        ]
+        self.commands = [Command.decoded(opcode, fields) for opcode, fields in commands]
         self.clock = _Clock(config)
         self.ends = [0] * len(commands)
         # Where a loop begins, its REPEATs; the one that goes furthest is the outermost.
@@ -82,9 +73,6 @@ class _Walk:
             self.clock.skip(round(pace * (count - _TIMED)))
         for place in range(first, repeat + 1):
             self.ends[place] = self.clock.end
-
-
-_HEADER = ("core", "wait", "signal")
 
 
 def command_ends(commands: _Encoded, offset: int, config: AdaGPConfig) -> list[int]:

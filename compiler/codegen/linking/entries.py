@@ -9,7 +9,7 @@ from compiler.codegen.cost import Command, Fields
 from hw.isa.encoding import Opcode
 
 __all__ = [
-    "Entry", "Queue", "Region", "Segments", "Thread", "dram_region", "joined", "latest",
+    "Entry", "Finished", "Queue", "Region", "Segments", "Thread", "dram_region", "joined", "latest",
     "thread_of",
 ]  # fmt: skip
 
@@ -35,6 +35,11 @@ Queue = tuple[int, Opcode, bool]
 Thread = tuple[int, bool]
 
 
+#: Of every queue the last of its commands that has finished, -1 for none; the queues of a program
+#: have an order for that.
+Finished = tuple[int, ...]
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """A command, its queue and its place in it, and the commands it has to wait for."""
@@ -47,10 +52,10 @@ class Entry:
     #: MATMUL: the WEIGHTS whose tiles it takes, which has finished when it has; and vice versa.
     feeder: "Entry | None" = None
     user: "Entry | None" = None
-    #: Queue -> the last of its commands that has finished when this one starts, and when it ends,
-    #: other queues' alone; neighbours have them in common, so they are replaced, never changed.
-    at_start: Mapping[Queue, int] = field(default_factory=dict)
-    at_end: Mapping[Queue, int] = field(default_factory=dict)
+    #: What has finished when this one starts, and when it ends, without this one; empty as long as
+    #: that is not known. Neighbours have it in common.
+    at_start: Finished = ()
+    at_end: Finished = ()
     #: The cycle in which it starts, about; how long its queue is busy, and until it has finished.
     start: int = 0
     cycles: tuple[int, int] | None = None
@@ -71,12 +76,12 @@ def latest(into: dict[Queue, int], numbers: Mapping[Queue, int]) -> None:
             into[queue] = number
 
 
-def joined(one: Mapping[Queue, int], other: Mapping[Queue, int]) -> Mapping[Queue, int]:
-    """The larger numbers of both: ``one`` itself where it has them already."""
-    if not one:
-        return other
-    more = {queue: number for queue, number in other.items() if one.get(queue, -1) < number}
-    return {**one, **more} if more else one
+def joined(one: Finished, other: Finished) -> Finished:
+    """What has finished after both: ``one`` itself where it has ``other`` already."""
+    if one is other:
+        return one
+    both = tuple(map(max, one, other))
+    return one if both == one else both
 
 
 class _Part:

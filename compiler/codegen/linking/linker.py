@@ -18,7 +18,7 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
 
-from .entries import Entry, Queue, Thread, joined, latest, thread_of
+from .entries import Entry, Finished, Queue, Thread, joined, latest, thread_of
 from .folding import fold
 from .interleaving import interleaved
 from .loops import Loop, Unsettled, roll
@@ -87,6 +87,8 @@ class Linker:
         self.semaphores: dict[int, str] = {}
         self.places: list[int] = []
         self._queues: dict[Queue, list[Entry]] = {}
+        self._order: dict[Queue, int] = {}
+        self._none: Finished = ()
 
     def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT.
@@ -114,10 +116,10 @@ class Linker:
             for source in self._sources(entry):
                 for first, second in self._detour(source, entry, done, tokens):
                     add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
-                    done_then = joined(first.at_end, {first.queue: first.number})
-                    second.at_start = joined(second.at_start, done_then)
+                    second.at_start = joined(second.at_start, self._with(first.at_end, first))
                     self._end(second)
             self._end(entry)
+            del entry.after  # which nobody needs again
             done[entry.queue] = entry
         taken: list[list[tuple[int, int]]] = [[] for _ in self._entries]
         for number, pair, some in self._numbers(tokens):
@@ -144,18 +146,24 @@ class Linker:
 
     def _join(self) -> None:
         """From queues of threads to those that there are."""
-        places: dict[tuple[Queue, int], tuple[Queue, int]] = {}
+        joined_queues: dict[Queue, Queue] = {}
+        numbers: dict[Queue, list[int]] = {}  # of a thread's queue -> those in the joined one
         for position, entry in enumerate(self._entries):
-            queue = (*entry.queue[:2], False)
+            own = entry.queue
+            if own not in joined_queues:
+                joined_queues[own], numbers[own] = (*own[:2], False), []
+            queue = joined_queues[own]
             members = self._queues.setdefault(queue, [])
-            places[entry.queue, entry.number] = queue, len(members)
+            numbers[own].append(len(members))
             entry.queue, entry.number, entry.position = queue, len(members), position
             members.append(entry)
             before, entry.after = entry.after, {}
-            for source in before.items():
-                latest(entry.after, dict([places[source]]))
+            for source, number in before.items():
+                latest(entry.after, {joined_queues[source]: numbers[source][number]})
             # The queue itself sees to it that its commands are in order.
             entry.after.pop(queue, None)
+        self._order = {queue: place for place, queue in enumerate(self._queues)}
+        self._none = (-1,) * len(self._order)
 
     def _wait_for_loops(self, owners: Sequence[Thread]) -> None:
         """What waits for a command in a loop of another thread waits for all of the loop, and what
@@ -187,17 +195,29 @@ class Linker:
     def _start(self, entry: Entry) -> None:
         if entry.number:
             entry.at_start = self._queues[entry.queue][entry.number - 1].at_start
+        else:
+            entry.at_start = self._none
 
     def _end(self, entry: Entry) -> None:
         """Note what has finished when ``entry`` has, which may have learnt of more."""
         before = self._queues[entry.queue][entry.number - 1] if entry.number else None
-        end = entry.at_end or (before.at_end if before else {})
+        end = entry.at_end or (before.at_end if before else self._none)
         if before is None or entry.at_start is not before.at_start:
             end = joined(end, entry.at_start)
         if entry.feeder is not None:
-            feeder = entry.feeder
-            end = joined(end, joined(feeder.at_end, {feeder.queue: feeder.number}))
+            end = joined(end, self._with(entry.feeder.at_end, entry.feeder))
         entry.at_end = end
+
+    def _with(self, finished: Finished, entry: Entry) -> Finished:
+        """``finished``, and ``entry``."""
+        place = self._order[entry.queue]
+        if finished[place] >= entry.number:
+            return finished
+        return (*finished[:place], entry.number, *finished[place + 1 :])
+
+    def _knows(self, entry: Entry, other: Entry) -> bool:
+        """Whether ``other`` has finished when ``entry`` starts."""
+        return entry.at_start[self._order[other.queue]] >= other.number
 
     def _sources(self, entry: Entry) -> Iterator[Entry]:
         """Commands that ``entry`` has to wait for, without those that follow from others."""
@@ -208,7 +228,7 @@ class Linker:
                 sources[number] = source.user
         sources.sort(key=lambda source: source.position, reverse=True)
         for source in sources:
-            if entry.at_start.get(source.queue, -1) < source.number:
+            if not self._knows(entry, source):
                 yield source
 
     def _detour(
@@ -244,7 +264,7 @@ class Linker:
         if way[-1] is not entry:
             way = [source, entry]
         for first, second in pairwise(way):
-            if second.at_start.get(first.queue, -1) < first.number:
+            if not self._knows(second, first):
                 yield first, second
 
     def _numbers(
@@ -308,13 +328,12 @@ class Linker:
         if last.queue == source.queue:
             given = last.number <= source.number
         else:
-            given = source.at_start.get(last.queue, -1) >= last.number
+            given = self._knows(source, last)
         if last.queue == target.queue or not given:
             return given
         if not target.number:
             return False
-        before = self._queues[target.queue][target.number - 1]
-        return before.at_start.get(last.queue, -1) >= last.number
+        return self._knows(self._queues[target.queue][target.number - 1], last)
 
 
 def _counted(places: Iterable[int]) -> list[int]:

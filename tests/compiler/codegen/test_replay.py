@@ -186,3 +186,30 @@ def test_commands_outside_of_the_tensors_are_noticed():
     recording = Recordings().record(recorder, "step", [x], write)
     with pytest.raises(AssertionError, match="0x40 is in none of the tensors"):
         recording.replay(recorder, [x])
+
+
+def test_what_commands_have_in_common_is_kept_once():
+    """Fields and regions that are equal are one object; places in DRAM stay as they are."""
+    recordings = Recordings()
+    config = make_config(variant="baseline", preset="tiny")
+    recorder = Recorder(config, loops=True, recordings=recordings)
+
+    def vector(address):
+        recorder.emit(
+            Opcode.VECTOR,
+            {"operation": 0, "dst_address": address},
+            reads=[Region(("buffer", 0), address, address + 1)],
+            writes=[Region(("buffer", 0), 8, 9)],
+        )
+
+    with recorder.recording(recording := Recording((), 0, 0)):
+        for address in (3, 4, 3):
+            vector(address)
+    first, other, again = recording.commands
+    assert first[1:] == again[1:] and first[1:] != other[1:]
+    assert all(a is b for a, b in zip(first[1:], again[1:], strict=True))
+    place = {"dram_address": 64, "run_bytes": 8}
+    assert recordings.shared_fields(place) is place
+    assert recordings.shared_fields(dict(place)) is not place
+    swapped = recordings.shared_fields({"b": 1, "a": 2})
+    assert recordings.shared_fields({"a": 1, "b": 2}) == {"a": 1, "b": 2} != swapped
