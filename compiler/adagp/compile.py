@@ -133,18 +133,14 @@ class _Compiler:
         parts, end = {}, self.plan.size
         for part in PARTS:
             _, infos, names = self._write(part, load=True)
-            code = self._encoded(part, end, load=True) + encode_commands([Command(Opcode.HALT)])
-            with stage("encode"):
-                code = packed(bytes(code), end)
+            code = self._encoded(part, 0, load=True) + encode_commands([Command(Opcode.HALT)])
+            code = self._packed(bytes(code), end)
             parts[part] = self._program(
                 part, code, infos, end, [SemaphoreNames(first=0, names=names)]
             )
             end += len(code)
-        code, names = self._loop(end)
-        with stage("encode"):
-            code = packed(code, end)
-        loop = self._program(PARTS[0], code, [], end, names)
-        self.plan.require_room(end - self.plan.size + len(loop.commands))
+        code, names = self._loop()
+        loop = self._program(PARTS[0], self._packed(code, end), [], end, names)
         size = round_up(end + len(loop.commands), 4096)
         first = self.graphs[PARTS[0]]
         return AdaGPProgram(
@@ -157,7 +153,15 @@ class _Compiler:
             memory_size=size,
         )
 
-    def _loop(self, begin: int) -> tuple[bytes, list[SemaphoreNames]]:
+    def _packed(self, code: bytes, begin: int) -> bytes:
+        """A program at offset 0, packed, as it is at ``begin``."""
+        before = begin - self.plan.size
+        with stage("encode"):
+            return packed(
+                code, begin, require_room=lambda size: self.plan.require_room(before + size)
+            )
+
+    def _loop(self) -> tuple[bytes, list[SemaphoreNames]]:
         """A prologue, and a batch for each phase, with BATCH behind each of them; the stream's
         bytes, and the names of its semaphores. A counter of loops that the batches do not use is 1
         in odd ones, and moves the addresses of their inputs."""
@@ -168,17 +172,17 @@ class _Compiler:
         start = prologue.link()[:-1]
         # In front of a batch a command that makes it an odd one, behind it one that forgets that.
         targets: dict[str, int] = {}
-        place = begin + (len(start) + 1) * COMMAND_BYTES
+        place = (len(start) + 1) * COMMAND_BYTES
         for part, (commands, _, _) in batches.items():
             targets |= {f"{part}_odd": place, f"{part}_even": place + COMMAND_BYTES}
             place += (len(commands) + 3) * COMMAND_BYTES
         code = bytearray(
-            encode_commands([*start, Command(Opcode.BATCH, fields={"first": 1, **targets})], begin)
+            encode_commands([*start, Command(Opcode.BATCH, fields={"first": 1, **targets})])
         )
         semaphores = [SemaphoreNames(first=0, names=prologue.semaphores)]
         for part, (_, _, names) in batches.items():
             semaphores.append(SemaphoreNames(first=len(code) // COMMAND_BYTES, names=names))
-            first = begin + len(code) + COMMAND_BYTES
+            first = len(code) + COMMAND_BYTES
             code += encode_commands([_parity(count=2, first=first)])
             code += self._encoded(part, first, load=False, odd=True)
             batch = Command(Opcode.BATCH, fields={"first": 0, **targets})

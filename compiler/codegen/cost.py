@@ -42,15 +42,13 @@ WEIGHTS_LATENCY_CYCLES = 8
 SUM_CYCLES = 20
 #: Cycles that VECTOR needs beyond one per group, a reduction for every word beyond those, a
 #: division or an exponential for every channel.
-VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, EXPONENTIAL_CYCLES = 36, 41, 31, 68
+VECTOR_CYCLES, REDUCTION_CYCLES, DIVISION_CYCLES, EXPONENTIAL_CYCLES = 36, 33, 31, 68
 #: LOSS (docs/loss.md): cycles of a slot; numbers of a row of cross-entropy at least, and rows that
 #: it is late by; slots at the end, and those of the value row.
 LOSS_SLOT_CYCLES, LOSS_LEAST_NUMBERS, LOSS_LATE_ROWS = 8, 10, 3
 LOSS_END_SLOTS, LOSS_VALUE_SLOTS = 18, 14
 #: Cycles of a group of a VECTOR that samples.
 SAMPLE_CYCLES = 8
-#: Float32 streams wait for each other and for LOAD: VECTOR_BUSY over the cycles without a stall.
-WIDE_PERCENT = 150
 #: Cycles a queue needs between two commands.
 COMMAND_CYCLES = 4
 START_CYCLES = 100
@@ -94,6 +92,8 @@ def _counts(loops: Iterable[str]) -> tuple[str, ...]:
 _TILES, _VECTORS = _counts(MATMUL_LOOPS[3:]), _counts(MATMUL_LOOPS[:3])
 _OUTPUTS, _WINDOW = _counts(POST_LOOPS[3:]), _counts(POST_LOOPS[:2])
 _WEIGHT_TILES, _WORDS = _counts(WEIGHTS_LOOPS), _counts(VECTOR_LOOPS)
+#: Loops of a VECTOR over pixels.
+_PIXELS = VECTOR_LOOPS[:3]
 
 
 def _product(fields: Fields, counts: Iterable[str]) -> int:
@@ -156,15 +156,25 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
         exponential = fields["operation"] == Operation.EXPONENTIAL
         cycles = EXPONENTIAL_CYCLES if exponential else DIVISION_CYCLES
         return words * core.rows * cycles + VECTOR_CYCLES
-    wide = [fields[f"{stream}_source"] == Source.WIDE for stream in "xyz"]
-    if groups % core.chunks_per_wide and (fields["wide"] or any(wide)):
-        groups *= core.chunks_per_wide
-    cycles = words * groups * (SAMPLE_CYCLES if fields["sample"] else 1) + VECTOR_CYCLES
-    if fields["wide"] or any(wide):
-        cycles = cycles * WIDE_PERCENT // 100
+    word, reads = core.chunks_per_wide, [_words_read(fields, stream, core) for stream in "xyz"]
+    # Streams share a channel of the buffer where a word has several groups.
+    cycles = max(groups * (SAMPLE_CYCLES if fields["sample"] else 1),
+                 word if fields["wide"] and not fields["reduce"] else 1,
+                 sum(reads) if groups > 1 else max(reads))  # fmt: skip
+    cycles = words * cycles + VECTOR_CYCLES
     if fields["reduce"]:
-        cycles += fields["cb_count"] * (REDUCTION_CYCLES + 7 * core.groups_per_word)
+        cycles += fields["cb_count"] * (REDUCTION_CYCLES + 7 * groups)
     return cycles
+
+
+def _words_read(fields: Fields, stream: str, core: CoreConfig) -> int:
+    """Words that a stream of a VECTOR reads for each of its words; 0 of one that stands still."""
+    source = fields[f"{stream}_source"]
+    if source > Source.WIDE or not any(
+        fields[f"{stream}_{loop}_stride"] and fields[f"{loop}_count"] > 1 for loop in _PIXELS
+    ):
+        return 0
+    return core.chunks_per_wide if source == Source.WIDE else 1
 
 
 def _loss_cycles(fields: Fields) -> int:

@@ -125,10 +125,11 @@ def assembled(
     """A program of ``kind`` for the steps of ``graph``, with ``commands`` behind all that ``plan``
     has placed; ``others`` are its other members. ``whole``: commands are not packed."""
     with stage("encode"):
-        code = encode_commands(commands, plan.size)
-        if not whole:
-            code = packed(code, plan.size)
-    plan.require_room(len(code))
+        if whole:
+            code = encode_commands(commands, plan.size)
+            plan.require_room(len(code))
+        else:
+            code = packed(encode_commands(commands), plan.size, require_room=plan.require_room)
     return kind(
         config=graph.config,
         layers=[LayerInfo.of(layer) for layer in layers],

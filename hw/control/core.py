@@ -41,14 +41,16 @@ def buffer_channels(core):
     """Clients of the buffer, first come first: (reader -> channel, writer -> channel).
 
     Vectors have a channel of their own, and so have the streams of VECTOR. These share one where a
-    word has several groups, of which a cycle takes one; LOSS reads now and then.
+    word has several groups, of which a cycle takes one; LOSS reads now and then. LOAD and STORE
+    come behind VECTOR: they would take every cycle, and VECTOR leaves them those that it has no
+    word for.
     """
-    readers = {"weights": 0, "x": 1, "store": 0}
-    writers = {"post": 0, "load": 0}
+    readers, writers = {"weights": 0, "x": 1}, {"post": 0}
     if core.has_vector:
         own = core.groups_per_word == 1
         readers |= {f"vector_{name}": 2 + own * number for number, name in enumerate("xyz")}
         writers["vector"] = 0
+    readers["store"] = writers["load"] = 0
     if core.has_loss:
         readers["loss"] = 2
         writers["loss"] = 0

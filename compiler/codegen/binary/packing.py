@@ -38,12 +38,14 @@ def _kernel(function: Callable[..., Any]) -> Any:
         numba.config.CACHE_DIR = before
 
 
-def packed(code: bytes, offset: int = 0) -> bytes:
-    """The commands of ``code``, which are whole, packed, as a program that lies at ``offset`` of
-    the memory window; zeros fill its last line.
+def packed(
+    code: bytes, offset: int = 0, *, require_room: Callable[[int], None] | None = None
+) -> bytes:
+    """The commands of ``code``, a program at offset 0, which are whole, packed, as a program that
+    lies at ``offset`` of the memory window; zeros fill its last line.
 
-    ``code`` is a program at the same offset; it must not have ROWS, whose branches count whole
-    commands.
+    ``require_room`` is called with its bytes when these are known, before there are places that
+    may be none. There must be no ROWS, whose branches count whole commands.
     """
     words = np.frombuffer(code, "<u4").reshape(-1, WORDS)
     codes = words[:, 0] & 0xFF
@@ -53,7 +55,7 @@ def packed(code: bytes, offset: int = 0) -> bytes:
     entries = np.zeros(len(words), np.bool_)
     leaders = [(n, code[n * COMMAND_BYTES : (n + 1) * COMMAND_BYTES]) for n in leading.tolist()]
     for _, command in leaders:
-        entries[[(target - offset) // COMMAND_BYTES for target in targets(command)]] = True
+        entries[[target // COMMAND_BYTES for target in targets(command)]] = True
     # These have all words of places, whatever they are: so the lengths do not depend on them.
     always = np.zeros(len(words), np.uint16)
     for opcode, names in LEADING.items():
@@ -61,11 +63,13 @@ def packed(code: bytes, offset: int = 0) -> bytes:
     bases, slots, masks = _choose(words, entries, always)
     lengths = 1 + np.bitwise_count(masks).astype(np.int64)
     begins = np.cumsum(lengths) - lengths
+    total = int(lengths.sum())
+    result = np.zeros(-(-total * WORD_BYTES // LINE_BYTES) * LINE_BYTES // WORD_BYTES, "<u4")
+    if require_room is not None:
+        require_room(result.nbytes)
     words = words.copy()
     for place, command in leaders:
         words[place] = _led(command, offset, begins)
-    total = int(lengths.sum())
-    result = np.zeros(-(-total * WORD_BYTES // LINE_BYTES) * LINE_BYTES // WORD_BYTES, "<u4")
     heads = np.zeros(total, np.bool_)
     heads[begins] = True
     fields = {"code": np.uint32(PACKED_CODE), "base": bases, "slot": slots, "words": masks}
@@ -91,7 +95,7 @@ def _led(command: bytes, offset: int, begins: NDArray[np.int64]) -> NDArray[np.u
     """A command that leads to others, with the places that they have now."""
     opcode, fields = decode(command)
     for name in LEADING[opcode]:
-        number = (fields[name] - offset) // COMMAND_BYTES
+        number = fields[name] // COMMAND_BYTES
         fields[name] = offset + WORD_BYTES * int(begins[number])
     return np.frombuffer(encode(opcode, **fields), "<u4")
 

@@ -135,7 +135,7 @@ def _step_core(
     if core.q_active == 0 and core.done == 0 and pushed < 0 and _rests(core):
         counts.STALL_COMMAND += 1
         return
-    # Buffer reads, first come first: weights, vectors, stores, VECTOR, LOSS.
+    # Buffer reads, first come first: weights, vectors, VECTOR, stores, LOSS.
     taken, served, stalled = 0, 0, False
     word = weights_request(core, commands)
     shared_channel = word >= 0
@@ -147,13 +147,6 @@ def _step_core(
         if not taken & bank:
             served |= 2
         taken |= bank
-    if core.s_active != 0:
-        word = store_reads(core)
-        if word >= 0 and not shared_channel:
-            bank = _bank(word, sizes)
-            if not taken & bank:
-                served |= 4
-            taken |= bank
     busy = 0
     if core.v_state != 0:
         for number in range(3):
@@ -173,14 +166,21 @@ def _step_core(
             busy |= 1 << channel
             if not served >> (3 + number) & 1:
                 stalled = True
+    if core.s_active != 0:
+        word = store_reads(core)
+        if word >= 0 and not shared_channel:
+            bank = _bank(word, sizes)
+            if not taken & bank:
+                served |= 4
+            taken |= bank
     if core.o_state != 0:
         word = loss_reads(core)
         if word >= 0 and not busy >> sizes.channel_loss & 1 and not taken & _bank(word, sizes):
             served |= 64
     # Buffer writes: one channel.
     post_writes = core.p_out != 0
-    load_writes = core.l_out != 0 and not post_writes
-    vector_writes = core.v_out != 0 and core.l_out == 0 and not post_writes
+    vector_writes = core.v_out != 0 and not post_writes
+    load_writes = core.l_out != 0 and core.v_out == 0 and not post_writes
     loss_writes = core.o_full != 0 and core.v_out == 0 and core.l_out == 0 and not post_writes
     # Accumulators.
     post_bank = post_reads(core, commands)

@@ -9,19 +9,14 @@ __all__ = ["share"]
 _QUEUES = QUEUES
 #: An engine that waits is never slower than this: what it waits for has gaps.
 _LEAST = 0.01
-#: Words per cycle that VECTOR's queue of results takes up, so that none of them is late.
-_FEW = 0.05
-#: A result of VECTOR that waits for LOAD's words is late by more than one of them, as these come in
-#: rows; a word for it that waits for STORE's words seldom is, as words are read ahead.
-_ROWS, _AHEAD = 0.24, 0.08
 
 
 @inline
 def share(works, kinds, queues, cores, now):
     """Sets the rates of everything that is at work from cycle ``now`` on.
 
-    In the order of the hardware's priorities: words of POST, of LOAD, of VECTOR are written; words
-    of the array, of STORE, of VECTOR are read.
+    In the order of the hardware's priorities: words of POST, of VECTOR, of LOAD are written; words
+    of the array, of VECTOR, of STORE are read.
     """
     reads, writes = 0.0, 0.0
     for core in range(cores):
@@ -32,38 +27,34 @@ def share(works, kinds, queues, cores, now):
         if post.running >= 0:
             work = works[kinds[post.running]]
             written = min(1.0, work.words / max(1, work.cycles))
+        vector = queues[first + VECTOR]
+        taken, streamed = 0.0, 0
+        if vector.running >= 0:
+            work = works[kinds[vector.running]]
+            part, rate = work.words / max(1, work.cycles), 1.0
+            if part > 0:
+                rate = min(rate, (1 - written) / part)
+            taken, streamed = work.reads / max(1, work.cycles), work.banks
+            if taken > 0:
+                rate = min(rate, (1 - (vectors if streamed & array else 0.0)) / taken)
+            vector.rate = max(_LEAST, min(1.0, rate))
+            written += part * vector.rate
+            taken *= vector.rate / max(1, _count(streamed))
         load = queues[first + LOAD]
         if load.running >= 0 and load.begins <= now:
             work = works[kinds[load.running]]
             part = work.words / max(1, work.cycles)
             load.rate = max(_LEAST, min(1.0, (1 - written) / part)) if part > 0 else 1.0
-            written += part * load.rate
             # A beat stays on the bus until its words are written.
             reads += load.rate * max(work.read_beats, work.words) / max(1, work.cycles)
         store = queues[first + STORE]
-        stored, banks = 0.0, 0
         if store.running >= 0:
             work = works[kinds[store.running]]
             part = work.reads / max(1, work.cycles)
             free = 1 - tiles - (vectors if work.banks & array else 0.0)
+            free -= taken if work.banks & streamed else 0.0
             store.rate = max(_LEAST, min(1.0, free / part)) if part > 0 else 1.0
-            stored, banks = part * store.rate, work.banks
             writes += store.rate * work.write_beats / max(1, work.cycles)
-        vector = queues[first + VECTOR]
-        if vector.running >= 0:
-            work = works[kinds[vector.running]]
-            rate, part = 1.0, work.words / max(1, work.cycles)
-            if part > _FEW:
-                rate = min((1 - written) / part, 1 - written * part / (1 - _ROWS * written))
-            part = work.reads / max(1, work.cycles)
-            free = 1.0
-            if work.banks & banks:
-                free -= stored
-                rate -= _AHEAD * stored * part
-            free -= vectors if work.banks & array else 0.0
-            if part > 0:
-                rate = min(rate, free / part)
-            vector.rate = max(_LEAST, min(1.0, rate))
     for core in range(cores):
         if reads > 1:
             queues[core * _QUEUES + LOAD].rate /= reads
@@ -78,10 +69,16 @@ def _array(works, kinds, queue, now):
     if queue.running < 0 or queue.begins > now:
         return 0.0, 0.0, 0
     work = works[kinds[queue.running]]
-    count, rest = 0, work.banks
+    cycles = max(1, work.cycles)
+    tiles = min(1.0, work.pace * work.tiles / cycles)
+    return tiles, min(1.0, work.reads / cycles) / max(1, _count(work.banks)), work.banks
+
+
+@inline
+def _count(banks):
+    """How many banks there are in a mask."""
+    count, rest = 0, banks
     while rest != 0:
         count += rest & 1
         rest >>= 1
-    cycles = max(1, work.cycles)
-    tiles = min(1.0, work.pace * work.tiles / cycles)
-    return tiles, min(1.0, work.reads / cycles) / max(1, count), work.banks
+    return count

@@ -384,4 +384,6 @@ def test_channels(name):
         assert vector == ([2, 3, 4] if core.groups_per_word == 1 else [2, 2, 2])
         assert loss == (2 if core.has_loss else None)
         assert writers == dict.fromkeys(writers, 0)
-        assert list(writers) == ["post", "load", "vector", *(["loss"] if core.has_loss else [])]
+        behind = ["load", *(["loss"] if core.has_loss else [])]
+        assert list(writers) == ["post", *(["vector"] if core.has_vector else []), *behind]
+        assert list(readers)[-1] == "store"

@@ -6,6 +6,7 @@ import pytest
 
 from compiler.codegen.binary.command_bytes import decode_commands
 from compiler.codegen.binary.packing import packed
+from compiler.errors import CompileError
 from hw.isa.encoding import COMMAND_BYTES, Opcode, decode, encode
 from hw.isa.packing import LEADING, LINE_BYTES, unpack
 from hw.isa.rows import RowAction
@@ -21,20 +22,20 @@ def load(rng, **fields):
 
 
 def random_stream(rng, count):
-    """Whole commands, with loops inside each other and a BATCH; they lie at OFFSET."""
+    """Whole commands, with loops inside each other and a BATCH; they lie at 0."""
     stream, first = [load(rng)], 0
     while len(stream) < count:
         kind = rng.random()
         if kind < 0.1:
             first = rng.randrange(first, len(stream))
-            place = OFFSET + COMMAND_BYTES * first
+            place = COMMAND_BYTES * first
             level, times = rng.randrange(4), rng.randrange(1, 9)
             stream.append(encode(Opcode.REPEAT, level=level, count=times, first=place))
         elif kind < 0.2:
             stream.append(rng.choice(stream))
         else:
             stream.append(load(rng, wait=rng.choice((0, 1)), signal=rng.choice((0, 0, 2))))
-    targets = {name: OFFSET + COMMAND_BYTES * rng.randrange(len(stream)) for name in PLACES}
+    targets = {name: COMMAND_BYTES * rng.randrange(len(stream)) for name in PLACES}
     return [*stream, encode(Opcode.BATCH, first=0, **targets), encode(Opcode.HALT)]
 
 
@@ -52,10 +53,27 @@ def test_what_is_unpacked_is_what_was_packed(seed):
         for number, (one, whole) in enumerate(zip(placed, stream, strict=True)):
             opcode, fields = decode(whole)
             for name in LEADING.get(opcode, ()):
-                target = (fields[name] - OFFSET) // COMMAND_BYTES
+                target = fields[name] // COMMAND_BYTES
                 fields[name] = OFFSET + placed[target].begin
             assert decode(one.command) == (opcode, fields), f"command {number}"
-        assert decode_commands(code, OFFSET) == [decode(one) for one in stream]
+        behind = [decode(one) for one in stream]
+        for opcode, fields in behind:
+            fields.update({name: OFFSET + fields[name] for name in LEADING.get(opcode, ())})
+        assert decode_commands(code, OFFSET) == behind
+
+
+def test_room_is_asked_for_before_there_are_places(seed):
+    """At the end of 4 GiB: the message is about sizes, not about a field of a command."""
+    code = b"".join(random_stream(random.Random(seed), 40))
+    asked = []
+    size = len(packed(code, require_room=asked.append))
+    assert asked == [size]
+
+    def refuse(size):
+        raise CompileError(f"{size} bytes")
+
+    with pytest.raises(CompileError, match=f"^{size} bytes$"):
+        packed(code, 1 << 32, require_room=refuse)
 
 
 def test_what_is_alike_takes_few_words(seed):
