@@ -103,7 +103,8 @@ def error(program: CoreProgram, layer: LayerTensors, gradient: Tensor) -> None:
     jobs = []
     for channels in channel_parts(program, tensors, step):
         wide = Need(object(), program.words(layer.error, channels) * chunks)
-        for rows in regular_parts(0, layer.rows, max(1, most // 2)):
+        # Three would fit: so the next one's blocks have room whatever lies between them.
+        for rows in regular_parts(0, layer.rows, max(1, most // 3)):
             box = (0, 1), rows, (0, 1), channels
             read = program.need(gradient, *box), program.need(layer.prediction, *box)
             needs = (wide, state, program.result(layer.error, *box), *read)

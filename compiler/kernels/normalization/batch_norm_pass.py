@@ -53,6 +53,8 @@ class BatchNormPass(ABC):
         self.images, self.height, self.width, _ = shape
         self.pixels = self.images * self.height * self.width
         self.chunks = program.core.chunks_per_wide
+        #: A quarter of what is left of the buffer for results.
+        self._gap = program.scratch.words // 16
         #: Whether images take turns at few vectors of sums.
         self.turns = True
 
@@ -63,7 +65,7 @@ class BatchNormPass(ABC):
 
         def fixed(words: int) -> int | None:
             vectors = (self.rows + 4) * (self.chunks * words + extra)
-            return program.scratch.words // 4 + vectors if self.most(words) else None
+            return 4 * self._gap + vectors if self.most(words) else None
 
         def cut() -> tuple[list[Channels], list[Interval]] | None:
             return image_parts(
@@ -72,6 +74,14 @@ class BatchNormPass(ABC):
             )  # fmt: skip
 
         found = cut()
+        if found is not None and len(found[1]) > 1:
+            # More channels of an image make longer runs in DRAM.
+            self._gap, before = 3 * self._gap // 4, self._gap
+            more = cut()
+            if more is not None and len(more[0]) < len(found[0]):
+                found = more
+            else:
+                self._gap = before
         if found is not None and not ImageSums.suits(found[1]):
             # Sums in turns would need all images in order again and again.
             self.turns = False
@@ -93,9 +103,9 @@ class BatchNormPass(ABC):
         """Do it band by band."""
 
     def most(self, words: int) -> int:
-        """Pixels of so many words that are finished together. A quarter of the buffer is left for
-        results; in four gaps between other blocks, one of them has room for these."""
-        return self.program.scratch.words // 16 // (self.cost * words)
+        """Pixels of so many words that are finished together. What is left of the buffer for
+        results may lie in four gaps between other blocks, of which one has room for these."""
+        return self._gap // (self.cost * words)
 
     @property
     def rows(self) -> int:
