@@ -32,5 +32,5 @@ def test_smaller_devices():
             before = set(found)
     assert not sizes("LFE5U-25F", True)
     (small,) = sizes("LFE5U-45F", True).values()
-    assert small.built and small.share == pytest.approx(33_268 / 43_848)
+    assert small.built and small.share == pytest.approx(33_278 / 43_848)
     assert set(sizes("LFE5U-85F", True)) <= set(sizes("LFE5U-85F", False))
