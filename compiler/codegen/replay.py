@@ -181,7 +181,7 @@ class Recordings:
 
     def shared_fields(self, fields: Fields) -> Fields:
         """``fields``, or others that are equal; those with a place in DRAM as they are, because
-        few of them are."""
+        most of them have one of their own."""
         if _ADDRESS in fields:
             return fields
         alike = self._fields.setdefault(tuple(fields), {})

@@ -378,12 +378,13 @@ def test_channels(name):
     VECTOR where it takes a word a cycle. None is left out, and LOSS has none of its own."""
     for core in make_config(preset="tiny", **CHANNELS[name]).cores:
         readers, writers = buffer_channels(core)
+        streams = [f"vector_{stream}" for stream in "xyz"] if core.has_vector else []
+        loss = ["loss"] if core.has_loss else []
+        assert list(readers) == ["weights", "x", *streams, "store", *loss]
+        assert list(writers) == ["post", *(["vector"] if core.has_vector else []), "load", *loss]
         vector = [readers.pop(f"vector_{stream}") for stream in "xyz"]
-        loss = readers.pop("loss", None)
+        channel = readers.pop("loss", None)
         assert readers == {"weights": 0, "x": 1, "store": 0}
         assert vector == ([2, 3, 4] if core.groups_per_word == 1 else [2, 2, 2])
-        assert loss == (2 if core.has_loss else None)
+        assert channel == (2 if core.has_loss else None)
         assert writers == dict.fromkeys(writers, 0)
-        behind = ["load", *(["loss"] if core.has_loss else [])]
-        assert list(writers) == ["post", *(["vector"] if core.has_vector else []), *behind]
-        assert list(readers)[-1] == "store"
