@@ -25,7 +25,8 @@ from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
     "SUM_CYCLES", "Command", "Fields", "Timeline", "bits", "duration", "estimate", "executed",
-    "executions", "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles",
+    "executions", "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles", "vector_moves",
+    "vector_words",
 ]  # fmt: skip
 
 #: Fields of a command by name, without the header.
@@ -156,7 +157,8 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
         exponential = fields["operation"] == Operation.EXPONENTIAL
         cycles = EXPONENTIAL_CYCLES if exponential else DIVISION_CYCLES
         return words * core.rows * cycles + VECTOR_CYCLES
-    word, reads = core.chunks_per_wide, [_words_read(fields, stream, core) for stream in "xyz"]
+    word = core.chunks_per_wide
+    reads = [vector_words(fields, stream, core) * vector_moves(fields, stream) for stream in "xyz"]
     # Streams share a channel of the buffer where a word has several groups.
     cycles = max(groups * (SAMPLE_CYCLES if fields["sample"] else 1),
                  word if fields["wide"] and not fields["reduce"] else 1,
@@ -167,14 +169,17 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
     return cycles
 
 
-def _words_read(fields: Fields, stream: str, core: CoreConfig) -> int:
-    """Words that a stream of a VECTOR reads for each of its words; 0 of one that stands still."""
+def vector_words(fields: Fields, stream: str, core: CoreConfig) -> int:
+    """Words that a stream of a VECTOR reads for a word of operands; 0 of one that reads none."""
     source = fields[f"{stream}_source"]
-    if source > Source.WIDE or not any(
-        fields[f"{stream}_{loop}_stride"] and fields[f"{loop}_count"] > 1 for loop in _PIXELS
-    ):
+    if source > Source.WIDE:
         return 0
     return core.chunks_per_wide if source == Source.WIDE else 1
+
+
+def vector_moves(fields: Fields, stream: str) -> bool:
+    """Whether a stream of a VECTOR reads its words for every pixel, not once for all."""
+    return any(fields[f"{stream}_{loop}_stride"] for loop in _PIXELS)
 
 
 def _loss_cycles(fields: Fields) -> int:

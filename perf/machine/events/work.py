@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.codegen.cost import tile_cycles
+from compiler.codegen.cost import tile_cycles, vector_moves, vector_words
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 from hw.isa.encoding import MATMUL_LOOPS, QUEUE_OPCODES, WEIGHTS_LOOPS, Opcode, with_defaults
 from hw.isa.loops import LOOP_LEVELS, stride_name
@@ -183,15 +183,10 @@ def _rows(fields, core):
 
 
 def _vector_reads(fields, core):
-    total = 0
+    total, pixels = 0, fields["i0_count"] * fields["i1_count"] * fields["i2_count"]
     for stream in "xyz":
-        source = fields[f"{stream}_source"]
-        if source > Source.WIDE:
-            continue
-        words = fields["cb_count"] * (core.chunks_per_wide if source == Source.WIDE else 1)
-        if any(fields[f"{stream}_{loop}_stride"] for loop in VECTOR_LOOPS[:3]):
-            words *= fields["i0_count"] * fields["i1_count"] * fields["i2_count"]
-        total += words
+        words = fields["cb_count"] * vector_words(fields, stream, core)
+        total += words * (pixels if vector_moves(fields, stream) else 1)
     return total
 
 
