@@ -165,9 +165,9 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-o", "--output", metavar="FILE", help="save the program")
     group.add_argument("--json", metavar="FILE", help="write what is printed, and more, as JSON")
     group.add_argument(
-        "--beside", action="store_true",
+        "--beside", action=argparse.BooleanOptionalAction,
         help="write work of the vector engine beside products: a batch takes less time, its "
-             "program and compiling it take more",
+             "program and compiling it take more (default: in long batches)",
     )  # fmt: skip
     group.add_argument(
         "--profile", action="store_true",

@@ -86,6 +86,10 @@ def _parser():
         help="of networks: multiplies the numbers of channels, on images of 32 x 32; 1 for those "
         "of the publication (default: a sixteenth, on 8 x 8 where that is the same graph)",
     )  # fmt: skip
+    run.add_argument(
+        "--beside", action="store_true",
+        help="of networks: steps run beside each other in short batches, too",
+    )  # fmt: skip
     run.add_argument("--json", metavar="FILE", help="what networks prints, to this file as well")
     run.add_argument("--format", choices=tuple(FORMATS), help="operand format")
     add_settings(run)
@@ -212,7 +216,7 @@ def _run(options, settings, console):
         if options.json or options.waves:
             raise ValueError("--json and --waves leave files: not with --scheduler or --jobs")
         return run_elsewhere(console, names, options, workers)
-    own = [f"--{name}" for name in ("network", "method", "width", "device", "json")
+    own = [f"--{name}" for name in ("network", "method", "width", "device", "beside", "json")
            if getattr(options, name)]  # fmt: skip
     if options.width is not None and not 0 < options.width <= 4:
         raise ValueError(f"--width must be above 0 and at most 4, not {options.width:g}")
@@ -230,6 +234,7 @@ def _run(options, settings, console):
         batch_size=options.batch_size,
         networks=networks,
         width=options.width,
+        beside=options.beside or None,
         methods=(options.method,) if options.method else tuple(METHODS),
         device=options.device or "rtl",
         quick=options.quick,

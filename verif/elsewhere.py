@@ -15,7 +15,7 @@ __all__ = ["case_arguments", "run_elsewhere"]
 #: Options of ``verif run`` that are not handed on to a case.
 _OWN = {"command", "cases", "list", "jobs", "scheduler", "json", "waves"}
 #: Options of the case networks alone.
-_OF_NETWORKS = {"network", "method", "width", "device"}
+_OF_NETWORKS = {"network", "method", "width", "device", "beside"}
 
 
 def run_elsewhere(console: Console, cases: list[str], options, workers: Workers) -> int:

@@ -52,7 +52,8 @@ QUICK = ("vgg11", "mobilenet-v2", "inception-v3")
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What the command line asks for; ``settings`` are fields of the configuration. Of the case
-    networks: ``networks``, ``methods`` by name; ``width``, ``device`` as in ``run_network``."""
+    networks: ``networks``, ``methods`` by name; ``width``, ``beside``, ``device`` as in
+    ``run_network``."""
 
     variants: tuple = tuple(VARIANTS)
     preset: str = "tiny"
@@ -65,6 +66,7 @@ class Options:
     networks: tuple = tuple(REDUCED)
     methods: tuple = tuple(METHODS)
     width: float | None = None
+    beside: bool | None = None
     device: str = "rtl"
     quick: bool = False
     stalls: bool = False
@@ -255,7 +257,8 @@ def _networks(options):
         report = options.report and (lambda line, place=place: options.report(place + line))
         yield run_network(
             name, method, config, preset=options.preset, seed=options.seed, width=options.width,
-            batches=options.batches, device=options.device, report=report, **options.memory,
+            batches=options.batches, device=options.device, beside=options.beside, report=report,
+            **options.memory,
         )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Training by gradient prediction: batches of backpropagation and of Phase GP."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import prod
@@ -54,7 +54,7 @@ def compile_adagp(
     predict: Collection[str] | None = None,
     reuse: bool = True,
     loops: bool | None = None,
-    beside: bool = False,
+    beside: bool | None = None,
 ) -> AdaGPProgram:
     """Compile batches of backpropagation and of Phase GP.
 
@@ -83,11 +83,10 @@ def compile_adagp(
         part: PredictionSteps(
             layers, config, images=images, loss=loss, optimizer=optimizer,
             core=config.cores[-1], shape=shape, predict=predict, backpropagate=part == "bp",
+            together=beside,
         )
         for part in PARTS
     }  # fmt: skip
-    for graph in graphs.values():
-        graph.together = beside
     return _Compiler(config, graphs, images, layers, reuse=reuse, loops=loops).compile()
 
 
@@ -118,6 +117,7 @@ class _Compiler:
         }
         self.tensors = {part: self._tensors(part) for part in PARTS}
         self.recordings = Recordings()
+        self._unfit: dict[str, set[Hashable]] = {part: set() for part in PARTS}
         #: What has been recorded, by part and whether it loads what stays.
         self._written: dict[
             tuple[str, bool], tuple[list[Command], list[StepInfo], dict[int, str]]
@@ -252,7 +252,9 @@ class _Compiler:
             def program_of(step: Step) -> CoreProgram:
                 return predictor if step.predictor else main
 
-            infos = write_groups(self.graphs[part].groups, recorder, program_of, tensors)
+            infos = write_groups(
+                self.graphs[part].groups, recorder, program_of, tensors, self._unfit[part]
+            )
             with stage("semaphores"):
                 commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores

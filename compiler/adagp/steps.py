@@ -17,8 +17,10 @@ from compiler.kernels.updates.rules import MomentumRule
 from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import StoredParameter
 from compiler.tensors.tensor import Tensor
+from compiler.training.graph import LONG
 from compiler.training.map_steps import window_options
 from compiler.training.named_tensors import TensorReference
+from compiler.training.step import VECTOR
 from compiler.training.steps import TrainingSteps
 from compiler.training.units import UNITS
 from hw.config import AdaGPConfig, CoreConfig
@@ -53,6 +55,7 @@ class PredictionSteps(TrainingSteps):
     core : the core that runs the predictor
     shape : :class:`~compiler.adagp.tensors.PredictorShape`
     predict : names of the layers to predict, None for all
+    together : whether steps run beside each other; None: if the batch is long
     backpropagate : whether this is a batch of backpropagation, or of Phase GP
 
     Members
@@ -64,15 +67,14 @@ class PredictionSteps(TrainingSteps):
 
     def __init__(
         self, layers: Sequence[Layer], config: AdaGPConfig, *, core: CoreConfig,
-        shape: PredictorShape, predict: Collection[str] | None, backpropagate: bool, **options: Any,
+        shape: PredictorShape, predict: Collection[str] | None, backpropagate: bool,
+        together: bool | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self._predictor_core, self._shape, self._backpropagate = core, shape, backpropagate
         self._late: list[tuple[int, LayerTensors]] = []
         self._beside: list[LayerTensors] = []
         self._predictor_free = 0  # when the predictor's core has done what it has got so far
-        # Where the predictor has a memory, but not a core, of its own, updates and maps that are
-        # read again to be reorganized are work in the background.
-        self._in_background = config.has_predictor_memory and not config.has_predictor_core
+        self._wanted = together
         # (When its cells are there, layer), and when the last map in the background is done.
         self._reorganized: list[tuple[int, Layer]] = []
         self._background_free = 0
@@ -89,6 +91,12 @@ class PredictionSteps(TrainingSteps):
             for layer in layers
         ]
         cycles, self.forward_cycles = 0, sum(products)  # of the main array so far, and in all
+        self.together = self.forward_cycles > LONG if self._wanted is None else self._wanted
+        # Where the predictor has a memory, but not a core, of its own, updates and maps that are
+        # read again to be reorganized are work in the background, or beside products.
+        shares_core = self.config.has_predictor_memory and not self.config.has_predictor_core
+        self._in_background = shares_core and not self.together
+        self._is_aside = shares_core and self.together
         for number, layer in enumerate(layers):
             self._beside = self._ready(cycles, products[number])
             self._forward(layer)
@@ -150,12 +158,17 @@ class PredictionSteps(TrainingSteps):
         *names: TensorReference, reads: Iterable[Tensor], writes: Iterable[Tensor],
         predictor: bool = True, **options: Any,
     ) -> None:  # fmt: skip
-        """A step on the core of the predictor; ``reads`` and ``writes`` are tensors."""
-        options["unit"] = "" if self.config.has_predictor_memory else UNITS.get(direction, "")
+        """A step on the core of the predictor; ``reads`` and ``writes`` are tensors. What may run
+        beside products on its core is in the memory of these."""
+        unit = UNITS.get(direction, "")
+        if self._is_aside and unit == VECTOR:
+            predictor = False
+        elif self.config.has_predictor_memory:
+            unit = ""
         self._add(
             layer.name, direction, function, *names,
             reads=[tensor.name for tensor in reads], writes=[tensor.name for tensor in writes],
-            predictor=predictor, fixed=self.config.has_predictor_memory, **options,
+            predictor=predictor, unit=unit, **options,
         )  # fmt: skip
 
     def _forward_max_pool(self, layer: Layer, sources: list[str]) -> None:

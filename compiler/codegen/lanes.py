@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from contextlib import contextmanager
 from functools import partial
 
+from compiler.errors import CompileError
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig, CoreConfig
 from hw.isa.encoding import Opcode
@@ -22,12 +23,12 @@ from .jobs.turns import in_turns
 from .linking.entries import Region
 from .scratchpad import Block, NoRoom, Scratch
 
-__all__ = ["Lanes"]
+__all__ = ["BEST", "Lanes"]
 
-#: The products, and what uses the vector engine alone.
-_LANES = 2
-#: Jobs that are written in a program with loops, at most.
-_MOST_WRITTEN = 2048
+#: What is hidden at least: a share of the products, which have less room than by themselves.
+_LEAST_SHARE = 0.05
+#: Of so many jobs one is written in the best of loops.
+BEST = 6
 _UNITS = Opcode.MATMUL, Opcode.VECTOR
 
 
@@ -66,14 +67,15 @@ class Lane(CoreProgram):
     ----------
     number : of the lane
     part : words [begin, end) of the core's first memory
+    most : jobs, or None for any number
     """
 
     def __init__(
         self, config: AdaGPConfig, core: CoreConfig, recorder: Recorder, number: int,
-        part: tuple[int, int],
+        part: tuple[int, int], most: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(config, core, recorder)
-        self.number = number
+        self.number, self._most = number, most
         self.scratch: _ListedScratch = _ListedScratch(config, core.memories[0], part)
         self._memories = {self.scratch.memory: self.scratch}
         #: Jobs, list by list.
@@ -116,6 +118,8 @@ class Lane(CoreProgram):
             # The next list begins when nobody uses anything, as it would by itself.
             listed[-1] = listed[-1]._replace(alone=True)
             self.lists.append(listed)
+        if self._most is not None and sum(map(len, self.lists)) > self._most:
+            raise CompileError(f"more than {self._most:.0f} jobs beside others")
 
     def _vector(self, fields: Fields, reads: Sequence[Region], writes: Sequence[Region]) -> None:
         noted = fields.get("watch") or fields.get("guarded")
@@ -148,23 +152,32 @@ class Lanes:
     Parameters
     ----------
     program : of the whole core, whose memory they share from now on
+    beside : the part of it that the second lane has
+    most : jobs that a lane lists, or None for any number; more raise a
+        :class:`~compiler.errors.CompileError`
     """
 
-    def __init__(self, program: CoreProgram) -> None:
+    def __init__(
+        self, program: CoreProgram, beside: float = 0.5, *, most: float | None = None
+    ) -> None:
         program.scratch.forget_idle(())
         config, core, recorder = program.config, program.core, program.recorder
         self.recorder = recorder
-        half = program.scratch.words // _LANES
+        words = program.scratch.words
+        own = words - int(words * beside)
+        parts = (0, own), (own, words)
         self.lanes = [
-            Lane(config, core, recorder, number, (number * half, (number + 1) * half))
-            for number in range(_LANES)
+            Lane(config, core, recorder, number, part, most) for number, part in enumerate(parts)
         ]
         self._runner = JobRunner([lane.scratch for lane in self.lanes], recorder, core.index)
         self._jobs: list[Job] = []
         for lane in self.lanes:
             lane.use(self._runner)
 
-    def _in_turns(self) -> tuple[list[Job], int]:
+    def may_run(self, worth: float) -> bool:
+        """Whether it is worth the commands of jobs that have been listed, which are more in loops
+        than those of each lane by itself: every job that is written has to hide ``worth``
+        cycles."""
         main, beside = ([job for jobs in lane.lists for job in jobs] for lane in self.lanes)
         costs: dict[Hashable, int] = {}
 
@@ -175,14 +188,20 @@ class Lanes:
                 costs[job.like] = self.lanes[job.lane].cycles(job)
             return costs[job.like]
 
-        return in_turns(main, beside, cycles)
-
-    def may_run(self) -> bool:
-        """Whether the commands of jobs that have been listed are about as short in loops as those
-        of each lane by itself."""
-        self._jobs, written = self._in_turns()
-        return not self.recorder.loops or written <= _MOST_WRITTEN
+        products, others = (sum(map(cycles, jobs)) for jobs in (main, beside))
+        hidden = min(products, others)
+        least = (len(main) + len(beside)) / BEST if self.recorder.loops else 0
+        if hidden < products * _LEAST_SHARE or hidden < worth * least:
+            return False
+        self._jobs, written = in_turns(main, beside, cycles)
+        return not self.recorder.loops or worth * written <= hidden
 
     def run(self) -> None:
         """Do all jobs that have been listed."""
         self._runner.run(self._jobs)
+
+    def close(self) -> None:
+        """Forget the jobs, which know their lanes, so that all of it is freed."""
+        self._jobs = []
+        for lane in self.lanes:
+            lane.lists = []

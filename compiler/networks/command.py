@@ -90,7 +90,7 @@ def compiled(
     config: AdaGPConfig,
     predictor: PredictorShape | None = None,
     *,
-    beside: bool = False,
+    beside: bool | None = None,
 ) -> TrainingProgram | AdaGPProgram:
     """The program of ``options.network``, as the options of the command line say; ``predictor``:
     other sizes than the usual ones; ``beside`` as of

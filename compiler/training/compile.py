@@ -1,6 +1,6 @@
 """A whole training step of a ``torch.nn.Module`` as one program."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeVar
@@ -56,7 +56,7 @@ def compile_training(
     reuse: bool = True,
     separate: bool = False,
     loops: bool | None = None,
-    beside: bool = False,
+    beside: bool | None = None,
 ) -> TrainingProgram:
     """Compile a training step on core 0.
 
@@ -82,8 +82,9 @@ def compile_training(
     separate : every step is a program of its own, to be run one after the other
     loops : True: commands that come again are written once, with REPEAT behind them; False writes
         all of them out, which is a little faster; None does so while they take up to 4 MiB
-    beside : work of the vector engine is written beside products, each in half of the buffer: a
-        batch takes less time, its program and compiling it take more
+    beside : work of the vector engine is written beside products, each in a part of the buffer: a
+        batch takes less time, its program and compiling it take more; None does so where products
+        forward take more than 4 million cycles
 
     Raises
     ------
@@ -97,7 +98,7 @@ def compile_training(
         if echo
         else TrainingSteps(layers, config, **options)
     )
-    graph.together = beside and not separate
+    graph.together = (graph.is_long if beside is None else beside) and not separate
     plan = plan_memory({"": graph}, reuse=reuse)
     tensors = graph.placed(plan.offsets.get)
     commands: list[Command] = []
@@ -162,9 +163,11 @@ def write_steps(
     names of their semaphores; ``early`` and ``levels`` as of
     :class:`~compiler.codegen.linking.linker.Linker`."""
 
+    unfit: set[Hashable] = set()
+
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         programs = [CoreProgram(config, core, recorder) for core in config.cores]
-        infos = write_groups(groups, recorder, lambda step: programs[step.core], tensors)
+        infos = write_groups(groups, recorder, lambda step: programs[step.core], tensors, unfit)
         with stage("semaphores"):
             commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores

@@ -21,10 +21,13 @@ from hw.config import AdaGPConfig
 
 from .groups import Group, grouped
 from .named_tensors import NamedConvolution, TensorReference, resolve
-from .step import Step
+from .step import ARRAY, Step
 from .units import byte_cycles, unit_of
 
-__all__ = ["StepGraph"]
+__all__ = ["LONG", "StepGraph"]
+
+#: Vectors that enter the array for products forward in a batch that is not long, at most.
+LONG = 1 << 22
 
 
 class StepGraph:
@@ -54,6 +57,14 @@ class StepGraph:
         self.tensors: dict[str, Tensor] = {}
         self.slices: dict[str, tuple[str, int]] = {}
         self.constants: dict[str, str] = {}
+
+    @property
+    def is_long(self) -> bool:
+        """Whether products forward take so long that steps run beside each other unless somebody
+        says otherwise."""
+        return LONG < sum(
+            step.cycles for step in self.steps if (step.direction, step.unit) == ("forward", ARRAY)
+        )
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -135,7 +146,7 @@ class StepGraph:
         self, layer: str, direction: str, function: Callable[..., object], *names: TensorReference,
         reads: Iterable[str | None] = (), writes: Iterable[str | None] = (),
         named: Mapping[str, TensorReference] | None = None, predictor: bool = False,
-        background: bool = False, core: int = 0, unit: str | None = None, fixed: bool = False,
+        background: bool = False, core: int = 0, unit: str | None = None,
         **options: Any,
     ) -> None:  # fmt: skip
         """A step that calls ``function(program, *tensors, **options)``; ``named`` are tensors among
@@ -167,7 +178,6 @@ class StepGraph:
                 reads=reads,
                 writes=writes,
                 unit=unit,
-                fixed=fixed,
                 cycles=self._cycles(function, names, [*reads, *writes]),
                 write=write,
                 core=core,

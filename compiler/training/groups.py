@@ -5,12 +5,12 @@ they may change places: the one in front of the longest chain of others comes ne
 lane (:mod:`~compiler.codegen.lanes`) what may run at the same time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
-from compiler.codegen.lanes import Lanes
+from compiler.codegen.lanes import BEST, Lanes
 from compiler.codegen.scratchpad import NoRoom
 from compiler.errors import CompileError
 from compiler.stages import stage
@@ -23,6 +23,13 @@ __all__ = ["Group", "grouped", "write_groups"]
 
 #: A product that covers as much of the work beside it is as good as one that covers all of it.
 _ENOUGH = 0.9
+#: The part of the buffer for work beside products. Sums of a map may come in pieces of any size,
+#: and leave more room for a product's weights; maps that go through the vector engine may not.
+_SHARE, _SMALL_SHARE = 0.5, 0.25
+_LARGE = "forward", "backward"
+#: Cycles that every job hides that is written in a program with loops, at least; and what share
+#: of the batch that is, so that a program grows by so much and not with the network.
+_WORTH, _WORTH_SHARE = 1000, 1 / 700_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class _Grouping:
             for source in self.before[number]:
                 height = self.steps[source].cycles + self.heights[number]
                 self.heights[source] = max(self.heights[source], height)
+        #: Steps that nobody waits for.
+        self.ends = set(range(len(steps))).difference(*self.before)
         self.done: set[int] = set()
         self.left = dict.fromkeys(range(len(steps)))
         self.lanes: dict[str, list[int]] = {}
@@ -60,7 +69,7 @@ class _Grouping:
         found = []
         while self.left:
             self.lanes = {ARRAY: [], VECTOR: []}
-            first = self._highest(self._ready())
+            first = self._next()
             unit = self.steps[first].unit
             self._take(first, self.lanes.setdefault(unit, []))
             if unit == VECTOR:
@@ -74,6 +83,13 @@ class _Grouping:
             found.append(Group(*parts))
         return found
 
+    def _next(self) -> int:
+        """The step in front of the longest chain; but the predictor's come first, as work for the
+        vector engine follows from them that may run beside products that come later."""
+        ready = self._ready()
+        early = [n for n in ready if self.steps[n].predictor and self.steps[n].unit != VECTOR]
+        return self._highest(early or ready)
+
     def _take(self, number: int, lane: list[int]) -> None:
         lane.append(number)
         del self.left[number]
@@ -81,31 +97,44 @@ class _Grouping:
     def _highest(self, numbers: Sequence[int]) -> int:
         return max(numbers, key=lambda number: (self.heights[number], -number))
 
-    def _ready(self, unit: str | None = None) -> list[int]:
-        """Steps whose turn it may be; only those of ``unit`` if there is one, behind those of its
-        lane, too."""
-        own = self.lanes[unit] if unit else []
+    def _ready(self, *behind: int) -> list[int]:
+        """Steps whose turn it may be when these are done, too."""
         return [
             number
             for number in self.left
-            if (unit is None or self.steps[number].unit == unit)
-            and all(source in self.done or source in own for source in self.before[number])
+            if all(source in self.done or source in behind for source in self.before[number])
         ]
+
+    def _ready_in(self, unit: str) -> list[int]:
+        """Those of a unit, behind those of its lane."""
+        return [n for n in self._ready(*self.lanes[unit]) if self.steps[n].unit == unit]
 
     def _cycles(self, unit: str) -> int:
         return sum(self.steps[number].cycles for number in self.lanes[unit])
 
     def _follow(self) -> None:
-        """What comes next behind the vector engine's work, as long as it is such work, too."""
-        while ready := {*self._ready(VECTOR), *self._ready()}:
-            number = self._highest(sorted(ready))
+        """What comes next behind the vector engine's work, as long as it is such work, too. What
+        others wait for comes even if it might be beside the next product, where products are
+        few."""
+        while ready := self._ready(*self.lanes[VECTOR]):
+            number = self._highest(ready)
             if self.steps[number].unit != VECTOR:
-                return
+                aside = [n for n in ready if self.steps[n].unit == VECTOR and n not in self.ends]
+                if not aside or self._has_room(number):
+                    return
+                number = self._highest(aside)
             self._take(number, self.lanes[VECTOR])
+
+    def _has_room(self, product: int) -> bool:
+        """Whether products behind ``product`` take longer than the work that nobody waits for."""
+        left = {number: self.steps[number] for number in self.left if number != product}
+        return sum(
+            step.cycles for step in left.values() if step.unit == ARRAY and not step.predictor
+        ) >= sum(step.cycles for n, step in left.items() if step.unit == VECTOR and n in self.ends)
 
     def _cover(self) -> None:
         """Products that take as long as the work beside them, and no longer than necessary."""
-        while ready := self._ready(ARRAY):
+        while ready := self._ready_in(ARRAY):
             rest = self._cycles(VECTOR) * _ENOUGH - self._cycles(ARRAY)
             if rest <= 0:
                 return
@@ -117,7 +146,7 @@ class _Grouping:
         """Work for the vector engine that takes no longer than the products beside it."""
         while True:
             room = self._cycles(ARRAY) - self._cycles(VECTOR)
-            ready = [n for n in self._ready(VECTOR) if self.steps[n].cycles <= room]
+            ready = [n for n in self._ready_in(VECTOR) if self.steps[n].cycles <= room]
             if not ready:
                 return
             self._take(self._highest(ready), self.lanes[VECTOR])
@@ -128,16 +157,8 @@ def _dependencies(steps: Sequence[Step], owner: Callable[[str], str]) -> list[se
     found: list[set[int]] = []
     writers: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
-    fixed: int | None = None
-    since: list[int] = []  # steps behind the last fixed one
     for number, step in enumerate(steps):
         before: set[int] = set()
-        if step.direction != "update":
-            before.update([] if fixed is None else [fixed], since if step.fixed else ())
-            if step.fixed:
-                fixed, since = number, []
-            else:
-                since.append(number)
         reads, writes = ({owner(name) for name in names} for names in (step.reads, step.writes))
         for name in reads | writes:
             if name in writers:
@@ -156,14 +177,22 @@ def write_groups(
     recorder: Recorder,
     program_of: Callable[[Step], CoreProgram],
     tensors: Mapping[str, Tensor],
+    unfit: set[Hashable],
 ) -> list[StepInfo]:
     """Record ``groups``, each step by its program; what of the commands belongs to which. Where
-    steps have no room beside each other they come one after the other."""
+    steps have no room beside each other, or it is not worth what is written for it in loops, they
+    come one after the other; ``unfit`` is what groups are like of which that is known, and comes to
+    hold others."""
     infos = []
+    batch = sum(step.cycles for group in groups for step in group.steps)
+    worth = max(_WORTH, batch * _WORTH_SHARE)
     for number, group in enumerate(groups):
         program = program_of(group.main[0])
-        if group.beside and not recorder.is_apart(number):
-            lanes = _listed(group, program, tensors)
+        like = _alike(group, tensors) if group.beside else None
+        if like and like not in unfit and not recorder.is_apart(number):
+            lanes = _listed(group, program, tensors, worth)
+            if lanes is None and recorder.loops:
+                unfit.add(like)
             if lanes:
                 first = len(recorder)
                 recorder.begin_step()
@@ -173,6 +202,8 @@ def write_groups(
                 except NoRoom:
                     recorder.not_together(number)
                     raise
+                finally:
+                    lanes.close()
                 step, *others = group.steps
                 names = [other.name for other in others]
                 infos.append(StepInfo.of(step, program, first, names))
@@ -186,14 +217,31 @@ def write_groups(
     return infos
 
 
-def _listed(group: Group, program: CoreProgram, tensors: Mapping[str, Tensor]) -> Lanes | None:
-    """Lanes with the jobs of a group; None if these have no room there, or make no loops."""
-    lanes = Lanes(program)
+def _listed(
+    group: Group, program: CoreProgram, tensors: Mapping[str, Tensor], worth: float
+) -> Lanes | None:
+    """Lanes with the jobs of a group; None if these have no room there, or are not worth it."""
+    directions = {step.direction for step in group.beside}
+    small = "reorganize" in directions and directions.isdisjoint(_LARGE)
+    cycles = min(sum(step.cycles for step in part) for part in (group.main, group.beside))
+    most = BEST * cycles / max(worth, 1) if program.recorder.loops else None
+    lanes = Lanes(program, _SMALL_SHARE if small else _SHARE, most=most)
     try:
         for lane, steps in zip(lanes.lanes, (group.main, group.beside), strict=True):
             with lane.listing():
                 for step in steps:
                     step.write(lane, tensors)
+        if lanes.may_run(worth):
+            return lanes
     except CompileError:
-        return None
-    return lanes if lanes.may_run() else None
+        pass
+    lanes.close()
+    return None
+
+
+def _alike(group: Group, tensors: Mapping[str, Tensor]) -> Hashable:
+    """The same of groups for which the same holds."""
+    return tuple(
+        (step.direction, tuple(tensors[name].shape for name in (*step.reads, *step.writes)))
+        for step in group.steps
+    )

@@ -30,7 +30,6 @@ class Step:
     unit : :data:`ARRAY` of a product, :data:`VECTOR` of what has LOAD, VECTOR and STORE alone:
         these may run beside each other; "" of all that have the core for themselves
     cycles : that it takes, roughly
-    fixed : of all other steps only updates may change places with it
     """
 
     layer: str
@@ -43,7 +42,6 @@ class Step:
     background: bool = False
     unit: str = ""
     cycles: int = 0
-    fixed: bool = False
 
     @property
     def name(self) -> str:

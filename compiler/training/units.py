@@ -6,13 +6,14 @@ from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
+from compiler.kernels.updates.update import update
 
 from .step import ARRAY, VECTOR
 
 __all__ = ["UNITS", "byte_cycles", "unit_of"]
 
 #: Those of the predictor's steps, by direction.
-UNITS = {"predict": ARRAY, "error": VECTOR, "predicted update": VECTOR}
+UNITS = {"reorganize": VECTOR, "predict": ARRAY, "error": VECTOR, "predicted update": VECTOR}
 #: Modules whose functions write LOAD, VECTOR and STORE alone.
 _VECTOR = (
     "compiler.kernels.maps.",
@@ -21,7 +22,7 @@ _VECTOR = (
 )
 #: Cycles for every byte that a step reads or writes, estimated for VGG13; batch normalisation goes
 #: through a map several times.
-_BYTE_CYCLES, _NORM_BYTE_CYCLES = 0.15, 0.4
+_BYTE_CYCLES, _UPDATE_BYTE_CYCLES, _NORM_BYTE_CYCLES = 0.15, 0.1, 0.29
 
 
 def unit_of(function: Callable[..., object]) -> str:
@@ -33,5 +34,6 @@ def unit_of(function: Callable[..., object]) -> str:
 
 def byte_cycles(function: Callable[..., object]) -> float:
     """Cycles for every byte that a step reads or writes, roughly."""
-    norm = function in (batch_norm, batch_norm_backward)
-    return _NORM_BYTE_CYCLES if norm else _BYTE_CYCLES
+    if function in (batch_norm, batch_norm_backward):
+        return _NORM_BYTE_CYCLES
+    return _UPDATE_BYTE_CYCLES if function is update else _BYTE_CYCLES

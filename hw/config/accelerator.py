@@ -141,7 +141,7 @@ class AdaGPConfig:
     )
     axi_burst_beats: int = _field(16, "longest AXI4 burst in beats", minimum=1, maximum=256)
     axi_outstanding_reads: int = _field(
-        8, "read bursts a DMA channel may have in flight", minimum=1, maximum=64
+        16, "read bursts a DMA channel may have in flight", minimum=1, maximum=64
     )
     command_queue_depth: int = _field(4, "commands each queue holds", minimum=1, maximum=64)
     semaphores: int = _field(
@@ -300,8 +300,6 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "predictor_memory_bank_depth": 512,
             "axi_data_width": 64,
             "axi_address_width": 32,
-            # Rows of weights are short here: a burst has a beat or two.
-            "axi_outstanding_reads": 16,
         },
     ),
     "ulx3s": (
@@ -323,6 +321,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "predictor_memory_bank_depth": 512,
             "axi_data_width": 64,
             "axi_address_width": 32,
+            "axi_outstanding_reads": 8,
             "training": False,
         },
     ),

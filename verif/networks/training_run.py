@@ -58,7 +58,7 @@ class TrainingRun:
         echo=0,
         reuse=True,
         loops=None,
-        beside=False,
+        beside=None,
         prepare=None,
         report=None,
     ):
@@ -69,7 +69,7 @@ class TrainingRun:
         self.program: TrainingProgram = self._compile(
             input_shape, images=batches[0].count, loss=loss, reuse=reuse, loops=loops,
             optimizer=_compiled(batches[0].optimizer), **more,
-            **({"beside": True} if beside else {}),
+            **({} if beside is None else {"beside": beside}),
         )  # fmt: skip
         self.golden = self._training(
             input_shape=input_shape,

@@ -1,7 +1,7 @@
 """How jobs of two lanes take turns."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .job import Job
 
@@ -17,61 +17,88 @@ _SHARE = 0.8
 _WRITTEN = 6
 #: Iterations of the one loop beside so many of the other one, at most.
 _MOST = 4
+#: A lane is at most so many times as fast as the other one, or as fast as it likes. What is slower
+#: by that still has enough to do if the other one is late.
+_DENSE, _EVEN = 1.5, 1e9
 
 
 @dataclass
 class _Stretch:
-    """Jobs that come again and again: ``size`` in an iteration, which takes so many ``cycles``."""
+    """Jobs that come again and again: ``size`` in an iteration, which takes so many ``cycles``;
+    or jobs of which each is an iteration, where there is no ``loop``."""
 
     jobs: Sequence[Job]
     size: int
     cycles: float
+    loop: bool = True
 
     @property
     def left(self) -> int:
         """Iterations."""
         return len(self.jobs) // self.size
 
+    @property
+    def time(self) -> float:
+        """Cycles of all jobs."""
+        return len(self.jobs) * self.cycles / self.size
+
     def take(self, count: int) -> Sequence[Job]:
-        """The jobs of the next iterations."""
-        taken, self.jobs = self.jobs[: count * self.size], self.jobs[count * self.size :]
+        """The next jobs."""
+        taken, self.jobs = self.jobs[:count], self.jobs[count:]
+        if len(self.jobs) < self.size:
+            self.cycles, self.size, self.loop = self.cycles / self.size, 1, False
         return taken
+
+    def take_time(self, time: float) -> Sequence[Job]:
+        """The next jobs, for about so many cycles."""
+        return self.take(round(time * self.size / max(1, self.cycles)))
 
 
 def in_turns(
     main: Sequence[Job], beside: Sequence[Job], cycles: Callable[[Job], int]
 ) -> tuple[list[Job], int]:
-    """All jobs of both lanes, each in order, so that both begin and end together if a job takes so
-    many ``cycles``; and how many are written where loops are. Where both lanes have loops, what
-    becomes of them is one."""
-    lanes = [list(_stretches(_Likes(jobs), 0, len(jobs), cycles)) for jobs in (main, beside)]
+    """All jobs of both lanes, each in order, if a job takes so many ``cycles``; and how many are
+    written where loops are. Both begin together. They may end together, or neither is much faster
+    than the other one and what is left comes alone, in loops of its own: what writes fewer jobs.
+    Where both lanes have loops, what becomes of them is one."""
+    lanes = [_Likes(jobs) for jobs in (main, beside)]
+    parts = [list(_stretches(jobs, 0, len(jobs.jobs), cycles)) for jobs in lanes]
+    found = (
+        _merged([list(map(replace, lane)) for lane in parts], most) for most in (_DENSE, _EVEN)
+    )
+    return min(found, key=lambda pair: pair[1])
+
+
+def _merged(lanes: Sequence[list[_Stretch]], most: float) -> tuple[list[Job], int]:
+    """The same; a lane is at most so many times as fast as the other one."""
     found: list[Job] = []
     left_out = 0
     while lanes[0] and lanes[1]:
-        totals = [sum(part.left * part.cycles for part in lane) for lane in lanes]
+        totals = [max(1, sum(part.time for part in lane)) for lane in lanes]
+        # Cycles of the main lane for one of the other one.
+        pace = min(max(totals[0] / totals[1], 1 / most), most)
         one, other = (lane[0] for lane in lanes)
-        # Iterations of the main lane for one of the other one.
-        ratio = max(1, totals[0]) * max(1, other.cycles) / max(1, totals[1]) / max(1, one.cycles)
-        p, q = _fraction(ratio)
+        p, q = _fraction(pace * max(1, other.cycles) / max(1, one.cycles))
         times = min(one.left // p, other.left // q)
-        if times:
+        if one.loop and other.loop and times > _WRITTEN:
             before = len(found)
             for _ in range(times):
-                found += _spread(one.take(p), other.take(q))
-            left_out += (len(found) - before) * max(0, times - _WRITTEN) // times
-        elif one.left < p:
-            share = min(other.left, round(q * one.left / p))
-            found += _spread(one.take(one.left), other.take(share))
+                found += _spread(one.take(p * one.size), other.take(q * other.size))
+            left_out += (len(found) - before) * (times - _WRITTEN) // times
+        elif one.time < pace * other.time:
+            share = one.time / pace
+            found += _spread(one.take(len(one.jobs)), other.take_time(share))
         else:
-            share = min(one.left, round(p * other.left / q))
-            found += _spread(one.take(share), other.take(other.left))
+            share = other.time * pace
+            found += _spread(one.take_time(share), other.take(len(other.jobs)))
         for lane in lanes:
-            if not lane[0].left:
+            if not lane[0].jobs:
                 del lane[0]
     for lane in lanes:
         for part in lane:
             found += part.jobs
-            left_out += max(0, part.left - _WRITTEN) * part.size
+            if part.loop:
+                left_out += max(0, part.left - _WRITTEN) * part.size
     return found, len(found) - left_out
 
 
@@ -133,7 +160,7 @@ def _stretches(
     if loop is None:
         if end > begin:
             jobs = likes.jobs[begin:end]
-            yield _Stretch(jobs, 1, sum(map(cycles, jobs)) / len(jobs))
+            yield _Stretch(jobs, 1, sum(map(cycles, jobs)) / len(jobs), loop=False)
         return
     first, last, size = loop
     yield from _stretches(likes, begin, first, cycles)

@@ -70,12 +70,27 @@ def test_the_longest_chain_comes_first():
     assert [place for place, group in enumerate(found) if "b" in "".join(group)] == [3]
 
 
-def test_what_is_fixed_stays():
+def test_the_predictor_comes_first():
+    """What it leads to (u) can be beside a product (c) then, though others wait for this one."""
     steps = [
-        step("a", ARRAY, "", "a", 2), step("p", "", "", "p", fixed=True),
-        step("b", VECTOR, "", "b", 2), step("c", ARRAY, "", "c", 2),
+        step("a", ARRAY, "", "a", 2), step("p", "", "a", "p", predictor=True),
+        step("u", VECTOR, "p", "u"), step("c", ARRAY, "a", "c", 2), step("d", ARRAY, "c", "d", 3),
     ]  # fmt: skip
-    assert names(grouped(steps, str)) == [["a", ""], ["p", ""], ["c", "b"]]
+    assert names(grouped(steps, str)) == [["a", ""], ["p", ""], ["c", "u"], ["d", ""]]
+
+
+@pytest.mark.parametrize(("cycles", "found"), [(9, [["c", "s"]]), (3, [["c", ""]])])
+def test_what_others_wait_for_waits_where_products_are_many(cycles, found):
+    """Sums (s) behind a map (b) from which an update (u) follows in the end: beside the product (c)
+    if the one behind it (d) has time for the update, else before it."""
+    steps = [
+        step("b", VECTOR, "", "b", 2), step("s", VECTOR, "b", "s"), step("c", ARRAY, "b", "c", 2),
+        step("p", "", "s", "p", predictor=True), step("u", VECTOR, "p", "u", 4),
+        step("d", ARRAY, "c", "d", cycles),
+    ]  # fmt: skip
+    groups = names(grouped(steps, str))
+    assert [group for group in groups if group[0] == "c"] == found
+    assert groups[0] == ["b" if found == [["c", "s"]] else "bs", ""]
 
 
 def jobs(lane, count, words, **options):
@@ -92,9 +107,24 @@ def test_turns(counts, words):
     found, written = in_turns(*lanes, lambda job: job.needs[0].words)
     for lane, wanted in enumerate(lanes):
         assert [job for job in found if job.lane == lane] == wanted
-    # No lane is alone for long, and few of the jobs are written in loops.
-    assert max(len(list(part)) for _, part in groupby(job.lane for job in found)) <= 6
+    # No lane is alone for long before the other one is done, and few of the jobs are written in
+    # loops.
+    parts = [len(list(part)) for _, part in groupby(job.lane for job in found)]
+    assert max(parts[:-1]) <= 6
+    assert parts[-1] <= counts[0] / 3
     assert written < len(found)
+
+
+def test_what_makes_no_loops_is_over_soon():
+    """Jobs that are like no other come beside the first iterations of the longer lane, each for as
+    many cycles and half as many more; what is left of that lane is a loop of its own."""
+    main = jobs(0, 200, 1)
+    beside = [job._replace(like=None) for job in jobs(1, 20, 2)]
+    found, written = in_turns(main, beside, lambda job: job.needs[0].words)
+    last = max(place for place, job in enumerate(found) if job.lane)
+    assert last < 20 + 1.5 * 20 * 2 + 2
+    assert [job.lane for job in found[:8]].count(1) == 2
+    assert written < last + 20
 
 
 def turns(program, info):
@@ -112,7 +142,8 @@ def turns(program, info):
         (Adam(learning_rate=0.01), 3, False),
     ],
 )
-def test_training(optimizer, images, loops, rng, seed):
+def test_training(optimizer, images, loops, rng, seed, monkeypatch):
+    monkeypatch.setattr("compiler.training.groups._WORTH", 0)
     config = make_config(variant="low", preset="tiny")
     batches = [batch(rng, images, optimizer)]
     run = TrainingRun(network(), config, SHAPE, batches, beside=True, loops=loops)
@@ -121,7 +152,7 @@ def test_training(optimizer, images, loops, rng, seed):
     assert not result.differences, result.differences[0]
 
 
-@pytest.mark.parametrize("variant", ["low", "max"])
+@pytest.mark.parametrize("variant", ["low", "efficient", "max"])
 def test_gradient_prediction(variant, rng, seed):
     config = make_config(variant=variant, preset="tiny")
     optimizer = SGD(learning_rate=0.1, momentum=0.9)
@@ -132,11 +163,31 @@ def test_gradient_prediction(variant, rng, seed):
     assert not result.differences, result.differences[0]
 
 
-def test_as_it_is_without():
-    """Nothing changes unless it is asked for."""
+def test_where_it_is_worth_it(monkeypatch):
+    """Products that leave the vector engine's work too little to hide, and loops that would be
+    written out for it, come one after the other."""
     config = make_config(variant="low", preset="tiny")
-    for compiled in (compile_training, compile_adagp):
-        program = compiled(network(), config, SHAPE, images=2)
-        for part in getattr(program, "parts", {"": program}).values():
-            assert not any(info.beside for info in part.steps)
-            assert np.all(np.diff([info.first for info in part.steps]) >= 0)
+
+    def found(share, worth):
+        monkeypatch.setattr("compiler.codegen.lanes._LEAST_SHARE", share)
+        monkeypatch.setattr("compiler.training.groups._WORTH", worth)
+        program = compile_training(network(), config, SHAPE, images=16, beside=True, loops=True)
+        return sum(bool(info.beside) for info in program.steps)
+
+    some = found(0, 0)
+    assert some > found(0, 10**9) == 0
+    assert some > found(2, 0) == 0
+
+
+def test_in_long_batches(monkeypatch):
+    """Unless it is asked for, nothing changes where products are short."""
+    config = make_config(variant="low", preset="tiny")
+    for long in (False, True):
+        for compiled in (compile_training, compile_adagp):
+            program = compiled(network(), config, SHAPE, images=2)
+            for part in getattr(program, "parts", {"": program}).values():
+                assert any(info.beside for info in part.steps) == long
+                if not long:
+                    assert np.all(np.diff([info.first for info in part.steps]) >= 0)
+        for module in ("compiler.training.graph", "compiler.adagp.steps"):
+            monkeypatch.setattr(f"{module}.LONG", 0)

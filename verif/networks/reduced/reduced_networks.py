@@ -105,9 +105,11 @@ def network_run(
     seed: int,
     reduced: ReducedNetwork | None = None,
     batches: int | None = None,
+    beside: bool | None = None,
 ) -> TrainingRun:
     """A network in training, with golden's results. ``reduced`` is another size than the one in
-    :data:`REDUCED`, ``batches`` another number of them than :data:`METHODS` has.
+    :data:`REDUCED`, ``batches`` another number of them than :data:`METHODS` has; ``beside`` as of
+    :func:`compiler.training.compile.compile_training`.
 
     By backpropagation every stored map and gradient has a place of its own and is compared. By
     ADA-GP tensors share memory, as they do in the programs that users get; the predictor has
@@ -124,10 +126,12 @@ def network_run(
             targets=_target_maps(model, reduced, rng),
         )  # fmt: skip
     if method == "bp":
-        return TrainingRun(model, config, reduced.shape, stream, loss=reduced.loss, reuse=False)
+        return TrainingRun(
+            model, config, reduced.shape, stream, loss=reduced.loss, reuse=False, beside=beside
+        )
     return AdaGPRun(
         model, config, reduced.shape, in_phases(stream, map(Phase, phases)), loss=reduced.loss,
-        prepare=experienced(rng),
+        prepare=experienced(rng), beside=beside,
     )  # fmt: skip
 
 
@@ -168,13 +172,14 @@ def run_network(
     batches=None,
     seed=1,
     device="rtl",
+    beside=None,
     report=None,
     **options,
 ) -> NetworkStep:
     """Train on a device of :data:`DEVICES`; ``options`` go to
     :meth:`~verif.networks.training_run.TrainingRun.simulate`. With ``width`` the numbers of
-    channels are multiplied by it, and images have 32 × 32 pixels; ``batches`` as for
-    :func:`network_run`.
+    channels are multiplied by it, and images have 32 × 32 pixels; ``batches`` and
+    ``beside`` as for :func:`network_run`.
 
     A network that the compiler refuses, or whose program breaks off, is a step with an error."""
     begin = time.perf_counter()
@@ -185,7 +190,7 @@ def run_network(
         phases=_phases(method, batches), state=source_state(*SOURCES),
     )  # fmt: skip
     try:
-        run = network_run(name, method, config, seed, reduced, batches)
+        run = network_run(name, method, config, seed, reduced, batches, beside)
     except CompileError as error:
         return replace(step, error=f"refused: {error}", golden_seconds=time.perf_counter() - begin)
     step = replace(
