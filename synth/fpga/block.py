@@ -12,6 +12,7 @@ from hw.config import AdaGPConfig
 from hw.config.selection import DEFAULT_PRESET, add_settings
 from hw.control.fetch import CommandFetch
 from hw.control.loop_control import LoopControl
+from hw.dma.load import LoadEngine
 from hw.engines.loss.engine import LossEngine
 from hw.engines.vector.engine import VectorEngine
 from hw.primitives.shared_module import emit_verilog
@@ -36,6 +37,7 @@ _TARGET_MHZ = 160.0
 #: What is built of a configuration, by name; those of the main core.
 BLOCKS: dict[str, Callable[[AdaGPConfig], object]] = {
     "fetch": CommandFetch,
+    "load": lambda config: LoadEngine(config, config.cores[0]),
     "loops": lambda config: LoopControl(config.row_list_depth),
     "loss": lambda config: LossEngine(config, config.cores[0]),
     "vector": lambda config: VectorEngine(config, config.cores[0]),
