@@ -162,7 +162,6 @@ class Lanes:
     ) -> None:
         program.scratch.forget_idle(())
         config, core, recorder = program.config, program.core, program.recorder
-        self.recorder = recorder
         words = program.scratch.words
         own = words - int(words * beside)
         parts = (0, own), (own, words)
@@ -177,7 +176,7 @@ class Lanes:
     def may_run(self, worth: float) -> bool:
         """Whether it is worth the commands of jobs that have been listed, which are more in loops
         than those of each lane by itself: every job that is written has to hide ``worth``
-        cycles."""
+        cycles; 0 where there are no loops."""
         main, beside = ([job for jobs in lane.lists for job in jobs] for lane in self.lanes)
         costs: dict[Hashable, int] = {}
 
@@ -190,11 +189,11 @@ class Lanes:
 
         products, others = (sum(map(cycles, jobs)) for jobs in (main, beside))
         hidden = min(products, others)
-        least = (len(main) + len(beside)) / BEST if self.recorder.loops else 0
+        least = (len(main) + len(beside)) / BEST
         if hidden < products * _LEAST_SHARE or hidden < worth * least:
             return False
         self._jobs, written = in_turns(main, beside, cycles)
-        return not self.recorder.loops or worth * written <= hidden
+        return worth * written <= hidden
 
     def run(self) -> None:
         """Do all jobs that have been listed."""

@@ -185,7 +185,7 @@ def write_groups(
     hold others."""
     infos = []
     batch = sum(step.cycles for group in groups for step in group.steps)
-    worth = max(_WORTH, batch * _WORTH_SHARE)
+    worth = max(_WORTH, batch * _WORTH_SHARE) if recorder.loops else 0
     for number, group in enumerate(groups):
         program = program_of(group.main[0])
         like = _alike(group, tensors) if group.beside else None
@@ -224,17 +224,18 @@ def _listed(
     directions = {step.direction for step in group.beside}
     small = "reorganize" in directions and directions.isdisjoint(_LARGE)
     cycles = min(sum(step.cycles for step in part) for part in (group.main, group.beside))
-    most = BEST * cycles / max(worth, 1) if program.recorder.loops else None
+    most = BEST * cycles / worth if worth else None
     lanes = Lanes(program, _SMALL_SHARE if small else _SHARE, most=most)
     try:
         for lane, steps in zip(lanes.lanes, (group.main, group.beside), strict=True):
             with lane.listing():
                 for step in steps:
                     step.write(lane, tensors)
-        if lanes.may_run(worth):
-            return lanes
     except CompileError:
-        pass
+        lanes.close()
+        return None
+    if lanes.may_run(worth):
+        return lanes
     lanes.close()
     return None
 
