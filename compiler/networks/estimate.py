@@ -17,8 +17,17 @@ _Encoded = Sequence[tuple[Opcode, Fields]]
 class _Clock(Timeline):
     """A timeline that can let time pass in which the same happens again."""
 
-    def skip(self, cycles: int) -> None:
-        """All that is under way is so much later."""
+    def tokens_left(self) -> dict[int, int]:
+        """By semaphore: tokens given that nobody has taken."""
+        return {
+            semaphore: len(tokens) - self._taken.get(semaphore, 0)
+            for semaphore, tokens in self._tokens.items()
+        }
+
+    def skip(self, rounds: int, pace: float, gained: dict[int, int]) -> None:
+        """All that is under way is ``rounds`` of ``pace`` cycles later. Each of them gives by
+        semaphore so many tokens more than it takes, or fewer: ``gained``."""
+        cycles = round(pace * rounds)
         self.end += cycles
         self._dispatched += cycles
         for key in self._free:
@@ -27,7 +36,18 @@ class _Clock(Timeline):
         for starts in self._starts.values():
             starts[:] = [start + cycles for start in starts[-depth:]]
         for semaphore, tokens in self._tokens.items():
-            for index in range(self._taken.get(semaphore, 0), len(tokens)):
+            more = gained.get(semaphore, 0)
+            if more > 0:
+                last = tokens[-more:]
+                tokens += [
+                    token + round(pace * number)
+                    for number in range(1, rounds + 1)
+                    for token in last
+                ]
+                continue
+            taken = self._taken.get(semaphore, 0) - more * rounds
+            self._taken[semaphore] = taken
+            for index in range(taken, len(tokens)):
                 tokens[index] += cycles
         self._weights = {
             core: (start + cycles, pace, given)
@@ -64,13 +84,18 @@ class _Walk:
 
     def _loop(self, first: int, repeat: int) -> None:
         count = self.commands[repeat].fields["count"]
-        ends = []
-        for _ in range(min(count, _TIMED)):
+        ends: list[int] = []
+        before: dict[int, int] = {}
+        for number in range(min(count, _TIMED)):
+            if number == _TIMED - 1:
+                before = self.clock.tokens_left()
             self.run(first, repeat)
             ends.append(self.clock.end)
         if count > _TIMED:
             pace = (ends[-1] - ends[-1 - _STEADY]) / _STEADY
-            self.clock.skip(round(pace * (count - _TIMED)))
+            after = self.clock.tokens_left()
+            gained = {which: number - before.get(which, 0) for which, number in after.items()}
+            self.clock.skip(count - _TIMED, pace, gained)
         for place in range(first, repeat + 1):
             self.ends[place] = self.clock.end
 
