@@ -39,24 +39,32 @@ def _save(figure, path):
 
 
 def plot_curves(results: list[Result], path: str | Path) -> bool:
-    """Test accuracy over time, the mean of all seeds; methods without a delay."""
+    """Test accuracy over time, the mean of all seeds and its standard deviation: for every method
+    without a delay a panel, in which the reference is as well; False if there is no such method."""
     shown = [result for result in results if not CONTESTANTS[result.method].delay]
-    figure, axes = pyplot.subplots(figsize=(9, 5.5), layout="constrained")
-    for number, result in enumerate(shown):
-        curves = [record["curve"] for record in result.records]
-        time, middle, spread = _mean_curve(curves)
-        reference = result.method == REFERENCE
-        style = "-" if reference else ("-", "--", ":")[number // 10 % 3]
-        color = "black" if reference else None
-        label = f"{result.method}, {100 * middle[-1]:.1f} %"
-        (line,) = axes.plot(
-            time, 100 * middle, style, color=color, label=label, lw=2 if reference else 1.2
-        )
-        axes.fill_between(time, 100 * (middle - spread), 100 * (middle + spread),
-                          color=line.get_color(), alpha=0.08, lw=0)  # fmt: skip
-    axes.set(xlabel="share of the time", ylabel="test accuracy in %")
-    axes.legend(ncols=2, fontsize="small", loc="lower right")
-    axes.grid(alpha=0.3)
+    curves = {
+        result.method: _mean_curve([record["curve"] for record in result.records])
+        for result in shown
+    }
+    reference = curves.pop(REFERENCE)
+    if not curves:
+        return False
+    figure, panels = _grid(len(curves), 2.6, 2.3, sharex=True, sharey=True)
+    for axes, (name, curve) in zip(panels, curves.items(), strict=True):
+        for (time, middle, spread), color in ((reference, "black"), (curve, "C1")):
+            axes.plot(time, 100 * middle, color=color, lw=1.2)
+            axes.fill_between(time, 100 * (middle - spread), 100 * (middle + spread),
+                              color=color, alpha=0.15, lw=0)  # fmt: skip
+        last, difference = curve[1][-1], curve[1][-1] - reference[1][-1]
+        axes.set_title(f"{name}, {100 * last:.1f} % ({100 * difference:+.1f})", fontsize="small")
+    # What a method does before the reference has learned anything may lie below the panel.
+    middle, ends = reference[1], [curve[1][-1] for curve in (reference, *curves.values())]
+    low, high = 100 * min(middle[2], *ends), 100 * max(middle.max(), *ends)
+    margin = (high - low) / 10 or 1
+    panels[0].set_ylim(low - margin, high + margin)
+    figure.supxlabel("share of the time", fontsize="small")
+    figure.supylabel("test accuracy in %", fontsize="small")
+    figure.suptitle(f"black: {REFERENCE}, {100 * middle[-1]:.1f} %", fontsize="medium")
     return _save(figure, path)
 
 
@@ -65,10 +73,8 @@ def plot_kept(results: list[Result], path: str | Path) -> bool:
     names = sorted({name for result in results for r in result.records for name in r["kept"]})
     if not names:
         return False
-    figure, panels = pyplot.subplots(
-        1, len(names), figsize=(4.5 * len(names), 4), layout="constrained", squeeze=False
-    )
-    for axes, name in zip(panels[0], names, strict=True):
+    figure, panels = _grid(len(names), 5, 4, most=2)
+    for axes, name in zip(panels, names, strict=True):
         for result in results:
             curves = [record["kept"][name] for record in result.records if name in record["kept"]]
             if curves:
@@ -76,9 +82,23 @@ def plot_kept(results: list[Result], path: str | Path) -> bool:
                 axes.plot(time, middle, label=result.method)
         axes.set(xlabel="share of the time", title=_LABELS.get(name, name))
         axes.title.set_fontsize("small")
-        axes.legend(fontsize="small")
-        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.01, 0.5))
     return _save(figure, path)
+
+
+def _grid(count, width, height, most=4, **options):
+    """(figure, ``count`` panels), at most so many a row, each so many inches wide and high."""
+    columns = min(most, count)
+    rows = math.ceil(count / columns)
+    figure, panels = pyplot.subplots(
+        rows, columns, figsize=(width * columns, height * rows + 0.4), layout="constrained",
+        squeeze=False, **options,
+    )  # fmt: skip
+    for axes in panels.flat[count:]:
+        axes.set_axis_off()
+    for axes in panels.flat[:count]:
+        axes.grid(alpha=0.3)
+    return figure, list(panels.flat[:count])
 
 
 def plot_delays(results: list[Result], path: str | Path) -> bool:

@@ -93,7 +93,7 @@ def write_summary(
     """Write table, JSON and plots; returns the table and the files."""
     directory = Path(directory)
     text = summary_table(tournament, results)
-    name = f"comparison-{Path(tournament.data).name}-{tournament.model}"
+    name = f"comparison-{Path(tournament.data).name}-{tournament.model}-{tournament.budget}"
     name += "-cycles" * (tournament.clock == "cycles")
     files = [directory / f"{name}.md", directory / f"{name}.json"]
     document = {

@@ -124,4 +124,4 @@ PUBLISHED = {
     ),
 }  # fmt: skip
 #: By the name on the command line; each takes an input shape and a number of classes.
-MODELS = SMALL | NETWORKS
+MODELS: dict[str, Callable[..., nn.Module]] = {**SMALL, **NETWORKS}

@@ -1,11 +1,11 @@
-"""``python -m perf steps``: what batches of small networks take, for comparisons of methods."""
+"""``python -m perf steps``: what batches take, for comparisons of methods."""
 
 import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from algorithms.networks.registry import SMALL
+from algorithms.networks.registry import MODELS, SMALL
 from cli.atomic_files import write_whole
 from compiler.adagp.compile import compile_adagp
 from compiler.networks.registry import InputShape, read_shape
@@ -29,7 +29,7 @@ def add_steps(commands) -> None:
     command = commands.add_parser(
         "steps",
         help="cycles of batches by method, for algorithms compare --cycles",
-        description="Compile batches of small networks and run them on the model of the machine. "
+        description="Compile batches of networks and run them on the model of the machine. "
         "What the file has of the same machine already is kept.",
         epilog="example: python -m perf steps --model vgg --input 1x8x8 --batch 64 32 --program bp "
         "echo4 -o cycles.json",
@@ -37,7 +37,8 @@ def add_steps(commands) -> None:
     )
     command.set_defaults(action=_steps)
     add = command.add_argument
-    add("--model", nargs="+", choices=tuple(SMALL), default=tuple(SMALL), help="default: all")
+    add("--model", nargs="+", choices=tuple(MODELS), default=tuple(SMALL), metavar="NAME",
+        help=f"of {', '.join(MODELS)} (default: {' '.join(SMALL)})")  # fmt: skip
     add("--input", metavar="CxHxW", default="1x8x8", help="images (default: 1x8x8)")
     add("--classes", type=int, default=10, help="default: 10")
     add("--batch", type=int, nargs="+", default=[64], metavar="IMAGES", help="default: 64")
@@ -106,7 +107,7 @@ def step_cycles(
     if program not in _PROGRAMS and not echo:
         raise ValueError(f"program must be {', '.join(_PROGRAMS)} or echoK, not {program!r}")
     options = {"echo": int(number)} if echo else _PROGRAMS[program]
-    network = SMALL[model](shape, classes)
+    network = MODELS[model](shape, classes)
     compiled = (compile_adagp if program == "adagp" else compile_training)(
         network, config, shape, images=images, **options
     )

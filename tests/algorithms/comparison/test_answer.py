@@ -143,7 +143,7 @@ def test_the_clock_of_the_machine(cycles, tmp_path):
     assert "by backpropagation, in cycles; 5 seeds" in text and "Machine: a machine." in text
     assert "| bp | 0.2 | 10 | 10.0 | 81.50" in text
     assert [file.name for file in files] == [
-        "comparison-digits-vgg-cycles.md", "comparison-digits-vgg-cycles.json",
+        "comparison-digits-vgg-300-cycles.md", "comparison-digits-vgg-300-cycles.json",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="clock cycles needs cycles"):
         Tournament(**options, clock="cycles")

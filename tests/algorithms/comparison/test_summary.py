@@ -74,12 +74,12 @@ def test_command(tmp_path, capsys):
     ]  # fmt: skip
     assert main(command) == 0
     printed = capsys.readouterr().out
-    document = json.loads((tmp_path / "comparison-digits-vgg.json").read_text())
+    document = json.loads((tmp_path / "comparison-digits-vgg-6.json").read_text())
     assert list(document["methods"]) == ["bp", "vcas", "bp-delay8", "braking-delay8"]
     seeds = {path.name for path in tmp_path.glob("digits-*.json")}
     assert len(seeds) == 4 * (2 + 2)
     for kind in ("time", "kept", "delay"):
-        assert (tmp_path / f"comparison-digits-vgg-{kind}.png").stat().st_size > 5000
+        assert (tmp_path / f"comparison-digits-vgg-6-{kind}.png").stat().st_size > 5000
     assert main(["report", str(tmp_path)]) == 0
     report = capsys.readouterr().out
     assert report.splitlines()[0] == printed.splitlines()[0] and "-delay.png" in report
