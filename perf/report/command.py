@@ -16,6 +16,7 @@ from perf.counted.command import add_store, fill, store_of
 
 from .costs import figure_21, same_cost
 from .document import write_report
+from .estimates import Estimates
 from .figure_16 import figure_16
 from .figure_20 import figure_20
 from .figures_17_19 import Formulas, figures_17_19
@@ -79,11 +80,11 @@ def _report(options) -> int:
         fill(store, cells, options, console)
     with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task("formulas", total=None)
-        formulas = Formulas()
+        formulas, estimates = Formulas(), Estimates()
         sections = [
             figure_16(wanted, store),
-            *figures_17_19(wanted, store, formulas),
-            *(tables_2_3(wanted, store) if wanted.others else []),
+            *figures_17_19(wanted, store, formulas, estimates),
+            *(tables_2_3(wanted, store, estimates) if wanted.others else []),
             figure_20(wanted, store),
             *tables_4_5(),
             *figure_21(wanted, store),

@@ -1,7 +1,8 @@
 """Figures 17 to 19: speed-ups of the 13 networks, three data sets, three data flows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -11,6 +12,7 @@ from perf.analytic.shapes import Layer
 from perf.analytic.training import VARIANTS, Batches, Machine
 from perf.counted import Store
 
+from .estimates import Estimated, Estimates, estimated_glance, estimated_table
 from .section import NOT_RUN, Picture, Section, Table, ratio
 from .sweeps import batch_sweep, predictor_sweep
 from .wanted import Speed, Wanted, paper_networks, speed_up
@@ -45,11 +47,16 @@ class _Sources:
     wanted: Wanted
     store: Store
     formulas: Formulas
+    estimates: Estimates
 
     def counted(self, network: str, data: str, variant: str, batch: int | None = None):
         """A Speed, or None."""
         base, own = (self.wanted.cell(network, data, name, batch) for name in ("baseline", variant))
         return Speed.of(self.store, base, own)
+
+    def estimated(self, network: str, data: str, variant: str) -> Estimated | None:
+        """By the compiler."""
+        return self.estimates.of(self.wanted, network, data, variant)
 
     def refusal(self, network: str, data: str, variant: str) -> str | None:
         """Why there is no program, if that is known."""
@@ -60,9 +67,11 @@ class _Sources:
         return None
 
 
-def figures_17_19(wanted: Wanted, store: Store, formulas: Formulas) -> list[Section]:
+def figures_17_19(
+    wanted: Wanted, store: Store, formulas: Formulas, estimates: Estimates
+) -> list[Section]:
     """A section for each figure, and one for the sweeps."""
-    sources = _Sources(wanted, store, formulas)
+    sources = _Sources(wanted, store, formulas, estimates)
     return [_figure(flow, sources) for flow in FLOWS] + [_sweeps(sources)]
 
 
@@ -81,6 +90,7 @@ def _figure(flow: str, sources: _Sources) -> Section:
         for data in wanted.data:
             parts.append(_networks(data, sources))
             parts += _reasons(data, sources)
+            parts += estimated_table(wanted, data, sources.estimates)
         parts.append(_picture(sources))
         missing = _missing(sources)
     why = {
@@ -109,7 +119,7 @@ def _how(wanted: Wanted) -> str:
         f"*Counted*: programs of the compiler on the model of the machine, batch {small} (CIFAR) "
         f"and {large} (ImageNet), F = 64. *Formulas*: as the paper counts, batch 128 and 32, F = "
         "480, 180 and 80 PEs. *A*: a training of 90 epochs, 10 of them warm-up. *B*: one batch of "
-        "each phase for ever, which is what the paper's averages follow. The two are never mixed."
+        "each phase for ever, which is what the paper's averages follow. None of them are mixed."
     )
 
 
@@ -147,6 +157,7 @@ def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, 
             ", ".join(f"{name} {value:.2f}" for name, value in known.items()) or NOT_RUN
         )
         text += f" (batch {sources.wanted.batch_of(data)})" if known else ""
+        text += estimated_glance(sources.wanted, data, sources.estimates)
     what = f"Figure {number}, {flow}, {data}: speed-up B of `max`"
     return what, f"{published(flow)['mean'][data]:.2f}", text
 
@@ -220,28 +231,38 @@ def _picture(sources: _Sources) -> Picture:
 
         wanted, panels = sources.wanted, {}
         for data in wanted.data:
+            theirs = published(_COUNTED)["mean"][data]
             for batch in _batches(data, sources):
-                bars: dict[str, Sequence[float | None]] = {
-                    "formulas, max": [
-                        sources.formulas.get(name, data, _COUNTED)["max"].steady
-                        for name in wanted.networks
-                    ]
-                }
-                for variant in VARIANTS:
-                    found = [
-                        sources.counted(name, data, variant, batch) for name in wanted.networks
-                    ]
-                    bars[f"counted, {variant}"] = [each and each.batches.steady for each in found]
-                panels[f"{data}, counted at batch {batch}"] = (
-                    bars,
-                    published(_COUNTED)["mean"][data],
-                )
+                counted = partial(sources.counted, data=data, batch=batch)
+                panels[f"{data}, counted at batch {batch}"] = _bars(data, sources, counted), theirs
+            estimated = partial(sources.estimated, data=data)
+            panels[f"{data}, estimated by the compiler"] = _bars(data, sources, estimated), theirs
+        # What nobody knows anything of needs no panel, unless that is all there is.
+        shown = {name: panel for name, panel in panels.items() if _is_known(panel[0])}
+        panels = shown or dict(list(panels.items())[:1])
         draw_speed_ups(wanted.networks, panels, path)
 
     return Picture(
         name="figure_17", text="Speed-up of every network and variant beside the paper's mean",
         draw=draw,
     )  # fmt: skip
+
+
+def _bars(
+    data: str, sources: _Sources, find: Callable[..., Speed | None]
+) -> dict[str, Sequence[float | None]]:
+    """Speed-ups B by network: formulas, and for each variant what ``find`` knows."""
+    networks = sources.wanted.networks
+    formulas = (sources.formulas.get(name, data, _COUNTED) for name in networks)
+    bars: dict[str, Sequence[float | None]] = {"formulas, max": [f["max"].steady for f in formulas]}
+    for variant in VARIANTS:
+        found = (find(network=name, variant=variant) for name in networks)
+        bars[variant] = [None if each is None else each.batches.steady for each in found]
+    return bars
+
+
+def _is_known(bars: Mapping[str, Sequence[float | None]]) -> bool:
+    return any(speed is not None for name in VARIANTS for speed in bars[name])
 
 
 def _data(flow: str, sources: _Sources) -> dict:
@@ -256,6 +277,10 @@ def _data(flow: str, sources: _Sources) -> dict:
             }
             if flow == _COUNTED:
                 entry["counted"] = _counted(network, data, sources)
+                estimated = {name: sources.estimated(network, data, name) for name in VARIANTS}
+                entry["estimated"] = {
+                    name: each and each.summary for name, each in estimated.items()
+                }
     return found
 
 

@@ -3,6 +3,7 @@
 import paper
 from perf.counted import Store
 
+from .estimates import Estimates
 from .section import NOT_RUN, Section, Table, cycles_text, ratio
 from .wanted import Speed, Wanted
 
@@ -19,7 +20,7 @@ _WHY = {
 }
 
 
-def tables_2_3(wanted: Wanted, store: Store) -> list[Section]:
+def tables_2_3(wanted: Wanted, store: Store, estimates: Estimates) -> list[Section]:
     """Two sections."""
     published = paper.figures()["speed_up_over_baseline"]
     transformer, yolo = paper.table("2"), paper.table("3")
@@ -39,10 +40,10 @@ def tables_2_3(wanted: Wanted, store: Store) -> list[Section]:
             f"{published['table_3_yolo_v3']['max']} ({whole}).",
         ),
     }  # fmt: skip
-    return [_section(name, *found, wanted, store) for name, found in said.items()]
+    return [_section(name, *found, wanted, store, estimates) for name, found in said.items()]
 
 
-def _section(network, number, title, theirs, text, wanted, store):
+def _section(network, number, title, theirs, text, wanted, store, estimates):
     base = wanted.other_cell(network, "baseline")
     rows, missing, data, reasons = [], [], {}, []
     for variant in wanted.with_baseline:
@@ -64,6 +65,8 @@ def _section(network, number, title, theirs, text, wanted, store):
         speeds = [ratio(speed.speed_up(schedule) if speed else None) for schedule in "BA"]
         if variant == "baseline":
             speeds = ["1", "1"]
+        estimate = estimates.speed(base, cell)
+        speeds.append(f"{estimate.speed_up('B'):.3f} (batch {estimate.images})" if estimate else "")
         published = str(theirs.get(variant, theirs.get("", ""))) if variant != "baseline" else "1"
         rows.append([f"`{variant}`", *counts, *speeds, published])
         data[variant] = {
@@ -71,12 +74,13 @@ def _section(network, number, title, theirs, text, wanted, store):
             "commit": found.state if found else NOT_RUN,
         } | ({schedule: speed.speed_up(schedule) for schedule in "AB"} if speed else {})
     glance = [
-        (f"Table {number}, {network}: speed-up of `{variant}`", str(value), row[3])
+        (f"Table {number}, {network}: speed-up of `{variant}`", str(value),
+         row[3] + (f"; estimated {row[5]}" if row[5] else ""))
         for variant, value in ({"max": theirs[""]} if "" in theirs else theirs).items()
         for row in rows
         if row[0] == f"`{variant}`"
-    ]
-    headings = ["variant", "cycles of a batch BP", "GP", "speed-up B", "A", "paper"]
+    ]  # fmt: skip
+    headings = ["variant", "cycles of a batch BP", "GP", "speed-up B", "A", "estimated B", "paper"]
     size = base.text.removesuffix(", baseline, bp")
     return Section(
         key=f"table-{number}", title=f"Table {number}: {title}", paper=text, why=_WHY[network],

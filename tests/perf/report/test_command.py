@@ -7,6 +7,7 @@ perf/report/tables_2_3.py, perf/report/costs.py, perf/report/pictures.py.
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from golden.prediction.schedule import Phase, ScheduleConfig
 from perf.__main__ import main
 from perf.counted import Count, Store, store
 from perf.counted.count import BatchCount
+from perf.report.estimates import Estimates
 from perf.report.figures_17_19 import Formulas, figures_17_19
 from perf.report.wanted import Wanted, paper_networks
 
@@ -59,6 +61,7 @@ def counted(monkeypatch):
     monkeypatch.setattr(store, "count", count)
     monkeypatch.setattr("perf.report.figure_20.MICRO_BATCHES", (4,))
     monkeypatch.setattr(store.Store.__init__, "__kwdefaults__", {"published": None})
+    monkeypatch.setattr("perf.report.command.Estimates", lambda: Estimates(Path("none")))
     return cells, count
 
 
@@ -144,7 +147,7 @@ def test_no_program_is_said_with_its_reason(tmp_path, counted):
     wanted = Wanted(networks=["vgg19"], data=["cifar10"], variants=["max"], swept=[], others=False)
     kept = Store(tmp_path / "cycles.jsonl", published=None)
     kept.fill(wanted.cells(), Workers(jobs=1))
-    section = figures_17_19(wanted, kept, Formulas())[0]
+    section = figures_17_19(wanted, kept, Formulas(), Estimates(tmp_path / "none"))[0]
     text = section.markdown(lambda picture: "")
     assert section.missing == []
     assert "- vgg19, `max`: it is too large" in text and "| no program | no program |" in text

@@ -1,0 +1,132 @@
+"""What the compiler estimates for whole networks, where nothing has been counted yet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from cli.build_directory import PROJECT_ROOT
+from compiler.networks.cells import Outcome, read_outcomes
+from perf.analytic.training import Batches
+from perf.counted import Cell
+
+from .section import Table, ratio
+from .wanted import Speed, Wanted, speed_up
+
+__all__ = ["PUBLISHED", "Estimated", "Estimates", "estimated_glance", "estimated_table"]
+
+#: What ``python -m compiler --table`` has left in the project.
+PUBLISHED = PROJECT_ROOT / "docs" / "results_networks.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimated(Speed):
+    """A :class:`~.wanted.Speed` at ``images`` of a batch, by the compiler's estimate."""
+
+    images: int
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """For JSON."""
+        speeds: dict[str, Any] = {schedule: self.speed_up(schedule) for schedule in "AB"}
+        return speeds | {"images": self.images, "commit": self.state}
+
+
+class Estimates:
+    """Outcomes of ``python -m compiler --table``.
+
+    Parameters
+    ----------
+    path : of its file; nothing is known if there is none
+
+    Raises
+    ------
+    CompileError
+        for a line that is no outcome.
+    """
+
+    def __init__(self, path: Path = PUBLISHED) -> None:
+        self._found: dict[tuple, dict[int, Outcome]] = {}
+        for cell, outcome in read_outcomes(path).items():
+            if outcome.reason is None:
+                self._found.setdefault(_key(cell), {})[cell.batch] = outcome
+
+    def speed(self, base: Cell, cell: Cell) -> Estimated | None:
+        """Of ``cell`` beside ``base``, whatever their batches: at the largest one of which both
+        have programs; None if there is none, or the classes are not the usual ones."""
+        if cell.classes is not None:
+            return None
+        plain, own = (self._found.get(_key(each), {}) for each in (base, cell))
+        both = [images for images in plain if images in own and "gp" in own[images].programs]
+        if not both:
+            return None
+        images = max(both)
+        first, second = plain[images], own[images]
+        found = Batches(
+            plain=first.programs["bp"]["cycles"],
+            learning=second.programs["bp"]["cycles"],
+            predicted=second.programs["gp"]["cycles"],
+        )
+        states = dict.fromkeys(each.state for each in (first, second))
+        return Estimated(batches=found, state=", ".join(states), images=images)
+
+    def of(self, wanted: Wanted, network: str, data: str, variant: str) -> Estimated | None:
+        """Of a network on a data set."""
+        base, cell = (wanted.cell(network, data, name) for name in ("baseline", variant))
+        return self.speed(base, cell)
+
+
+def _key(cell):
+    return (cell.network, cell.input, cell.variant, cell.method, cell.preset, cell.settings,
+            cell.width)  # fmt: skip
+
+
+def _known(wanted: Wanted, data: str, variant: str, estimates: Estimates) -> list[Estimated]:
+    found = (estimates.of(wanted, network, data, variant) for network in wanted.networks)
+    return [each for each in found if each is not None]
+
+
+def estimated_table(wanted: Wanted, data: str, estimates: Estimates) -> list[str | Table]:
+    """Speed-ups of every network of which there is a baseline, and their means."""
+    variants = [name for name in wanted.with_baseline if name != "baseline"]
+    rows: list[Sequence[str]] = []
+    for network in wanted.networks:
+        found = [estimates.of(wanted, network, data, name) for name in variants]
+        known = [each for each in found if each is not None]
+        if not known:
+            continue
+        row = [network, ", ".join(dict.fromkeys(str(each.images) for each in known))]
+        for each in found:
+            row += [ratio(each.speed_up(schedule)) if each else "" for schedule in "BA"]
+        commits = dict.fromkeys(state for each in known for state in each.state.split(", "))
+        rows.append([*row, ", ".join(commits)])
+    if not rows:
+        return []
+    means = ["mean", ""]
+    for name in variants:
+        known = _known(wanted, data, name, estimates)
+        for schedule in "BA":
+            value = mean(each.speed_up(schedule) for each in known) if known else None
+            means.append(f"{ratio(value)} ({len(known)})" if known else "")
+    headings = [
+        "network",
+        "batch",
+        *(f"`{name}` {s}" for name in variants for s in "BA"),
+        "commits",
+    ]
+    caption = (
+        f"{data}, *estimated*: by the compiler's own clock ([results_networks.md]"
+        "(results_networks.md)), where loops go on as they have settled. Programs of different "
+        "commits may differ for that reason alone. Means are of so many networks:"
+    )
+    return [Table(headings=headings, rows=[*rows, [*means, ""]], left=2, caption=caption)]
+
+
+def estimated_glance(wanted: Wanted, data: str, estimates: Estimates) -> str:
+    """For the summary; "" if nothing is known."""
+    known = _known(wanted, data, "max", estimates)
+    if not known:
+        return ""
+    value = mean(speed_up(each.batches, "B") for each in known)
+    return f"; estimated {value:.2f} (mean of {len(known)})"
