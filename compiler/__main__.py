@@ -131,8 +131,8 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--batch", "--images", type=int, metavar="IMAGES",
-        help="images in a batch (default: 16; with --table 128 of 3x32x32, 64 for "
-        "Inception-V4; 16 of others)",
+        help="images in a batch (default: 16; with --table 128 of 3x32x32, 16 of "
+        "others, fewer where a memory window has no room for them)",
     )  # fmt: skip
     group.add_argument(
         "--loss",

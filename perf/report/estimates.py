@@ -12,7 +12,7 @@ from perf.analytic.training import Batches
 from perf.counted import Cell
 
 from .section import Table, ratio
-from .wanted import Speed, Wanted, speed_up
+from .wanted import Speed, Wanted
 
 __all__ = ["PUBLISHED", "Estimated", "Estimates", "estimated_glance", "estimated_table"]
 
@@ -89,7 +89,7 @@ def _known(wanted: Wanted, data: str, variant: str, estimates: Estimates) -> lis
 
 def estimated_table(wanted: Wanted, data: str, estimates: Estimates) -> list[str | Table]:
     """Speed-ups of every network of which there is a baseline, and their means."""
-    variants = [name for name in wanted.with_baseline if name != "baseline"]
+    _, *variants = wanted.with_baseline
     rows: list[Sequence[str]] = []
     for network in wanted.networks:
         found = [estimates.of(wanted, network, data, name) for name in variants]
@@ -107,8 +107,8 @@ def estimated_table(wanted: Wanted, data: str, estimates: Estimates) -> list[str
     for name in variants:
         known = _known(wanted, data, name, estimates)
         for schedule in "BA":
-            value = mean(each.speed_up(schedule) for each in known) if known else None
-            means.append(f"{ratio(value)} ({len(known)})" if known else "")
+            speeds = [each.speed_up(schedule) for each in known]
+            means.append(f"{mean(speeds):.3f} ({len(speeds)})" if speeds else "")
     headings = [
         "network",
         "batch",
@@ -128,5 +128,5 @@ def estimated_glance(wanted: Wanted, data: str, estimates: Estimates) -> str:
     known = _known(wanted, data, "max", estimates)
     if not known:
         return ""
-    value = mean(speed_up(each.batches, "B") for each in known)
+    value = mean(each.speed_up("B") for each in known)
     return f"; estimated {value:.2f} (mean of {len(known)})"

@@ -182,7 +182,7 @@ def _networks(data: str, sources: _Sources) -> Table:
     """A row for each network: formulas, and what has been counted of every variant; more rows where
     other batches have been counted."""
     wanted, usual = sources.wanted, sources.wanted.batch_of(data)
-    variants = [name for name in wanted.with_baseline if name != "baseline"]
+    _, *variants = wanted.with_baseline
     rows = []
     for network in wanted.networks:
         formula = sources.formulas.get(network, data, _COUNTED)

@@ -1,5 +1,7 @@
 """What the compiler has estimated, beside what was counted."""
 
+from dataclasses import replace
+
 import pytest
 
 from compiler.networks.cells import Cell, Outcome, append_outcome
@@ -32,13 +34,9 @@ def estimates(tmp_path):
         programs = {name: {"cycles": own} for name, own in zip(names, cycles)}
         append_outcome(path, Outcome(cell=cell, programs=programs, state=f"of{batch}"))
         if variant == "max":
-            append_outcome(path, Outcome(cell=replace_batch(cell), reason="it is too large"))
+            larger = replace(cell, batch=1024)
+            append_outcome(path, Outcome(cell=larger, reason="it is too large"))
     return Estimates(path)
-
-
-def replace_batch(cell):
-    """The same for more images."""
-    return Cell(**{**vars(cell), "batch": 1024})
 
 
 WANTED = Wanted(networks=["resnet50", "vgg13"], data=["cifar10", "cifar100"], swept=[])
