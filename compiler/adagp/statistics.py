@@ -17,7 +17,7 @@ from hw.isa.vector import Carry, Condition, Factor, Term
 
 from .tensors import GRADIENT_STATISTICS, LayerTensors
 
-__all__ = ["BLOCK", "gradient_statistics"]
+__all__ = ["BLOCK", "finish_statistics", "gradient_statistics", "gradient_sums"]
 
 #: Rows of a layer's weights that are added up by themselves.
 BLOCK = 32
@@ -30,20 +30,89 @@ def gradient_statistics(
 ) -> None:
     """Commands that take the true ``gradient`` (1, n, 1, O) float32 and ``layer.prediction`` into
     the gradient statistics, and make scale, gate and their product of them."""
-    _GradientStatistics(program, layer, gradient, ones, factor).write()
+    _GradientSums(program, layer, gradient, _Statistics(program, layer, ones, factor)).write()
 
 
-class _GradientStatistics:
+def gradient_sums(program: CoreProgram, layer: LayerTensors, gradient: Tensor) -> None:
+    """The part of :func:`gradient_statistics` that is work for the vector engine alone; its results
+    are in ``layer.gradient_sums`` then."""
+    _GradientSums(program, layer, gradient).write()
+
+
+def finish_statistics(
+    program: CoreProgram, layer: LayerTensors, ones: Tensor, *, factor: float
+) -> None:
+    """The rest of it."""
+    sums = layer.gradient_sums
+    need = program.need(sums, (0, 1), (0, 1), (0, sums.shape[2]))
+    statistics = _Statistics(program, layer, ones, factor)
+    program.run([Job((need, *statistics.needs), statistics.run)])
+
+
+class _Statistics:
+    """What is made of the sums of all rows: three vectors of operands for the channels."""
+
+    def __init__(
+        self, program: CoreProgram, layer: LayerTensors, ones: Tensor, factor: float
+    ) -> None:
+        self.program, self.layer, self.ones, self.factor = program, layer, ones, factor
+
+    @property
+    def needs(self) -> tuple[Need, Need, Need]:
+        """What it needs besides the sums."""
+        program, count = self.program, len(GRADIENT_STATISTICS)
+        return (
+            program.need(self.layer.gradient_statistics, (0, 1), (0, 1), (0, count)),
+            program.need(self.ones, (0, 1), (0, 1), (0, 1)),
+            Need(object(), Scalars.words(program, 5)),
+        )
+
+    def run(self, totals: Block, state_block: Block, ones: Block, room: Block) -> None:
+        program, vector, layer = self.program, self.program.vector, self.layer
+        size = program.words(layer.error)
+        state = Scalars.stored(program, state_block, layer.gradient_statistics)
+        new = Scalars(program, room, 4)
+        nothing = sink(program, room, Scalars.words(program, 4))
+        for what in range(3):
+            words = -(-layer.outputs // program.core.rows)
+            total = View.dense(totals, (1, 1, 1, layer.outputs), words,
+                               first=what * size)  # fmt: skip
+            channel_sum(program, new[1 + what], total, ones)
+        vector.fill(new[0], 1.0)
+        vector.scale(new[1:4], new[1:4], 1.0 / (layer.rows * layer.outputs))
+        running(program, state[0:4], new.all, self.factor, nothing)
+        weight, square, product, power, scale, inverse, gate, factor = (
+            state[n] for n in range(len(GRADIENT_STATISTICS))
+        )
+        # Nothing of it changes either if the batch was rejected.
+        vector.divide(scale, square, weight, guarded=1)
+        vector.add(scale, scale, SQUARE_EPSILON, guarded=1)
+        vector.root(scale, scale, guarded=1)
+        vector.divide(inverse, 1.0, scale, guarded=1)
+        vector.scale(gate, scale, power, guarded=1)
+        vector.divide(gate, product, gate, guarded=1)
+        vector.mask(gate, gate, power, guarded=1)
+        # 1 where the number is larger, or NaN; then 0 where it is not positive.
+        vector.emit(gate, gate, 1.0, gate, term=Term.IMMEDIATE, condition=Condition.GREATER,
+                    keep=1, carry=Carry.Z, guarded=1)  # fmt: skip
+        vector.positive(gate, gate, guarded=1)
+        vector.scale(factor, gate, scale, guarded=1)
+        box = ((0, 1), (0, 1), (0, len(GRADIENT_STATISTICS)))
+        program.store(layer.gradient_statistics, (*box, (0, layer.gradient_statistics.pitch)),
+                      state_block)  # fmt: skip
+        program.scratch.drop([room])
+
+
+class _GradientSums:
     def __init__(
         self,
         program: CoreProgram,
         layer: LayerTensors,
         gradient: Tensor,
-        ones: Tensor,
-        factor: float,
+        statistics: _Statistics | None = None,
     ) -> None:
         self.program, self.vector, self.layer = program, program.vector, layer
-        self.gradient, self.ones, self.factor = gradient, ones, factor
+        self.gradient, self.statistics = gradient, statistics
         self.chunks = program.core.chunks_per_wide
         self.blocks = -(-layer.rows // BLOCK)
         self.words = program.words(layer.error)
@@ -56,7 +125,7 @@ class _GradientStatistics:
         sums of blocks are added up as they come, because those of all blocks do not fit."""
         program, layer = self.program, self.layer
         room = program.scratch.words - 3 * self.words
-        last = sum(need.words for need in self._last())
+        last = sum(need.words for need in self.statistics.needs) if self.statistics else 0
         tensors = [layer.error, self.gradient, layer.prediction]
         for streamed in (False, True):
             # Vectors of a product for every block that is there, and besides.
@@ -77,15 +146,6 @@ class _GradientStatistics:
         raise CompileError(
             f"layer {layer.name}: {BLOCK} rows of its gradient, one word per row, and the sums for "
             f"its gate do not fit into the buffer ({program.scratch.words} words)"
-        )
-
-    def _last(self) -> tuple[Need, Need, Need]:
-        """What the last job needs besides the totals."""
-        program, count = self.program, len(GRADIENT_STATISTICS)
-        return (
-            program.need(self.layer.gradient_statistics, (0, 1), (0, 1), (0, count)),
-            program.need(self.ones, (0, 1), (0, 1), (0, 1)),
-            Need(object(), Scalars.words(program, 5)),
         )
 
     def _size(self, channels: Channels) -> int:
@@ -116,7 +176,10 @@ class _GradientStatistics:
                              program.need(layer.prediction, *box))  # fmt: skip
                     jobs.append(Job(needs, partial(self._sum, box, group)))
                 jobs.append(Job((totals, sums), partial(self._total, channels)))
-            jobs.append(Job((totals, *self._last()), self._finish))
+            if self.statistics:
+                jobs.append(Job((totals, *self.statistics.needs), self.statistics.run))
+            else:
+                jobs.append(Job((totals,), self._store))
             program.run(jobs)
 
     @property
@@ -193,36 +256,7 @@ class _GradientStatistics:
             else:
                 self.vector.sum(o, rows)
 
-    def _finish(self, totals: Block, state_block: Block, ones: Block, room: Block) -> None:
-        program, vector, layer = self.program, self.vector, self.layer
-        state = Scalars.stored(program, state_block, layer.gradient_statistics)
-        new = Scalars(program, room, 4)
-        nothing = sink(program, room, Scalars.words(program, 4))
-        for what in range(3):
-            words = -(-layer.outputs // program.core.rows)
-            total = View.dense(totals, (1, 1, 1, layer.outputs), words,
-                               first=what * self.words)  # fmt: skip
-            channel_sum(program, new[1 + what], total, ones)
-        vector.fill(new[0], 1.0)
-        vector.scale(new[1:4], new[1:4], 1.0 / (layer.rows * layer.outputs))
-        running(program, state[0:4], new.all, self.factor, nothing)
-        weight, square, product, power, scale, inverse, gate, factor = (
-            state[n] for n in range(len(GRADIENT_STATISTICS))
-        )
-        # Nothing of it changes either if the batch was rejected.
-        vector.divide(scale, square, weight, guarded=1)
-        vector.add(scale, scale, SQUARE_EPSILON, guarded=1)
-        vector.root(scale, scale, guarded=1)
-        vector.divide(inverse, 1.0, scale, guarded=1)
-        vector.scale(gate, scale, power, guarded=1)
-        vector.divide(gate, product, gate, guarded=1)
-        vector.mask(gate, gate, power, guarded=1)
-        # 1 where the number is larger, or NaN; then 0 where it is not positive.
-        vector.emit(gate, gate, 1.0, gate, term=Term.IMMEDIATE, condition=Condition.GREATER,
-                    keep=1, carry=Carry.Z, guarded=1)  # fmt: skip
-        vector.positive(gate, gate, guarded=1)
-        vector.scale(factor, gate, scale, guarded=1)
-        box = ((0, 1), (0, 1), (0, len(GRADIENT_STATISTICS)))
-        program.store(layer.gradient_statistics, (*box, (0, layer.gradient_statistics.pitch)),
-                      state_block)  # fmt: skip
-        program.scratch.drop([room])
+    def _store(self, totals: Block) -> None:
+        sums = self.layer.gradient_sums
+        box = ((0, 1), (0, 1), (0, sums.shape[2]), (0, sums.pitch))
+        self.program.store(sums, box, totals)

@@ -28,7 +28,7 @@ from hw.config import AdaGPConfig, CoreConfig
 from .predicted_layers import predicted_layers
 from .predictor import error, learn, predict
 from .standardize import standardize
-from .statistics import gradient_statistics
+from .statistics import finish_statistics, gradient_statistics, gradient_sums
 from .tensors import GRADIENT_STATISTICS, LayerTensors, PredictorShape, PredictorTensors
 
 __all__ = ["PredictionSteps"]
@@ -97,6 +97,8 @@ class PredictionSteps(TrainingSteps):
         shares_core = self.config.has_predictor_memory and not self.config.has_predictor_core
         self._in_background = shares_core and not self.together
         self._is_aside = shares_core and self.together
+        #: Whether sums over a gradient are work beside products, and a step of their own.
+        self._sums_aside = self.together and not self.config.has_predictor_core
         for number, layer in enumerate(layers):
             self._beside = self._ready(cycles, products[number])
             self._forward(layer)
@@ -352,12 +354,25 @@ class PredictionSteps(TrainingSteps):
             return replace(placed, name=f"{placed.name} by rows", shape=rows)
 
         self._predict(own)
-        self._predictor_step(
-            layer, "gradient statistics", gradient_statistics, own.placed, true_gradient,
-            predictor.constants.name,
-            reads=[own.prediction, gradient, own.gradient_statistics, predictor.constants],
-            writes=[own.gradient_statistics], factor=self._shape.running,
-        )  # fmt: skip
+        ones, sums = predictor.constants, own.gradient_sums
+        options: dict[str, Any] = {
+            "writes": [own.gradient_statistics], "factor": self._shape.running
+        }  # fmt: skip
+        if self._sums_aside:
+            self._predictor_step(
+                layer, "gradient sums", gradient_sums, own.placed, true_gradient,
+                reads=[own.prediction, gradient], writes=[sums],
+            )  # fmt: skip
+            self._predictor_step(
+                layer, "gradient statistics", finish_statistics, own.placed, ones.name,
+                reads=[sums, own.gradient_statistics, ones], **options,
+            )  # fmt: skip
+        else:
+            self._predictor_step(
+                layer, "gradient statistics", gradient_statistics, own.placed, true_gradient,
+                ones.name,
+                reads=[own.prediction, gradient, own.gradient_statistics, ones], **options,
+            )  # fmt: skip
         self._predictor_step(
             layer, "error", error, own.placed, true_gradient,
             reads=[own.prediction, gradient, own.gradient_statistics], writes=[own.error],

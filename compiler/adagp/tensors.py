@@ -76,6 +76,7 @@ class LayerTensors:
     hidden_gradient : (1, 1, F, O) operands
     prediction : (1, n, 1, O) float32
     error : (1, n, 1, O) operands
+    gradient_sums : (1, 1, 3, O) operands, what the gradient statistics are made of
     input_statistics, gradient_statistics : (1, 1, count, lanes) float32, a number in all lanes
     """
 
@@ -90,6 +91,7 @@ class LayerTensors:
     hidden_gradient: Tensor
     prediction: Tensor
     error: Tensor
+    gradient_sums: Tensor
     input_statistics: Tensor
     gradient_statistics: Tensor
 
@@ -196,6 +198,7 @@ class PredictorTensors:
             ),
             prediction=self._float(named("output"), (1, rows, 1, outputs)),
             error=self._operands(named("error"), (1, rows, 1, outputs)),
+            gradient_sums=self._operands(named("gradient_sums"), (1, 1, 3, outputs)),
             input_statistics=self._float(
                 named("input_statistics"), (1, 1, len(INPUT_STATISTICS), lanes(self.config))
             ),

@@ -39,7 +39,11 @@ class CoreProgram:
     -------
     scratch : Scratch, its memory
     vector : VectorCommands
+    pieces : into how many of what has room in its memory work of the vector engine is cut
     """
+
+    #: So that what is loaded, worked on and stored at the same time has room.
+    pieces = 4
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ then a few of the other one.
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 
 from compiler.errors import CompileError
 from compiler.tensors.tensor import Tensor
@@ -19,17 +20,24 @@ from .cost import Fields, duration
 from .dependencies import Recorder
 from .jobs.job import Job
 from .jobs.job_runner import JobRunner
+from .jobs.loops_of_jobs import Cost
 from .jobs.turns import in_turns
 from .linking.entries import Region
 from .scratchpad import Block, NoRoom, Scratch
 
-__all__ = ["BEST", "Lanes"]
+__all__ = ["Lanes", "most_jobs"]
 
 #: What is hidden at least: a share of the products, which have less room than by themselves.
 _LEAST_SHARE = 0.05
-#: Of so many jobs one is written in the best of loops.
-BEST = 6
+#: Commands that a job takes, and of how many one is written in the best of loops.
+_COMMANDS, _BEST = 4, 8
 _UNITS = Opcode.MATMUL, Opcode.VECTOR
+
+
+def most_jobs(cycles: float, worth: float) -> float:
+    """Jobs that may be worth it to hide so many cycles, if each of their commands has to hide
+    ``worth``."""
+    return _BEST * cycles / (_COMMANDS * worth) if worth else inf
 
 
 class _ListedScratch(Scratch):
@@ -67,12 +75,15 @@ class Lane(CoreProgram):
     ----------
     number : of the lane
     part : words [begin, end) of the core's first memory
-    most : jobs, or None for any number
+    most : jobs that are listed; more raise a :class:`~compiler.errors.CompileError`
     """
+
+    #: Products leave time for loads and stores, and fewer jobs are fewer commands.
+    pieces = 2
 
     def __init__(
         self, config: AdaGPConfig, core: CoreConfig, recorder: Recorder, number: int,
-        part: tuple[int, int], most: float | None = None,
+        part: tuple[int, int], most: float = inf,
     ) -> None:  # fmt: skip
         super().__init__(config, core, recorder)
         self.number, self._most = number, most
@@ -118,7 +129,7 @@ class Lane(CoreProgram):
             # The next list begins when nobody uses anything, as it would by itself.
             listed[-1] = listed[-1]._replace(alone=True)
             self.lists.append(listed)
-        if self._most is not None and sum(map(len, self.lists)) > self._most:
+        if sum(map(len, self.lists)) > self._most:
             raise CompileError(f"more than {self._most:.0f} jobs beside others")
 
     def _vector(self, fields: Fields, reads: Sequence[Region], writes: Sequence[Region]) -> None:
@@ -130,10 +141,11 @@ class Lane(CoreProgram):
         assert not self.number, "a product beside products"
         super().weights(fields, *blocks)
 
-    def cycles(self, job: Job) -> int:
-        """How long the unit of this lane takes for a job, about; what is loaded is there."""
+    def cost(self, job: Job) -> Cost:
+        """How long the unit of this lane takes for a job, about, if what is loaded is there; and
+        its commands, if it is not."""
         if not job.needs:
-            return 0
+            return 0, 0
         recorder, self.recorder = self.recorder, Recorder(self.config)
         try:
             first = self.scratch.base
@@ -143,7 +155,8 @@ class Lane(CoreProgram):
         finally:
             self.recorder = recorder
         unit = _UNITS[self.number]
-        return sum(duration(c, self.config)[0] for c in commands if c.opcode is unit)
+        cycles = sum(duration(c, self.config)[0] for c in commands if c.opcode is unit)
+        return cycles, len(commands) + sum(need.load is not None for need in job.needs)
 
 
 class Lanes:
@@ -153,13 +166,10 @@ class Lanes:
     ----------
     program : of the whole core, whose memory they share from now on
     beside : the part of it that the second lane has
-    most : jobs that a lane lists, or None for any number; more raise a
-        :class:`~compiler.errors.CompileError`
+    most : jobs that a lane lists; more raise a :class:`~compiler.errors.CompileError`
     """
 
-    def __init__(
-        self, program: CoreProgram, beside: float = 0.5, *, most: float | None = None
-    ) -> None:
+    def __init__(self, program: CoreProgram, beside: float = 0.5, *, most: float = inf) -> None:
         program.scratch.forget_idle(())
         config, core, recorder = program.config, program.core, program.recorder
         words = program.scratch.words
@@ -175,25 +185,24 @@ class Lanes:
 
     def may_run(self, worth: float) -> bool:
         """Whether it is worth the commands of jobs that have been listed, which are more in loops
-        than those of each lane by itself: every job that is written has to hide ``worth``
-        cycles; 0 where there are no loops."""
+        than those of each lane by itself: every one has to hide ``worth`` cycles; 0 where there are
+        no loops."""
         main, beside = ([job for jobs in lane.lists for job in jobs] for lane in self.lanes)
-        costs: dict[Hashable, int] = {}
+        costs: dict[Hashable, Cost] = {}
 
-        def cycles(job: Job) -> int:
+        def cost(job: Job) -> Cost:
             if job.like is None:
-                return self.lanes[job.lane].cycles(job)
+                return self.lanes[job.lane].cost(job)
             if job.like not in costs:
-                costs[job.like] = self.lanes[job.lane].cycles(job)
+                costs[job.like] = self.lanes[job.lane].cost(job)
             return costs[job.like]
 
-        products, others = (sum(map(cycles, jobs)) for jobs in (main, beside))
+        products, others = (sum(cost(job)[0] for job in jobs) for jobs in (main, beside))
         hidden = min(products, others)
-        least = (len(main) + len(beside)) / BEST
-        if hidden < products * _LEAST_SHARE or hidden < worth * least:
+        if hidden < products * _LEAST_SHARE or len(main) + len(beside) > most_jobs(hidden, worth):
             return False
-        self._jobs, written = in_turns(main, beside, cycles)
-        return worth * written <= hidden
+        self._jobs, more = in_turns(main, beside, cost)
+        return worth * more <= hidden
 
     def run(self) -> None:
         """Do all jobs that have been listed."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
-from compiler.codegen.lanes import BEST, Lanes
+from compiler.codegen.lanes import Lanes, most_jobs
 from compiler.codegen.scratchpad import NoRoom
 from compiler.errors import CompileError
 from compiler.stages import stage
@@ -27,9 +27,9 @@ _ENOUGH = 0.9
 #: and leave more room for a product's weights; maps that go through the vector engine may not.
 _SHARE, _SMALL_SHARE = 0.5, 0.25
 _LARGE = "forward", "backward"
-#: Cycles that every job hides that is written in a program with loops, at least; and what share
-#: of the batch that is, so that a program grows by so much and not with the network.
-_WORTH, _WORTH_SHARE = 1000, 1 / 800_000
+#: Cycles that every command hides that is written for it in a program with loops, at least; and
+#: what share of the batch that is, so that a program grows by so much and not with the network.
+_WORTH, _WORTH_SHARE = 450, 1 / 1_800_000
 
 
 @dataclass(frozen=True)
@@ -224,8 +224,8 @@ def _listed(
     directions = {step.direction for step in group.beside}
     small = "reorganize" in directions and directions.isdisjoint(_LARGE)
     cycles = min(sum(step.cycles for step in part) for part in (group.main, group.beside))
-    most = BEST * cycles / worth if worth else None
-    lanes = Lanes(program, _SMALL_SHARE if small else _SHARE, most=most)
+    share = _SMALL_SHARE if small else _SHARE
+    lanes = Lanes(program, share, most=most_jobs(cycles, worth))
     try:
         for lane, steps in zip(lanes.lanes, (group.main, group.beside), strict=True):
             with lane.listing():

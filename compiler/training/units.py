@@ -13,7 +13,10 @@ from .step import ARRAY, VECTOR
 __all__ = ["UNITS", "byte_cycles", "unit_of"]
 
 #: Those of the predictor's steps, by direction.
-UNITS = {"reorganize": VECTOR, "predict": ARRAY, "error": VECTOR, "predicted update": VECTOR}
+UNITS = {
+    "reorganize": VECTOR, "predict": ARRAY, "gradient sums": VECTOR, "error": VECTOR,
+    "predicted update": VECTOR,
+}  # fmt: skip
 #: Modules whose functions write LOAD, VECTOR and STORE alone.
 _VECTOR = (
     "compiler.kernels.maps.",

@@ -54,7 +54,7 @@ class BatchNormPass(ABC):
         self.pixels = self.images * self.height * self.width
         self.chunks = program.core.chunks_per_wide
         #: A quarter of what is left of the buffer for results.
-        self._gap = program.scratch.words // 16
+        self._gap = program.scratch.words // (4 * program.pieces)
         #: Whether images take turns at few vectors of sums.
         self.turns = True
 

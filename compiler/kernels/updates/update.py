@@ -91,7 +91,8 @@ class _Update:
     def write(self) -> None:
         program = self.program
         parts, most = self._cut()
-        pieces = [(*box, channels) for box in self._pieces(max(1, most // 4)) for channels in parts]
+        lines = self._pieces(max(1, most // program.pieces))
+        pieces = [(*box, channels) for box in lines for channels in parts]
         jobs = []
         for number, box in enumerate(pieces):
             needs = (Need(object(), program.words(self.master, box[3])), *self._gradient(box))
@@ -102,8 +103,7 @@ class _Update:
             program.run(jobs)
             jobs = []
             with self.brake.held(parts):
-                program.run(self.brake.jobs(parts, self._pieces(max(1, most // 4)), self._gradient,
-                                            self._gradient_view))  # fmt: skip
+                program.run(self.brake.jobs(parts, lines, self._gradient, self._gradient_view))
                 program.run([self._step_job(box) for box in reversed(pieces)])
             pieces = []
         if self.corrections is not None:

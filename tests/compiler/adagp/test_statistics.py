@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler.adagp.standardize import standardize
-from compiler.adagp.statistics import gradient_statistics
+from compiler.adagp.statistics import finish_statistics, gradient_statistics, gradient_sums
 from compiler.adagp.tensors import GRADIENT_STATISTICS, INPUT_STATISTICS
 from compiler.errors import CompileError
 from compiler.tensors.parameters import lanes
@@ -85,8 +85,9 @@ def observed_map(rng, case, size, outputs, *, bad=None):
     return case
 
 
-def observed_gradient(rng, case, rows, outputs, *, bad=None, observed=None):
-    """Two gradients beside predictions that are partly wrong, then right; or one that is given."""
+def observed_gradient(rng, case, rows, outputs, *, bad=None, observed=None, apart=False):
+    """Two gradients beside predictions that are partly wrong, then right; or one that is given.
+    With ``apart`` their sums are a step of their own."""
     unit, ones = VectorUnit(), ones_of(case)
     codes, statistics = numbers_of(case, "statistics", [0.0] * len(GRADIENT_STATISTICS))
     shape = (1, rows, 1, outputs)
@@ -101,9 +102,14 @@ def observed_gradient(rng, case, rows, outputs, *, bad=None, observed=None):
             name="layer", rows=rows, outputs=outputs, gradient_statistics=statistics,
             prediction=case.parameter(f"prediction {number}", shape, output),
             error=case.parameter(f"error {number}", shape, operands=True),
+            gradient_sums=case.parameter(f"sums {number}", (1, 1, 3, outputs), operands=True),
         )  # fmt: skip
         stored = case.parameter(f"gradient {number}", shape, gradient)
-        case.layer(gradient_statistics, layer, stored, ones, factor=RUNNING)
+        if apart:
+            case.layer(gradient_sums, layer, stored)
+            case.layer(finish_statistics, layer, ones, factor=RUNNING)
+        else:
+            case.layer(gradient_statistics, layer, stored, ones, factor=RUNNING)
         codes, rejected = rule_of(case).observe_gradient(unit, codes, gradient, output)
         case.rejected += rejected
     case.expect(statistics, everywhere(codes, statistics), unit.flags)
@@ -117,11 +123,12 @@ def test_standardize(core, rng, seed):
         case.check_with_interpreter(f"S = {size}, {outputs} channels", seed)
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["", "apart"])
 @pytest.mark.parametrize("core", CORES)
-def test_gradient_statistics(core, rng, seed):
-    """One block of rows, and several with a ragged last one."""
+def test_gradient_statistics(core, apart, rng, seed):
+    """One block of rows, and several with a ragged last one; in one step, and in two."""
     for rows, outputs in ((1, 1), (32, 5), (33, 13), (70, 6)):
-        case, _ = observed_gradient(rng, new_case(core), rows, outputs)
+        case, _ = observed_gradient(rng, new_case(core), rows, outputs, apart=apart)
         case.check_with_interpreter(f"{rows} rows, {outputs} channels", seed)
 
 

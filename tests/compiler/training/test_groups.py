@@ -1,6 +1,6 @@
 """Steps beside each other: which they are, that commands take turns, and golden's numbers.
 
-Covers: compiler/training/units.py, compiler/codegen/lanes.py, compiler/codegen/jobs/turns.py.
+Covers: compiler/training/units.py, compiler/codegen/lanes.py.
 """
 
 from itertools import groupby
@@ -11,8 +11,6 @@ import torch
 from torch import nn
 
 from compiler.adagp import compile_adagp
-from compiler.codegen.jobs.job import Job, Need
-from compiler.codegen.jobs.turns import in_turns
 from compiler.training.compile import compile_training
 from compiler.training.groups import grouped
 from compiler.training.step import ARRAY, VECTOR, Step
@@ -91,40 +89,6 @@ def test_what_others_wait_for_waits_where_products_are_many(cycles, found):
     groups = names(grouped(steps, str))
     assert [group for group in groups if group[0] == "c"] == found
     assert groups[0] == ["b" if found == [["c", "s"]] else "bs", ""]
-
-
-def jobs(lane, count, words, **options):
-    return [
-        Job((Need((lane, n), words),), print, lane=lane, like=(lane, n % 2), at=(n // 2,),
-            **options)
-        for n in range(count)
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("counts", "words"), [((40, 20), (1, 2)), ((64, 96), (3, 1))])
-def test_turns(counts, words):
-    lanes = [jobs(lane, *pair) for lane, pair in enumerate(zip(counts, words, strict=True))]
-    found, written = in_turns(*lanes, lambda job: job.needs[0].words)
-    for lane, wanted in enumerate(lanes):
-        assert [job for job in found if job.lane == lane] == wanted
-    # No lane is alone for long before the other one is done, and few of the jobs are written in
-    # loops.
-    parts = [len(list(part)) for _, part in groupby(job.lane for job in found)]
-    assert max(parts[:-1]) <= 6
-    assert parts[-1] <= counts[0] / 3
-    assert written < len(found)
-
-
-def test_what_makes_no_loops_is_over_soon():
-    """Jobs that are like no other come beside the first iterations of the longer lane, each for as
-    many cycles and half as many more; what is left of that lane is a loop of its own."""
-    main = jobs(0, 200, 1)
-    beside = [job._replace(like=None) for job in jobs(1, 20, 2)]
-    found, written = in_turns(main, beside, lambda job: job.needs[0].words)
-    last = max(place for place, job in enumerate(found) if job.lane)
-    assert last < 20 + 1.5 * 20 * 2 + 2
-    assert [job.lane for job in found[:8]].count(1) == 2
-    assert written < last + 20
 
 
 def turns(program, info):

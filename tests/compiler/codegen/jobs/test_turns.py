@@ -1,0 +1,70 @@
+"""How jobs of two lanes take turns."""
+
+from itertools import groupby
+
+import pytest
+
+from compiler.codegen.jobs.job import Job, Need
+from compiler.codegen.jobs.turns import in_turns
+
+
+def jobs(lane, count, words, **options):
+    return [
+        Job((Need((lane, n), words),), print, lane=lane, like=(lane, n % 2), at=(n // 2,),
+            **options)
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def cost(job):
+    """Cycles as words of the first need, and three commands."""
+    return job.needs[0].words, 3
+
+
+@pytest.mark.parametrize(("counts", "words"), [((40, 20), (1, 2)), ((64, 96), (3, 1))])
+def test_turns(counts, words):
+    lanes = [jobs(lane, *pair) for lane, pair in enumerate(zip(counts, words, strict=True))]
+    found, more = in_turns(*lanes, cost)
+    for lane, wanted in enumerate(lanes):
+        assert [job for job in found if job.lane == lane] == wanted
+    # No lane is alone for long before the other one is done, and few of the commands are written
+    # in loops.
+    parts = [len(list(part)) for _, part in groupby(job.lane for job in found)]
+    assert max(parts[:-1]) <= 6
+    assert parts[-1] <= counts[0] / 3
+    assert more < len(found)
+
+
+def test_what_makes_no_loops_is_over_soon():
+    """Jobs that are like no other come beside the first iterations of the longer lane, each for as
+    many cycles and half as many more; what is left of that lane is a loop of its own."""
+    main = jobs(0, 200, 1)
+    beside = [job._replace(like=None) for job in jobs(1, 20, 2)]
+    found, more = in_turns(main, beside, cost)
+    last = max(place for place, job in enumerate(found) if job.lane)
+    assert last < 20 + 1.5 * 20 * 2 + 2
+    assert [job.lane for job in found[:8]].count(1) == 2
+    assert more < 3 * (last - 20 + 20)
+
+
+def test_long_loops_with_short_ones_inside():
+    """Two lanes whose loops have loops inside: no turn of the outer ones is even, those of the
+    inner ones are, and so most commands need not be written."""
+    main = [
+        Job((Need(n, 10),), print, like=("pass" if n % 43 < 41 else n % 43,), at=(n // 43, n % 43))
+        for n in range(43 * 12)
+    ]
+    beside = [
+        Job((Need(n, 4),), print, lane=1, like=("image" if n % 130 < 128 else n % 130,),
+            at=(n // 130, n % 130))
+        for n in range(130 * 3)
+    ]  # fmt: skip
+    found, more = in_turns(main, beside, cost)
+    assert [job for job in found if job.lane == 0] == main
+    assert [job for job in found if job.lane == 1] == beside
+    assert more < 3 * len(found) / 2
+
+
+def test_nothing_beside():
+    main = jobs(0, 20, 1)
+    assert in_turns(main, [], cost) == (main, 0)
