@@ -184,7 +184,9 @@ def write_groups(
     come one after the other; ``unfit`` is what groups are like of which that is known, and comes to
     hold others."""
     infos = []
-    batch = sum(step.cycles for group in groups for step in group.steps)
+    # What is worth it is the same on all variants.
+    steps = (step for group in groups for step in group.steps)
+    batch = sum(step.cycles for step in steps if not step.predictor)
     worth = max(_WORTH, batch * _WORTH_SHARE) if recorder.loops else 0
     for number, group in enumerate(groups):
         program = program_of(group.main[0])
