@@ -97,8 +97,6 @@ class PredictionSteps(TrainingSteps):
         shares_core = self.config.has_predictor_memory and not self.config.has_predictor_core
         self._in_background = shares_core and not self.together
         self._is_aside = shares_core and self.together
-        #: Whether sums over a gradient are work beside products, and a step of their own.
-        self._sums_aside = self.together and not self.config.has_predictor_core
         for number, layer in enumerate(layers):
             self._beside = self._ready(cycles, products[number])
             self._forward(layer)
@@ -358,7 +356,8 @@ class PredictionSteps(TrainingSteps):
         options: dict[str, Any] = {
             "writes": [own.gradient_statistics], "factor": self._shape.running
         }  # fmt: skip
-        if self._sums_aside:
+        if self.together and not self.config.has_predictor_core:
+            # The sums are work beside products.
             self._predictor_step(
                 layer, "gradient sums", gradient_sums, own.placed, true_gradient,
                 reads=[own.prediction, gradient], writes=[sums],

@@ -8,6 +8,7 @@ then a few of the other one.
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from math import inf
 
 from compiler.errors import CompileError
@@ -20,7 +21,7 @@ from .cost import Fields, duration
 from .dependencies import Recorder
 from .jobs.job import Job
 from .jobs.job_runner import JobRunner
-from .jobs.loops_of_jobs import Cost
+from .jobs.loops_of_jobs import Cost, Jobs
 from .jobs.turns import in_turns
 from .linking.entries import Region
 from .scratchpad import Block, NoRoom, Scratch
@@ -187,7 +188,6 @@ class Lanes:
         """Whether it is worth the commands of jobs that have been listed, which are more in loops
         than those of each lane by itself: every one has to hide ``worth`` cycles; 0 where there are
         no loops."""
-        main, beside = ([job for jobs in lane.lists for job in jobs] for lane in self.lanes)
         costs: dict[Hashable, Cost] = {}
 
         def cost(job: Job) -> Cost:
@@ -197,11 +197,11 @@ class Lanes:
                 costs[job.like] = self.lanes[job.lane].cost(job)
             return costs[job.like]
 
-        products, others = (sum(cost(job)[0] for job in jobs) for jobs in (main, beside))
-        hidden = min(products, others)
-        if hidden < products * _LEAST_SHARE or len(main) + len(beside) > most_jobs(hidden, worth):
+        main, beside = (Jobs(list(chain(*lane.lists)), cost) for lane in self.lanes)
+        hidden, count = min(main.cycles, beside.cycles), len(main.jobs) + len(beside.jobs)
+        if hidden < main.cycles * _LEAST_SHARE or count > most_jobs(hidden, worth):
             return False
-        self._jobs, more = in_turns(main, beside, cost)
+        self._jobs, more = in_turns(main, beside)
         return worth * more <= hidden
 
     def run(self) -> None:

@@ -78,6 +78,11 @@ class Jobs:
         self._at = [job.at for job in jobs]
         self._written: dict[tuple[int, int], int] = {}
 
+    @property
+    def cycles(self) -> int:
+        """Those of all jobs."""
+        return self._cycles[-1]
+
     @staticmethod
     def written_of(size: int) -> int:
         """Iterations that are written of a loop of so many jobs."""
@@ -210,10 +215,9 @@ class Jobs:
         """Whether a job is one of three in [begin, end) that are like each other and evenly far
         apart, as in a loop."""
         for first in (place, place - size, place - 2 * size):
-            last = first + 2 * size
-            if first >= begin and last < end and self._far(first, size) is not None:
-                far = self._far(first + size, size)
-                if far is not None and far == self._far(first, size):
+            if first >= begin and first + 2 * size < end:
+                far = self._far(first, size)
+                if far is not None and far == self._far(first + size, size):
                     return True
         return False
 
@@ -226,7 +230,7 @@ class Jobs:
 
     def _around(self, place: int, size: int, begin: int, end: int) -> tuple[int, int]:
         """[first, last) job of the longest loop around ``place`` in [begin, end)."""
-        far: dict[int, tuple[int, ...] | None] = {}
+        far: dict[int, tuple[int, ...]] = {}
 
         def follows(number: int) -> bool:
             found = self._far(number, size)

@@ -1,11 +1,11 @@
 """How jobs of two lanes take turns."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice, product
 
 from .job import Job
-from .loops_of_jobs import Cost, Jobs, Stretch
+from .loops_of_jobs import Jobs, Stretch
 
 __all__ = ["in_turns"]
 
@@ -16,16 +16,14 @@ _MOST = 4
 _DENSE, _EVEN = 1.5, 1e9
 
 
-def in_turns(
-    main: Sequence[Job], beside: Sequence[Job], cost: Callable[[Job], Cost]
-) -> tuple[list[Job], int]:
+def in_turns(main: Jobs, beside: Jobs) -> tuple[list[Job], int]:
     """All jobs of both lanes, each in order, and how many commands are written for that besides
     those that each lane would take by itself, in loops.
 
     Both begin together. They may end together, or neither is much faster than the other one and
     what is left comes alone, in loops of its own; loops of both lanes that become one may be long
     or short ones: what writes fewest commands."""
-    lanes = [Jobs(jobs, cost) for jobs in (main, beside)]
+    lanes = main, beside
     turns = [
         _Turns(lanes, parts, most)
         for parts in product(*((lane.long(), lane.middle(), lane.short()) for lane in lanes))
@@ -34,14 +32,6 @@ def in_turns(
     best = min(turns, key=lambda found: found.written)
     alone = sum(lane.written(0, len(lane.jobs)) for lane in lanes)
     return list(best.jobs()), best.written - alone
-
-
-@dataclass(frozen=True)
-class _Turn:
-    """``times`` a turn of so many jobs of each lane."""
-
-    times: int
-    counts: tuple[int, int]
 
 
 class _Turns:
@@ -59,15 +49,15 @@ class _Turns:
     ) -> None:
         self._lanes = lanes
         self._parts = [[replace(part) for part in lane[::-1]] for lane in parts]
-        self._turns: list[_Turn] = []
+        #: (How often, jobs of each lane in a turn).
+        self._turns: list[tuple[int, Sequence[int]]] = []
         self.written = 0
         while all(self._parts):
             self._take_turns(most)
-        for lane, left, number in zip(lanes, self._parts, (0, 1), strict=True):
+        for lane, left in zip(lanes, self._parts, strict=True):
             if left:
-                begin, end = left[-1].begin, left[0].end
-                self.written += lane.written(begin, end)
-                self._turns.append(_Turn(1, _pair(number, end - begin)))
+                self.written += lane.written(left[-1].begin, left[0].end)
+        self._turns.append((1, [sum(part.jobs for part in left) for left in self._parts]))
 
     def _take_turns(self, most: float) -> None:
         totals = [max(1, sum(part.time for part in lane)) for lane in self._parts]
@@ -78,14 +68,14 @@ class _Turns:
         times = min(one.iterations // p, other.iterations // q)
         counts = p * one.size, q * other.size
         if one.loop and other.loop and times > Jobs.written_of(sum(counts)):
-            self._take(times, *counts)
+            self._take(times, counts)
         elif one.time < pace * other.time:
-            self._take(1, one.jobs, other.within(one.time / pace))
+            self._take(1, (one.jobs, other.within(one.time / pace)))
         else:
-            self._take(1, one.within(other.time * pace), other.jobs)
+            self._take(1, (one.within(other.time * pace), other.jobs))
 
-    def _take(self, times: int, *counts: int) -> None:
-        self._turns.append(_Turn(times, (counts[0], counts[1])))
+    def _take(self, times: int, counts: tuple[int, int]) -> None:
+        self._turns.append((times, counts))
         written = min(times, Jobs.written_of(sum(counts)))
         for jobs, lane, count in zip(self._lanes, self._parts, counts, strict=True):
             begin = lane[-1].begin
@@ -96,21 +86,10 @@ class _Turns:
 
     def jobs(self) -> Iterator[Job]:
         """All of them."""
-        place = [0, 0]
-        for turn in self._turns:
-            for _ in range(turn.times):
-                ends = [begin + count for begin, count in zip(place, turn.counts, strict=True)]
-                yield from _spread(
-                    *(
-                        lane.jobs[begin:end]
-                        for lane, begin, end in zip(self._lanes, place, ends, strict=True)
-                    )
-                )
-                place = ends
-
-
-def _pair(number: int, count: int) -> tuple[int, int]:
-    return (0, count) if number else (count, 0)
+        main, beside = (iter(lane.jobs) for lane in self._lanes)
+        for times, (one, other) in self._turns:
+            for _ in range(times):
+                yield from _spread(list(islice(main, one)), list(islice(beside, other)))
 
 
 def _fraction(ratio: float) -> tuple[int, int]:
