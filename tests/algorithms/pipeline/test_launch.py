@@ -17,6 +17,7 @@ from algorithms.__main__ import main
 from algorithms.pipeline.launch import PipelineError, finished_epochs, read_stages, train_pipeline
 from algorithms.pipeline.plan import PipelinePlan
 from algorithms.pipeline.single import train_single
+from algorithms.pipeline.worker import run_stage
 
 SMALL = {"batch": 16, "train_images": 48, "test_images": 20, "micro_batches": 2, "stages": 2}
 
@@ -104,6 +105,28 @@ def test_devices(monkeypatch, capsys):
     assert [plan.place(number) for number in (0, 2)] == [torch.device("cuda:0"),
                                                          torch.device("cuda:2")]  # fmt: skip
     assert PipelinePlan().place(3) == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"), [("cuda", ["GPU 1", "nccl 1 of 2"]), ("cpu", ["gloo 1 of 2"])]
+)
+def test_what_processes_talk_over(device, wanted, monkeypatch, tmp_path):
+    """Which backend is taken, before anything is trained; a training over nccl is not among the
+    tests, since that takes two GPUs."""
+    seen = []
+
+    def begin(backend, *, init_method, rank, world_size):
+        seen.append(f"{backend} {rank} of {world_size}")
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", lambda number: seen.append(f"GPU {number}"))
+    monkeypatch.setattr("torch.distributed.init_process_group", begin)
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: None)
+    monkeypatch.setattr("algorithms.pipeline.worker._train", lambda *_: None)
+    run_stage(PipelinePlan(device=device, stages=2), 1, tmp_path, tmp_path / "store", 0)
+    assert seen == wanted
+    assert not list(tmp_path.iterdir())  # no fault was written
 
 
 @pytest.mark.parametrize(
