@@ -132,7 +132,7 @@ class PredictionSteps(TrainingSteps):
         if function is forward and self._is_held(layer):
             cells = self.predictor.layers[layer].cells
             writes = [*writes, cells.name]
-            options |= {"named": {"cells": cells.name}}
+            options["named"] = options.get("named", {}) | {"cells": cells.name}
         if (function is forward or direction == "loss") and self._beside:
             updates = [self._update(own) for own in self._beside]
             self._beside = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
@@ -16,7 +17,8 @@ from compiler.kernels.convolution.depthwise import (
     depthwise_weight_gradient,
 )
 from compiler.kernels.maps.elementwise import sum_gradients
-from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
+from compiler.kernels.normalization.batch_norm import batch_norm
+from compiler.kernels.normalization.batch_norm_backward import batch_norm_backward
 from compiler.kernels.normalization.scaling import (
     scale_channels,
     scale_channels_backward,
@@ -38,6 +40,8 @@ __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
 #: Kinds of layers that may compute the ReLU behind them, and mask its gradient.
 _NORMS = ("batch_norm", "fixed_norm")
+#: Pixels of maps at least whose images a product adds up for the batch normalisation behind it.
+_LEAST_PIXELS = 64
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
@@ -81,6 +85,7 @@ class TrainingSteps(GroupSteps):
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
         self.inputs: list[str] = []
+        self._summed: dict[str, str] = {}  # a map -> sums of its images, where these are known
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
         self._build(layers)
@@ -143,7 +148,21 @@ class TrainingSteps(GroupSteps):
         self.maps[layer.name] = output
         product = self._product(layer)
         reads = (product.x, product.weights, product.bias)
-        self._add(layer.name, "forward", forward, product, reads=reads, writes=[output], relu=relu)
+        sums = self._image_sums(layer)
+        self._add(layer.name, "forward", forward, product, reads=reads, writes=[output, sums],
+                  relu=relu, named={"sums": sums})  # fmt: skip
+
+    def _image_sums(self, layer: Layer) -> str | None:
+        """The tensor for sums of a product's images, if a batch normalisation reads its map: the
+        product adds them up as it leaves. Maps of a few pixels are in the buffer all at once."""
+        followers = (self.layers[name].kind for name in self._readers[layer.name])
+        if "batch_norm" not in followers or prod(layer.shape[1:]) < _LEAST_PIXELS:
+            return None
+        size = self.images, 1, 1, layer.shape[0]
+        pitch = channel_pitch(layer.shape[0], self.config)
+        name = f"{layer.name}.image sums"
+        self._summed[self.maps[layer.name]] = name
+        return self._tensor(name, size, kind="float32", pitch=pitch)
 
     _forward_linear = _forward_embedding = _forward_convolution
 
@@ -164,10 +183,11 @@ class TrainingSteps(GroupSteps):
                      for name in _SAVED]  # fmt: skip
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
         parameters = [self._role(name, "master") for name in names]
+        sums = self._summed.get(sources[0])
         self._add(
             layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
-            reads=[sources[0], *parameters], writes=[output, *parameters[2:], *saved],
-            epsilon=norm.eps, momentum=norm.momentum, relu=relu,
+            reads=[sources[0], *parameters, sums], writes=[output, *parameters[2:], *saved],
+            epsilon=norm.eps, momentum=norm.momentum, relu=relu, named={"sums": sums},
         )  # fmt: skip
 
     def _forward_fixed_norm(self, layer: Layer, sources: list[str]) -> None:

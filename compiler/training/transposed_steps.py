@@ -8,7 +8,7 @@ from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.maps.elementwise import add_vector
-from compiler.kernels.normalization.batch_norm import batch_norm_backward
+from compiler.kernels.normalization.batch_norm_backward import batch_norm_backward
 from compiler.tensors.parameters import channel_pitch
 
 from .named_tensors import NamedConvolution

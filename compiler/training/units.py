@@ -5,7 +5,8 @@ from collections.abc import Callable
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
-from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
+from compiler.kernels.normalization.batch_norm import batch_norm
+from compiler.kernels.normalization.batch_norm_backward import batch_norm_backward
 from compiler.kernels.updates.update import update
 
 from .step import ARRAY, VECTOR

@@ -15,7 +15,7 @@ from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
 from compiler.kernels.maps.elementwise import relu_backward
 from compiler.kernels.maps.pooling import max_pool_backward
-from compiler.kernels.normalization.batch_norm import batch_norm_backward
+from compiler.kernels.normalization.batch_norm_backward import batch_norm_backward
 from compiler.kernels.sampling.copies import gather, gather_scaled, scatter
 from compiler.kernels.sampling.draw import draw_images, keep_images
 from compiler.kernels.sampling.normalization import norm_numbers, norm_of_all, norm_of_some

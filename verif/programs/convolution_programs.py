@@ -21,7 +21,9 @@ from hw.config import AdaGPConfig
 __all__ = ["ConvolutionProgram"]
 
 #: Written by the program, by part.
-_RESULTS = {"y": ("y",), "cells": ("cells",), "dx": ("dx",), "dw": ("dw", "db")}
+_RESULTS = {
+    "y": ("y",), "cells": ("cells",), "sums": ("sums",), "dx": ("dx",), "dw": ("dw", "db"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,8 @@ class ConvolutionProgram:
     outputs : CO
     kernel, stride, padding, dilation : (vertical, horizontal)
     groups : of channels; weights and their gradient are dense
-    parts : which products, of "y", "dx" and "dw" (which brings "db"); and "cells" beside "y": its
-        map is reorganized on the way
+    parts : which products, of "y", "dx" and "dw" (which brings "db"); with "y" also "cells", if
+        its map is reorganized on the way, and "sums", if its images are added up
     map_size : S, of the cells
     loops : jobs that come again are written once
     """
@@ -93,6 +95,7 @@ class ConvolutionProgram:
             ("dw", weights, wide, core.rows),
             ("db", bias, wide, core.rows),
             ("cells", cells, wide, core.rows),
+            ("sums", (images, 1, 1, self.outputs), wide, core.rows),
         ):
             pitch = round_up(shape[3], unit)
             result[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch, offset=offset)
@@ -122,8 +125,8 @@ class ConvolutionProgram:
         program = CoreProgram(self.config, self.core, recorder)
         tensors = self.tensors
         if "y" in self.parts:
-            cells = tensors["cells"] if "cells" in self.parts else None
-            forward(program, self.layer, cells=cells)
+            more = {name: tensors[name] for name in ("cells", "sums") if name in self.parts}
+            forward(program, self.layer, **more)
         if "dx" in self.parts:
             input_gradient(program, self.layer, tensors["dy"], tensors["dx"])
         if "dw" in self.parts:

@@ -8,12 +8,13 @@ from compiler.codegen.view import Coefficient
 from compiler.kernels.convolution import depthwise as compiled
 from compiler.kernels.convolution.conv_geometry import Convolution
 from compiler.kernels.maps import elementwise, pooling
-from compiler.kernels.normalization.batch_norm import batch_norm, batch_norm_backward
+from compiler.kernels.normalization.batch_norm import batch_norm
+from compiler.kernels.normalization.batch_norm_backward import batch_norm_backward
 from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import CORRECTIONS, StoredParameter, lanes
 from compiler.training.optimizer import Optimizer
 from golden.arithmetic.dot_product import decode, encode
-from golden.arithmetic.float32_unit import constant
+from golden.arithmetic.float32_unit import VectorUnit, constant
 from golden.arithmetic.formats import FLOAT32
 from golden.layers import batch_norm as normalize
 from golden.layers import depthwise as golden_depthwise
@@ -92,8 +93,9 @@ def elements(rng, config, shape):
     return case
 
 
-def normalization(rng, config, shape, *, relu=False):
-    """Batch normalisation: statistics, forward, backward, running statistics."""
+def normalization(rng, config, shape, *, relu=False, summed=False):
+    """Batch normalisation: statistics, forward, backward, running statistics; ``summed``: the sums
+    of the images are known."""
     case = LayerProgram(config=config)
     fmt, channels = case.format, shape[3]
     x_codes, dy_codes = (random_map(rng, fmt, shape, special=0.01) for _ in range(2))
@@ -107,7 +109,12 @@ def normalization(rng, config, shape, *, relu=False):
     x, dy = case.map("x", shape, x_codes), case.map("dy", shape, dy_codes)
     y, dx = case.map("y", shape), case.map("dx", shape)
     dgamma, dbeta = (case.parameter(name, channels) for name in ("dgamma", "dbeta"))
-    case.layer(batch_norm, x, y, *vectors.values(), epsilon=_EPSILON, momentum=_MOMENTUM, relu=relu)
+    options = {"epsilon": _EPSILON, "momentum": _MOMENTUM, "relu": relu}
+    if summed:
+        pixels = elementwise_pool.widen(fmt, x_codes).reshape(shape[0], -1, channels)
+        images = VectorUnit().sum(np.moveaxis(pixels, 1, 0)).reshape(shape[0], 1, 1, channels)
+        options["sums"] = case.parameter("sums", images.shape, images)
+    case.layer(batch_norm, x, y, *vectors.values(), **options)
     saved = [vectors[name] for name in ("mean", "inverse", "a")]
     case.layer(batch_norm_backward, x, dy, dx, *saved, dgamma, dbeta, y=y if relu else None)
 
@@ -340,6 +347,7 @@ CASES = {
     "elements": elements,
     "normalization": normalization,
     "normalization with ReLU": partial(normalization, relu=True),
+    "normalization, known sums": partial(normalization, summed=True),
     "max pooling": max_pooling,
     "average pooling": average_pooling,
     "depthwise": depthwise,

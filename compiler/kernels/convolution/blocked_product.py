@@ -1,5 +1,6 @@
 """Product of a convolution, forward or for its input gradient, in boxes of any size."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -13,41 +14,60 @@ from hw.isa.encoding import Init
 
 from .blocked_cut import Box, Cut, contraction_boxes
 from .blocked_sizes import BlockedSizes, Phase
+from .output_sums import Late, OutputSums, behind
 
 __all__ = ["BlockedProduct"]
 
 
 class BlockedProduct(BlockedSizes):
     """Writes a product in the boxes that :class:`~.blocked_sizes.BlockedSizes` chooses: for what is
-    too large for one box, or slow in it."""
+    too large for one box, or slow in it.
+
+    Members
+    -------
+    totals : sums of the target's images, if somebody wants them
+    adds_up : whether the jobs write these, too: boxes have whole images
+    """
+
+    totals: OutputSums | None = None
+    adds_up = False
 
     def jobs(self, cut: Cut) -> list[Job]:
         """Jobs that write all of the target."""
         images, height, width, _ = self.target.shape
-        jobs = []
+        jobs: list[tuple[Job, Sequence[Late]]] = []
         groups = self._groups(cut.group)
         columns = self._parts(width, cut.columns, self.step[1])
         rows = self._parts(height, cut.rows, self.step[0])
+        self.adds_up = self.totals is not None and len(rows) == len(columns) == 1
         for box in product(even_parts(0, images, cut.images), rows, columns):
             for group in groups:
                 jobs += self._group_jobs(cut, box, group)
-        return jobs
+        return behind(jobs)
 
-    def _group_jobs(self, cut: Cut, box: PixelBox, group: Interval) -> list[Job]:
+    def _group_jobs(
+        self, cut: Cut, box: PixelBox, group: Interval
+    ) -> list[tuple[Job, Sequence[Late]]]:
         pixels = 1
         for begin, end in box:
             pixels *= end - begin
-        output = Need(object(), pixels * self.program.words(self.target, self._channels(group)))
+        channels = self._channels(group)
+        totals = self.totals if self.adds_up else None
+        room = 0 if totals is None else totals.room(box[0], box[1], channels)
+        output = Need(object(), pixels * self.program.words(self.target, channels) + room)
         jobs: list[Job] = []
         for tile in range(*group):
             for phase in self.phases:
                 numbers = (axis.numbers(part) for axis, part in zip(phase, box[1:], strict=True))
                 if all(end > begin for begin, end in numbers):
                     jobs += self._phase_jobs(cut, box, group, tile, phase, output)
+        late: Sequence[Late] = ()
+        if jobs and totals is not None:
+            late = totals.late(box[0], box[1], output, len(jobs), channels=channels)
         if jobs:
             job = jobs[-1]
             jobs[-1] = job._replace(run=partial(job.run, ends=True), like=(job.like, "ends"))
-        return jobs
+        return [(job, late if job is jobs[-1] else ()) for job in jobs]
 
     def _phase_jobs(
         self, cut: Cut, box: PixelBox, group: Interval, tile: int, phase: Phase, output: Need
@@ -158,7 +178,8 @@ class BlockedProduct(BlockedSizes):
             self._post(box, channels, group, tile, phase, output)
         if ends:
             program.store(self.target, (*box, channels), output)
-            program.scratch.drop([output])
+            if not self.adds_up:
+                program.scratch.drop([output])
 
     def _nothing(self, box: PixelBox, phase: Phase, valid: int, block: Block) -> None:
         """Zeros for a phase without taps."""

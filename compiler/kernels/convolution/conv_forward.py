@@ -16,6 +16,7 @@ from .blocked_cut import Axis
 from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution
 from .conv_tiling import LineTooLarge, MapTile, cut_map
+from .output_sums import Late, OutputSums, behind
 from .product_cost import blocked_jobs, tiled_cycles
 from .reorganize import Reorganizer
 
@@ -28,6 +29,7 @@ def forward(
     *,
     relu: bool = False,
     cells: Tensor | None = None,
+    sums: Tensor | None = None,
     beside: Callable[[CoreProgram, Any], None] | None = None,
     tensors: Any = None,
 ) -> None:
@@ -39,17 +41,21 @@ def forward(
     :class:`~compiler.kernels.convolution.blocked_product.BlockedProduct` cuts them. With
     ``cells`` the map is reorganized, too
     (:class:`~compiler.kernels.convolution.reorganize.Reorganizer`): as it leaves, or behind it
-    where twice what a tile needs has no room beside its sums.
+    where twice what a tile needs has no room beside its sums. With ``sums`` its images are added up
+    (:class:`~compiler.kernels.convolution.output_sums.OutputSums`): while the product goes on, or
+    behind it where boxes are parts of images.
     ``beside(program, tensors)`` emits commands that have nothing to do with it, in its middle, so
     that they are executed beside it.
     """
     reorganizer = None if cells is None else Reorganizer(program, layer.y, cells)
-    product = _Forward(program, layer, relu, reorganizer)
+    totals = None if sums is None else OutputSums(program, layer.y, sums)
+    product = _Forward(program, layer, relu, reorganizer, totals)
     tiles = product.cut()
     cycles = None if tiles is None else product.cycles(tiles)
     more = product.observing_cycles if product.held else 0
     count = len(tiles or ()) * product.tiles.count
-    boxes = blocked_jobs(_Blocked(program, layer, relu), cycles, count, more)
+    blocked = _Blocked(program, layer, relu, totals)
+    boxes = blocked_jobs(blocked, cycles, count, more)
     if boxes is not None:
         product.let_go()
     jobs = product.jobs(tiles or ()) if boxes is None else boxes
@@ -57,6 +63,8 @@ def forward(
         _run_around(program, jobs, partial(beside, program, tensors))
     else:
         program.run(jobs)
+    if totals and boxes is not None and not blocked.adds_up:
+        totals.write()
     if reorganizer is None:
         return
     if product.held:
@@ -94,10 +102,11 @@ def _run_around(program: CoreProgram, jobs: Sequence[Job], beside: Callable[[], 
 
 class _Forward:
     def __init__(
-        self, program: CoreProgram, layer: Convolution, relu: bool, reorganizer: Reorganizer | None
-    ) -> None:
+        self, program: CoreProgram, layer: Convolution, relu: bool,
+        reorganizer: Reorganizer | None, totals: OutputSums | None = None,
+    ) -> None:  # fmt: skip
         self.program, self.layer, self.relu = program, layer, relu
-        self.reorganizer = reorganizer
+        self.reorganizer, self.totals = reorganizer, totals
         self.held: list[Need] = []
         self.core = program.core
         self.tiles = layer.output_tiles(self.core)
@@ -154,8 +163,10 @@ class _Forward:
         )  # fmt: skip
 
     def jobs(self, tiles: Sequence[MapTile]) -> list[Job]:
-        jobs = []
-        for images, rows in tiles:
+        jobs: list[tuple[Job, Sequence[Late]]] = []
+        whole = (0, self.layer.y.shape[1])
+        follows = [*(rows != whole for _, rows in tiles[1:]), False]
+        for (images, rows), more in zip(tiles, follows, strict=True):
             output = Need(object(), self._out_size(images, rows))
             for tile in range(self.tiles.count):
                 needs = [
@@ -167,9 +178,13 @@ class _Forward:
                 needs += self._bias_needs()
                 run = partial(self._tile, images, rows, tile)
                 like = *self._likeness(images, rows), tile
-                at, watched = (images[0], rows[0]), bool(self.held)
-                jobs.append(Job(tuple(needs), run, watched=watched, like=like, at=at))
-        return jobs
+                at, watched = (images[0], rows[0]), bool(self.held or self.totals)
+                job = Job(tuple(needs), run, watched=watched, like=like, at=at)
+                late: Sequence[Late] = ()
+                if self.totals and tile == self.tiles.count - 1:
+                    late = self.totals.late(images, rows, output, tile + 1, follows=more)
+                jobs.append((job, late))
+        return behind(jobs)
 
     def _likeness(self, images: Interval, rows: Interval) -> tuple[object, ...]:
         """What tiles have in common that differ in where they lie in DRAM alone."""
@@ -194,11 +209,12 @@ class _Forward:
         """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
         layer, program = self.layer, self.program
         height, width = layer.output_map
+        state = 0 if self.totals is None else self.totals.state_words
         return cut_map(
             program,
             layer.images, height, width,
             size=lambda *part: self._x_need(*part).words + self._out_size(*part),
-            constant=sum(need.words for need in (*self.held, *self._bias_needs())),
+            constant=state + sum(need.words for need in (*self.held, *self._bias_needs())),
             weights=max(
                 self._weights_need(tile, self.whole).words for tile in range(self.tiles.count)
             ),
@@ -206,8 +222,13 @@ class _Forward:
             **options,
         )  # fmt: skip
 
+    def _pixels(self, images: Interval, rows: Interval) -> int:
+        return (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2]
+
     def _out_size(self, images: Interval, rows: Interval) -> int:
-        return (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2] * self.y_words
+        """Words of what becomes of a tile."""
+        room = 0 if self.totals is None else self.totals.room(images, rows)
+        return self._pixels(images, rows) * self.y_words + room
 
     def _x_need(self, images: Interval, rows: Interval) -> Need:
         layer = self.layer
@@ -262,7 +283,8 @@ class _Forward:
                 # If it stayed, what is read next would go into the bank of the sums.
                 program.scratch.drop([x])
             program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
-            program.scratch.drop([output])
+            if self.totals is None:
+                program.scratch.drop([output])
 
     def _weights(
         self, tile: int, valid: int, blocks: Interval, weights: Block, bias: Block | None = None
@@ -319,7 +341,9 @@ class _Forward:
 
 
 class _Blocked(BlockedProduct):
-    def __init__(self, program: CoreProgram, layer: Convolution, relu: bool) -> None:
+    def __init__(
+        self, program: CoreProgram, layer: Convolution, relu: bool, totals: OutputSums | None = None
+    ) -> None:
         axes = [
             Axis(
                 origin=-layer.padding[axis],
@@ -332,7 +356,7 @@ class _Blocked(BlockedProduct):
             program, layer.name, layer.x, layer.y, layer.weights,
             layer.output_tiles(program.core), [(axes[0], axes[1])], (1, 1),
         )  # fmt: skip
-        self.layer, self.relu = layer, relu
+        self.layer, self.relu, self.totals = layer, relu, totals
 
     def blocks(self, channels: Interval) -> Interval:
         return self.layer.input_blocks(*channels, self.core.rows)

@@ -55,10 +55,10 @@ class BatchNormBands:
         return MapSums.rows(self.layer.images, group)
 
     def _fixed(self, words: int, group: int) -> int:
-        """Words of the state and of four vectors beside it."""
+        """Words of the state and of the vectors beside it."""
         layer = self.layer
         extra = self.program.words(layer.like) - layer.chunks * self.program.words(layer.tensors.x)
-        vectors = (len(layer.names) + 4) * (layer.chunks * words + max(0, extra))
+        vectors = (len(layer.names) + layer.vectors_beside) * (layer.chunks * words + max(0, extra))
         return vectors + len(layer.sums) * self._sums_rows(group) * layer.chunks * words
 
     def _words(self, channels: Channels) -> int:

@@ -57,6 +57,8 @@ class BatchNormPass(ABC):
         self._gap = program.scratch.words // (4 * program.pieces)
         #: Whether images take turns at few vectors of sums.
         self.turns = True
+        #: Vectors that may be in the buffer besides those of the state.
+        self.vectors_beside = 4
 
     def write(self) -> None:
         program = self.program
@@ -64,7 +66,7 @@ class BatchNormPass(ABC):
         extra = program.words(vector) - self.chunks * program.words(x)
 
         def fixed(words: int) -> int | None:
-            vectors = (self.rows + 4) * (self.chunks * words + extra)
+            vectors = (self.rows + self.vectors_beside) * (self.chunks * words + extra)
             return 4 * self._gap + vectors if self.most(words) else None
 
         def cut() -> tuple[list[Channels], list[Interval]] | None:

@@ -16,7 +16,7 @@ from compiler.kernels.maps.pointwise import pointwise
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry
 
-from .batch_norm import batch_norm_backward
+from .batch_norm_backward import batch_norm_backward
 from .channel_sums import channel_sums
 from .scaling import add_numbers, channel_numbers, scale_channels, scaling_factors
 

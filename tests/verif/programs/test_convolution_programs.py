@@ -87,9 +87,12 @@ def stimulus(config, program, rng):
     y = round_sums(fmt, y)[0]
     size = program.map_size
     cells = reorganize_map(VectorUnit(), widen(fmt, y), size).reshape(1, size, size, -1)
+    pixels = widen(fmt, y).reshape(len(y), -1, program.outputs)
+    sums = VectorUnit().sum(np.moveaxis(pixels, 1, 0))
     return (x, dy, dense, bias), {
         "y": y,
         "cells": cells,
+        "sums": sums.reshape(len(y), 1, 1, -1),
         "dx": round_sums(fmt, dx)[0],
         "dw": weight_gradient(fmt, x, dy, kernel=program.kernel, rows=rows, **geometry)[0],
         "db": bias_gradient(fmt, dy, rows=rows)[0],

@@ -1,6 +1,7 @@
 """Layers between products, from DRAM to DRAM, against golden, bit for bit.
 
 Covers: compiler/kernels/normalization/batch_norm.py,
+compiler/kernels/normalization/batch_norm_backward.py,
 compiler/kernels/normalization/batch_norm_bands.py,
 compiler/kernels/normalization/batch_norm_pass.py, compiler/kernels/convolution/conv_geometry.py,
 compiler/kernels/convolution/depthwise.py, compiler/kernels/convolution/depthwise_bands.py,
@@ -90,6 +91,7 @@ def test_maps_larger_than_the_buffer(name, array, rng, seed):
     [
         ("normalization", 64, (6, 5, 6, 3)),
         ("normalization with ReLU", 64, (6, 5, 6, 7)),
+        ("normalization, known sums", 64, (6, 5, 6, 7)),
         ("depthwise", 128, (6, 9, 10, 3)),
     ],
 )
@@ -105,6 +107,8 @@ def test_images_one_after_the_other(name, depth, shape, array, rng, seed):
         ("normalization", "5x3", 32, (3, 13, 11, 3), 2),
         ("normalization with ReLU", "two cores", 64, (2, 15, 11, 7), 2),
         ("normalization", "5x3", 64, (1, 25, 21, 3), 2),
+        ("normalization, known sums", "5x3", 64, (1, 25, 21, 3), 2),
+        ("normalization, known sums", "5x3", 64, (3, 13, 21, 3), 2),
         # Of five kernels, the ones with the largest results; the last part of the channels is
         # larger than the first.
         ("depthwise", "two cores", 128, (1, 17, 19, 7), 2),

@@ -1,0 +1,118 @@
+"""Sums of a product's images, which are added up while the product goes on, bit for bit."""
+
+from dataclasses import replace
+
+import pytest
+
+from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.dependencies import Recorder
+from compiler.kernels.convolution import conv_forward
+from emulator.interpreter import interpret
+from hw.config import make_config
+from hw.isa.encoding import Opcode
+from tests.verif.programs.test_convolution_programs import (
+    ARRAYS,
+    compare,
+    config_of,
+    programs,
+    stimulus,
+)
+from verif.programs.convolution_programs import ConvolutionProgram
+
+#: Shape of the input, outputs, accumulators and words of a bank: parts of an image, or several
+#: images; some beside such as are whole; lines that do not have a multiple of eight pixels.
+CUTS = {
+    "lines": ((3, 8, 8, 3), 6, 16, 128),
+    "lines of five pixels": ((3, 7, 5, 4), 9, 16, 128),
+    "lines at both ends": ((5, 8, 8, 3), 6, 64, 128),
+    "whole images": ((20, 4, 4, 3), 10, 64, 128),
+    "one column tile": ((9, 6, 6, 3), 4, 16, 128),
+    "one image": ((1, 6, 6, 3), 6, 64, 128),
+    "images of one pixel": ((9, 1, 1, 6), 10, 16, 128),
+}
+
+
+def check(program, rng, seed, where):
+    codes, expected = stimulus(program.config, program, rng)
+    memory = bytearray(program.image(*codes))
+    config, unwritten = program.config, program.unwritten
+    result = interpret(config, program.program, memory, seed=seed, unwritten=unwritten)
+    assert not result.semaphores, where
+    compare(program, bytes(memory), expected, where)
+
+
+def summed(program):
+    """The same program, which adds up the images of its output as well."""
+    return replace(program, parts=("y", "sums"))
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+def test_every_convolution(array, rng, seed):
+    for name, program in programs(config_of(array)):
+        check(summed(program), rng, seed, f"{array}, {name}")
+
+
+@pytest.mark.parametrize("loops", [False, True], ids=["written out", "loops"])
+@pytest.mark.parametrize("name", CUTS)
+def test_tiles(name, loops, rng, seed):
+    """However a product is cut in images and lines, nothing reads its map again."""
+    shape, outputs, depth, words = CUTS[name]
+    config = make_config(
+        variant="baseline", preset="tiny", accumulator_depth=depth, buffer_bank_depth=words
+    )
+    padding = (0, 0) if shape[1:3] == (1, 1) else (1, 1)
+    kernel = tuple(1 + 2 * size for size in padding)
+    program = ConvolutionProgram(
+        config=config, shape=shape, outputs=outputs, kernel=kernel, padding=padding,
+        parts=("y", "sums"), loops=loops,
+    )  # fmt: skip
+    check(program, rng, seed, name)
+    y = program.tensors["y"]
+    loads = [c.fields["dram_address"] for c in program.commands if c.opcode is Opcode.LOAD]
+    assert loads and not any(y.offset <= place < y.offset + y.size for place in loads)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_boxes_of_the_contraction(whole, rng, seed, monkeypatch):
+    """In boxes with whole images these are added up on the way; else the map is read again."""
+    config = make_config(variant="baseline", preset="tiny", accumulator_depth=64)
+    program = ConvolutionProgram(
+        config=config, shape=(6, 4, 4, 12), outputs=14, kernel=(3, 3), padding=(1, 1),
+        parts=("y", "sums"),
+    )  # fmt: skip
+    seen = []
+
+    def boxes(blocked, *others):
+        cut, _ = blocked.plan()
+        jobs = blocked.jobs(cut if whole else replace(cut, rows=1))
+        seen.append(blocked.adds_up)
+        return jobs
+
+    monkeypatch.setattr(conv_forward, "blocked_jobs", boxes)
+    check(program, rng, seed, f"whole boxes: {whole}")
+    assert seen == [whole]
+
+
+def test_cells_and_sums(rng, seed):
+    """What the predictor needs of a map and what batch normalisation needs of it."""
+    config = make_config(variant="low", preset="tiny", accumulator_depth=32, buffer_bank_depth=512)
+    for name, program in programs(config):
+        check(replace(program, parts=("y", "cells", "sums")), rng, seed, name)
+
+
+def test_an_array_that_always_has_something_to_do(rng):
+    """What adds up a tile comes behind a product of the next one."""
+    config = make_config(variant="baseline", preset="tiny", accumulator_depth=16)
+    program = ConvolutionProgram(
+        config=config, shape=(4, 4, 4, 3), outputs=10, kernel=(3, 3), padding=(1, 1)
+    )
+    recorder = Recorder(config)
+    builder = CoreProgram(config, config.cores[0], recorder)
+    conv_forward.forward(builder, program.layer, sums=program.tensors["sums"])
+    opcodes = [command.opcode for command in recorder.commands(0, len(recorder))]
+    sums = [place for place, opcode in enumerate(opcodes) if opcode is Opcode.VECTOR]
+    assert len(sums) == 4
+    tiles = -(-10 // config.columns)
+    for image, place in enumerate(sums):
+        products = opcodes[:place].count(Opcode.MATMUL)
+        assert products == min((image + 1) * tiles + 1, 4 * tiles), image
