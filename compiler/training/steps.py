@@ -40,8 +40,9 @@ __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
 #: Kinds of layers that may compute the ReLU behind them, and mask its gradient.
 _NORMS = ("batch_norm", "fixed_norm")
-#: Pixels of maps at least whose images a product adds up for the batch normalisation behind it.
-_LEAST_PIXELS = 64
+#: Pixels of maps at least whose images a product adds up for the batch normalisation behind it, and
+#: cycles that this saves the vector engine.
+_LEAST_PIXELS, _LEAST_CYCLES = 64, 1 << 13
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
@@ -153,10 +154,15 @@ class TrainingSteps(GroupSteps):
                   relu=relu, named={"sums": sums})  # fmt: skip
 
     def _image_sums(self, layer: Layer) -> str | None:
-        """The tensor for sums of a product's images, if a batch normalisation reads its map: the
-        product adds them up as it leaves. Maps of a few pixels are in the buffer all at once."""
+        """The tensor for sums of a product's images, which are added up while it goes on, if a
+        batch normalisation reads its map and that is worth it: small maps are in the buffer all at
+        once."""
         followers = (self.layers[name].kind for name in self._readers[layer.name])
-        if "batch_norm" not in followers or prod(layer.shape[1:]) < _LEAST_PIXELS:
+        pixels = prod(layer.shape[1:])
+        if "batch_norm" not in followers or pixels < _LEAST_PIXELS:
+            return None
+        groups = -(-layer.shape[0] // self.core.rows) * self.core.groups_per_word
+        if self.images * pixels * groups < _LEAST_CYCLES:
             return None
         size = self.images, 1, 1, layer.shape[0]
         pitch = channel_pitch(layer.shape[0], self.config)
