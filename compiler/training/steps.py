@@ -41,8 +41,9 @@ __all__ = ["COEFFICIENTS", "TrainingSteps"]
 #: Kinds of layers that may compute the ReLU behind them, and mask its gradient.
 _NORMS = ("batch_norm", "fixed_norm")
 #: Pixels of maps at least whose images a product adds up for the batch normalisation behind it, and
-#: cycles that this saves the vector engine.
-_LEAST_PIXELS, _LEAST_CYCLES = 64, 1 << 13
+#: cycles that this saves the vector engine; and pixels at most of images with more than there are
+#: accumulators, which take a command for every eight of them.
+_LEAST_PIXELS, _LEAST_CYCLES, _MOST_PIXELS = 64, 1 << 13, 1 << 11
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
@@ -158,8 +159,8 @@ class TrainingSteps(GroupSteps):
         batch normalisation reads its map and that is worth it: small maps are in the buffer all at
         once."""
         followers = (self.layers[name].kind for name in self._readers[layer.name])
-        pixels = prod(layer.shape[1:])
-        if "batch_norm" not in followers or pixels < _LEAST_PIXELS:
+        pixels, most = prod(layer.shape[1:]), max(_MOST_PIXELS, self.core.accumulator_depth)
+        if "batch_norm" not in followers or not _LEAST_PIXELS <= pixels <= most:
             return None
         groups = -(-layer.shape[0] // self.core.rows) * self.core.groups_per_word
         if self.images * pixels * groups < _LEAST_CYCLES:
