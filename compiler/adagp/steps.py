@@ -282,8 +282,7 @@ class PredictionSteps(TrainingSteps):
 
     def _pooling_cycles(self, own: LayerTensors) -> int:
         """About how long it takes to reorganize a layer's map."""
-        core, y = self._predictor_core, self.tensors[self.maps[own.name]]
-        return prod(y.shape[:3]) * -(-own.outputs // core.rows) * core.groups_per_word
+        return self._pass_cycles(self._predictor_core, self.maps[own.name])
 
     def _predict(self, own: LayerTensors) -> None:
         full, matrix = self.predictor.full.tensors, self.predictor.toeplitz

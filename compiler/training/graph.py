@@ -17,7 +17,7 @@ from compiler.frontend.layer import Layer
 from compiler.stages import stage
 from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Shape, Tensor
-from hw.config import AdaGPConfig
+from hw.config import AdaGPConfig, CoreConfig
 
 from .groups import Group, grouped
 from .named_tensors import NamedConvolution, TensorReference, resolve
@@ -90,6 +90,11 @@ class StepGraph:
             return pixels * kh * kw * tiles
         size = sum(self.tensors[name].size for name in tensors)
         return int(size * byte_cycles(function))
+
+    def _pass_cycles(self, core: CoreConfig, name: str) -> int:
+        """How long the vector engine of ``core`` takes for a pass through a map, about."""
+        y = self.tensors[name]
+        return prod(y.shape[:3]) * -(-y.shape[3] // core.rows) * core.groups_per_word
 
     def placed(self, offset_of: Callable[[str], int | None]) -> dict[str, Tensor]:
         """The tensors with their places; ``offset_of`` gives that of an owner, or None for one

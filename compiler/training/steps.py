@@ -87,7 +87,6 @@ class TrainingSteps(GroupSteps):
             self.tensors |= {tensor.name: tensor for tensor in parameter.tensors.values()}
         self.gradients: dict[str, str] = {}
         self.inputs: list[str] = []
-        self._summed: dict[str, str] = {}  # a map -> sums of its images, where these are known
         self._backward_order = backward_order(layers)
         self._needs_gradient = frozenset(self._backward_order)
         self._build(layers)
@@ -162,14 +161,12 @@ class TrainingSteps(GroupSteps):
         pixels, most = prod(layer.shape[1:]), max(_MOST_PIXELS, self.core.accumulator_depth)
         if "batch_norm" not in followers or not _LEAST_PIXELS <= pixels <= most:
             return None
-        groups = -(-layer.shape[0] // self.core.rows) * self.core.groups_per_word
-        if self.images * pixels * groups < _LEAST_CYCLES:
+        name = self.maps[layer.name]
+        if self._pass_cycles(self.core, name) < _LEAST_CYCLES:
             return None
         size = self.images, 1, 1, layer.shape[0]
         pitch = channel_pitch(layer.shape[0], self.config)
-        name = f"{layer.name}.image sums"
-        self._summed[self.maps[layer.name]] = name
-        return self._tensor(name, size, kind="float32", pitch=pitch)
+        return self._tensor(f"{name}.image sums", size, kind="float32", pitch=pitch)
 
     _forward_linear = _forward_embedding = _forward_convolution
 
@@ -190,7 +187,7 @@ class TrainingSteps(GroupSteps):
                      for name in _SAVED]  # fmt: skip
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
         parameters = [self._role(name, "master") for name in names]
-        sums = self._summed.get(sources[0])
+        sums = name if (name := f"{sources[0]}.image sums") in self.tensors else None
         self._add(
             layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
             reads=[sources[0], *parameters, sums], writes=[output, *parameters[2:], *saved],

@@ -89,13 +89,17 @@ class VectorUnit:
             partial = self.add(partial[0::2], partial[1::2])
         return partial[0]
 
+    def sum_images(self, values) -> np.ndarray:
+        """Of ``values`` (N, pixels, ...) the :meth:`sum` over the pixels of each image."""
+        return self.sum(np.moveaxis(np.asarray(values, np.uint32), 1, 0))
+
     def sum_map(self, values) -> np.ndarray:
         """Sum of ``values`` (N, pixels, ...) over the pixels of a map, image by image.
 
         The :meth:`sum` over the pixels of each image, then that over the images' results; of one
         image it is the first alone.
         """
-        images = self.sum(np.moveaxis(np.asarray(values, np.uint32), 1, 0))
+        images = self.sum_images(values)
         return images[0] if len(images) == 1 else self.sum(images)
 
     def _collect(self, result):

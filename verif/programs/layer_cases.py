@@ -112,7 +112,7 @@ def normalization(rng, config, shape, *, relu=False, summed=False):
     options = {"epsilon": _EPSILON, "momentum": _MOMENTUM, "relu": relu}
     if summed:
         pixels = elementwise_pool.widen(fmt, x_codes).reshape(shape[0], -1, channels)
-        images = VectorUnit().sum(np.moveaxis(pixels, 1, 0)).reshape(shape[0], 1, 1, channels)
+        images = VectorUnit().sum_images(pixels).reshape(shape[0], 1, 1, channels)
         options["sums"] = case.parameter("sums", images.shape, images)
     case.layer(batch_norm, x, y, *vectors.values(), **options)
     saved = [vectors[name] for name in ("mean", "inverse", "a")]

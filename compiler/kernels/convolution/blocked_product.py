@@ -61,13 +61,14 @@ class BlockedProduct(BlockedSizes):
                 numbers = (axis.numbers(part) for axis, part in zip(phase, box[1:], strict=True))
                 if all(end > begin for begin, end in numbers):
                     jobs += self._phase_jobs(cut, box, group, tile, phase, output)
+        if not jobs:
+            return []
         late: Sequence[Late] = ()
-        if jobs and totals is not None:
+        if totals is not None:
             late = totals.late(box[0], box[1], output, len(jobs), channels=channels)
-        if jobs:
-            job = jobs[-1]
-            jobs[-1] = job._replace(run=partial(job.run, ends=True), like=(job.like, "ends"))
-        return [(job, late if job is jobs[-1] else ()) for job in jobs]
+        *others, last = jobs
+        last = last._replace(run=partial(last.run, ends=True), like=(last.like, "ends"))
+        return [*((job, ()) for job in others), (last, late)]
 
     def _phase_jobs(
         self, cut: Cut, box: PixelBox, group: Interval, tile: int, phase: Phase, output: Need

@@ -222,13 +222,11 @@ class _Forward:
             **options,
         )  # fmt: skip
 
-    def _pixels(self, images: Interval, rows: Interval) -> int:
-        return (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2]
-
     def _out_size(self, images: Interval, rows: Interval) -> int:
         """Words of what becomes of a tile."""
         room = 0 if self.totals is None else self.totals.room(images, rows)
-        return self._pixels(images, rows) * self.y_words + room
+        pixels = (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2]
+        return pixels * self.y_words + room
 
     def _x_need(self, images: Interval, rows: Interval) -> Need:
         layer = self.layer

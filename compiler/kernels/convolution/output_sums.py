@@ -10,15 +10,12 @@ from typing import NamedTuple
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
-from compiler.kernels.tiling.partial_sums import MapSums
+from compiler.kernels.tiling.partial_sums import TURNS, MapSums
 from compiler.kernels.tiling.pixel_bands import flat
 from compiler.tensors.intervals import Channels, Interval, even_parts
 from compiler.tensors.tensor import Tensor
 
 __all__ = ["Late", "OutputSums", "behind"]
-
-#: Partial sums of docs/training.md, which take turns.
-_TURNS = 8
 
 
 class Late(NamedTuple):
@@ -141,14 +138,14 @@ class OutputSums:
     ) -> list[Late]:
         state, at = Need((self, "parts"), self.state_words), (images[0], rows[0])
         begin, end = (line * self.width for line in rows)
-        turns = -(-end // _TURNS) - begin // _TURNS
-        size = -(-turns // count) * _TURNS
-        edges = [begin, *range(begin // _TURNS * _TURNS + size, end, size), end]
+        turns = -(-end // TURNS) - begin // TURNS
+        size = -(-turns // count) * TURNS
+        edges = [begin, *range(begin // TURNS * TURNS + size, end, size), end]
         found = []
         for first, last in pairwise(edges):
             run = partial(self._add_pixels, images, rows, (first, last), follows)
             ends = first == 0, last == self.height * self.width, follows
-            like = "lines", rows[1] - rows[0], first - begin, last - begin, begin % _TURNS, *ends
+            like = "lines", rows[1] - rows[0], first - begin, last - begin, begin % TURNS, *ends
             found.append(Late((state, maps), run, like, at))
         rest = Late((state,), _do_nothing, ("parts",), at)
         return found + [rest] * (count - len(found) if follows else 0)

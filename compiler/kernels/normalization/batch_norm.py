@@ -8,6 +8,7 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
+from compiler.kernels.tiling.image_tiling import ImageSums
 from compiler.kernels.tiling.splitting import within
 from compiler.tensors.intervals import ChannelBox, Channels, Interval
 from compiler.tensors.tensor import Tensor
@@ -77,11 +78,14 @@ class _Forward(BatchNormPass):
         def maps(images: Interval) -> list[Need]:
             return [self.program.need(self.tensors.x, *self.box(images, channels))]
 
-        jobs = self._known_mean(channels, state)
-        for images in pieces if self.tensors.sums is None else ():
-            run = partial(self._mean, channels, images, images == pieces[-1])
-            place = images, pieces, channels
-            jobs.append(self.sum_job("mean", place, state, maps(images), (), run, first=not jobs))
+        jobs: list[Job] = []
+        if self.tensors.sums is not None:
+            jobs.append(self._known_mean(channels, state))
+        else:
+            for images in pieces:
+                run = partial(self._mean, channels, images, images == pieces[-1])
+                needs, place = (state, maps(images), ()), (images, pieces, channels)
+                jobs.append(self.sum_job("mean", place, *needs, run, first=not jobs))
         # What was loaded last is still there; but in turns images come in order.
         order = pieces if self.turns else pieces[::-1]
         for images in order:
@@ -93,19 +97,19 @@ class _Forward(BatchNormPass):
         order = order[::-1]
         return jobs + self.last_jobs(order, channels, state, maps, (), run, self.tensors.y)
 
-    def _known_mean(self, channels: Channels, state: Need) -> list[Job]:
-        """A job that has the mean from the sums of all images, if these are known."""
-        sums = self.tensors.sums
-        if sums is None:
-            return []
-        box = (0, self.images), (0, 1), (0, 1), channels
+    def _known_mean(self, channels: Channels, state: Need) -> Job:
+        """A job that has the mean from the known sums of all images."""
+        sums, box = self.tensors.sums, ((0, self.images), (0, 1), (0, 1), channels)
 
         def run(block: Block, state: Block) -> None:
-            v, view = self.vectors(state, channels), self.program.view(block, sums, *box)
-            total = view if self.images == 1 else self.vector.sum(v["mean"], view)
-            self.vector.scale(v["mean"], total, 1.0 / self.pixels)
+            view = self.program.view(block, sums, *box)
+            images = ImageSums(self.vector, view, self.images, turns=False)
+            self._finish_mean(channels, self.vectors(state, channels) | {"sums": images})
 
-        return [Job((self.program.need(sums, *box), state), run)]
+        return Job((self.program.need(sums, *box), state), run)
+
+    def _finish_mean(self, channels: Channels, v: Mapping[str, Any]) -> None:
+        self.vector.scale(v["mean"], self.total(v["mean"], v["sums"]), 1.0 / self.pixels)
 
     def _mean(
         self, channels: Channels, images: Interval, last: bool, state: Block, x: Block
@@ -113,8 +117,7 @@ class _Forward(BatchNormPass):
         v, x = self.vectors(state, channels), self.whole(x, "x", images, channels)
         v["sums"].add(images, x)
         if last:
-            total = self.total(v["mean"], v["sums"])
-            self.vector.scale(v["mean"], total, 1.0 / self.pixels)
+            self._finish_mean(channels, v)
 
     def _variance(
         self, channels: Channels, images: Interval, last: bool, state: Block, x: Block,
@@ -129,10 +132,11 @@ class _Forward(BatchNormPass):
         bands = BatchNormBands(self, ["x"], "y")
         for channels in bands.bands.channels:
             parameters = [self.need(tensor, channels) for tensor in self.parameters]
-            means = self._known_mean(channels, bands.state(channels))
-            if not means:
+            if self.tensors.sums is not None:
+                means = [self._known_mean(channels, bands.state(channels))]
+            else:
                 mean = partial(self._band_sums, bands, {})
-                means = bands.pass_jobs(channels, mean, self._band_mean, first=True)
+                means = bands.pass_jobs(channels, mean, self._finish_mean, first=True)
             deviation = {"term": Term.SUBTRACT, "factor": Factor.U}
             variance = partial(self._band_sums, bands, deviation)
             write = partial(self._apply_band, bands)
@@ -151,9 +155,6 @@ class _Forward(BatchNormPass):
     ) -> None:  # fmt: skip
         (x,) = bands.views(band, channels, maps)
         v["sums"].add(x, band[1][0], v["mean"] if fields else None, **fields)
-
-    def _band_mean(self, channels: Channels, v: Mapping[str, Any]) -> None:
-        self.vector.scale(v["mean"], self.total(v["mean"], v["sums"]), 1.0 / self.pixels)
 
     def _apply_band(
         self, bands: BatchNormBands, channels: Channels, band: Band, v: Mapping[str, Any],

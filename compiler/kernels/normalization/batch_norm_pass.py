@@ -39,6 +39,8 @@ class BatchNormPass(ABC):
     sums: tuple[str, ...] = ()
     #: Words that a finished pixel takes for each of its words.
     cost: int = 1
+    #: Vectors that may be in the buffer besides those of the state.
+    vectors_beside: int = 4
 
     def __init__(self, program: CoreProgram, tensors: Mapping[str, Tensor | None]) -> None:
         self.program, self.vector = program, program.vector
@@ -57,8 +59,6 @@ class BatchNormPass(ABC):
         self._gap = program.scratch.words // (4 * program.pieces)
         #: Whether images take turns at few vectors of sums.
         self.turns = True
-        #: Vectors that may be in the buffer besides those of the state.
-        self.vectors_beside = 4
 
     def write(self) -> None:
         program = self.program

@@ -9,12 +9,10 @@ from compiler.codegen.view import View
 from compiler.tensors.intervals import MANY_PARTS, Channels, Interval, regular_parts
 from compiler.tensors.tensor import Tensor
 
+from .partial_sums import TURNS
 from .splitting import MOST_WORDS, channel_parts, channel_steps
 
 __all__ = ["ImageSums", "image_parts", "state_job"]
-
-#: Partial sums of docs/training.md, which take turns.
-_TURNS = 8
 
 
 class ImageSums:
@@ -34,12 +32,12 @@ class ImageSums:
 
     def __init__(self, vector: VectorCommands, view: View, images: int, *, turns: bool) -> None:
         self.vector, self.view, self.images = vector, view, images
-        self.turns = turns and images > _TURNS
+        self.turns = turns and images > TURNS
 
     @staticmethod
     def rows(images: int, *, turns: bool) -> int:
         """Vectors that it needs."""
-        return 2 * _TURNS if turns and images > _TURNS else images
+        return 2 * TURNS if turns and images > TURNS else images
 
     @staticmethod
     def suits(pieces: Sequence[Interval]) -> bool:
@@ -53,18 +51,18 @@ class ImageSums:
         (begin, first), end = pieces[0], pieces[-1][1]
         size = first - begin
         if len(pieces) > 1:
-            size = size // _TURNS * _TURNS or 1 << size.bit_length() - 1
+            size = size // TURNS * TURNS or 1 << size.bit_length() - 1
         return [(n, min(n + size, end)) for n in range(begin, end, size)]
 
     @staticmethod
     def phase(images: Interval, *, turns: bool) -> Interval:
         """What images have in common whose results are at the same places."""
         first = images[0]
-        return (first % _TURNS, first < _TURNS) if turns else images
+        return (first % TURNS, first < TURNS) if turns else images
 
     def row(self, number: int) -> int:
         """The row where the result of an image belongs."""
-        return _TURNS + number % _TURNS if self.turns and number >= _TURNS else number
+        return TURNS + number % TURNS if self.turns and number >= TURNS else number
 
     def __getitem__(self, number: int) -> View:
         """That row."""
@@ -79,18 +77,18 @@ class ImageSums:
 
     def done(self, number: int) -> None:
         """The result of an image is there, as those of all before."""
-        turn = number % _TURNS
-        if not self.turns or number < _TURNS:
+        turn = number % TURNS
+        if not self.turns or number < TURNS:
             return
-        if turn == _TURNS - 1 or number == self.images - 1:
+        if turn == TURNS - 1 or number == self.images - 1:
             partial = self.view[: turn + 1]
-            self.vector.add(partial, partial, self.view[_TURNS : _TURNS + turn + 1])
+            self.vector.add(partial, partial, self.view[TURNS : TURNS + turn + 1])
 
     def total(self, o: View) -> View:
         """The sum of all of them in ``o``; returns where it is."""
         if self.images == 1:
             return self.view
-        return self.vector.sum(o, self.view[:_TURNS] if self.turns else self.view)
+        return self.vector.sum(o, self.view[:TURNS] if self.turns else self.view)
 
 
 def image_parts(

@@ -6,10 +6,10 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.view import View
 from hw.isa.vector import Carry
 
-__all__ = ["MapSums"]
+__all__ = ["TURNS", "MapSums"]
 
 #: Partial sums that take turns, element by element.
-_TURNS = 8
+TURNS = 8
 
 
 class MapSums:
@@ -34,7 +34,7 @@ class MapSums:
     def rows(images: int, group: int) -> int:
         """Vectors that it needs: partial sums and results of a group, partial sums of the images'
         results."""
-        return group * (_TURNS + 1) + (_TURNS if images > 1 else 0)
+        return group * (TURNS + 1) + (TURNS if images > 1 else 0)
 
     def _vectors(self, first: int, shape: tuple[int, int]) -> View:
         """Rows from ``first`` on as a map of (images, pixels)."""
@@ -46,12 +46,12 @@ class MapSums:
 
     def _partial(self, images: int) -> View:
         """Partial sums (images, 1, 8, C) of a group."""
-        return self._vectors(0, (images, _TURNS))
+        return self._vectors(0, (images, TURNS))
 
     @property
     def _results(self) -> View:
         """Partial sums (1, 1, 8, C) of the images' results."""
-        return self._vectors(self.group * (_TURNS + 1), (1, _TURNS))
+        return self._vectors(self.group * (TURNS + 1), (1, TURNS))
 
     def begin(self, images: tuple[int, int]) -> None:
         """Images (begin, end), a group, follow."""
@@ -69,8 +69,8 @@ class MapSums:
     ) -> None:
         done, count = 0, numbers.shape[2]
         while done < count:
-            turn = (first + done) % _TURNS
-            size = min(_TURNS - turn, count - done)
+            turn = (first + done) % TURNS
+            size = min(TURNS - turn, count - done)
             sums = partial[:, :, turn : turn + size]
             part = numbers[:, :, done : done + size]
             own = y[:, :, done : done + size] if y is not None and y.shape[2] > 1 else y
@@ -80,16 +80,16 @@ class MapSums:
     def finish(self, images: tuple[int, int]) -> None:
         """All pixels of images (begin, end), a group, have come."""
         count = images[1] - images[0]
-        results = self._vectors(self.group * _TURNS, (count, 1))
+        results = self._vectors(self.group * TURNS, (count, 1))
         self._fold(results, self._partial(count))
         if self.images > 1:
-            row = self._vectors(self.group * _TURNS, (1, count))
+            row = self._vectors(self.group * TURNS, (1, count))
             self._add(self._results, row, images[0])
 
     def total(self, o: View) -> View:
         """The sum in ``o``, when all images are finished; returns where it is."""
         if self.images == 1:
-            return self._vectors(self.group * _TURNS, (1, 1))
+            return self._vectors(self.group * TURNS, (1, 1))
         self._fold(o, self._results)
         return o
 

@@ -88,7 +88,7 @@ def stimulus(config, program, rng):
     size = program.map_size
     cells = reorganize_map(VectorUnit(), widen(fmt, y), size).reshape(1, size, size, -1)
     pixels = widen(fmt, y).reshape(len(y), -1, program.outputs)
-    sums = VectorUnit().sum(np.moveaxis(pixels, 1, 0))
+    sums = VectorUnit().sum_images(pixels)
     return (x, dy, dense, bias), {
         "y": y,
         "cells": cells,
@@ -120,6 +120,17 @@ def compare(program, memory, expected, where):
             )
 
 
+def check(program, rng, seed, where):
+    """Run a program on random numbers, in a random order; its results have to be golden's."""
+    codes, expected = stimulus(program.config, program, rng)
+    memory = bytearray(program.image(*codes))
+    result = interpret(
+        program.config, program.program, memory, seed=seed, unwritten=program.unwritten
+    )
+    assert not result.semaphores, where
+    compare(program, bytes(memory), expected, where)
+
+
 def programs(config):
     for name, (shape, outputs, kernel, stride, padding, dilation, groups) in CASES.items():
         yield name, ConvolutionProgram(
@@ -130,13 +141,8 @@ def programs(config):
 
 @pytest.mark.parametrize("array", ARRAYS)
 def test_interpreter(array, rng, seed):
-    config = config_of(array)
-    for name, program in programs(config):
-        codes, expected = stimulus(config, program, rng)
-        memory = bytearray(program.image(*codes))
-        result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
-        assert not result.semaphores, name
-        compare(program, bytes(memory), expected, name)
+    for name, program in programs(config_of(array)):
+        check(program, rng, seed, name)
 
 
 @pytest.mark.parametrize("array", ARRAYS)

@@ -7,15 +7,13 @@ import pytest
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.kernels.convolution import conv_forward
-from emulator.interpreter import interpret
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 from tests.verif.programs.test_convolution_programs import (
     ARRAYS,
-    compare,
+    check,
     config_of,
     programs,
-    stimulus,
 )
 from verif.programs.convolution_programs import ConvolutionProgram
 
@@ -32,24 +30,10 @@ CUTS = {
 }
 
 
-def check(program, rng, seed, where):
-    codes, expected = stimulus(program.config, program, rng)
-    memory = bytearray(program.image(*codes))
-    config, unwritten = program.config, program.unwritten
-    result = interpret(config, program.program, memory, seed=seed, unwritten=unwritten)
-    assert not result.semaphores, where
-    compare(program, bytes(memory), expected, where)
-
-
-def summed(program):
-    """The same program, which adds up the images of its output as well."""
-    return replace(program, parts=("y", "sums"))
-
-
 @pytest.mark.parametrize("array", ARRAYS)
 def test_every_convolution(array, rng, seed):
     for name, program in programs(config_of(array)):
-        check(summed(program), rng, seed, f"{array}, {name}")
+        check(replace(program, parts=("y", "sums")), rng, seed, f"{array}, {name}")
 
 
 @pytest.mark.parametrize("loops", [False, True], ids=["written out", "loops"])
@@ -100,7 +84,7 @@ def test_cells_and_sums(rng, seed):
         check(replace(program, parts=("y", "cells", "sums")), rng, seed, name)
 
 
-def test_an_array_that_always_has_something_to_do(rng):
+def test_an_array_that_always_has_something_to_do():
     """What adds up a tile comes behind a product of the next one."""
     config = make_config(variant="baseline", preset="tiny", accumulator_depth=16)
     program = ConvolutionProgram(

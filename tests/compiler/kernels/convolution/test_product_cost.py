@@ -8,9 +8,8 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.kernels.convolution import conv_forward, conv_input_gradient
 from compiler.kernels.convolution.product_cost import blocked_jobs, tiled_cycles
-from emulator.interpreter import interpret
 from hw.isa.encoding import Opcode
-from tests.verif.programs.test_convolution_programs import compare, small_program, stimulus
+from tests.verif.programs.test_convolution_programs import check, small_program
 
 
 def test_what_tiles_wait_for():
@@ -61,10 +60,4 @@ def test_slow_tiles_become_blocks(part, inputs, outputs, loops, rng, seed):
     assert blocked_jobs(blocked, (vectors, round(least) - 512 * 61), 512) is None
     repeats = [command for command in program.commands if command.opcode is Opcode.REPEAT]
     assert bool(repeats) == loops
-    codes, expected = stimulus(program.config, program, rng)
-    memory = bytearray(program.image(*codes))
-    result = interpret(
-        program.config, program.program, memory, seed=seed, unwritten=program.unwritten
-    )
-    assert not result.semaphores
-    compare(program, bytes(memory), expected, "blocks")
+    check(program, rng, seed, "blocks")
