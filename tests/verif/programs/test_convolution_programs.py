@@ -159,11 +159,7 @@ def test_maps_reorganized_on_their_way(array, size, words, least, rng, seed):
         program = replace(program, parts=("y", "cells"), map_size=size)
         if Reorganizer.held_words(program.core, program.tensors["y"]) * 4 > words:
             continue
-        codes, expected = stimulus(config, program, rng)
-        memory = bytearray(program.image(*codes))
-        result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
-        assert not result.semaphores, name
-        compare(program, bytes(memory), expected, name)
+        check(program, rng, seed, name)
         y = program.tensors["y"]
         read = [
             command.fields["dram_address"] - y.offset
@@ -183,11 +179,7 @@ def test_maps_that_do_not_fit(name, rng, seed):
     tensors = program.tensors
     plan = WeightGradientPlan(writer, program.layer, *(tensors[n] for n in ("dy", "dw", "db")))
     assert not plan.whole and len(plan.pieces) > 1
-    codes, expected = stimulus(config, program, rng)
-    memory = bytearray(program.image(*codes))
-    result = interpret(config, program.program, memory, seed=seed, unwritten=program.unwritten)
-    assert not result.semaphores
-    compare(program, bytes(memory), expected, name)
+    check(program, rng, seed, name)
 
 
 #: Fields, shape, outputs, kernel, stride, padding, dilation: pieces that begin and end within an
@@ -295,13 +287,7 @@ def test_products_in_blocks(name, rng, seed):
         _InputGradient(writer, program.layer, program.tensors["dy"], program.tensors["dx"], 1.0),
     ):
         assert plain.cut() is None
-    codes, expected = stimulus(program.config, program, rng)
-    memory = bytearray(program.image(*codes))
-    result = interpret(
-        program.config, program.program, memory, seed=seed, unwritten=program.unwritten
-    )
-    assert not result.semaphores
-    compare(program, bytes(memory), expected, name)
+    check(program, rng, seed, name)
 
 
 @pytest.mark.parametrize("name", CUTS)
@@ -315,13 +301,7 @@ def test_weight_gradients_in_parts(name, rng, seed):
     width, tiles, columns = CUTS[name][2]
     assert gathered == ({width} if width else set())
     assert (part.tiles[1] - part.tiles[0], part.columns[1] - part.columns[0]) == (tiles, columns)
-    codes, expected = stimulus(program.config, program, rng)
-    memory = bytearray(program.image(*codes))
-    result = interpret(
-        program.config, program.program, memory, seed=seed, unwritten=program.unwritten
-    )
-    assert not result.semaphores
-    compare(program, bytes(memory), expected, name)
+    check(program, rng, seed, name)
 
 
 @pytest.mark.long
