@@ -22,7 +22,7 @@ from compiler.stages import stage
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import plan_memory, training_layers
-from compiler.training.groups import write_groups
+from compiler.training.groups import least_hidden, write_groups
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from compiler.training.step import Step
 from hw.config import AdaGPConfig
@@ -117,6 +117,7 @@ class _Compiler:
         }
         self.tensors = {part: self._tensors(part) for part in PARTS}
         self.recordings = Recordings()
+        self._worth = least_hidden(first.groups)
         self._unfit: dict[str, set[Hashable]] = {part: set() for part in PARTS}
         #: What has been recorded, by part and whether it loads what stays.
         self._written: dict[
@@ -253,8 +254,9 @@ class _Compiler:
                 return predictor if step.predictor else main
 
             infos = write_groups(
-                self.graphs[part].groups, recorder, program_of, tensors, self._unfit[part]
-            )
+                self.graphs[part].groups, recorder, program_of, tensors, self._unfit[part],
+                worth=self._worth,
+            )  # fmt: skip
             with stage("semaphores"):
                 commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores

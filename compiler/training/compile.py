@@ -25,7 +25,7 @@ from hw.isa.encoding import COMMAND_BYTES
 from hw.isa.loops import LOOP_LEVELS
 
 from .echo_steps import EchoSteps
-from .groups import Group, write_groups
+from .groups import Group, least_hidden, write_groups
 from .program import LayerInfo, StepInfo, TrainingProgram
 from .steps import COEFFICIENTS, TrainingSteps
 
@@ -167,7 +167,10 @@ def write_steps(
 
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         programs = [CoreProgram(config, core, recorder) for core in config.cores]
-        infos = write_groups(groups, recorder, lambda step: programs[step.core], tensors, unfit)
+        infos = write_groups(
+            groups, recorder, lambda step: programs[step.core], tensors, unfit,
+            worth=least_hidden(groups),
+        )  # fmt: skip
         with stage("semaphores"):
             commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores

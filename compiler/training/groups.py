@@ -19,7 +19,7 @@ from compiler.tensors.tensor import Tensor
 from .program import StepInfo
 from .step import ARRAY, VECTOR, Step
 
-__all__ = ["Group", "grouped", "write_groups"]
+__all__ = ["Group", "grouped", "least_hidden", "write_groups"]
 
 #: A product that covers as much of the work beside it is as good as one that covers all of it.
 _ENOUGH = 0.9
@@ -29,7 +29,7 @@ _SHARE, _SMALL_SHARE = 0.5, 0.25
 _LARGE = "forward", "backward"
 #: Cycles that every command hides that is written for it in a program with loops, at least; and
 #: what share of the batch that is, so that a program grows by so much and not with the network.
-_WORTH, _WORTH_SHARE = 500, 1 / 1_800_000
+_WORTH, _WORTH_SHARE = 200, 1 / 1_400_000
 
 
 @dataclass(frozen=True)
@@ -172,22 +172,28 @@ def _dependencies(steps: Sequence[Step], owner: Callable[[str], str]) -> list[se
     return found
 
 
+def least_hidden(groups: Sequence[Group]) -> float:
+    """Cycles that a command has to hide where these are the steps of a batch with backpropagation:
+    the same in both phases, and on all variants."""
+    steps = (step for group in groups for step in group.steps)
+    return max(_WORTH, sum(step.cycles for step in steps if not step.predictor) * _WORTH_SHARE)
+
+
 def write_groups(
     groups: Sequence[Group],
     recorder: Recorder,
     program_of: Callable[[Step], CoreProgram],
     tensors: Mapping[str, Tensor],
     unfit: set[Hashable],
+    *,
+    worth: float,
 ) -> list[StepInfo]:
     """Record ``groups``, each step by its program; what of the commands belongs to which. Where
-    steps have no room beside each other, or it is not worth what is written for it in loops, they
-    come one after the other; ``unfit`` is what groups are like of which that is known, and comes to
-    hold others."""
+    steps have no room beside each other, or a command that is written for it in loops hides less
+    than ``worth`` cycles, they come one after the other; ``unfit`` is what groups are like of which
+    that is known, and comes to hold others."""
     infos = []
-    # What is worth it is the same on all variants.
-    steps = (step for group in groups for step in group.steps)
-    batch = sum(step.cycles for step in steps if not step.predictor)
-    worth = max(_WORTH, batch * _WORTH_SHARE) if recorder.loops else 0
+    worth = worth if recorder.loops else 0
     for number, group in enumerate(groups):
         program = program_of(group.main[0])
         like = _alike(group, tensors) if group.beside else None

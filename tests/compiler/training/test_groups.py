@@ -12,7 +12,7 @@ from torch import nn
 
 from compiler.adagp import compile_adagp
 from compiler.training.compile import compile_training
-from compiler.training.groups import grouped
+from compiler.training.groups import Group, grouped, least_hidden, write_groups
 from compiler.training.step import ARRAY, VECTOR, Step
 from emulator.batch_loop import BatchLoop
 from golden.layers.optimizer import SGD, Adam
@@ -141,6 +141,29 @@ def test_where_it_is_worth_it(monkeypatch):
     some = found(0, 0)
     assert some > found(0, 10**9) == 0
     assert some > found(2, 0) == 0
+
+
+def test_what_a_command_has_to_hide(monkeypatch):
+    """A share of the batch with backpropagation, in Phase GP, too; the predictor does not count."""
+    monkeypatch.setattr("compiler.training.groups._WORTH", 7)
+    monkeypatch.setattr("compiler.training.groups._WORTH_SHARE", 0.1)
+
+    long, short = step("a", ARRAY, "", "a", 80), step("b", VECTOR, "a", "b", 20)
+    predictor = step("p", "", "a", "p", 50, predictor=True)
+    assert least_hidden([Group((long,), (short,)), Group((predictor,))]) == 10
+    assert least_hidden([Group((short,))]) == 7
+
+    found = []
+
+    def noted(groups, *arguments, worth):
+        found.append((least_hidden(groups), worth))
+        return write_groups(groups, *arguments, worth=worth)
+
+    monkeypatch.setattr("compiler.adagp.compile.write_groups", noted)
+    config = make_config(variant="low", preset="tiny")
+    compile_adagp(network(), config, SHAPE, images=2, beside=True)
+    own, worth = zip(*found, strict=True)
+    assert len(set(worth)) == 1 and worth[0] == max(own) > min(own)
 
 
 def test_in_long_batches(monkeypatch):
