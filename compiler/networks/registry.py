@@ -7,12 +7,19 @@ from typing import Any
 from compiler.errors import CompileError
 
 __all__ = [
-    "InputShape", "network", "network_names", "published", "read_shape", "shape_text",
-    "usual_method",
+    "LARGE_BATCH", "SMALL", "SMALL_BATCH", "InputShape", "network", "network_names", "published",
+    "read_shape", "shape_text", "usual_batch", "usual_method",
 ]  # fmt: skip
 
 #: (C, H, W) of an image, or the lengths of several sentences, (T,) each.
 InputShape = tuple[int, ...] | tuple[tuple[int, ...], ...]
+
+#: Images of CIFAR-10, and the batch; the batch for images of the size of the publication, with
+#: which VGG19 and YOLO-v3 fit into a memory window as well.
+SMALL, SMALL_BATCH, LARGE_BATCH = "3x32x32", 128, 16
+#: The batch for CIFAR's images where that is too large: 128 take Inception-V4 5.5 GiB, and a memory
+#: window has at most 4.
+_LESS = {"inception-v4": 64}
 
 #: Who defines them, MODULE:NAME of a dictionary: the compiler needs none of them.
 _NETWORKS = "algorithms.networks.registry:PUBLISHED"
@@ -21,6 +28,11 @@ _NETWORKS = "algorithms.networks.registry:PUBLISHED"
 def usual_method(variant: str) -> str:
     """How a variant trains unless told otherwise: with ADA-GP if it has a predictor."""
     return "bp" if variant == "baseline" else "adagp"
+
+
+def usual_batch(network: str, size: str) -> int:
+    """Images of a batch, ``size`` as :func:`shape_text` writes it, unless told otherwise."""
+    return _LESS.get(network, SMALL_BATCH) if size == SMALL else LARGE_BATCH
 
 
 def _networks() -> Mapping[str, Any]:

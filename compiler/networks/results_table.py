@@ -20,16 +20,17 @@ from .cells import (
     compiler_state,
     read_outcomes,
 )
-from .registry import network_names, published, read_shape, shape_text, usual_method
+from .registry import (
+    SMALL,
+    network_names,
+    published,
+    read_shape,
+    shape_text,
+    usual_batch,
+    usual_method,
+)
 
-__all__ = ["SMALL", "document", "fill_table", "wanted_cells"]
-
-#: Images of CIFAR-10, and the batch; the batch for images of the size of the publication, with
-#: which VGG19 and YOLO-v3 fit into a memory window as well.
-SMALL, SMALL_BATCH, LARGE_BATCH = "3x32x32", 128, 16
-#: The batch for CIFAR's images where that is too large: 128 take Inception-V4 5.5 GiB, and a memory
-#: window has at most 4.
-_LESS = {"inception-v4": 64}
+__all__ = ["document", "fill_table", "wanted_cells"]
 
 _MIB, _MEGA = 1 << 20, 1e6
 
@@ -120,7 +121,7 @@ def wanted_cells(options: argparse.Namespace) -> list[Cell]:
                     Cell(
                         network=name,
                         input=size,
-                        batch=options.batch or _usual_batch(name, size),
+                        batch=options.batch or usual_batch(name, size),
                         variant=variant,
                         method=options.method or usual_method(variant),
                         preset=options.preset or DEFAULT_PRESET,
@@ -129,10 +130,6 @@ def wanted_cells(options: argparse.Namespace) -> list[Cell]:
                     )
                 )
     return cells
-
-
-def _usual_batch(name: str, size: str) -> int:
-    return _LESS.get(name, SMALL_BATCH) if size == SMALL else LARGE_BATCH
 
 
 def _all_networks(size: str | None) -> list[str]:

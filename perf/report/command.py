@@ -8,6 +8,7 @@ from rich.console import Console
 
 from cli.build_directory import build_root
 from cli.progress import progress_bar
+from compiler.networks.registry import LARGE_BATCH, SMALL_BATCH
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import DEFAULT_PRESET, add_settings
 from perf.analytic.evaluation import DATA
@@ -22,7 +23,7 @@ from .figure_20 import figure_20
 from .figures_17_19 import Formulas, figures_17_19
 from .tables_2_3 import tables_2_3
 from .tables_4_5 import tables_4_5
-from .wanted import BATCHES, IMAGES, Wanted, paper_networks
+from .wanted import BATCHES, Wanted, paper_networks
 
 __all__ = ["add_report"]
 
@@ -54,10 +55,11 @@ def add_report(commands) -> None:
     add("--data", nargs="+", choices=tuple(DATA), help="default: all")
     add("--variant", nargs="+", choices=tuple(VARIANTS), metavar="NAME",
         help="besides baseline (default: all)")  # fmt: skip
-    add("--batch", nargs=3, type=int, default=list(IMAGES),
+    add("--batch", nargs=3, type=int,
         metavar=("CIFAR", "LARGE", "SENTENCES"), help="images of a batch of CIFAR and of ImageNet "
         "and YOLO-v3, sentences of a batch of Transformer, of what is counted (default: "
-        f"{' '.join(map(str, IMAGES))}); the formulas have the paper's 128 and 32")  # fmt: skip
+        f"{SMALL_BATCH}, or as many as fit into a memory window; {LARGE_BATCH}; {LARGE_BATCH}); "
+        "the formulas have the paper's 128 and 32")  # fmt: skip
     add("--sweep", nargs="*", metavar="NAME", default=["vgg13"],
         help=f"networks to sweep over batches {' '.join(map(str, BATCHES))} "
         "(default: vgg13)")  # fmt: skip
@@ -105,11 +107,12 @@ def _wanted(options) -> Wanted:
     for option, given in (("network", options.network or []), ("sweep", options.sweep)):
         if unknown := [name for name in given if name not in names]:
             raise ValueError(f"{option} must be one of {', '.join(names)}, not {unknown[0]!r}")
-    if wrong := [number for number in options.batch if number < 1]:
+    if wrong := [number for number in options.batch or [] if number < 1]:
         raise ValueError(f"batch must be at least 1, not {wrong[0]}")
     asked = {
         "networks": options.network or names, "data": options.data or tuple(DATA),
-        "variants": options.variant or tuple(VARIANTS), "images": tuple(options.batch),
+        "variants": options.variant or tuple(VARIANTS),
+        "images": tuple(options.batch) if options.batch else None,
         "swept": options.sweep, "preset": options.preset, "width": options.width,
         "settings": tuple(options.settings),
     }  # fmt: skip
@@ -126,7 +129,7 @@ def _command(options) -> str:
     for name in ("network", "data", "variant"):
         if getattr(options, name):
             found += [f"--{name}", *getattr(options, name)]
-    if options.batch != list(IMAGES):
+    if options.batch:
         found += ["--batch", *map(str, options.batch)]
     if options.sweep != ["vgg13"]:
         found += ["--sweep", *options.sweep]

@@ -58,10 +58,12 @@ class _Sources:
         """By the compiler."""
         return self.estimates.of(self.wanted, network, data, variant)
 
-    def refusal(self, network: str, data: str, variant: str) -> str | None:
+    def refusal(
+        self, network: str, data: str, variant: str, batch: int | None = None
+    ) -> str | None:
         """Why there is no program, if that is known."""
         for name in ("baseline", variant):
-            found = self.store.get(self.wanted.cell(network, data, name))
+            found = self.store.get(self.wanted.cell(network, data, name, batch))
             if found is not None and found.reason is not None:
                 return found.reason
         return None
@@ -114,11 +116,13 @@ def _figure(flow: str, sources: _Sources) -> Section:
 
 
 def _how(wanted: Wanted) -> str:
-    small, large, _ = wanted.images
+    batches = "; ".join(
+        f"{data} {_usual_batches(wanted.networks, data, wanted)}" for data in wanted.data
+    )
     return (
-        f"*Counted*: programs of the compiler on the model of the machine, batch {small} (CIFAR) "
-        f"and {large} (ImageNet), F = 64. *Formulas*: as the paper counts, batch 128 and 32, F = "
-        "480, 180 and 80 PEs. *A*: a training of 90 epochs, 10 of them warm-up. *B*: one batch of "
+        "*Counted*: programs of the compiler on the model of the machine, F = 64, images of a "
+        f"batch: {batches}. *Formulas*: as the paper counts, batch 128 and 32, F = 480, 180 PEs "
+        "and 80 more. *A*: a training of 90 epochs, 10 of them warm-up. *B*: one batch of "
         "each phase for ever, which is what the paper's averages follow. None of them are mixed."
     )
 
@@ -156,47 +160,50 @@ def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, 
         text += "; counted " + (
             ", ".join(f"{name} {value:.2f}" for name, value in known.items()) or NOT_RUN
         )
-        text += f" (batch {sources.wanted.batch_of(data)})" if known else ""
+        batches = _usual_batches(list(known), data, sources.wanted)
+        text += f" (batch {batches})" if known else ""
         text += estimated_glance(sources.wanted, data, sources.estimates)
     what = f"Figure {number}, {flow}, {data}: speed-up B of `max`"
     return what, f"{published(flow)['mean'][data]:.2f}", text
 
 
-def _batches(data: str, sources: _Sources) -> list[int]:
-    """The usual batch, and others of the sweep at which something has been counted."""
-    wanted = sources.wanted
+def _usual_batches(networks: Sequence[str], data: str, wanted: Wanted) -> str:
+    """The batches that networks have by themselves."""
+    return " or ".join(dict.fromkeys(str(wanted.batch_of(name, data)) for name in networks))
+
+
+def _batches(network: str, data: str, sources: _Sources) -> list[int]:
+    """The network's own batch, and others of the sweep at which something has been counted."""
+    wanted, usual = sources.wanted, sources.wanted.batch_of(network, data)
     others = [
         batch
         for batch in wanted.batches
-        if batch != wanted.batch_of(data)
+        if batch != usual
         and any(
             sources.counted(network, data, variant, batch) is not None
-            for network in wanted.networks
             for variant in wanted.variants
         )
     ]
-    return [wanted.batch_of(data), *others]
+    return [usual, *others]
 
 
 def _networks(data: str, sources: _Sources) -> Table:
     """A row for each network: formulas, and what has been counted of every variant; more rows where
     other batches have been counted."""
-    wanted, usual = sources.wanted, sources.wanted.batch_of(data)
+    wanted = sources.wanted
     _, *variants = wanted.with_baseline
     rows = []
     for network in wanted.networks:
         formula = sources.formulas.get(network, data, _COUNTED)
-        for batch in _batches(data, sources):
+        for batch in _batches(network, data, sources):
             found = [sources.counted(network, data, name, batch) for name in variants]
-            if batch != usual and not any(found):
-                continue
             row = [network, *(f"{speed_up(formula[name], 'B'):.3f}" for name in ("low", "max"))]
             row.append(str(batch))
             for variant, own in zip(variants, found, strict=True):
                 if own is not None:
                     row += [f"{own.speed_up(schedule):.3f}" for schedule in "BA"]
                 else:
-                    refused = batch == usual and sources.refusal(network, data, variant)
+                    refused = sources.refusal(network, data, variant, batch)
                     row += ["no program" if refused else NOT_RUN] * 2
             rows.append(row)
     headings = ["network", "formulas: low B", "max B", "counted at batch"]
@@ -232,9 +239,11 @@ def _picture(sources: _Sources) -> Picture:
         wanted, panels = sources.wanted, {}
         for data in wanted.data:
             theirs = published(_COUNTED)["mean"][data]
-            for batch in _batches(data, sources):
+            usual = _usual_batches(wanted.networks, data, wanted)
+            swept = {b for name in wanted.networks for b in _batches(name, data, sources)[1:]}
+            for batch, text in [(None, usual), *((b, str(b)) for b in sorted(swept))]:
                 counted = partial(sources.counted, data=data, batch=batch)
-                panels[f"{data}, counted at batch {batch}"] = _bars(data, sources, counted), theirs
+                panels[f"{data}, counted at batch {text}"] = _bars(data, sources, counted), theirs
             estimated = partial(sources.estimated, data=data)
             panels[f"{data}, estimated by the compiler"] = _bars(data, sources, estimated), theirs
         # What nobody knows anything of needs no panel, unless that is all there is.

@@ -76,7 +76,10 @@ class Section:
         blocks.append(f"**Why they differ**: {self.why}")
         if self.missing:
             lines = "\n".join(f"python -m perf {line}" for line in commands_of(self.missing))
-            blocks.append(f"What says *{NOT_RUN}* is counted by\n\n```\n{lines}\n```")
+            blocks.append(
+                f"What says *{NOT_RUN}* is counted by this; `--model events` takes minutes in "
+                f"place of hours.\n\n```\n{lines}\n```"
+            )
         return "\n\n".join(blocks) + "\n"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import paper
 from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
-from compiler.networks.registry import published, shape_text, usual_method
+from compiler.networks.registry import published, read_shape, shape_text, usual_batch, usual_method
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import VARIANTS
 from hw.config.selection import DEFAULT_PRESET
@@ -13,15 +13,12 @@ from perf.analytic.evaluation import DATA
 from perf.analytic.training import Batches
 from perf.counted import Cell, Store
 
-__all__ = ["BATCHES", "EPOCHS", "IMAGES", "Speed", "Wanted", "paper_networks", "speed_up"]
+__all__ = ["BATCHES", "EPOCHS", "Speed", "Wanted", "paper_networks", "speed_up"]
 
 #: Batches of the sweep.
 BATCHES = (16, 32, 64, 128, 256)
 #: Of schedule A.
 EPOCHS = 90
-#: Images of a batch: of CIFAR as in the paper; of ImageNet and YOLO-v3 fewer than its 32, which
-#: take hours to count; sentences of Transformer.
-IMAGES = (128, 4, 16)
 
 
 def paper_networks() -> list[str]:
@@ -38,7 +35,8 @@ class Wanted:
     networks : of :func:`paper_networks`
     data : of :data:`perf.analytic.evaluation.DATA`
     variants : of the hardware; the baseline is always counted
-    images : of a batch of CIFAR, of ImageNet and YOLO-v3; sentences of a batch of Transformer
+    images : of a batch of CIFAR, of ImageNet and YOLO-v3; sentences of a batch of Transformer; None
+        for those of :func:`compiler.networks.registry.usual_batch`
     batches : of the sweep, for ``swept`` networks
     preset, settings, width : of the machine, of the networks
     """
@@ -46,7 +44,7 @@ class Wanted:
     networks: Sequence[str]
     data: Sequence[str] = tuple(DATA)
     variants: Sequence[str] = tuple(VARIANTS)
-    images: tuple[int, int, int] = IMAGES
+    images: tuple[int, int, int] | None = None
     batches: Sequence[int] = BATCHES
     swept: Sequence[str] = ("vgg13",)
     others: bool = True
@@ -54,25 +52,33 @@ class Wanted:
     settings: tuple[str, ...] = ()
     width: float = 1.0
 
-    def batch_of(self, data: str) -> int:
+    def batch_of(self, network: str, data: str) -> int:
         """Images of a batch of a data set."""
-        return self.images[data == "imagenet"]
+        return self._batch(network, self._size(network, data), data == "imagenet")
+
+    def _batch(self, network: str, size: str, number: int) -> int:
+        """That of :attr:`images` with a number, if there are any."""
+        return usual_batch(network, size) if self.images is None else self.images[number]
+
+    @staticmethod
+    def _size(network: str, data: str) -> str:
+        return shape_text(imagenet_shape(network) if data == "imagenet" else (3, 32, 32))
 
     def cell(self, network: str, data: str, variant: str, batch: int | None = None) -> Cell:
         """A network on a data set; ``batch`` None: :meth:`batch_of`."""
-        shape = imagenet_shape(network) if data == "imagenet" else (3, 32, 32)
-        classes, _ = DATA[data]
-        usual = published(network).classes_of(shape)
+        size, (classes, _) = self._size(network, data), DATA[data]
+        usual = published(network).classes_of(read_shape(size))
         return self._cell(
-            network, shape_text(shape), variant, batch or self.batch_of(data),
+            network, size, variant, batch or self.batch_of(network, data),
             classes=None if classes == usual else classes,
         )  # fmt: skip
 
     def other_cell(self, network: str, variant: str) -> Cell:
         """Transformer or YOLO-v3, at its own size."""
         found = published(network)
-        batch = self.images[1 if found.reads_images else 2]
-        return self._cell(network, shape_text(found.shapes[0]), variant, batch)
+        size = shape_text(found.shapes[0])
+        batch = self._batch(network, size, 1 if found.reads_images else 2)
+        return self._cell(network, size, variant, batch)
 
     def _cell(self, network, size, variant, batch, classes=None):
         return Cell(

@@ -21,8 +21,8 @@ from compiler.networks.cells import (
     compiler_state,
     read_outcomes,
 )
-from compiler.networks.registry import network_names
-from compiler.networks.results_table import SMALL, document, wanted_cells
+from compiler.networks.registry import SMALL, network_names
+from compiler.networks.results_table import document, wanted_cells
 from hw.config import VARIANTS
 
 RESULTS = Path(__file__).parents[3] / "docs/results_networks.jsonl"

@@ -161,6 +161,23 @@ def test_quick_is_small(tmp_path, counted, unwritten):
     ]
 
 
+def test_batches_are_those_that_fit():
+    """Of CIFAR as many as a memory window has room for, unless a batch is asked for."""
+    names, places = ("vgg13", "inception-v4"), ("cifar10", "imagenet")
+
+    def found(**options):
+        wanted = Wanted(networks=names, **options)
+        return [
+            (wanted.batch_of(name, data), wanted.cell(name, data, "max").batch)
+            for data in places
+            for name in names
+        ]
+
+    assert found() == [(128, 128), (64, 64), (16, 16), (16, 16)]
+    assert found(images=(8, 4, 2)) == [(8, 8), (8, 8), (4, 4), (4, 4)]
+    assert Wanted(networks=names, images=(8, 4, 2)).other_cell("transformer", "max").batch == 2
+
+
 def test_everything_that_the_paper_has_is_wanted():
     wanted = Wanted(networks=paper_networks())
     cells = set(wanted.cells())
