@@ -20,6 +20,8 @@ from .wanted import Speed, Wanted, paper_networks, speed_up
 __all__ = ["Formulas", "figures_17_19"]
 
 _COUNTED = "weight-stationary"
+#: Networks that are named at a glance.
+_FEW = 4
 
 
 class Formulas:
@@ -157,14 +159,23 @@ def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, 
     if flow == _COUNTED:
         counted = {name: sources.counted(name, data, "max") for name in names}
         known = {name: each.batches.steady for name, each in counted.items() if each is not None}
-        text += "; counted " + (
-            ", ".join(f"{name} {value:.2f}" for name, value in known.items()) or NOT_RUN
-        )
-        batches = _usual_batches(list(known), data, sources.wanted)
-        text += f" (batch {batches})" if known else ""
+        text += f"; counted {_counted_glance(known)}"
+        if known:
+            text += f" (batch {_usual_batches(list(known), data, sources.wanted)})"
         text += estimated_glance(sources.wanted, data, sources.estimates)
     what = f"Figure {number}, {flow}, {data}: speed-up B of `max`"
     return what, f"{published(flow)['mean'][data]:.2f}", text
+
+
+def _counted_glance(known: Mapping[str, float]) -> str:
+    """Speed-ups by network; of many their mean, the least and the largest."""
+    if len(known) <= _FEW:
+        return ", ".join(f"{name} {value:.2f}" for name, value in known.items()) or NOT_RUN
+    least, largest = (each(known, key=known.__getitem__) for each in (min, max))
+    return (
+        f"{mean(known.values()):.2f}, the mean of {len(known)}, from {known[least]:.2f} ({least}) "
+        f"to {known[largest]:.2f} ({largest})"
+    )
 
 
 def _usual_batches(networks: Sequence[str], data: str, wanted: Wanted) -> str:

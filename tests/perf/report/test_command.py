@@ -17,7 +17,7 @@ from perf.__main__ import main
 from perf.counted import Count, Store, store
 from perf.counted.count import BatchCount
 from perf.report.estimates import Estimates
-from perf.report.figures_17_19 import Formulas, figures_17_19
+from perf.report.figures_17_19 import Formulas, _counted_glance, figures_17_19
 from perf.report.wanted import Wanted, paper_networks
 
 #: Cycles of a batch of Phase BP and of Phase GP for an image.
@@ -176,6 +176,13 @@ def test_batches_are_those_that_fit():
     assert found() == [(128, 128), (64, 64), (16, 16), (16, 16)]
     assert found(images=(8, 4, 2)) == [(8, 8), (8, 8), (4, 4), (4, 4)]
     assert Wanted(networks=names, images=(8, 4, 2)).other_cell("transformer", "max").batch == 2
+
+
+def test_many_speed_ups_at_a_glance():
+    assert _counted_glance({}) == "not run"
+    few = dict(zip("abcd", (1.0, 1.25, 1.5, 1.75), strict=True))
+    assert _counted_glance(few) == "a 1.00, b 1.25, c 1.50, d 1.75"
+    assert _counted_glance({"e": 3.0} | few) == "1.70, the mean of 5, from 1.00 (a) to 3.00 (e)"
 
 
 def test_everything_that_the_paper_has_is_wanted():
