@@ -14,15 +14,18 @@ from perf.energy.batches import epoch_share, network_energy
 from perf.energy.command import MEMORY
 from perf.energy.prices import DRAM_PJ_PER_BIT, prices_of
 
-from .section import NOT_RUN, Section, Table
+from .section import NOT_RUN, Section, Table, of_networks
 from .wanted import EPOCHS, Wanted
 
 __all__ = ["figure_21", "same_cost"]
 
 
+def _data(wanted: Wanted) -> str:
+    return next((name for name in wanted.data if name != "imagenet"), wanted.data[0])
+
+
 def _cell(wanted: Wanted, network: str, variant: str) -> Cell:
-    data = next((name for name in wanted.data if name != "imagenet"), wanted.data[0])
-    return wanted.cell(network, data, variant)
+    return wanted.cell(network, _data(wanted), variant)
 
 
 def _is_paper(wanted: Wanted) -> bool:
@@ -36,7 +39,7 @@ def figure_21(wanted: Wanted, store: Store) -> list[Section]:
         return []
     mean = paper.figures()["figure_21_energy"]["mean_reduction_percent"]
     numbers: dict[str, dict[str, dict[str, float]]] = {}
-    rows, glance = [], []
+    rows: list[list[str]] = []
     for network in wanted.networks:
         cells = {name: _cell(wanted, network, name) for name in wanted.with_baseline}
         counts = {name: store.get(cell) for name, cell in cells.items()}
@@ -59,16 +62,15 @@ def figure_21(wanted: Wanted, store: Store) -> list[Section]:
             percents = {name: 100 * (value - 1) for name, value in change.items()}
             numbers.setdefault(network, {})[variant] = percents
             rows.append([network, f"`{variant}`", *(f"{p:+.1f} %" for p in percents.values())])
-            if variant == "max":
-                text = f"{percents['memories, B']:+.1f} % (batch {cells[variant].batch})"
-                glance.append((f"Figure 21, {network}: energy of memories, `max`", f"−{mean} %",
-                               text))  # fmt: skip
+    known = {name: own["max"]["memories, B"] for name, own in numbers.items() if "max" in own}
+    text = of_networks(known, "{:+.1f} %")
+    if known:
+        text += f" (batch {wanted.batches_of(known, _data(wanted))})"
     headings = ["network", "variant", "DRAM bytes, B", "memories, B", "all, B", "all, A"]
     table = Table(
         headings=headings, rows=rows, left=2,
         caption=f"Beyond `baseline`, DRAM at {DRAM_PJ_PER_BIT:g} pJ per bit, SRAM by CACTI, logic "
-        "by its synthesis; batch "
-        f"{_cell(wanted, wanted.networks[0], 'baseline').batch}:",
+        f"by its synthesis; batch {wanted.batches_of(wanted.networks, _data(wanted))}:",
     )  # fmt: skip
     return [
         Section(
@@ -80,7 +82,8 @@ def figure_21(wanted: Wanted, store: Store) -> list[Section]:
             "predictor weigh more than activations where a batch has few images. More of it, other "
             "prices and causes: [evaluation_cost.md](evaluation_cost.md#energy).",
             parts=[table if rows else f"Energy of every network: {NOT_RUN} (see Figure 17)."],
-            data={"beyond_baseline_percent": numbers}, glance=glance,
+            data={"beyond_baseline_percent": numbers},
+            glance=[("Figure 21: energy of memories, `max`", f"−{mean} %", text)],
         )
     ]  # fmt: skip
 

@@ -13,15 +13,13 @@ from perf.analytic.training import VARIANTS, Batches, Machine
 from perf.counted import Store
 
 from .estimates import Estimated, Estimates, estimated_glance, estimated_table
-from .section import NOT_RUN, Picture, Section, Table, ratio
+from .section import NOT_RUN, Picture, Section, Table, of_networks, ratio
 from .sweeps import batch_sweep, predictor_sweep
 from .wanted import Speed, Wanted, paper_networks, speed_up
 
 __all__ = ["Formulas", "figures_17_19"]
 
 _COUNTED = "weight-stationary"
-#: Networks that are named at a glance.
-_FEW = 4
 
 
 class Formulas:
@@ -119,7 +117,7 @@ def _figure(flow: str, sources: _Sources) -> Section:
 
 def _how(wanted: Wanted) -> str:
     batches = "; ".join(
-        f"{data} {_usual_batches(wanted.networks, data, wanted)}" for data in wanted.data
+        f"{data} {wanted.batches_of(wanted.networks, data)}" for data in wanted.data
     )
     return (
         "*Counted*: programs of the compiler on the model of the machine, F = 64, images of a "
@@ -159,28 +157,12 @@ def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, 
     if flow == _COUNTED:
         counted = {name: sources.counted(name, data, "max") for name in names}
         known = {name: each.batches.steady for name, each in counted.items() if each is not None}
-        text += f"; counted {_counted_glance(known)}"
+        text += f"; counted {of_networks(known)}"
         if known:
-            text += f" (batch {_usual_batches(list(known), data, sources.wanted)})"
+            text += f" (batch {sources.wanted.batches_of(known, data)})"
         text += estimated_glance(sources.wanted, data, sources.estimates)
     what = f"Figure {number}, {flow}, {data}: speed-up B of `max`"
     return what, f"{published(flow)['mean'][data]:.2f}", text
-
-
-def _counted_glance(known: Mapping[str, float]) -> str:
-    """Speed-ups by network; of many their mean, the least and the largest."""
-    if len(known) <= _FEW:
-        return ", ".join(f"{name} {value:.2f}" for name, value in known.items()) or NOT_RUN
-    least, largest = (each(known, key=known.__getitem__) for each in (min, max))
-    return (
-        f"{mean(known.values()):.2f}, the mean of {len(known)}, from {known[least]:.2f} ({least}) "
-        f"to {known[largest]:.2f} ({largest})"
-    )
-
-
-def _usual_batches(networks: Sequence[str], data: str, wanted: Wanted) -> str:
-    """The batches that networks have by themselves."""
-    return " or ".join(dict.fromkeys(str(wanted.batch_of(name, data)) for name in networks))
 
 
 def _batches(network: str, data: str, sources: _Sources) -> list[int]:
@@ -250,7 +232,7 @@ def _picture(sources: _Sources) -> Picture:
         wanted, panels = sources.wanted, {}
         for data in wanted.data:
             theirs = published(_COUNTED)["mean"][data]
-            usual = _usual_batches(wanted.networks, data, wanted)
+            usual = wanted.batches_of(wanted.networks, data)
             swept = {b for name in wanted.networks for b in _batches(name, data, sources)[1:]}
             for batch, text in [(None, usual), *((b, str(b)) for b in sorted(swept))]:
                 counted = partial(sources.counted, data=data, batch=batch)

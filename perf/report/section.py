@@ -1,16 +1,28 @@
 """What a part of the report consists of, and how it becomes Markdown."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from perf.counted import Cell
 
-__all__ = ["NOT_RUN", "Picture", "Section", "Table", "cycles_text", "percent", "ratio"]
+__all__ = [
+    "NOT_RUN",
+    "Picture",
+    "Section",
+    "Table",
+    "cycles_text",
+    "of_networks",
+    "percent",
+    "ratio",
+]
 
 #: What stands where nothing has been counted.
 NOT_RUN = "not run"
+#: Networks that :func:`of_networks` names.
+_FEW = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +93,18 @@ class Section:
                 f"place of hours.\n\n```\n{lines}\n```"
             )
         return "\n\n".join(blocks) + "\n"
+
+
+def of_networks(known: Mapping[str, float], form: str = "{:.2f}") -> str:
+    """Numbers by network in short; of many their mean, the least and the largest."""
+    text = {name: form.format(value) for name, value in known.items()}
+    if len(known) <= _FEW:
+        return ", ".join(f"{name} {value}" for name, value in text.items()) or NOT_RUN
+    least, largest = (each(known, key=known.__getitem__) for each in (min, max))
+    return (
+        f"{form.format(mean(known.values()))}, the mean of {len(known)}, from {text[least]} "
+        f"({least}) to {text[largest]} ({largest})"
+    )
 
 
 def commands_of(cells: Iterable[Cell]) -> list[str]:

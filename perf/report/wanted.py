@@ -1,6 +1,6 @@
 """What the report asks for: networks, data sets, batches; and cells for them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import paper
@@ -55,6 +55,10 @@ class Wanted:
     def batch_of(self, network: str, data: str) -> int:
         """Images of a batch of a data set."""
         return self._batch(network, self._size(network, data), data == "imagenet")
+
+    def batches_of(self, networks: Iterable[str], data: str) -> str:
+        """All of :meth:`batch_of`."""
+        return " or ".join(dict.fromkeys(str(self.batch_of(name, data)) for name in networks))
 
     def _batch(self, network: str, size: str, number: int) -> int:
         """That of :attr:`images` with a number, if there are any."""

@@ -17,7 +17,8 @@ from perf.__main__ import main
 from perf.counted import Count, Store, store
 from perf.counted.count import BatchCount
 from perf.report.estimates import Estimates
-from perf.report.figures_17_19 import Formulas, _counted_glance, figures_17_19
+from perf.report.figures_17_19 import Formulas, figures_17_19
+from perf.report.section import of_networks
 from perf.report.wanted import Wanted, paper_networks
 
 #: Cycles of a batch of Phase BP and of Phase GP for an image.
@@ -178,11 +179,12 @@ def test_batches_are_those_that_fit():
     assert Wanted(networks=names, images=(8, 4, 2)).other_cell("transformer", "max").batch == 2
 
 
-def test_many_speed_ups_at_a_glance():
-    assert _counted_glance({}) == "not run"
+def test_many_networks_at_a_glance():
+    assert of_networks({}) == "not run"
     few = dict(zip("abcd", (1.0, 1.25, 1.5, 1.75), strict=True))
-    assert _counted_glance(few) == "a 1.00, b 1.25, c 1.50, d 1.75"
-    assert _counted_glance({"e": 3.0} | few) == "1.70, the mean of 5, from 1.00 (a) to 3.00 (e)"
+    assert of_networks(few) == "a 1.00, b 1.25, c 1.50, d 1.75"
+    assert of_networks({"e": 3.0} | few) == "1.70, the mean of 5, from 1.00 (a) to 3.00 (e)"
+    assert of_networks({"a": -25.04}, "{:+.1f} %") == "a -25.0 %"
 
 
 def test_everything_that_the_paper_has_is_wanted():
