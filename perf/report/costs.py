@@ -20,12 +20,8 @@ from .wanted import EPOCHS, Wanted
 __all__ = ["figure_21", "same_cost"]
 
 
-def _data(wanted: Wanted) -> str:
-    return next((name for name in wanted.data if name != "imagenet"), wanted.data[0])
-
-
 def _cell(wanted: Wanted, network: str, variant: str) -> Cell:
-    return wanted.cell(network, _data(wanted), variant)
+    return wanted.cell(network, wanted.first_data, variant)
 
 
 def _is_paper(wanted: Wanted) -> bool:
@@ -65,12 +61,12 @@ def figure_21(wanted: Wanted, store: Store) -> list[Section]:
     known = {name: own["max"]["memories, B"] for name, own in numbers.items() if "max" in own}
     text = of_networks(known, "{:+.1f} %")
     if known:
-        text += f" (batch {wanted.batches_of(known, _data(wanted))})"
+        text += f" (batch {wanted.batches_of(known, wanted.first_data)})"
     headings = ["network", "variant", "DRAM bytes, B", "memories, B", "all, B", "all, A"]
     table = Table(
         headings=headings, rows=rows, left=2,
         caption=f"Beyond `baseline`, DRAM at {DRAM_PJ_PER_BIT:g} pJ per bit, SRAM by CACTI, logic "
-        f"by its synthesis; batch {wanted.batches_of(wanted.networks, _data(wanted))}:",
+        f"by its synthesis; batch {wanted.batches_of(wanted.networks, wanted.first_data)}:",
     )  # fmt: skip
     return [
         Section(

@@ -33,8 +33,7 @@ def layer_times(count: Count) -> list[LayerTime]:
 
 def figure_20(wanted: Wanted, store: Store) -> Section:
     """The section: the paper's sizes, others, and stages as uneven as ours."""
-    data = next((name for name in wanted.data if name != "imagenet"), wanted.data[0])
-    cells = {name: wanted.cell(name, data, "baseline") for name in wanted.networks}
+    cells = {name: wanted.cell(name, wanted.first_data, "baseline") for name in wanted.networks}
     counts = {name: store.get(cell) for name, cell in cells.items()}
     layers = {
         name: layer_times(count)

@@ -52,6 +52,11 @@ class Wanted:
     settings: tuple[str, ...] = ()
     width: float = 1.0
 
+    @property
+    def first_data(self) -> str:
+        """The first data set of small images; the first one if there is none."""
+        return next((name for name in self.data if name != "imagenet"), self.data[0])
+
     def batch_of(self, network: str, data: str) -> int:
         """Images of a batch of a data set."""
         return self._batch(network, self._size(network, data), data == "imagenet")
