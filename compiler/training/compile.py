@@ -164,13 +164,13 @@ def write_steps(
     :class:`~compiler.codegen.linking.linker.Linker`."""
 
     unfit: set[Hashable] = set()
+    worth = least_hidden(groups)
 
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         programs = [CoreProgram(config, core, recorder) for core in config.cores]
         infos = write_groups(
-            groups, recorder, lambda step: programs[step.core], tensors, unfit,
-            worth=least_hidden(groups),
-        )  # fmt: skip
+            groups, recorder, lambda step: programs[step.core], tensors, unfit, worth=worth
+        )
         with stage("semaphores"):
             commands = recorder.link()
         return commands, [info.placed(recorder) for info in infos], recorder.semaphores

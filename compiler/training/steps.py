@@ -166,7 +166,7 @@ class TrainingSteps(GroupSteps):
             return None
         size = self.images, 1, 1, layer.shape[0]
         pitch = channel_pitch(layer.shape[0], self.config)
-        return self._tensor(f"{name}.image sums", size, kind="float32", pitch=pitch)
+        return self._tensor(_sums_name(name), size, kind="float32", pitch=pitch)
 
     _forward_linear = _forward_embedding = _forward_convolution
 
@@ -187,7 +187,7 @@ class TrainingSteps(GroupSteps):
                      for name in _SAVED]  # fmt: skip
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
         parameters = [self._role(name, "master") for name in names]
-        sums = name if (name := f"{sources[0]}.image sums") in self.tensors else None
+        sums = name if (name := _sums_name(sources[0])) in self.tensors else None
         self._add(
             layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
             reads=[sources[0], *parameters, sums], writes=[output, *parameters[2:], *saved],
@@ -392,3 +392,8 @@ def _labels(names: Mapping[str, str], tensors: Mapping[str, Tensor]) -> LabelTen
 
 def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:
     sum_gradients(program, tensors[:-1], tensors[-1])
+
+
+def _sums_name(name: str) -> str:
+    """Of the sums of a map's images, if a product adds them up."""
+    return f"{name}.image sums"

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 import paper
 from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
-from compiler.networks.registry import published, read_shape, shape_text, usual_batch, usual_method
+from compiler.networks.registry import (
+    SMALL,
+    InputShape,
+    published,
+    read_shape,
+    shape_text,
+    usual_batch,
+    usual_method,
+)
 from golden.prediction.schedule import ScheduleConfig
 from hw.config import VARIANTS
 from hw.config.selection import DEFAULT_PRESET
@@ -59,7 +67,8 @@ class Wanted:
 
     def batch_of(self, network: str, data: str) -> int:
         """Images of a batch of a data set."""
-        return self._batch(network, self._size(network, data), data == "imagenet")
+        size = shape_text(self._shape(network, data))
+        return self._batch(network, size, data == "imagenet")
 
     def batches_of(self, networks: Iterable[str], data: str) -> str:
         """All of :meth:`batch_of`."""
@@ -70,15 +79,15 @@ class Wanted:
         return usual_batch(network, size) if self.images is None else self.images[number]
 
     @staticmethod
-    def _size(network: str, data: str) -> str:
-        return shape_text(imagenet_shape(network) if data == "imagenet" else (3, 32, 32))
+    def _shape(network: str, data: str) -> InputShape:
+        return imagenet_shape(network) if data == "imagenet" else read_shape(SMALL)
 
     def cell(self, network: str, data: str, variant: str, batch: int | None = None) -> Cell:
         """A network on a data set; ``batch`` None: :meth:`batch_of`."""
-        size, (classes, _) = self._size(network, data), DATA[data]
-        usual = published(network).classes_of(read_shape(size))
+        shape, (classes, _) = self._shape(network, data), DATA[data]
+        usual = published(network).classes_of(shape)
         return self._cell(
-            network, size, variant, batch or self.batch_of(network, data),
+            network, shape_text(shape), variant, batch or self.batch_of(network, data),
             classes=None if classes == usual else classes,
         )  # fmt: skip
 
