@@ -268,9 +268,9 @@ class _Compiler:
             return attempt(loops=self.loops)
         # Likely to be too long to be written out: with loops that is known sooner.
         found = attempt(loops=True)
-        times = executions((command.opcode, command.fields) for command in found[0])
-        pairs = zip(times, found[0], strict=True)
-        if sum(n for n, c in pairs if c.opcode is not Opcode.REPEAT) > MOST_WRITTEN_OUT:
+        repeats = [(n, c.fields) for n, c in enumerate(found[0]) if c.opcode is Opcode.REPEAT]
+        times = executions(len(found[0]), repeats)
+        if times.sum() - sum(times[place] for place, _ in repeats) > MOST_WRITTEN_OUT:
             return found
         return attempt(loops=False)
 

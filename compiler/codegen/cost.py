@@ -7,6 +7,9 @@ rates, and nothing of conflicts between blocks. The hardware's own counters are 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hw.config import AdaGPConfig, CoreConfig
 from hw.control.command_queue import CHUNK_WIDTH
 from hw.isa.encoding import (
@@ -308,15 +311,15 @@ def executed(commands: Sequence[Command], *, most: int | None = None) -> Iterato
         yield commands[place]
 
 
-def executions(stream: Iterable[tuple[Opcode, Fields]], offset: int = 0) -> list[int]:
-    """How often each command of a program at ``offset`` is executed: those in loops more often; of
-    a REPEAT how often its loop begins."""
-    times: list[int] = []
-    for place, (opcode, fields) in enumerate(stream):
-        if opcode is Opcode.REPEAT:
-            first = (fields["first"] - offset) // COMMAND_BYTES
-            times[first:place] = [fields["count"] * number for number in times[first:place]]
-        times.append(1)
+def executions(
+    length: int, repeats: Iterable[tuple[int, Fields]], offset: int = 0
+) -> NDArray[np.int64]:
+    """How often each of the ``length`` commands of a program at ``offset`` is executed: those in
+    loops more often; of a REPEAT how often its loop begins. ``repeats``: number and fields of each
+    REPEAT, in order."""
+    times = np.ones(length, np.int64)
+    for place, fields in repeats:
+        times[(fields["first"] - offset) // COMMAND_BYTES : place] *= fields["count"]
     return times
 
 

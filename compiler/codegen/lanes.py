@@ -154,6 +154,7 @@ class Lane(CoreProgram):
                       for need in job.needs))  # fmt: skip
             commands = self.recorder.commands(0, len(self.recorder))
         finally:
+            self.recorder.forget()
             self.recorder = recorder
         unit = _UNITS[self.number]
         cycles = sum(duration(c, self.config)[0] for c in commands if c.opcode is unit)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 from rich import box
 from rich.table import Table
 
@@ -44,18 +45,20 @@ def command_counts(program: TrainingProgram) -> dict[str, CommandCount]:
     """Direction of steps -> their commands; HALT belongs to none. Where commands of several
     steps take turns, there is one entry, "all"."""
     commands = program.command_list
-    times = executions(commands, program.program)
+    codes = commands.codes
+    times = executions(len(codes), commands.of(Opcode.REPEAT), program.program)
     apart = in_order(program)
     counts: dict[str, CommandCount] = {}
     for step in program.steps:
         found = counts.setdefault(step.direction if apart else _ALL, CommandCount())
         found.steps += 1
-        for place in range(step.first, step.last):
-            opcode = commands[place][0]
-            found.written += 1
-            found.looped += times[place] > 1
-            found.executed += times[place] if opcode is not Opcode.REPEAT else 0
-            found.opcodes[opcode] += 1
+        own, often = codes[step.first : step.last], times[step.first : step.last]
+        found.written += len(own)
+        found.looped += int((often > 1).sum())
+        found.executed += int(often[own != Opcode.REPEAT].sum())
+        numbers = np.unique_counts(own)
+        for code, number in zip(numbers.values, numbers.counts, strict=True):
+            found.opcodes[Opcode(code)] += int(number)
     return counts
 
 

@@ -1,8 +1,7 @@
 """How long the steps of a program take, by the compiler's estimate, with loops in steady state."""
 
-from collections.abc import Sequence
-
-from compiler.codegen.cost import Command, Fields, Timeline, executions
+from compiler.codegen.binary.command_bytes import Decoded
+from compiler.codegen.cost import Command, Timeline, executions
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, QUEUE_OPCODES, Opcode
 
@@ -10,8 +9,6 @@ __all__ = ["command_ends", "executed_count"]
 
 #: Iterations of a loop that are timed one by one; the last of them stand for all others.
 _TIMED, _STEADY = 5, 2
-
-_Encoded = Sequence[tuple[Opcode, Fields]]
 
 
 class _Clock(Timeline):
@@ -56,16 +53,15 @@ class _Clock(Timeline):
 
 
 class _Walk:
-    def __init__(self, commands: _Encoded, offset: int, config: AdaGPConfig) -> None:
-        self.commands = [Command.decoded(opcode, fields) for opcode, fields in commands]
+    def __init__(self, commands: Decoded, offset: int, config: AdaGPConfig) -> None:
+        self.commands = commands
         self.clock = _Clock(config)
         self.ends = [0] * len(commands)
         # Where a loop begins, its REPEATs; the one that goes furthest is the outermost.
         self.loops: dict[int, list[int]] = {}
-        for place, (opcode, fields) in enumerate(commands):
-            if opcode is Opcode.REPEAT:
-                first = (fields["first"] - offset) // COMMAND_BYTES
-                self.loops.setdefault(first, []).append(place)
+        for place, fields in commands.of(Opcode.REPEAT):
+            first = (fields["first"] - offset) // COMMAND_BYTES
+            self.loops.setdefault(first, []).append(place)
 
     def run(self, first: int, last: int) -> None:
         """Commands [first, last), once."""
@@ -76,14 +72,14 @@ class _Walk:
                 self._loop(place, max(around))
                 place = max(around) + 1
                 continue
-            command = self.commands[place]
-            if command.opcode in QUEUE_OPCODES:
-                self.clock.push(command)
+            opcode, fields = self.commands[place]
+            if opcode in QUEUE_OPCODES:
+                self.clock.push(Command.decoded(opcode, fields))
             self.ends[place] = self.clock.end
             place += 1
 
     def _loop(self, first: int, repeat: int) -> None:
-        count = self.commands[repeat].fields["count"]
+        count = self.commands[repeat][1]["count"]
         ends: list[int] = []
         before: dict[int, int] = {}
         for number in range(min(count, _TIMED)):
@@ -100,10 +96,9 @@ class _Walk:
             self.ends[place] = self.clock.end
 
 
-def command_ends(commands: _Encoded, offset: int, config: AdaGPConfig) -> list[int]:
-    """For every command of a program that lies at ``offset``, decoded
-    (:func:`~compiler.codegen.binary.command_bytes.decode_commands`), the cycle at which it and
-    all before it have finished; those of a loop when all iterations have.
+def command_ends(commands: Decoded, offset: int, config: AdaGPConfig) -> list[int]:
+    """For every command of a program that lies at ``offset``, the cycle at which it and all before
+    it have finished; those of a loop when all iterations have.
 
     The first iterations of a loop are timed by :class:`~compiler.codegen.cost.Timeline`; each of
     the others is taken to last as long as the last of these.
@@ -113,8 +108,9 @@ def command_ends(commands: _Encoded, offset: int, config: AdaGPConfig) -> list[i
     return walk.ends
 
 
-def executed_count(commands: _Encoded, offset: int) -> int:
+def executed_count(commands: Decoded, offset: int) -> int:
     """Commands that such a program executes, those in loops as often as they are; without
     REPEAT."""
-    pairs = zip(executions(commands, offset), commands, strict=True)
-    return sum(number for number, (opcode, _) in pairs if opcode is not Opcode.REPEAT)
+    repeats = commands.of(Opcode.REPEAT)
+    times = executions(len(commands), repeats, offset)
+    return int(times.sum() - sum(times[place] for place, _ in repeats))

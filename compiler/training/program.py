@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from compiler.codegen.binary import program_file
-from compiler.codegen.binary.command_bytes import decode_commands
+from compiler.codegen.binary.command_bytes import Decoded
 from compiler.codegen.binary.program_file import SavedProgram
-from compiler.codegen.cost import Fields, matmul_vectors
+from compiler.codegen.cost import matmul_vectors
 from compiler.codegen.program import SemaphoreNames
 from compiler.tensors.dram_planner import MemoryPlan
 from compiler.tensors.parameters import StoredParameter, pack_state, unpack_state
@@ -296,9 +296,9 @@ class TrainingProgram:
         return unpack_state(self.parameters, memory, role)
 
     @property
-    def command_list(self) -> list[tuple[Opcode, Fields]]:
-        """Decoded commands, (opcode, fields) each."""
-        return decode_commands(self.commands, self.program)
+    def command_list(self) -> Decoded:
+        """Decoded commands, (opcode, fields) each; some thousand of them are in memory."""
+        return Decoded(self.commands, self.program)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.codegen.binary.command_bytes import decode_commands, decode_placed
+from compiler.codegen.binary.command_bytes import Decoded, decode_commands
 from emulator.batch_loop import BatchLoop
 from golden.prediction.schedule import Phase
 from hw.config import AdaGPConfig
@@ -140,7 +140,7 @@ def decoded(
     if not has_packed(code):
         return decode_commands(code), None
     placed = unpack(code, offset)
-    return decode_placed(placed, offset), placed
+    return list(Decoded(code, offset, placed=placed)), placed
 
 
 def _batches(loop):

@@ -3,6 +3,7 @@ once."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,12 @@ from numpy.typing import NDArray
 from compiler.codegen.cost import Command, Fields
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, HEADER, Opcode, decode, encode
 from hw.isa.field import field_places
-from hw.isa.packing import LEADING, Placed, has_packed, unpack
+from hw.isa.packing import LEADING, Placed, has_packed, targets, unpack
 
-__all__ = ["decode_commands", "decode_placed", "encode_commands", "moved"]
+__all__ = ["Decoded", "decode_commands", "encode_commands", "moved"]
+
+#: Opcode and fields.
+DecodedCommand = tuple[Opcode, Fields]
 
 #: Bits of the numbers that a command is made of here.
 _BITS = 64
@@ -20,6 +24,8 @@ _PLACES = {opcode: field_places((*HEADER, *COMMANDS[opcode])) for opcode in Opco
 #: The first field, which is decoded by itself.
 _OPCODE = "opcode"
 _ATTRIBUTES = ("core", "wait", "signal")
+#: Commands that are decoded at a time, and of how many times: a loop may begin in those before.
+_BLOCK, _KEPT = 1 << 13, 4
 
 
 def encode_commands(commands: Iterable[Command], offset: int = 0) -> bytes:
@@ -77,7 +83,7 @@ def _encode(command: Command) -> bytes:
     )  # fmt: skip
 
 
-def decode_commands(data: bytes, offset: int = 0) -> list[tuple[Opcode, Fields]]:
+def decode_commands(data: bytes, offset: int = 0) -> list[DecodedCommand]:
     """(opcode, fields) of every command in ``data``, a program that lies at ``offset`` of the
     memory window. Where commands are packed, those that lead to others do so as if all were whole:
     each takes COMMAND_BYTES.
@@ -87,29 +93,88 @@ def decode_commands(data: bytes, offset: int = 0) -> list[tuple[Opcode, Fields]]
     ValueError
         as :func:`hw.isa.encoding.decode` and :func:`hw.isa.packing.unpack`.
     """
-    if not has_packed(data):
-        return _decode_whole(data)
-    return decode_placed(unpack(data, offset), offset)
+    return list(Decoded(data, offset))
 
 
-def decode_placed(placed: Sequence[Placed], offset: int = 0) -> list[tuple[Opcode, Fields]]:
-    """The same of commands that have been unpacked."""
-    commands = _decode_whole(b"".join(one.command for one in placed))
-    numbers = {offset + one.begin: offset + COMMAND_BYTES * n for n, one in enumerate(placed)}
-    for opcode, fields in commands:
-        for name in LEADING.get(opcode, ()):
-            fields[name] = numbers.get(fields[name], fields[name])
-    return commands
+class Decoded(Sequence[DecodedCommand]):
+    """What :func:`decode_commands` returns, some thousand commands at a time: the fields of all
+    commands of a long program take more memory than compiling it.
+
+    Parameters
+    ----------
+    data, offset : as for :func:`decode_commands`
+    placed : the commands of ``data``, if they have been unpacked
+
+    Raises
+    ------
+    ValueError
+        as :func:`decode_commands`; for an opcode that is none, when that command is decoded.
+    """
+
+    def __init__(
+        self, data: bytes, offset: int = 0, *, placed: Sequence[Placed] | None = None
+    ) -> None:
+        #: Where commands lie to which others lead -> where they would if all were whole.
+        self._numbers: dict[int, int] = {}
+        if placed is None and has_packed(data):
+            placed = unpack(data, offset)
+        if placed is not None:
+            led = {target for one in placed for target in targets(one.command)}
+            for number, one in enumerate(placed):
+                if offset + one.begin in led:
+                    self._numbers[offset + one.begin] = offset + COMMAND_BYTES * number
+            data = b"".join(one.command for one in placed)
+        if rest := len(data) % COMMAND_BYTES:
+            decode(data[-rest:])
+        self._data = data
+        self._blocks: dict[int, list[DecodedCommand]] = {}
+
+    def __len__(self) -> int:
+        return len(self._data) // COMMAND_BYTES
+
+    @property
+    def codes(self) -> NDArray[np.uint8]:
+        """The opcode of every command."""
+        return np.frombuffer(self._data, np.uint8)[::COMMAND_BYTES]
+
+    def of(self, opcode: Opcode) -> list[tuple[int, Fields]]:
+        """Number and fields of every command with this opcode."""
+        return [(n, self[n][1]) for n in np.flatnonzero(self.codes == opcode).tolist()]
+
+    @overload
+    def __getitem__(self, place: int) -> DecodedCommand: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[DecodedCommand]: ...
+    def __getitem__(self, place: int | slice) -> DecodedCommand | list[DecodedCommand]:
+        found = range(len(self))[place]
+        if isinstance(found, range):
+            return [self[number] for number in found]
+        return self._block(found // _BLOCK)[found % _BLOCK]
+
+    def __iter__(self) -> Iterator[DecodedCommand]:
+        for number in range(-(-len(self) // _BLOCK)):
+            yield from self._block(number)
+
+    def _block(self, number: int) -> list[DecodedCommand]:
+        if number not in self._blocks:
+            if len(self._blocks) == _KEPT:
+                del self._blocks[next(iter(self._blocks))]
+            begin = number * _BLOCK * COMMAND_BYTES
+            commands = _decode_whole(self._data[begin : begin + _BLOCK * COMMAND_BYTES])
+            for opcode, fields in commands:
+                for name in LEADING.get(opcode, ()):
+                    fields[name] = self._numbers.get(fields[name], fields[name])
+            self._blocks[number] = commands
+        return self._blocks[number]
 
 
-def _decode_whole(data: bytes) -> list[tuple[Opcode, Fields]]:
-    whole = len(data) // COMMAND_BYTES * COMMAND_BYTES
-    words = np.frombuffer(data, "<u8", whole * 8 // _BITS).reshape(-1, COMMAND_BYTES * 8 // _BITS)
+def _decode_whole(data: bytes) -> list[DecodedCommand]:
+    words = np.frombuffer(data, "<u8").reshape(-1, COMMAND_BYTES * 8 // _BITS)
     codes = words[:, 0].astype(np.int64) & 0xFF
     unknown = ~np.isin(codes, [int(opcode) for opcode in Opcode])
-    for place in (*np.flatnonzero(unknown)[:1], *([whole // COMMAND_BYTES] * (whole < len(data)))):
+    for place in np.flatnonzero(unknown)[:1]:
         decode(data[int(place) * COMMAND_BYTES :][:COMMAND_BYTES])
-    result: list[tuple[Opcode, Fields]] = [(Opcode.HALT, {})] * len(codes)
+    result: list[DecodedCommand] = [(Opcode.HALT, {})] * len(codes)
     for code in np.unique(codes):
         rows, opcode = np.flatnonzero(codes == code), Opcode(int(code))
         names = [name for name in _PLACES[opcode] if name != _OPCODE]

@@ -67,6 +67,15 @@ class JobRunner:
         }
         self._tight = {}
         path = (self.recorder.begin_run(),)
+        try:
+            self._do_queue(path)
+        finally:
+            # Jobs know the program, which knows this: so they would stay until Python looks for
+            # cycles.
+            self._queue, self._next = [], []
+
+    def _do_queue(self, path: tuple[int, ...]) -> None:
+        """Do all jobs that have been queued."""
         if self.recorder.is_gathered():
             for scratch in self.scratches:
                 scratch.forget_idle({need.key for job in self._queue for need in job.needs})

@@ -28,8 +28,11 @@ def test_loops_are_executed_as_often_as_they_are():
     assert sum(c.opcode is Opcode.REPEAT for c in commands) == 8
     assert commands[-1].opcode is Opcode.HALT
     for offset in (0, 4096):
-        moved = [(c.opcode, c.fields | {"first": c.fields.get("first", 0) + offset}) for c in LOOPS]
-        times = executions(moved, offset)
+        repeats = [
+            (place, c.fields | {"first": c.fields["first"] + offset})
+            for place, c in enumerate(LOOPS) if c.opcode is Opcode.REPEAT
+        ]  # fmt: skip
+        times = executions(len(LOOPS), repeats, offset)
         for command, count in zip(LOOPS, times, strict=True):
             if command.opcode is not Opcode.REPEAT:
                 assert count == sum(c is command for c in commands)

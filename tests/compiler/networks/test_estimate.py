@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from compiler.codegen.binary.command_bytes import decode_commands
+from compiler.codegen.binary.command_bytes import Decoded
 from compiler.codegen.cost import Command, estimate
 from compiler.codegen.program import executed_commands
 from compiler.networks.estimate import command_ends, executed_count
@@ -61,7 +61,7 @@ def test_tokens_that_a_loop_gives_and_another_takes(given, taken):
 
     stream = loop(Opcode.LOAD, *given, 0, signal=1)
     stream += loop(Opcode.STORE, *taken, len(stream), wait=1)
-    encoded = decode_commands(b"".join([*stream, encode(Opcode.HALT)]))
+    encoded = Decoded(b"".join([*stream, encode(Opcode.HALT)]))
     exact = estimate(as_commands(encoded, 0), config)
     ends = command_ends(encoded, 0, config)
     assert ends == sorted(ends)

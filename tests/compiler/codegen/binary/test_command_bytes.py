@@ -2,7 +2,14 @@
 
 import pytest
 
-from compiler.codegen.binary.command_bytes import decode_commands, encode_commands, moved
+from compiler.codegen.binary import command_bytes
+from compiler.codegen.binary.command_bytes import (
+    Decoded,
+    decode_commands,
+    encode_commands,
+    moved,
+)
+from compiler.codegen.binary.packing import packed
 from compiler.codegen.cost import Command
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, Opcode, decode, encode
 
@@ -60,3 +67,25 @@ def test_wrong_bytes():
         decode_commands(encode_commands([Command(Opcode.HALT)]) + bytes(COMMAND_BYTES))
     with pytest.raises(ValueError, match="not 6"):
         decode_commands(encode_commands([Command(Opcode.HALT)]) + bytes(6))
+
+
+def test_a_long_program_is_decoded_in_parts(monkeypatch):
+    """Of 100 commands, 8 at a time, with no more than 4 times as many in memory."""
+    monkeypatch.setattr(command_bytes, "_BLOCK", 8)
+    loop = Command(Opcode.REPEAT, fields={"level": 0, "count": 2, "first": 64})
+    run = {"buffer_address": 0, "run_bytes": 512, "row_bytes": 8}
+    loads = [Command(Opcode.LOAD, fields={**run, "dram_address": 64 * n}) for n in range(99)]
+    stream = [*loads, loop]
+    data = encode_commands(stream)
+    whole = [decode(data[place : place + 64]) for place in range(0, len(data), 64)]
+    for code in (data, packed(data)):
+        commands = Decoded(code)
+        assert len(commands) == 100 and list(commands) == whole
+        for place in (0, 7, 8, 99, -1, 50, 3):
+            assert commands[place] == whole[place]
+        assert commands[5:21:3] == whole[5:21:3] and commands[-2:] == whole[-2:]
+        assert commands.of(Opcode.REPEAT) == [(99, whole[99][1])]
+        assert commands.codes.tolist() == [opcode for opcode, _ in whole]
+        assert sum(map(len, commands._blocks.values())) <= 32
+        with pytest.raises(IndexError):
+            commands[100]
