@@ -12,6 +12,7 @@ from compiler.adagp.program import AdaGPProgram
 from compiler.adagp.tensors import PredictorShape
 from compiler.errors import CompileError
 from compiler.networks.command import compiled
+from hw.config import AdaGPConfig
 from perf.machine.events.work import Works
 from perf.machine.layers import batches_of, time_batch
 
@@ -99,6 +100,12 @@ class Count:
         return cls(cell=Cell(**own), batches=batches, **values)
 
 
+@functools.cache
+def _works(config: AdaGPConfig, latency: int, plain: bool) -> Works:
+    """For all networks that this process counts on a machine: many of their commands are alike."""
+    return Works(config, latency, compiled=not plain)
+
+
 def count(
     cell: Cell, latencies: Sequence[int], *, model: str = MODELS[0], plain: bool = False
 ) -> list[Count]:
@@ -134,7 +141,7 @@ def count(
     for each in cells:
         begin = time.process_time()
         batches = {}
-        works = Works(config, each.latency, compiled=not plain) if model == "events" else None
+        works = _works(config, each.latency, plain) if model == "events" else None
         for name, batch in batches_of(program).items():
             timed = time_batch(
                 batch, latency=each.latency, exact=False, compiled=not plain, works=works

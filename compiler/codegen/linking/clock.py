@@ -29,13 +29,16 @@ class Clock:
         self._free: dict[Queue, int] = {}
         self._ends: dict[Queue, list[int]] = {}
         self._now: dict[Thread, int] = {}
+        #: Cycles of commands, once for all that take as long: a program has millions.
+        self._alike: dict[tuple[int, int], tuple[int, int]] = {}
 
     def note(self, entry: Entry) -> None:
         """``entry`` is the last command so far."""
         queue, thread = entry.queue, thread_of(entry)
         known = (self._ends[source][number] for source, number in entry.after.items())
         start = max(self._free.get(queue, 0), *known, 0)
-        busy, latency = entry.cycles = duration(entry.command, self.config)
+        cycles = duration(entry.command, self.config)
+        busy, latency = entry.cycles = self._alike.setdefault(cycles, cycles)
         self._free[queue] = start + busy
         if entry.feeder is not None:
             # Weight tiles are brought while they are used.
