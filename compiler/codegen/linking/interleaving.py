@@ -1,6 +1,5 @@
 """The order of commands of several threads."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -28,7 +27,6 @@ def interleaved(
     others that they wait for. Nothing comes between those of a loop. What the main thread has to do
     until other threads' loops are dispatched comes in front of these.
     """
-    waiting: dict[Thread, deque[_Unit]] = {}
     loops = list(loops)
     gaps = {
         loop.period(BEFORE).start: (
@@ -36,23 +34,25 @@ def interleaved(
         )
         for loop in loops
     }  # fmt: skip
-    for unit in _units(entries, loops):
-        waiting.setdefault(thread_of(unit.entries[0]), deque()).append(unit)
+    threads = dict.fromkeys(map(thread_of, entries))
+    left = {thread: _units(entries, loops, thread) for thread in threads}
+    first = {thread: next(units) for thread, units in left.items()}
     times = _Times(config, gaps)
     order: list[Entry] = []
-    while waiting:
+    while first:
         keys = {
-            thread: times.start(units[0].entries[0]) + (0 if thread == MAIN else units[0].cycles)
-            for thread, units in waiting.items()
-            if times.is_ready(units[0])
+            thread: times.start(unit.entries[0]) + (0 if thread == MAIN else unit.cycles)
+            for thread, unit in first.items()
+            if times.is_ready(unit)
         }
         thread = min(keys, key=lambda thread: keys[thread])
-        unit = waiting[thread].popleft()
-        for entry in unit.entries:
+        for entry in first[thread].entries:
             times.take(entry)
-        order += unit.entries
-        if not waiting[thread]:
-            del waiting[thread]
+        order += first[thread].entries
+        if (unit := next(left[thread], None)) is not None:
+            first[thread] = unit
+        else:
+            del first[thread]
     return order
 
 
@@ -78,15 +78,22 @@ class _Unit:
         ]
 
 
-def _units(entries: Sequence[Entry], loops: Iterable[Loop]) -> Iterator[_Unit]:
+def _units(entries: Sequence[Entry], loops: Iterable[Loop], thread: Thread) -> Iterator[_Unit]:
+    """Those of a thread."""
+
+    def single(first: int, last: int) -> Iterator[_Unit]:
+        for place in range(first, last):
+            if thread_of(entries[place]) == thread:
+                yield _Unit([entries[place]])
+
     done = 0
     for loop in sorted(loops, key=lambda loop: (loop.first, -loop.end)):
-        if loop.first < done:
-            continue  # inside another one
-        yield from (_Unit([entry]) for entry in entries[done : loop.first])
+        if loop.first < done or thread_of(entries[loop.first]) != thread:
+            continue  # inside another one, or another thread's
+        yield from single(done, loop.first)
         yield _Unit(entries[loop.first : loop.end], loop.cycles)
         done = loop.end
-    yield from (_Unit([entry]) for entry in entries[done:])
+    yield from single(done, len(entries))
 
 
 class _Times:
@@ -95,15 +102,16 @@ class _Times:
     def __init__(self, config: AdaGPConfig, gaps: Mapping[int, tuple[set[_Key], int]]) -> None:
         self.config, self._gaps = config, gaps
         self._free: dict[_Key, int] = {}
-        self._ends: dict[tuple[Queue, int], int] = {}
+        #: Of the commands of a queue so far, in order.
+        self._ends: dict[Queue, list[int]] = {}
 
     def is_ready(self, unit: _Unit) -> bool:
         """Whether all that it waits for has been taken."""
-        return all(source in self._ends for source in unit.sources)
+        return all(number < len(self._ends.get(queue, ())) for queue, number in unit.sources)
 
     def start(self, entry: Entry) -> int:
         """When it can start."""
-        known = (self._ends[source] for source in entry.after.items())
+        known = (self._ends[queue][number] for queue, number in entry.after.items())
         return max(self._free.get(entry.queue[:2], 0), *known, 0)
 
     def take(self, entry: Entry) -> None:
@@ -119,4 +127,4 @@ class _Times:
             # Weight tiles are brought while they are used.
             feeder = entry.feeder.queue[:2]
             self._free[feeder] = max(self._free[feeder], start + busy)
-        self._ends[entry.queue, entry.number] = start + busy + latency
+        self._ends.setdefault(entry.queue, []).append(start + busy + latency)

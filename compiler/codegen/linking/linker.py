@@ -131,6 +131,7 @@ class Linker:
                 entry.command.wait |= 1 << number
                 taken[entry.position].append((number, entry.position - source.position))
         commands, self.places = roll(self._entries, self._loops, taken)
+        del taken, tokens  # which are large
         if self._loops and not fits(commands, self.config.command_queue_depth):
             raise Unsettled(frozenset(loop.name for loop in self._loops))
         if self._cuts is not None:

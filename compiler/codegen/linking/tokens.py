@@ -1,7 +1,10 @@
 """Tokens of the semaphore between two queues: as many as it can hold."""
 
+from __future__ import annotations
+
+from array import array
 from collections.abc import Sequence
-from itertools import groupby
+from dataclasses import dataclass, field
 
 from compiler.codegen.cost import Command, bits, executed
 from compiler.errors import CompileError
@@ -15,6 +18,8 @@ __all__ = ["MAX_TOKENS", "Token", "add_token", "fits", "merge_tokens"]
 MAX_TOKENS = 15
 #: The second command waits for the first.
 Token = tuple[Entry, Entry]
+#: (core, opcode).
+_Queue = tuple[int, Opcode]
 
 
 def add_token(tokens: list[Token], first: Entry, second: Entry) -> None:
@@ -80,40 +85,49 @@ def fits(commands: Sequence[Command], depth: int) -> bool:
 
     Of a loop so many iterations are looked at that those left out see the same as their neighbours.
     """
-    queues: dict[tuple[int, Opcode], list[int]] = {}
-    given: dict[int, list[int]] = {}
-    taken: dict[int, list[tuple[int, tuple[int, Opcode], int]]] = {}
+    queues: dict[_Queue, array[int]] = {}
+    given: dict[int, array[int]] = {}
+    taken: dict[int, list[_Waits]] = {}
     limit = depth + 2
     for place, command in enumerate(executed(commands, most=limit)):
         key = (command.core, command.opcode)
-        queue = queues.setdefault(key, [])
+        queue = queues.setdefault(key, array("q"))
         for number in bits(command.wait):
-            taken.setdefault(number, []).append((place, key, len(queue)))
+            waits = taken.setdefault(number, [])
+            # Pairs of queues that share a semaphore do so one after the other.
+            if not waits or waits[-1].queue != key:
+                waits.append(_Waits(key))
+            waits[-1].places.append(place)
+            waits[-1].indices.append(len(queue))
         for number in bits(command.signal):
-            given.setdefault(number, []).append(place)
+            given.setdefault(number, array("q")).append(place)
         queue.append(place)
     for number, signals in given.items():
         waits = taken.pop(number, [])
-        if len(waits) != len(signals):
+        if sum(len(own.places) for own in waits) != len(signals):
             return False
-        # Pairs of queues that share a semaphore do so one after the other.
-        for _, group in groupby(waits, key=lambda wait: wait[1]):
-            own = list(group)
-            if not _fits(own, signals[: len(own)], queues[own[0][1]], depth):
+        for own in waits:
+            count = len(own.places)
+            if not _fits(own, signals[:count], queues[own.queue], depth):
                 return False
-            signals = signals[len(own) :]
+            signals = signals[count:]
     return not taken
 
 
-def _fits(
-    waits: Sequence[tuple[int, tuple[int, Opcode], int]],
-    signals: Sequence[int],
-    queue: Sequence[int],
-    depth: int,
-) -> bool:
+@dataclass
+class _Waits:
+    """Commands of a queue that wait for a semaphore: their places among all that are executed, and
+    their numbers in the queue. There may be millions."""
+
+    queue: _Queue
+    places: array[int] = field(default_factory=lambda: array("q"))
+    indices: array[int] = field(default_factory=lambda: array("q"))
+
+
+def _fits(waits: _Waits, signals: array[int], queue: array[int], depth: int) -> bool:
     """The same for a pair of queues: places of commands in order, of ``queue`` that waits."""
     end = 0
-    for count, (place, _, index) in enumerate(waits):
+    for count, (place, index) in enumerate(zip(waits.places, waits.indices, strict=True)):
         if signals[count] >= place:
             return False
         stop = index + depth + 1
