@@ -126,11 +126,11 @@ class Decoded(Sequence[DecodedCommand]):
             data = b"".join(one.command for one in placed)
         if rest := len(data) % COMMAND_BYTES:
             decode(data[-rest:])
-        self._data = data
+        self._data, self._count = data, len(data) // COMMAND_BYTES
         self._blocks: dict[int, list[DecodedCommand]] = {}
 
     def __len__(self) -> int:
-        return len(self._data) // COMMAND_BYTES
+        return self._count
 
     @property
     def codes(self) -> NDArray[np.uint8]:
@@ -139,33 +139,41 @@ class Decoded(Sequence[DecodedCommand]):
 
     def of(self, opcode: Opcode) -> list[tuple[int, Fields]]:
         """Number and fields of every command with this opcode."""
-        return [(n, self[n][1]) for n in np.flatnonzero(self.codes == opcode).tolist()]
+        numbers = np.flatnonzero(self.codes == opcode)
+        rows = np.frombuffer(self._data, np.uint8).reshape(-1, COMMAND_BYTES)[numbers]
+        commands = self._decode(rows.tobytes())
+        return [(n, fields) for n, (_, fields) in zip(numbers.tolist(), commands, strict=True)]
 
     @overload
     def __getitem__(self, place: int) -> DecodedCommand: ...
     @overload
     def __getitem__(self, place: slice) -> list[DecodedCommand]: ...
     def __getitem__(self, place: int | slice) -> DecodedCommand | list[DecodedCommand]:
-        found = range(len(self))[place]
-        if isinstance(found, range):
-            return [self[number] for number in found]
-        return self._block(found // _BLOCK)[found % _BLOCK]
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        number = place if 0 <= place < self._count else range(self._count)[place]
+        return self._block(number // _BLOCK)[number % _BLOCK]
 
     def __iter__(self) -> Iterator[DecodedCommand]:
         for number in range(-(-len(self) // _BLOCK)):
             yield from self._block(number)
 
     def _block(self, number: int) -> list[DecodedCommand]:
-        if number not in self._blocks:
+        block = self._blocks.get(number)
+        if block is None:
             if len(self._blocks) == _KEPT:
                 del self._blocks[next(iter(self._blocks))]
             begin = number * _BLOCK * COMMAND_BYTES
-            commands = _decode_whole(self._data[begin : begin + _BLOCK * COMMAND_BYTES])
-            for opcode, fields in commands:
-                for name in LEADING.get(opcode, ()):
-                    fields[name] = self._numbers.get(fields[name], fields[name])
-            self._blocks[number] = commands
-        return self._blocks[number]
+            block = self._decode(self._data[begin : begin + _BLOCK * COMMAND_BYTES])
+            self._blocks[number] = block
+        return block
+
+    def _decode(self, data: bytes) -> list[DecodedCommand]:
+        commands = _decode_whole(data)
+        for opcode, fields in commands:
+            for name in LEADING.get(opcode, ()):
+                fields[name] = self._numbers.get(fields[name], fields[name])
+        return commands
 
 
 def _decode_whole(data: bytes) -> list[DecodedCommand]:
