@@ -11,7 +11,7 @@ import torch
 from compiler.codegen.binary.command_bytes import encode_commands, moved
 from compiler.codegen.binary.packing import packed
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.cost import Command, executions
+from compiler.codegen.cost import Command, executed_count
 from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
 from compiler.codegen.program import SemaphoreNames
 from compiler.codegen.replay import Recordings
@@ -269,8 +269,7 @@ class _Compiler:
         # Likely to be too long to be written out: with loops that is known sooner.
         found = attempt(loops=True)
         repeats = [(n, c.fields) for n, c in enumerate(found[0]) if c.opcode is Opcode.REPEAT]
-        times = executions(len(found[0]), repeats)
-        if times.sum() - sum(times[place] for place, _ in repeats) > MOST_WRITTEN_OUT:
+        if executed_count(len(found[0]), repeats) > MOST_WRITTEN_OUT:
             return found
         return attempt(loops=False)
 

@@ -28,8 +28,8 @@ from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
     "SUM_CYCLES", "Command", "Fields", "Timeline", "bits", "duration", "estimate", "executed",
-    "executions", "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles", "vector_moves",
-    "vector_words",
+    "executed_count", "executions", "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles",
+    "vector_moves", "vector_words",
 ]  # fmt: skip
 
 #: Fields of a command by name, without the header.
@@ -321,6 +321,13 @@ def executions(
     for place, fields in repeats:
         times[(fields["first"] - offset) // COMMAND_BYTES : place] *= fields["count"]
     return times
+
+
+def executed_count(length: int, repeats: Sequence[tuple[int, Fields]], offset: int = 0) -> int:
+    """Commands that such a program executes, those in loops as often as they are; without
+    REPEAT."""
+    times = executions(length, repeats, offset)
+    return int(times.sum() - times[[place for place, _ in repeats]].sum())
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -1,11 +1,11 @@
 """How long the steps of a program take, by the compiler's estimate, with loops in steady state."""
 
 from compiler.codegen.binary.command_bytes import Decoded
-from compiler.codegen.cost import Command, Timeline, executions
+from compiler.codegen.cost import Command, Timeline
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, QUEUE_OPCODES, Opcode
 
-__all__ = ["command_ends", "executed_count"]
+__all__ = ["command_ends"]
 
 #: Iterations of a loop that are timed one by one; the last of them stand for all others.
 _TIMED, _STEADY = 5, 2
@@ -106,11 +106,3 @@ def command_ends(commands: Decoded, offset: int, config: AdaGPConfig) -> list[in
     walk = _Walk(commands, offset, config)
     walk.run(0, len(walk.commands))
     return walk.ends
-
-
-def executed_count(commands: Decoded, offset: int) -> int:
-    """Commands that such a program executes, those in loops as often as they are; without
-    REPEAT."""
-    repeats = commands.of(Opcode.REPEAT)
-    times = executions(len(commands), repeats, offset)
-    return int(times.sum() - sum(times[place] for place, _ in repeats))

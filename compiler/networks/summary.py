@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from math import prod
 
 from compiler.adagp.program import AdaGPProgram
+from compiler.codegen.cost import executed_count
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
+from hw.isa.encoding import Opcode
 
 from .array_use import PRODUCTS, ArrayUse, cause_of
-from .estimate import command_ends, executed_count
+from .estimate import command_ends
 
 __all__ = [
     "PHASES",
@@ -137,7 +139,7 @@ def _batch(
                 uses[step.direction] = uses.get(step.direction, ArrayUse()) + use
     return ProgramSummary(
         commands=len(ends),
-        executed=executed_count(commands, program.program),
+        executed=executed_count(len(ends), commands.of(Opcode.REPEAT), program.program),
         cycles=ends[-1],
         vectors=vectors,
         idle=idle,

@@ -24,7 +24,8 @@ _PLACES = {opcode: field_places((*HEADER, *COMMANDS[opcode])) for opcode in Opco
 #: The first field, which is decoded by itself.
 _OPCODE = "opcode"
 _ATTRIBUTES = ("core", "wait", "signal")
-#: Commands that are decoded at a time, and of how many times: a loop may begin in those before.
+#: Commands of a block, which are decoded together; blocks that are kept, since a loop may begin in
+#: one before.
 _BLOCK, _KEPT = 1 << 13, 4
 
 

@@ -4,9 +4,9 @@ import pytest
 from torch import nn
 
 from compiler.codegen.binary.command_bytes import Decoded
-from compiler.codegen.cost import Command, estimate
+from compiler.codegen.cost import Command, estimate, executed_count
 from compiler.codegen.program import executed_commands
-from compiler.networks.estimate import command_ends, executed_count
+from compiler.networks.estimate import command_ends
 from compiler.training.compile import compile_training
 from hw.config import make_config
 from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
@@ -70,6 +70,8 @@ def test_tokens_that_a_loop_gives_and_another_takes(given, taken):
 
 
 def test_executed_commands(looped):
-    count = sum(1 for _ in executed_commands(looped.command_list, looped.program))
-    assert count > 2 * len(looped.command_list)
-    assert executed_count(looped.command_list, looped.program) == count
+    commands = looped.command_list
+    count = sum(1 for _ in executed_commands(commands, looped.program))
+    assert count > 2 * len(commands)
+    repeats = commands.of(Opcode.REPEAT)
+    assert executed_count(len(commands), repeats, looped.program) == count
