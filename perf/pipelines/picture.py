@@ -36,7 +36,7 @@ def plot_timelines(schedules: Mapping[str, Sequence[Placed]], path: str | Path) 
                 axes.text(float(each.begin) + width / 2, task.device, task.micro_batch + 1,
                           ha="center", va="center", fontsize=7)  # fmt: skip
         axes.set(xlim=(0, float(most)), ylim=(devices - 0.4, -0.6), yticks=range(devices))
-        axes.set_title(f"{title}: {float(makespan(placed)):g} steps", fontsize=9, loc="left")
+        axes.set_title(f"{title}: {float(makespan(placed)):.4g} steps", fontsize=9, loc="left")
         axes.set_ylabel("device", fontsize=8)
         axes.tick_params(labelsize=7)
     panels[-1, 0].set_xlabel("steps; the numbers are those of the micro-batches", fontsize=8)
