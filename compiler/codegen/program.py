@@ -13,7 +13,7 @@ from hw.isa.encoding import Opcode
 from hw.isa.execution import dispatched
 
 from .binary import program_file
-from .binary.command_bytes import decode_commands
+from .binary.command_bytes import Decoded
 from .binary.program_file import ProgramError, SavedProgram
 from .cost import Fields
 
@@ -113,9 +113,9 @@ class CompiledProgram:
         return [self.tensors[stage.output] for stage in self.stages]
 
     @property
-    def command_list(self) -> list[tuple[Opcode, Fields]]:
-        """Decoded commands, (opcode, fields) each."""
-        return decode_commands(self.commands)
+    def command_list(self) -> Decoded:
+        """Decoded commands, (opcode, fields) each; some thousand of them are in memory."""
+        return Decoded(self.commands)
 
     def image(self) -> bytes:
         """Bytes to load at the start of the memory window: the program and the weights."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from compiler.codegen.cost import Command, Fields
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, HEADER, Opcode, decode, encode
 from hw.isa.field import field_places
-from hw.isa.packing import LEADING, Placed, has_packed, targets, unpack
+from hw.isa.packing import LEADING, Placed, has_packed, unpack
 
-__all__ = ["Decoded", "decode_commands", "encode_commands", "moved"]
+__all__ = ["Decoded", "DecodedCommand", "decode_commands", "encode_commands", "moved"]
 
 #: Opcode and fields.
 DecodedCommand = tuple[Opcode, Fields]
@@ -115,15 +115,13 @@ class Decoded(Sequence[DecodedCommand]):
     def __init__(
         self, data: bytes, offset: int = 0, *, placed: Sequence[Placed] | None = None
     ) -> None:
-        #: Where commands lie to which others lead -> where they would if all were whole.
-        self._numbers: dict[int, int] = {}
+        self._offset = offset
+        #: Where each command lies; empty where all are whole.
+        self._begins = np.zeros(0, np.int64)
         if placed is None and has_packed(data):
             placed = unpack(data, offset)
         if placed is not None:
-            led = {target for one in placed for target in targets(one.command)}
-            for number, one in enumerate(placed):
-                if offset + one.begin in led:
-                    self._numbers[offset + one.begin] = offset + COMMAND_BYTES * number
+            self._begins = np.array([offset + one.begin for one in placed])
             data = b"".join(one.command for one in placed)
         if rest := len(data) % COMMAND_BYTES:
             decode(data[-rest:])
@@ -173,8 +171,15 @@ class Decoded(Sequence[DecodedCommand]):
         commands = _decode_whole(data)
         for opcode, fields in commands:
             for name in LEADING.get(opcode, ()):
-                fields[name] = self._numbers.get(fields[name], fields[name])
+                fields[name] = self._whole(fields[name])
         return commands
+
+    def _whole(self, place: int) -> int:
+        """Where the command at ``place`` would lie if all were whole; itself if there is none."""
+        number = int(np.searchsorted(self._begins, place))
+        if number == len(self._begins) or self._begins[number] != place:
+            return place
+        return self._offset + COMMAND_BYTES * number
 
 
 def _decode_whole(data: bytes) -> list[DecodedCommand]:
