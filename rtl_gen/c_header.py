@@ -5,7 +5,7 @@ from enum import IntEnum
 
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, COMMANDS, HEADER, Opcode
-from hw.isa.field import Field
+from hw.isa.field import Field, field_places
 from hw.registers.map import ErrorCode, FormatCode, Unit, VariantCode, register_map
 
 __all__ = ["command_fields", "c_header"]
@@ -39,14 +39,10 @@ static inline void adagp_set_field(uint32_t command[ADAGP_COMMAND_BYTES / 4], un
 
 def command_fields(opcode: Opcode | None = None) -> Iterator[tuple[Field, int]]:
     """Yield ``(field, least significant bit)`` of the header, or of an opcode's own fields."""
-    lsb = 0
-    for field in HEADER:
-        if opcode is None:
-            yield field, lsb
-        lsb += field.width
-    for field in COMMANDS[opcode] if opcode is not None else ():
-        yield field, lsb
-        lsb += field.width
+    own = HEADER if opcode is None else COMMANDS[opcode]
+    places = field_places(HEADER if opcode is None else (*HEADER, *own))
+    for field in own:
+        yield field, places[field.name].position
 
 
 def _comment(text: str) -> str:

@@ -9,6 +9,9 @@ them until they have been executed ``count`` times. The loop has a counter, by i
 first time through and counting up; LOAD and STORE add its multiples to their address. ROWS makes a
 list of rows and goes by it.
 
+Packed commands (:mod:`hw.isa.packing`) have those 32-bit words that differ from another command's.
+So what differs from command to command, the addresses, lies in as few words as possible.
+
 The others go to queues: each core has one for every opcode that it executes
 (:func:`queue_opcodes`). They work at the same time, each in order. Semaphores order them: a command
 starts when every semaphore in its ``wait`` mask is above zero, and takes one from each; when it has
@@ -18,12 +21,24 @@ waits for the tiles it takes.
 """
 
 import enum
+from collections.abc import Mapping
 
 from amaranth.lib import data
 
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 
-from .field import BUFFER_ADDRESS_NOTE, Field, field_places, fields_layout
+from .array import (
+    MATMUL,
+    MATMUL_LOOPS,
+    POST,
+    POST_LOOPS,
+    POST_OUTPUT_LOOPS,
+    WEIGHTS,
+    WEIGHTS_LOOPS,
+    Init,
+    Pool,
+)
+from .field import BUFFER_ADDRESS_NOTE, Field, field_places, fields_layout, pack_fields
 from .loops import COMMAND_BYTES, LOOP_STRIDES, REPEAT
 from .loss import LOSS
 from .rows import ROWS
@@ -49,6 +64,7 @@ __all__ = [
     "decode",
     "encode",
     "engine_layout",
+    "pack_engine_fields",
     "queue_opcodes",
     "with_defaults",
 ]
@@ -57,20 +73,9 @@ COMMAND_WIDTH = 8 * COMMAND_BYTES
 MEMORY_SIZE_WIDTH = 33
 SEMAPHORE_MASK_WIDTH = 32
 
-#: MATMUL's loops, innermost first: the first three walk the output vectors (M), the last three
-#: the K tiles. ``cb`` counts blocks of ``rows`` channels. With ``transpose`` the first three walk
-#: the contraction, and ``rows`` of their steps are a K tile; the last three walk the outputs.
-MATMUL_LOOPS = ("wo", "ho", "n", "kw", "kh", "cb")
-#: WEIGHTS' loops over K tiles, innermost first.
-WEIGHTS_LOOPS = ("kw", "kh", "cb")
-#: POST's loops, innermost first: the pooling window inside the channel groups inside the outputs.
-POST_LOOPS = ("pw", "ph", "group", "wo", "ho", "n")
-#: Those of them that go from output to output.
-POST_OUTPUT_LOOPS = ("wo", "ho", "n")
-
 
 class Opcode(enum.IntEnum):
-    """Command codes; 0 is undefined on purpose, so that cleared memory is an error."""
+    """Command codes, less than 64; 0 is undefined on purpose: cleared memory is an error."""
 
     HALT = 1
     LOAD = 2
@@ -109,21 +114,6 @@ def control_opcodes(config: AdaGPConfig) -> tuple[Opcode, ...]:
     return (Opcode.HALT, Opcode.REPEAT, *batches, *(Opcode.ROWS,) * bool(config.row_list_depth))
 
 
-class Init(enum.IntEnum):
-    """Where the first K tile of a MATMUL takes its partial sums from."""
-
-    ZERO = 0
-    BIAS = 1
-    ACCUMULATOR = 2
-
-
-class Pool(enum.IntEnum):
-    """How POST reduces a pooling window."""
-
-    MAX = 0
-    SUM = 1
-
-
 _A = BUFFER_ADDRESS_WIDTH
 
 HEADER = (
@@ -133,10 +123,11 @@ HEADER = (
     Field("signal", SEMAPHORE_MASK_WIDTH, "semaphores to add one to when finished", default=0),
 )
 
+
 _DMA = (
     Field("buffer_address", _A, f"first word; words are consecutive; {BUFFER_ADDRESS_NOTE}"),
-    Field("run_bytes", 32, "contiguous bytes per run; multiple of row_bytes", minimum=1),
     Field("run_count", 16, "number of runs", minimum=1, default=1),
+    Field("run_bytes", 32, "contiguous bytes per run; multiple of row_bytes", minimum=1, align=32),
     Field(
         "run_stride",
         32,
@@ -153,116 +144,6 @@ _DMA = (
     # The last of the engine's fields, in the chunk that is queued last: the sequencer has the
     # cycles of the others to add up what loops add to it.
     Field("dram_address", 32, "byte offset in the memory window; multiple of the granule"),
-)
-
-_WEIGHTS = (
-    Field("address", _A, f"word at loop index 0 everywhere, modulo 2**24; {BUFFER_ADDRESS_NOTE}"),
-    Field("row_stride", _A, "words from one row (transpose 0: column) to the next", signed=True),
-    *(
-        Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1, default=1)
-        for n in WEIGHTS_LOOPS
-    ),
-    *(
-        Field(
-            f"{n}_stride", _A, f"words address moves per step of loop {n}", signed=True, default=0
-        )
-        for n in WEIGHTS_LOOPS
-    ),
-    Field(
-        "row_limit",
-        16,
-        "rows that exist, counted on through loop cb (transpose 0: columns that exist in every "
-        "tile); others are zeros and not read",
-    ),
-    Field("transpose", 1, "1: a word holds a row of the tile, 0: a column"),
-    Field("block_count", 8, "transpose 1: words of a row that are read", minimum=1, default=1),
-    Field("skip", 10, "transpose 1: columns to drop before the first of the tile", default=0),
-    Field(
-        "bias",
-        1,
-        "bring biases, for the MATMUL with init BIAS that takes the first tile",
-        default=0,
-    ),
-    Field(
-        "bias_address",
-        _A,
-        f"first word of the biases, 32 bits per column; {BUFFER_ADDRESS_NOTE}",
-        default=0,
-    ),
-)
-
-_MATMUL = (
-    Field("accumulator_bank", 1, "bank that collects the sums"),
-    Field("init", 2, "partial sums the first K tile starts from", enum=Init, default=Init.ZERO),
-    Field(
-        "transpose",
-        1,
-        "1: K tiles run over `rows` steps of wo, ho, n in order, vectors over cb, kh, kw and the "
-        "`rows` channels of a word",
-        default=0,
-    ),
-    Field(
-        "ones",
-        1,
-        "transpose 1: one more vector per K tile, of ones; its entry is the last",
-        default=0,
-    ),
-    Field("channels", 16, "valid columns; float flags of columns beyond are ignored", minimum=1),
-    Field(
-        "x_address",
-        _A,
-        "word at loop index 0 everywhere, modulo 2**24; never read where coordinates are outside "
-        f"the limits; {BUFFER_ADDRESS_NOTE}",
-    ),
-    Field(
-        "accumulator_address", 16, "entry of the first output vector; the rest follow", default=0
-    ),
-    *(
-        Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1, default=1)
-        for n in MATMUL_LOOPS
-    ),
-    *(
-        Field(
-            f"{n}_stride", _A, f"words x_address moves per step of loop {n}", signed=True, default=0
-        )
-        for n in MATMUL_LOOPS
-    ),
-    Field("h_origin", 16, "row coordinate at index 0 (minus the padding)", signed=True),
-    Field("w_origin", 16, "column coordinate at index 0 (minus the padding)", signed=True),
-    Field("h_limit", 16, "rows in the buffer; a row coordinate outside reads zeros"),
-    Field("w_limit", 16, "columns in the buffer; a column coordinate outside reads zeros"),
-    Field("ho_step", 8, "row coordinate per step of ho (convolution stride)", default=0),
-    Field("wo_step", 8, "column coordinate per step of wo", default=0),
-    Field("kh_step", 8, "row coordinate per step of kh (dilation)", default=0),
-    Field("kw_step", 8, "column coordinate per step of kw", default=0),
-)
-
-_POST = (
-    Field("accumulator_bank", 1, "bank to read"),
-    Field("pool", 1, "reduction over the pooling window", enum=Pool, default=Pool.MAX),
-    Field("relu", 1, "negative values become zero before pooling", default=0),
-    Field("wide", 1, "store 32-bit values instead of operands", default=0),
-    Field("accumulator_address", 16, "entry of index 0 everywhere", default=0),
-    *(Field(f"{n}_count", 16, f"iterations of loop {n}", minimum=1, default=1) for n in POST_LOOPS),
-    *(
-        Field(f"{n}_stride", 16, f"entries per step of loop {n}", signed=True, default=0)
-        for n in POST_LOOPS
-        if n != "group"
-    ),
-    Field("channels", 16, "valid channels of the tile; lanes beyond are stored as zero"),
-    Field("out_address", _A, f"word of the first output's first group; {BUFFER_ADDRESS_NOTE}"),
-    Field("out_group", 8, "position of the first group inside that word, in groups"),
-    *(
-        Field(
-            f"out_{n}_stride",
-            _A,
-            f"words the output moves per step of loop {n}",
-            signed=True,
-            default=0,
-        )
-        for n in POST_OUTPUT_LOOPS
-    ),
-    Field("scale", 32, "float32 factor; integers: multiplier in bits 0-15, shift in 16-21"),
 )
 
 _BATCH = (
@@ -285,9 +166,9 @@ ENGINE_FIELDS = {
     Opcode.HALT: (),
     Opcode.LOAD: _DMA,
     Opcode.STORE: _DMA,
-    Opcode.WEIGHTS: _WEIGHTS,
-    Opcode.MATMUL: _MATMUL,
-    Opcode.POST: _POST,
+    Opcode.WEIGHTS: WEIGHTS,
+    Opcode.MATMUL: MATMUL,
+    Opcode.POST: POST,
     Opcode.VECTOR: VECTOR,
     Opcode.LOSS: LOSS,
     Opcode.BATCH: _BATCH,
@@ -305,18 +186,23 @@ COMMANDS = ENGINE_FIELDS | {
 HEADER_LAYOUT = fields_layout(HEADER)
 
 
-def command_layout(opcode: Opcode) -> data.StructLayout:
+def command_layout(opcode: Opcode) -> data.FlexibleLayout:
     """Layout of the fields behind the header of ``opcode``'s commands."""
-    return fields_layout(COMMANDS[opcode])
+    return fields_layout(COMMANDS[opcode], HEADER_LAYOUT.size)
 
 
-def engine_layout(opcode: Opcode) -> data.StructLayout:
+def engine_layout(opcode: Opcode) -> data.FlexibleLayout:
     """Layout of those of them that the engine takes: the first ones."""
-    return fields_layout(ENGINE_FIELDS[opcode])
+    return fields_layout(ENGINE_FIELDS[opcode], HEADER_LAYOUT.size)
+
+
+def pack_engine_fields(opcode: Opcode, values: Mapping[str, int]) -> int:
+    """A number of that layout, as :func:`~hw.isa.field.pack_fields` makes it."""
+    return pack_fields(ENGINE_FIELDS[opcode], values, HEADER_LAYOUT.size)
 
 
 for _opcode, _fields in COMMANDS.items():
-    _used = sum(f.width for f in (*HEADER, *_fields))
+    _used = fields_layout((*HEADER, *_fields)).size
     if _used > COMMAND_WIDTH:
         raise AssertionError(f"{_opcode.name} takes {_used} of {COMMAND_WIDTH} bits")
 

@@ -10,7 +10,14 @@ from amaranth.lib import data
 
 from hw.config import BUFFER_ADDRESS_WIDTH
 
-__all__ = ["BUFFER_ADDRESS_NOTE", "Field", "Place", "field_places", "fields_layout", "pack_fields"]
+__all__ = [
+    "BUFFER_ADDRESS_NOTE",
+    "Field",
+    "Place",
+    "field_places",
+    "fields_layout",
+    "pack_fields",
+]
 
 #: For the documentation of fields that hold one.
 BUFFER_ADDRESS_NOTE = (
@@ -24,7 +31,8 @@ class Field:
 
     ``minimum`` is the least value the hardware accepts; ``enum`` names values. ``default`` is what
     :func:`~hw.isa.encoding.encode` takes for a field that is not given, None where it must be
-    given; the hardware has no defaults.
+    given; the hardware has no defaults. Its first bit has a number that is a multiple of ``align``;
+    bits in front of it that no field has are zeros.
     """
 
     name: str
@@ -34,6 +42,7 @@ class Field:
     minimum: int | None = None
     enum: type[IntEnum] | None = None
     default: int | None = None
+    align: int = 1
 
     @property
     def range(self) -> tuple[int, int]:
@@ -43,11 +52,21 @@ class Field:
         return self.minimum or 0, (1 << self.width) - 1
 
 
-def fields_layout(fields: Iterable[Field]) -> data.StructLayout:
-    """Layout of ``fields``, in order from the least significant bit."""
-    return data.StructLayout(
-        {f.name: signed(f.width) if f.signed else unsigned(f.width) for f in fields}
-    )
+def fields_layout(fields: Iterable[Field], begin: int = 0) -> data.FlexibleLayout:
+    """Layout of ``fields``, in order from the least significant bit, which is number ``begin`` of
+    what they are in."""
+    members, end = {}, begin
+    for field in fields:
+        first = _first(field, end)
+        shape = signed(field.width) if field.signed else unsigned(field.width)
+        members[field.name] = data.Field(shape, first - begin)
+        end = first + field.width
+    return data.FlexibleLayout(end - begin, members)
+
+
+def _first(field: Field, end: int) -> int:
+    """The first bit of a field behind one that has ``end`` behind it."""
+    return -(-end // field.align) * field.align
 
 
 class Place(NamedTuple):
@@ -62,30 +81,31 @@ class Place(NamedTuple):
     default: int | None
 
 
-def field_places(fields: Iterable[Field]) -> dict[str, Place]:
-    """Places of ``fields`` by name, in order from the least significant bit."""
-    places, position = {}, 0
+def field_places(fields: Iterable[Field], begin: int = 0) -> dict[str, Place]:
+    """Places of ``fields`` by name, in order from the least significant bit, as in
+    :func:`fields_layout`; their numbers begin with 0, too."""
+    places, end = {}, begin
     for field in fields:
+        first = _first(field, end)
         sign = 1 << (field.width - 1) if field.signed else 0
         mask = (1 << field.width) - 1
         default = None if field.default is None else int(field.default)
-        places[field.name] = Place(position, mask, sign, *field.range, default)
-        position += field.width
+        places[field.name] = Place(first - begin, mask, sign, *field.range, default)
+        end = first + field.width
     return places
 
 
-def pack_fields(fields: Iterable[Field], values: Mapping[str, int]) -> int:
-    """``fields`` as one number, in order from the least significant bit.
+def pack_fields(fields: Iterable[Field], values: Mapping[str, int], begin: int = 0) -> int:
+    """``fields`` as one number, as in :func:`fields_layout`.
 
     Raises ``ValueError`` for a value that does not fit the width of its field; whether the hardware
     accepts it is not asked.
     """
-    word = position = 0
-    for field in fields:
+    word, fields = 0, list(fields)
+    for field, place in zip(fields, field_places(fields, begin).values(), strict=True):
         value = int(values[field.name])
         low = -(1 << (field.width - 1)) if field.signed else 0
         if not low <= value < 1 << field.width:
             raise ValueError(f"field {field.name} has {field.width} bits, not enough for {value}")
-        word |= (value & ((1 << field.width) - 1)) << position
-        position += field.width
+        word |= (value & place.mask) << place.position
     return word

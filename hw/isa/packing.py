@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .encoding import COMMAND_BYTES, Opcode, decode
-from .field import Field
+from .field import Field, field_places
 from .rows import RowAction
 
 __all__ = [
@@ -24,11 +24,13 @@ __all__ = [
     "LINE_BYTES",
     "PACKED",
     "PACKED_CODE",
+    "PACKED_SHIFT",
     "SLOTS",
     "WORDS",
     "WORD_BYTES",
     "Placed",
     "has_packed",
+    "is_packed",
     "targets",
     "unpack",
 ]
@@ -36,20 +38,30 @@ __all__ = [
 WORD_BYTES = 4
 #: Words of a command.
 WORDS = COMMAND_BYTES // WORD_BYTES
+#: Bits of the number of a slot.
+_SLOT_WIDTH = 6
 #: Commands that are kept, the one of zeros included.
-SLOTS = 16
+SLOTS = 1 << _SLOT_WIDTH
 #: What is read of a program at a time; it begins at a multiple of that, and has whole lines.
 LINE_BYTES = 64
-#: First byte of a packed command; no opcode.
-PACKED_CODE = 0x80
+#: What the bits from :data:`PACKED_SHIFT` on are in the first byte of a packed command; those of
+#: opcodes are 0.
+PACKED_CODE = 2
+PACKED_SHIFT = _SLOT_WIDTH
 
 #: Fields of the first word of a packed command, in order from the least significant bit.
 PACKED = (
-    Field("code", 8, f"{PACKED_CODE:#x}"),
-    Field("base", 4, "slot with the command that it is made of; 0: zeros"),
-    Field("slot", 4, "slot that it is left in; 0: none"),
-    Field("words", WORDS, "bit i: word i of the command follows; the others are those of the base"),
+    Field("base", _SLOT_WIDTH, "slot with the command that it is made of; 0: zeros"),
+    Field("code", 8 - PACKED_SHIFT, f"{PACKED_CODE}: a packed command"),
+    Field("slot", _SLOT_WIDTH, "slot that it is left in; 0: none"),
+    Field(
+        "words",
+        WORDS,
+        "bit i: word i of the command follows; the others are those of the base",
+        align=16,
+    ),
 )
+_PLACES = field_places(PACKED)
 #: Commands that may go elsewhere, and the fields that say where to.
 LEADING = {
     Opcode.REPEAT: ("first",),
@@ -69,10 +81,15 @@ class Placed(NamedTuple):
     words: int | None = None
 
 
+def is_packed(first: int) -> bool:
+    """Whether the first byte of a command is that of a packed one."""
+    return first >> PACKED_SHIFT == PACKED_CODE
+
+
 def has_packed(program: bytes) -> bool:
     """Whether any command of a program is packed."""
     # Up to the first of them all are whole.
-    return PACKED_CODE in program[::COMMAND_BYTES]
+    return any(map(is_packed, program[::COMMAND_BYTES]))
 
 
 def targets(command: bytes) -> Iterator[int]:
@@ -104,14 +121,17 @@ def unpack(program: bytes, offset: int = 0) -> list[Placed]:
     place = 0
     while place < len(program):
         begin, number = place, len(placed)
-        if program[begin] != PACKED_CODE:
+        if not is_packed(program[begin]):
             command, words = program[begin : begin + COMMAND_BYTES], None
             place += COMMAND_BYTES
             if not command[0] and not any(program[begin:]):
                 break
         else:
             first = int.from_bytes(program[begin : begin + WORD_BYTES], "little")
-            base, slot, words = first >> 8 & 15, first >> 12 & 15, first >> 16
+            base, slot, words = (
+                first >> _PLACES[name].position & _PLACES[name].mask
+                for name in ("base", "slot", "words")
+            )
             place += WORD_BYTES
             made = bytearray(contents[base])
             for number_of_word in range(WORDS):

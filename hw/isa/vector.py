@@ -95,23 +95,17 @@ class Watch(enum.IntEnum):
 _A = BUFFER_ADDRESS_WIDTH
 
 
-def _stream(name: str, what: str) -> tuple[Field, ...]:
-    return (
-        Field(
-            f"{name}_address", _A, f"{what} at index 0 everywhere: {BUFFER_ADDRESS_NOTE}", default=0
-        ),
-        *(
-            Field(
-                f"{name}_{loop}_stride",
-                16,
-                f"words per step of loop {loop}",
-                signed=True,
-                default=0,
-            )
-            for loop in VECTOR_LOOPS[:-1]
-        ),
+def _strides(name: str) -> tuple[Field, ...]:
+    return tuple(
+        Field(f"{name}_{loop}_stride", 16, f"words per step of loop {loop}", signed=True, default=0)
+        for loop in VECTOR_LOOPS[:-1]
     )
 
+
+#: What the streams are.
+_STREAMS = {
+    "x": "first operand", "y": "second operand", "z": "third operand", "o": "results",
+}  # fmt: skip
 
 #: Fields behind the header, in order from the least significant bit. With all defaults: a copy of
 #: one word of operands.
@@ -154,6 +148,13 @@ VECTOR = (
         "reduce", 1, "the sum of w over i0, i1 and i2 is stored, one number per channel", default=0
     ),
     Field("wide", 1, "store float32 numbers instead of operands", default=0),
+    # These are three words of the command: x's is in the first of them, o's in the last.
+    *(
+        Field(
+            f"{name}_address", _A, f"{what} at index 0 everywhere: {BUFFER_ADDRESS_NOTE}", default=0
+        )
+        for name, what in _STREAMS.items()
+    ),
     Field(
         "watch",
         2,
@@ -174,9 +175,6 @@ VECTOR = (
         Field(f"{loop}_count", 16, f"iterations of loop {loop}", minimum=1, default=1)
         for loop in VECTOR_LOOPS
     ),
-    *_stream("x", "first operand"),
-    *_stream("y", "second operand"),
-    *_stream("z", "third operand"),
-    *_stream("o", "results"),
+    *(field for name in VECTOR_STREAMS for field in _strides(name)),
     Field("relu", 1, "what is negative is stored as +0; NaN stays", default=0),
 )

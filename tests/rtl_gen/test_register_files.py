@@ -87,12 +87,17 @@ def test_commands_made_in_c_are_those_made_in_python(header, seed):
     assert header(make_config(), "\n".join(body), "-std=c99") == expected
 
 
-def test_command_fields_are_contiguous():
+def test_command_fields_are_where_they_are_encoded():
     for opcode in Opcode:
-        position = 0
-        for field, lsb in (*command_fields(), *command_fields(opcode)):
-            assert lsb == position, f"{opcode.name} {field.name}"
-            position += field.width
+        fields = [*command_fields(), *command_fields(opcode)]
+        least = {field.name: max(0, field.range[0]) for field, _ in fields} | {"opcode": opcode}
+        values = {name: value for name, value in least.items() if name != "opcode"}
+        command, end = int.from_bytes(encode(opcode, **values), "little"), 0
+        for field, lsb in fields:
+            assert lsb >= end, f"{opcode.name} {field.name}"
+            found = command >> lsb & (1 << field.width) - 1
+            assert found == least[field.name], f"{opcode.name} {field.name}"
+            end = lsb + field.width
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -15,6 +15,7 @@ from hw.isa.encoding import (
     control_opcodes,
     queue_opcodes,
 )
+from hw.isa.field import field_places
 from hw.isa.loops import LOOP_STRIDES
 
 __all__ = ["CommandFuzzer", "Place", "opcode_of", "places"]
@@ -54,13 +55,16 @@ class Place:
 
 def places(opcode: Opcode) -> tuple[Place, ...]:
     """All fields of an opcode's commands, those of the header first."""
-    result, shift = [], 0
-    for field in (*HEADER, *COMMANDS[opcode]):
+    result, fields = [], (*HEADER, *COMMANDS[opcode])
+    shifts = field_places(fields)
+    for field in fields:
         named = len(field.enum) if field.enum and field.name != "opcode" else 0
         result.append(
-            Place(field.name, shift, field.width, field.minimum or 0, named, field.default)
-        )
-        shift += field.width
+            Place(
+                field.name, shifts[field.name].position, field.width, field.minimum or 0, named,
+                field.default,
+            )
+        )  # fmt: skip
     return tuple(result)
 
 

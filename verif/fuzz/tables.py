@@ -6,7 +6,7 @@ from hw.control.fetch import AHEAD
 from hw.dma.store import OUTSTANDING_WRITES
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.error_codes import ErrorCode
-from hw.isa.packing import PACKED_CODE
+from hw.isa.packing import PACKED_CODE, PACKED_SHIFT
 from hw.registers.map import ADDRESS_WIDTH, Unit, register_map
 
 from .case import CASE_FIELDS, SLAVE_FIELDS, Order, Sabotage
@@ -57,6 +57,7 @@ def tables(config: AdaGPConfig) -> str:
         "OPCODE_REPEAT": int(Opcode.REPEAT),
         "COMMAND_BYTES": COMMAND_BYTES,
         "PACKED_CODE": PACKED_CODE,
+        "PACKED_SHIFT": PACKED_SHIFT,
         **{
             name: int(ErrorCode[name])
             for name in ("READ_SLVERR", "READ_DECERR", "WRITE_SLVERR", "WRITE_DECERR")

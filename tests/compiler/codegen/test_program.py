@@ -215,7 +215,7 @@ def test_loops_as_text():
         encode(Opcode.REPEAT, level=3, count=1, first=0x1000),
         encode(Opcode.REPEAT, level=2, count=1, first=0x7),
     ]
-    load = ("wait=- signal=- buffer_address=0x0 run_bytes=8 run_count=1 run_stride=0 row_bytes=8 "
+    load = ("wait=- signal=- buffer_address=0x0 run_count=1 run_bytes=8 run_stride=0 row_bytes=8 "
             "dram_address=0x0")  # fmt: skip
     assert list(disassemble(b"".join(stream))) == [
         f"     0 core0 LOAD    {load}",

@@ -108,7 +108,7 @@ class QueuePeer:
         if starts:
             assert self.started < self.granted, f"command {self.started} did not wait"
             command = ctx.get(dut.command.payload)
-            actual = {name: command[name] for name in engine_layout(OPCODE).members}
+            actual = {name: command[name] for name, _ in engine_layout(OPCODE)}
             expected = {name: command_of(self.started)[name] for name in actual}
             assert actual == expected, f"command {self.started}"
         if gives:

@@ -18,7 +18,7 @@ from tests.hw.control.test_fetch_jumps import PACES
 #: Programs begin at a multiple of lines.
 ADDRESS = 0x340
 #: First bytes of commands that lead nowhere.
-_CODES = range(0x20, PACKED_CODE)
+_CODES = range(0x20, 0x80)
 
 
 def random_program(rng, count):

@@ -1,10 +1,28 @@
-"""Commands as bytes: what is given, what takes a default, and what is refused."""
+"""Commands as bytes: what is given, what takes a default, and what is refused.
+
+Covers: hw/isa/array.py.
+"""
 
 import random
 
 import pytest
 
-from hw.isa.encoding import COMMANDS, HEADER, Opcode, Pool, decode, encode, with_defaults
+from hw.isa.encoding import (
+    COMMANDS,
+    ENGINE_FIELDS,
+    HEADER,
+    HEADER_LAYOUT,
+    Opcode,
+    Pool,
+    command_layout,
+    decode,
+    encode,
+    engine_layout,
+    pack_engine_fields,
+    with_defaults,
+)
+from hw.isa.field import field_places
+from hw.isa.packing import PACKED_CODE, PACKED_SHIFT, WORD_BYTES
 from hw.isa.vector import VECTOR_LOOPS, Source, Watch
 
 #: What has no value that is right more often than others.
@@ -50,6 +68,67 @@ def test_defaults_are_what_is_decoded(opcode):
     own = {field.name for field in COMMANDS[opcode]}
     expected = {name: value for name, value in fields.items() if name in own}
     assert with_defaults(opcode, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("opcode", "names", "most"),
+    [
+        (Opcode.LOAD, ["dram_address"], 1),
+        (Opcode.STORE, ["dram_address"], 1),
+        (Opcode.WEIGHTS, ["skip", "address"], 2),
+        (Opcode.MATMUL, ["accumulator_bank", "accumulator_address"], 1),
+        (Opcode.MATMUL, ["x_address"], 1),
+        (Opcode.POST, ["out_address", "out_group"], 1),
+        (Opcode.VECTOR, ["x_address", "o_address"], 2),
+        (Opcode.VECTOR, ["x_address", "y_address", "z_address", "o_address"], 3),
+    ],
+)
+def test_what_differs_between_commands_is_in_few_words(opcode, names, most):
+    """These words are all that a packed command takes for them. (The last 2 bits of the address of
+    a tile are the memory, which does not change.)"""
+    places, bits = field_places((*HEADER, *COMMANDS[opcode])), 8 * WORD_BYTES
+    words = set()
+    for name in names:
+        place = places[name]
+        last = place.position + place.mask.bit_length() - 1
+        words |= set(range(place.position // bits, last // bits + 1))
+    assert len(words) <= most, f"{names}: words {sorted(words)}"
+
+
+@pytest.mark.parametrize("opcode", list(Opcode))
+def test_bits_that_no_field_has_mean_nothing(opcode, seed):
+    """They are zeros, and are not looked at."""
+    rng = random.Random(seed)
+    command = encode(opcode, **required(opcode))
+    used = sum(p.mask << p.position for p in field_places((*HEADER, *COMMANDS[opcode])).values())
+    word, free = int.from_bytes(command, "little"), ~used & (1 << 8 * len(command)) - 1
+    assert not word & free
+    other = word | rng.getrandbits(8 * len(command)) & free
+    assert decode(other.to_bytes(len(command), "little")) == decode(command)
+
+
+@pytest.mark.parametrize("opcode", list(Opcode))
+def test_layouts_and_numbers_agree(opcode, seed):
+    """What the hardware sees of a command, and the fields that the engine takes of it."""
+    rng = random.Random(seed)
+    values = {f.name: rng.randint(*f.range) for f in COMMANDS[opcode]}
+    command = int.from_bytes(encode(opcode, **values), "little")
+    engine = command >> HEADER_LAYOUT.size & (1 << engine_layout(opcode).size) - 1
+    assert pack_engine_fields(opcode, values) == engine
+    for layout, fields in (
+        (command_layout(opcode), COMMANDS[opcode]),
+        (engine_layout(opcode), ENGINE_FIELDS[opcode]),
+    ):
+        assert [name for name, _ in layout] == [field.name for field in fields]
+        for field in fields:
+            offset = HEADER_LAYOUT.size + layout[field.name].offset
+            found = command >> offset & (1 << field.width) - 1
+            assert found == values[field.name] & (1 << field.width) - 1, field.name
+
+
+def test_no_opcode_is_taken_for_a_packed_command():
+    for opcode in Opcode:
+        assert int(opcode) >> PACKED_SHIFT != PACKED_CODE, opcode.name
 
 
 def test_defaults_run_every_loop_once_and_move_nothing():

@@ -9,7 +9,8 @@ from hw.control.command_queue import CHUNK_WIDTH, command_chunks
 from hw.control.fetch import CommandFetch
 from hw.control.loop_control import LoopControl, connect_loops
 from hw.control.sequencer import Sequencer
-from hw.isa.encoding import COMMANDS, HEADER_LAYOUT, Opcode, command_layout
+from hw.isa.encoding import COMMANDS, HEADER, HEADER_LAYOUT, Opcode
+from hw.isa.field import field_places
 from hw.registers.map import Unit
 
 __all__ = ["ADDRESS", "SOURCES", "Control", "SequencerBench", "patched", "simulate", "values_of"]
@@ -35,15 +36,9 @@ def values_of(opcode, rng=None):
 def patched(command, field, value):
     """``command`` with raw ``value`` in a field, legal or not."""
     word = int.from_bytes(command, "little")
-    if field in HEADER_LAYOUT.members:
-        place, position = HEADER_LAYOUT[field], 0
-    else:
-        opcode = Opcode(word & 0xFF)
-        place, position = command_layout(opcode)[field], HEADER_LAYOUT.size
-    width = place.width
-    position += place.offset
-    word &= ~(((1 << width) - 1) << position)
-    return (word | (value << position)).to_bytes(64, "little")
+    place = field_places((*HEADER, *COMMANDS[Opcode(word & 0xFF)]))[field]
+    word &= ~(place.mask << place.position)
+    return (word | value << place.position).to_bytes(64, "little")
 
 
 class SequencerBench:

@@ -9,8 +9,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.config import make_config
-from hw.isa.encoding import ENGINE_FIELDS, Opcode
-from hw.isa.field import pack_fields
+from hw.isa.encoding import Opcode, pack_engine_fields
 from verif.sim.axi_ram import SimMemory
 
 config = make_config(**json.loads(os.environ["DMA_CONFIG"]))
@@ -27,7 +26,7 @@ async def _measure(dut, memory, name, commands):
 
     async def feed():
         for command in commands:
-            payload.value = pack_fields(ENGINE_FIELDS[Opcode.LOAD], command)
+            payload.value = pack_engine_fields(Opcode.LOAD, command)
             valid.value = 1
             await RisingEdge(dut.clk)
             while not ready.value:

@@ -13,9 +13,8 @@ from cocotbext.axi import AxiBus, AxiRam, AxiResp
 
 from emulator.transfers import transfer_rows
 from hw.config import make_config
-from hw.isa.encoding import ENGINE_FIELDS, Opcode
+from hw.isa.encoding import Opcode, pack_engine_fields
 from hw.isa.error_codes import ErrorCode
-from hw.isa.field import pack_fields
 
 from .dma_bench import DmaBench
 
@@ -141,7 +140,7 @@ class Bench:
 
 def pack(command):
     """The fields of a LOAD or STORE as the payload of the engine's command port."""
-    return pack_fields(ENGINE_FIELDS[Opcode.LOAD], command)
+    return pack_engine_fields(Opcode.LOAD, command)
 
 
 def rows_of(command):

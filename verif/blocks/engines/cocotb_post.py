@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 
 from hw.engines.post.lane import PostLane
-from hw.isa.encoding import COMMANDS, POST_LOOPS, Opcode, Pool
+from hw.isa.encoding import POST_LOOPS, Opcode, Pool, engine_layout
 from hw.isa.error_codes import ErrorCode
 
 from .engine_bench import configuration
@@ -127,12 +127,9 @@ async def errors(_):
         good = random_command(rng, config, core, limit=30)
         good["wide"] = good["wide"] and name != "scale"
         # Built by hand: the encoder refuses illegal fields.
-        word = bench.pack(good)
-        position = 0
-        for item in COMMANDS[Opcode.POST]:
-            if item.name == name:
-                word = word & ~(((1 << item.width) - 1) << position) | value << position
-            position += item.width
+        word, place = bench.pack(good), engine_layout(Opcode.POST)[name]
+        mask = (1 << place.width) - 1
+        word = word & ~(mask << place.offset) | value << place.offset
         reads = bench.reads
         bench.dut.command__payload.value = word
         bench.dut.command__valid.value = 1

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from hw.bus.signatures import BUFFER_READ_LATENCY
-from hw.isa.field import pack_fields
-from hw.isa.loss import LOSS
+from hw.isa.encoding import Opcode, pack_engine_fields
 from verif.stimulus.loss import WORDS
 
 from .engine_bench import EngineBench, reset
@@ -26,7 +25,7 @@ class Bench(EngineBench):
     _data: list = field(default_factory=lambda: [None] * BUFFER_READ_LATENCY)
 
     def pack(self, fields):
-        return pack_fields(LOSS, fields)
+        return pack_engine_fields(Opcode.LOSS, fields)
 
     async def step(self):
         """One cycle: look at the outputs in its middle, answer, go to the middle of the next."""

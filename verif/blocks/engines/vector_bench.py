@@ -9,8 +9,7 @@ from golden.arithmetic.formats import FLOAT32
 from golden.arithmetic.formats import FORMATS as GOLDEN_FORMATS
 from golden.commands.vector import VectorMachine
 from hw.bus.signatures import BUFFER_READ_LATENCY
-from hw.isa.field import pack_fields
-from hw.isa.vector import VECTOR
+from hw.isa.encoding import Opcode, pack_engine_fields
 from verif.stimulus.vector import PORTS, fill
 
 from .engine_bench import EngineBench, reset
@@ -99,7 +98,7 @@ class Bench(EngineBench):
         self.rejected = self.machine.rejected = 0
 
     def pack(self, fields):
-        return pack_fields(VECTOR, fields)
+        return pack_engine_fields(Opcode.VECTOR, fields)
 
     def forget(self):
         """A stop has withdrawn the write that was waiting; nothing is left of the run before."""

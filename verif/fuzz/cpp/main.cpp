@@ -222,7 +222,8 @@ class Fuzz {
     void wanted(const End& end) {
         for (uint64_t i = 0; i < end.commands && i * COMMAND_BYTES < c->commands.size(); i++) {
             uint8_t opcode = c->commands[i * COMMAND_BYTES];
-            if (opcode == OPCODE_BATCH || opcode == OPCODE_REPEAT || opcode == PACKED_CODE) return;
+            if (opcode == OPCODE_BATCH || opcode == OPCODE_REPEAT) return;
+            if (opcode >> PACKED_SHIFT == PACKED_CODE) return;
         }
         uint64_t address = c->f.base + c->f.program + uint64_t(end.commands) * COMMAND_BYTES;
         if (end.address != address)
