@@ -52,23 +52,6 @@ class Field:
         return self.minimum or 0, (1 << self.width) - 1
 
 
-def fields_layout(fields: Iterable[Field], begin: int = 0) -> data.FlexibleLayout:
-    """Layout of ``fields``, in order from the least significant bit, which is number ``begin`` of
-    what they are in."""
-    members, end = {}, begin
-    for field in fields:
-        first = _first(field, end)
-        shape = signed(field.width) if field.signed else unsigned(field.width)
-        members[field.name] = data.Field(shape, first - begin)
-        end = first + field.width
-    return data.FlexibleLayout(end - begin, members)
-
-
-def _first(field: Field, end: int) -> int:
-    """The first bit of a field behind one that has ``end`` behind it."""
-    return -(-end // field.align) * field.align
-
-
 class Place(NamedTuple):
     """Where a field lies in a number, and what it may hold: first bit, mask of its width, sign bit
     or 0, least and greatest value, and default or None."""
@@ -82,11 +65,11 @@ class Place(NamedTuple):
 
 
 def field_places(fields: Iterable[Field], begin: int = 0) -> dict[str, Place]:
-    """Places of ``fields`` by name, in order from the least significant bit, as in
-    :func:`fields_layout`; their numbers begin with 0, too."""
+    """Places of ``fields`` by name, in order from the least significant bit, which is number
+    ``begin`` of what they are in; positions are counted from there."""
     places, end = {}, begin
     for field in fields:
-        first = _first(field, end)
+        first = -(-end // field.align) * field.align
         sign = 1 << (field.width - 1) if field.signed else 0
         mask = (1 << field.width) - 1
         default = None if field.default is None else int(field.default)
@@ -95,8 +78,19 @@ def field_places(fields: Iterable[Field], begin: int = 0) -> dict[str, Place]:
     return places
 
 
+def fields_layout(fields: Iterable[Field], begin: int = 0) -> data.FlexibleLayout:
+    """Layout of ``fields``, which are where :func:`field_places` says."""
+    fields, size = list(fields), 0
+    members = {}
+    for field, place in zip(fields, field_places(fields, begin).values(), strict=True):
+        shape = signed(field.width) if field.signed else unsigned(field.width)
+        members[field.name] = data.Field(shape, place.position)
+        size = place.position + field.width
+    return data.FlexibleLayout(size, members)
+
+
 def pack_fields(fields: Iterable[Field], values: Mapping[str, int], begin: int = 0) -> int:
-    """``fields`` as one number, as in :func:`fields_layout`.
+    """``fields`` as one number, which are where :func:`field_places` says.
 
     Raises ``ValueError`` for a value that does not fit the width of its field; whether the hardware
     accepts it is not asked.

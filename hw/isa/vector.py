@@ -25,6 +25,8 @@ __all__ = [
 VECTOR_LOOPS = ("i0", "i1", "i2", "cb")
 #: What is read and, the last one, written.
 VECTOR_STREAMS = ("x", "y", "z", "o")
+#: What they are.
+_STREAMS_ARE = "first operand", "second operand", "third operand", "results"
 #: Coefficient registers.
 COEFFICIENTS = 8
 
@@ -102,11 +104,6 @@ def _strides(name: str) -> tuple[Field, ...]:
     )
 
 
-#: What the streams are.
-_STREAMS = {
-    "x": "first operand", "y": "second operand", "z": "third operand", "o": "results",
-}  # fmt: skip
-
 #: Fields behind the header, in order from the least significant bit. With all defaults: a copy of
 #: one word of operands.
 VECTOR = (
@@ -153,7 +150,7 @@ VECTOR = (
         Field(
             f"{name}_address", _A, f"{what} at index 0 everywhere: {BUFFER_ADDRESS_NOTE}", default=0
         )
-        for name, what in _STREAMS.items()
+        for name, what in zip(VECTOR_STREAMS, _STREAMS_ARE, strict=True)
     ),
     Field(
         "watch",
