@@ -46,6 +46,7 @@ class Tensor:
     stride : channels from the first of a pixel to the first of the next where the tensor is some
         channels of another one, whose ``size`` it has then; otherwise None: the pitch
     order : axes N, H, W (0, 1, 2) as pixels lie in DRAM, and in the buffer, the outermost first
+    line_step : rows in DRAM from one to the next where the tensor is only some of another one's
     """
 
     name: str
@@ -57,6 +58,7 @@ class Tensor:
     stage: int | None
     stride: int | None = None
     order: Order = IN_ORDER
+    line_step: int = 1
 
     @classmethod
     def dense(
@@ -72,6 +74,14 @@ class Tensor:
     def distance(self) -> int:
         """Channels from a pixel to the next in DRAM."""
         return self.stride or self.pitch
+
+    @property
+    def strides(self) -> Order:
+        """Bytes from an image, a row, a column to the next in DRAM."""
+        count, height, width, _ = self.shape
+        sizes, pixel = (count, height * self.line_step, width), self.distance * self.dtype.itemsize
+        images, rows, columns = strides_of(sizes, self.order, pixel)
+        return images, rows * self.line_step, columns
 
     @property
     def pixels(self) -> PixelBox:
@@ -106,11 +116,11 @@ class Tensor:
 
     def unpack(self, memory: bytes | bytearray | memoryview) -> np.ndarray:
         """Codes (unsigned, shape ``shape``) from the bytes of the whole memory window."""
+        item, strides = self.dtype.itemsize, self.strides
         # Some channels of another tensor end before the last pixel of that one does.
-        count = (prod(self.shape[:3]) - 1) * self.distance + self.pitch
-        data = np.frombuffer(memory, self.dtype, count, self.offset)
-        item = self.dtype.itemsize
-        strides = *strides_of(self.shape[:3], self.order, self.distance * item), item
+        last = sum((n - 1) * step for n, step in zip(self.shape, strides, strict=False)) // item
+        data = np.frombuffer(memory, self.dtype, last + self.pitch, self.offset)
+        strides = *strides, item
         return np.lib.stride_tricks.as_strided(data, self.shape, strides).copy()
 
     def values(self, codes: ArrayLike) -> np.ndarray:
@@ -175,8 +185,7 @@ def transfers(
     begin, end = channels[0], min(channels[1], tensor.pitch)
     row_bytes = (end - begin) * item
     row_words = -(-row_bytes // word_bytes)
-    pixel = tensor.distance * item
-    axes, strides = (images, rows, columns), strides_of(tensor.shape[:3], tensor.order, pixel)
+    axes, strides = (images, rows, columns), tensor.strides
     start = tensor.offset + begin * item
     start += sum(axis[0] * step for axis, step in zip(axes, strides, strict=True))
     # Loops from the inside out as (count, bytes); the run takes in the inner ones that are dense.

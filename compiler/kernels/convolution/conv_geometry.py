@@ -1,6 +1,6 @@
 """Sizes of a convolution in training, and how its maps are cut into tiles."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
 
@@ -65,6 +65,19 @@ class Convolution:
     @property
     def output_map(self) -> tuple[int, int]:
         return self.y.shape[1:3]
+
+    def without_idle_pixels(self) -> "Convolution":
+        """The same convolution of a map without the lines and columns that no output reads: where a
+        kernel of one pixel has strides. It has a name of its own then, as its boxes are others."""
+        pairs = zip(self.input_map, self.output_map, self.stride, strict=True)
+        whole = all(size == count * step for size, count, step in pairs)
+        if self.stride == (1, 1) or self.kernel != (1, 1) or any(self.padding) or not whole:
+            return self
+        x, (lines, columns) = self.x, self.stride
+        shape = self.images, *self.output_map, self.inputs
+        x = replace(x, name=f"{x.name}, every {lines} x {columns}", shape=shape, line_step=lines,
+                    stride=columns * x.distance)  # fmt: skip
+        return replace(self, x=x, stride=(1, 1))
 
     def output_tiles(self, core: CoreConfig) -> ColumnTiles:
         """:class:`ColumnTiles` of the output channels, forward and for the weight gradient; a row

@@ -16,6 +16,7 @@ from .conv_geometry import Convolution
 from .conv_weight_gradient_ranges import Output, Range
 from .conv_weight_gradient_tiling import Piece, WeightGradientPlan
 from .gathered_pixels import Gathered
+from .output_sums import Late, behind
 
 __all__ = ["weight_gradient"]
 
@@ -101,9 +102,14 @@ class _WeightGradient:
 
     def write(self) -> None:
         write = self._whole_jobs if self.plan.whole else self._piece_jobs
-        with self.plan.held_outputs(self.plan.ranges) if self.plan.tight else nullcontext():
-            jobs = [job for part in self.plan.ranges for job in write(part, self.plan.pieces)]
-            self.program.run(jobs)
+        tight = self.plan.room.tight
+        with self.plan.held_outputs(self.plan.ranges) if tight else nullcontext():
+            pieces = self.plan.pieces
+            first = pieces if self.plan.whole else self.plan.short_first(pieces)
+            jobs = []
+            for number, part in enumerate(self.plan.ranges):
+                jobs += write(part, pieces if number else first)
+            self.program.run(behind(jobs))
         self.program.scratch.forget(self.plan.owner)
         if not self.known:
             # Boxes of a flat map are not seen to be parts of the map.
@@ -127,14 +133,20 @@ class _WeightGradient:
                     ends = [other for other in places if other.bank == sums.bank]
                 yield piece, sums, piece is pieces[0], ends
 
-    def _piece_jobs(self, part: Range, pieces: Sequence[Piece]) -> list[Job]:
-        """A job for each piece and column tile; the tiles of a batch share what they read."""
-        outputs, jobs = self.plan.outputs(part), []
+    def _piece_jobs(self, part: Range, pieces: Sequence[Piece]) -> list[tuple[Job, Sequence[Late]]]:
+        """A job for each piece and column tile; the tiles of a batch share what they read. Where
+        there is room results are stored behind the next product, which many stores would keep out
+        of its queue."""
+        outputs = self.plan.outputs(part)
+        jobs: list[tuple[Job, Sequence[Late]]] = []
         for batch in self.plan.batches(part):
             channels = self.plan.dy_channels(batch)
             for piece, sums, begins, ends in self._steps(part, batch, pieces):
                 maps = self.plan.x_need(piece, part), self.plan.dy_need(piece, channels)
-                run = partial(self._piece, piece, channels, sums, begins, ends, outputs)
+                whole = [output for output in outputs if _is_in(output, ends)]
+                late = [self._late(part, whole)] if whole and self.plan.room.late else []
+                stored = [] if late else whole
+                run = partial(self._piece, piece, channels, sums, begins, ends, outputs, stored)
                 needs = (*(output.need for output in outputs), *maps)
                 like, at = self.plan.likeness(piece, part, channels, sums.tile)
                 here = self.tiles.range(sums.tile)[0]
@@ -144,9 +156,21 @@ class _WeightGradient:
                     *(output.channels and (output.channels[0] - here, output.channels[1] - here)
                       for output in outputs),
                 )  # fmt: skip
-                jobs.append(Job(needs, run, like=like, at=at))
-                outputs = [output for output in outputs if not _is_in(output, ends)]
+                jobs.append((Job(needs, run, like=like, at=at), late))
+                outputs = [output for output in outputs if output not in whole]
         return jobs
+
+    def _late(self, part: Range, outputs: Sequence[Output]) -> Late:
+        """STORE of results of a range behind the job that follows."""
+
+        def store(*blocks: Block) -> None:
+            self._store(part, list(zip(outputs, blocks, strict=True)))
+
+        channels = [output.channels or (0, 0) for output in outputs]
+        first, last = self.plan.inputs(part)
+        like = part.taps, last - first, *(end - begin for begin, end in channels)
+        at = first, *(begin for begin, _ in channels)
+        return Late(tuple(output.need for output in outputs), store, like, at)
 
     def _piece(
         self,
@@ -156,6 +180,7 @@ class _WeightGradient:
         begins: bool,
         ends: Iterable[_Sums],
         outputs: Sequence[Output],
+        stored: Sequence[Output],
         *blocks: Block,
     ) -> None:
         *results, x, dy = blocks
@@ -175,9 +200,9 @@ class _WeightGradient:
             self._product(sums, images, rows, begins, *maps)
         results = list(zip(outputs, results, strict=True))
         self._post(ends, results)
-        self._store(sums.part, [pair for pair in results if _is_in(pair[0], ends)])
+        self._store(sums.part, [pair for pair in results if pair[0] in stored])
 
-    def _whole_jobs(self, part: Range, pieces: Sequence[Piece]) -> list[Job]:
+    def _whole_jobs(self, part: Range, pieces: Sequence[Piece]) -> list[tuple[Job, Sequence[Late]]]:
         """One job: what is not in the memory comes piece by piece."""
         outputs = self.plan.outputs(part)
         absent: list[Tensor] = []
@@ -190,7 +215,7 @@ class _WeightGradient:
             for tensor, need in ((self.layer.x, self.plan.x_need()), (self.dy, self.plan.dy_need()))
         )
         run = partial(self._whole, part, pieces, outputs, absent)
-        return [Job((*(output.need for output in outputs), x, dy), run)]
+        return [(Job((*(output.need for output in outputs), x, dy), run), ())]
 
     def _whole(
         self,

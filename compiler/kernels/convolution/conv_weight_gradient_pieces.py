@@ -1,10 +1,12 @@
 """Pieces of a batch that pass through the array one after the other for a weight gradient."""
 
 from collections.abc import Sequence
+from itertools import product
 from math import gcd
+from typing import NamedTuple
 
 from compiler.codegen.core_builder import CoreProgram, Need
-from compiler.tensors.intervals import Channels, Interval
+from compiler.tensors.intervals import Channels, Interval, regular_parts
 from compiler.tensors.tensor import Tensor
 
 from .conv_geometry import Convolution
@@ -12,7 +14,7 @@ from .conv_tiling import MapTile
 from .conv_weight_gradient_ranges import Range, WeightGradientRanges
 from .gathered_pixels import Gathered
 
-__all__ = ["Piece", "WeightGradientPieces", "unlike"]
+__all__ = ["Piece", "Room", "WeightGradientPieces", "unlike"]
 
 #: Images and output rows, or pixels that are no such box.
 Piece = MapTile | Gathered
@@ -21,8 +23,31 @@ Piece = MapTile | Gathered
 _MOST_PER_BANK = 2
 #: K tiles that a piece has at least: a command's first ``rows`` cycles bring no vector.
 _FEW_TILES = 4
+#: Fewer leave no time for the results of others: better larger pieces, of which fewer are there.
+_LONG_TILES = 5
 #: Words of a long run that are loaded in the time of a short one (8 bursts in flight, 30 cycles).
 _RUN_WORDS = 6
+
+
+class Room(NamedTuple):
+    """Pieces have room ``share`` times. ``narrow``: as little of dY as possible is with them.
+    ``late``: beside them is room for results twice, so that they may be stored late."""
+
+    share: int
+    narrow: bool = False
+    late: bool = False
+
+    @property
+    def tight(self) -> bool:
+        """Whether pieces have room once only, so that nothing may lie between them."""
+        return self.share == 1
+
+
+#: The best first: small pieces are soon there, and leave room to load ahead.
+_ROOMS = (
+    Room(4, late=True), Room(3, late=True), Room(2, late=True), Room(2), Room(2, narrow=True),
+    Room(1, narrow=True),
+)  # fmt: skip
 
 
 class WeightGradientPieces(WeightGradientRanges):
@@ -32,8 +57,7 @@ class WeightGradientPieces(WeightGradientRanges):
     -------
     dy : like the output
     owner : first part of the keys of gathered pixels
-    narrow : as little of dY as possible
-    tight : whether pieces have room once only, so that nothing may lie between them
+    room : how the pieces lie in the buffer
     """
 
     def __init__(
@@ -42,25 +66,24 @@ class WeightGradientPieces(WeightGradientRanges):
     ) -> None:  # fmt: skip
         super().__init__(program, layer, dw, db)
         self.dy, self.owner = dy, object()
-        self.narrow = self.tight = False
+        self.room = Room(2)
         self._most_dy: dict[tuple[Interval, int, bool], int] = {}
 
-    def stay(self, room: int) -> bool:
-        """Whether both maps stay in ``room`` words."""
-        return self.x_need().words + self.dy_need().words <= room
+    def stay(self, words: int) -> bool:
+        """Whether both maps stay in so many words."""
+        return self.x_need().words + self.dy_need().words <= words
 
-    def whole_or_boxes(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+    def whole_or_boxes(self, ranges: list[Range], words: int) -> tuple[list[Piece], bool] | None:
         """Both maps, or else images or lines of one that are whole K tiles."""
         layer, rows = self.layer, self.core.rows
         height, width = layer.output_map
-        self.narrow = False
-        if self.stay(room):
+        self.room = Room(2)
+        if self.stay(words):
             return self._growing(ranges[0]), True
         cuts: list[tuple[int, int]] = []  # images and lines
-        group = rows // gcd(rows, height * width)
+        group, unit = (rows // gcd(rows, pixels) for pixels in (height * width, width))
         cuts += [(count, height) for count in range(-(-layer.images // group) * group, 0, -group)]
         if group == 1 or layer.images == 1:
-            unit = rows // gcd(rows, width)
             cuts += [(1, lines) for lines in range(height // unit * unit, 0, -unit)]
 
         def ends(images: int, lines: int) -> list[Piece]:
@@ -74,39 +97,38 @@ class WeightGradientPieces(WeightGradientRanges):
         parts = [ranges[0], ranges[-1]]
         if parts[0].tiles != (0, self.tiles.count):
             parts = unlike(ranges)
-        # Small pieces are soon there, and leave room to load ahead.
-        wide = [(share, False) for share in (4, 2)]
-        for share, self.narrow in (*wide, (2, True), (1, True)):
-            if share == 1:
+        for self.room in _ROOMS:
+            if self.room.tight:
                 # Rows of the kernel in the middle may read more lines than the first and the last.
                 parts = unlike(ranges)
             for images, lines in cuts:
-                if self._largest(ends(images, lines), parts) * share <= room:
-                    pieces: list[Piece] = [
-                        ((n, min(n + images, layer.images)), (h, min(h + lines, height)))
-                        for n in range(0, layer.images, images)
-                        for h in range(0, height, lines)
-                    ]
-                    self.tight = share == 1
-                    return self._short_first(pieces), False
+                if not self._has_room(ends(images, lines), parts, words):
+                    continue
+                if self.room.share > 2 and images * lines * width < _LONG_TILES * rows:
+                    break
+                return list(
+                    product(
+                        _regular(layer.images, images, group if lines == height else 1),
+                        _regular(height, lines, unit),
+                    )
+                ), False
         return None
 
-    def line_cuts(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+    def line_cuts(self, ranges: list[Range], words: int) -> tuple[list[Piece], bool] | None:
         """Lines of an image that are whole K tiles; those between two images gathered."""
         layer, rows = self.layer, self.core.rows
         height, width = layer.output_map
         unit = rows // gcd(rows, width)
         parts = unlike(ranges)
-        for share, self.narrow in ((4, False), (2, False), (2, True), (1, True)):
+        for self.room in _ROOMS:
             for most in range(max(unit, height // unit * unit), 0, -unit):
                 # The same lines of images come again and again.
                 for images in sorted({min(layer.images, unit + 1), layer.images}):
                     pieces = self._lines(images, most, unit)
-                    if self._largest(pieces, parts) * share > room:
+                    if not self._has_room(pieces, parts, words):
                         break
                 else:
-                    self.tight = share == 1
-                    return self._short_first(pieces), False
+                    return pieces, False
         return None
 
     def _lines(self, images: int, most: int, unit: int) -> list[Piece]:
@@ -127,15 +149,14 @@ class WeightGradientPieces(WeightGradientRanges):
             line += count
         return pieces
 
-    def pixel_cuts(self, ranges: list[Range], room: int) -> tuple[list[Piece], bool] | None:
+    def pixel_cuts(self, ranges: list[Range], words: int) -> tuple[list[Piece], bool] | None:
         """Some K tiles of single pixels: a line is too long."""
         height, width = self.layer.output_map
         total, parts = self.layer.images * height * width, unlike(ranges)
-        for share, self.narrow in ((2, True), (1, True)):
+        for self.room in _ROOMS[-2:]:
             for count in (16, 8, 4, 2, 1):
                 size = count * self.core.rows
-                if self._largest([self._gathered(0, min(size, total), 1)], parts) * share <= room:
-                    self.tight = share == 1
+                if self._has_room([self._gathered(0, min(size, total), 1)], parts, words):
                     return [
                         self._gathered(begin, min(begin + size, total), 1)
                         for begin in range(0, total, size)
@@ -144,6 +165,12 @@ class WeightGradientPieces(WeightGradientRanges):
 
     def _gathered(self, begin: int, end: int, width: int) -> Gathered:
         return Gathered(self.owner, self.layer, begin, end, width)
+
+    def _has_room(self, pieces: Sequence[Piece], parts: Sequence[Range], words: int) -> bool:
+        """Whether any of ``pieces`` has its :attr:`room` in so many words, beside the results of
+        one of ``parts``."""
+        late = max(map(self.out_size, parts)) if self.room.late else 0
+        return self._largest(pieces, parts) * self.room.share <= words - late
 
     def _largest(self, pieces: Sequence[Piece], parts: Sequence[Range]) -> int:
         """Words of what the largest of ``pieces`` needs for one of ``parts``."""
@@ -162,7 +189,7 @@ class WeightGradientPieces(WeightGradientRanges):
 
     def dy_words(self, part: Range) -> int:
         """Words of a pixel of dY, at most."""
-        key = part.tiles, len(self.batch(part, part.tiles[0])), self.narrow
+        key = part.tiles, len(self.batch(part, part.tiles[0])), self.room.narrow
         if key not in self._most_dy:
             self._most_dy[key] = max(
                 self.program.words(self.dy, self.dy_channels(batch)) for batch in self.batches(part)
@@ -183,7 +210,7 @@ class WeightGradientPieces(WeightGradientRanges):
         images, (begin, end) = piece[0], self.layer.lines(0, *piece[1], part.rows)
         return (images[1] - images[0]) * (end - begin) * self.layer.input_map[1] * words
 
-    def _short_first(self, pieces: list[Piece]) -> list[Piece]:
+    def short_first(self, pieces: list[Piece]) -> list[Piece]:
         """The same with little in the first piece, which is soon there."""
         first, *others = pieces
         if isinstance(first, Gathered):
@@ -228,7 +255,7 @@ class WeightGradientPieces(WeightGradientRanges):
     def batch(self, part: Range, first: int) -> range:
         """Column tiles from ``first`` on whose sums both accumulator banks hold."""
         most = min(_MOST_PER_BANK, self.core.accumulator_depth // self.entries(part))
-        return range(first, min(first + (1 if self.narrow else 2 * most), part.tiles[1]))
+        return range(first, min(first + (1 if self.room.narrow else 2 * most), part.tiles[1]))
 
     def batches(self, part: Range) -> list[range]:
         """All column tiles of a range, in order."""
@@ -260,7 +287,7 @@ class WeightGradientPieces(WeightGradientRanges):
         channels, everything = self.program.whole_words((begin, end)), (0, self.dy.pitch)
         words = [self.program.words(self.dy, part) for part in (channels, everything)]
         short = words[1] <= max(words[0], _RUN_WORDS)
-        return everything if short and not self.narrow else channels
+        return everything if short and not self.room.narrow else channels
 
     def dy_need(self, piece: Piece | None = None, channels: Channels = None) -> Need:
         """dY there, of ``channels``; by default all of it."""
@@ -271,6 +298,15 @@ class WeightGradientPieces(WeightGradientRanges):
             return piece.dy_need(self.program, self.dy, channels)
         images, rows = piece
         return self.program.need(self.dy, images, rows, (0, width), channels)
+
+
+def _regular(size: int, most: int, unit: int) -> list[Interval]:
+    """Parts of whole units, at most so many each, but for the end of the last one: a short one
+    would leave no time for the results of the one before."""
+    if most >= size:
+        return [(0, size)]
+    parts = regular_parts(0, -(-size // unit), most // unit)
+    return [(begin * unit, min(end * unit, size)) for begin, end in parts]
 
 
 def unlike(ranges: Sequence[Range]) -> list[Range]:

@@ -11,12 +11,16 @@ from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor
 
 from .conv_geometry import Convolution
-from .conv_weight_gradient_pieces import Piece, WeightGradientPieces, unlike
+from .conv_weight_gradient_pieces import Piece, Room, WeightGradientPieces, unlike
 from .conv_weight_gradient_ranges import Range
 from .gathered_pixels import Gathered
 
 __all__ = ["Piece", "WeightGradientPlan"]
 
+#: Cycles that a K tile waits for banks from which dY is read, and where results of other column
+#: tiles lie; those of a word that is loaded; times that it takes to post results until all of them
+#: are on their way.
+_DY, _OTHERS, _LOADS, _RESULTS = 2, 4, 0.1, 4
 #: What cuts the batch for ranges, with so many words for a piece: pieces, and whether both maps
 #: stay.
 _Cut = Callable[[list[Range], int], tuple[list[Piece], bool] | None]
@@ -25,6 +29,7 @@ _Cut = Callable[[list[Range], int], tuple[list[Piece], bool] | None]
 def _flat(layer: Convolution, dy: Tensor) -> tuple[Convolution, Tensor]:
     """(layer, dy) as one image of all lines where no kernel reaches from line to line, so that
     pieces may begin anywhere."""
+    layer = layer.without_idle_pixels()
     height, lines = layer.input_map[0], layer.output_map[0]
     if layer.kernel[0] != 1 or layer.padding[0] or height != lines * layer.stride[0]:
         return layer, dy
@@ -36,13 +41,12 @@ def _flat(layer: Convolution, dy: Tensor) -> tuple[Convolution, Tensor]:
 
 
 class _Plan(NamedTuple):
-    """Ranges and pieces, whether both maps stay, and how little room there is."""
+    """Ranges and pieces, whether both maps stay, and how pieces lie in the buffer."""
 
     ranges: list[Range]
     pieces: list[Piece]
     whole: bool
-    narrow: bool
-    tight: bool
+    room: Room
 
 
 class WeightGradientPlan(WeightGradientPieces):
@@ -98,13 +102,10 @@ class WeightGradientPlan(WeightGradientPieces):
         for most, cuts in tries:
             found = (self._cut(groups, most, cuts) for groups in choices)
             plan = next((plan for plan in found if plan), None)
-            if plan and not plan.whole and self._waits(plan):
-                # The array would wait for dY's tiles: fewer column tiles may have more channels.
-                least = self.entries(plan.ranges[0])
-                others = [p for p in found if p and self.entries(p.ranges[0]) > least]
-                plan = min((plan, *others), key=self._cycles)
+            if plan and not plan.whole:
+                plan = min((plan, *filter(None, found)), key=self._cycles)
             if plan:
-                self.narrow, self.tight = plan.narrow, plan.tight
+                self.room = plan.room
                 return plan.ranges, plan.pieces, plan.whole
         raise CompileError(
             f"layer {self.layer.name}: {self.core.rows} pixels of its maps and the part of its "
@@ -117,31 +118,32 @@ class WeightGradientPlan(WeightGradientPieces):
     ) -> _Plan | None:
         """The batch cut for ranges of these ``groups`` of column tiles."""
         ranges = [part for tiles in groups for part in self.ranges_of(tiles, most)]
-        room = self.program.scratch.words - max(map(self.out_size, unlike(ranges)))
+        words = self.program.scratch.words - max(map(self.out_size, unlike(ranges)))
         for cut in cuts:
-            found = cut(ranges, room)
+            found = cut(ranges, words)
             if found is not None:
-                return _Plan(ranges, *found, self.narrow, self.tight)
+                return _Plan(ranges, *found, self.room)
         return None
 
-    def _waits(self, plan: _Plan) -> bool:
-        """Whether the vectors of a K tile of X take less time than the next one of dY."""
-        return self.entries(plan.ranges[0]) < self.core.columns + WEIGHT_CYCLES
-
-    def _cycles(self, plan: _Plan) -> int:
-        """How long the array or the loads of a plan take, about: a word takes a cycle."""
-        self.narrow, rows, total = plan.narrow, self.core.rows, 0
+    def _cycles(self, plan: _Plan) -> float:
+        """How long a plan takes, about: the array or loads, where a word takes a cycle, and what
+        nothing hides of results."""
+        self.room, rows, total = plan.room, self.core.rows, 0.0
         pixels = [self.pixels(piece) for piece in plan.pieces]
+        last = pixels[-1] / rows
         for part in plan.ranges:
-            tile = max(self.entries(part), self.core.columns + WEIGHT_CYCLES)
-            count = part.tiles[1] - part.tiles[0]
+            entries, count = self.entries(part), part.tiles[1] - part.tiles[0]
+            again = len(self.batches(part))
+            tile = max(entries, self.core.columns + WEIGHT_CYCLES) + _DY + _OTHERS * (again > 1)
             array = count * sum(-(-size // rows) * tile + rows for size in pixels)
             x = sum(self.x_words(piece, part) for piece in plan.pieces)
-            again = len(self.batches(part))
             loads = (
                 x * (again if len(pixels) > 1 else 1) + sum(pixels) * self.dy_words(part) * again
             )
-            total += max(array, loads)
+            total += array + loads if plan.room.tight else max(array, loads) + _LOADS * loads
+            # POST of a column tile beside the last piece of another one.
+            post = self.core.groups_per_vector - (last if plan.room.late else 0)
+            total += _RESULTS * count * entries * max(0, post)
         return total
 
     def likeness(

@@ -6,6 +6,7 @@ compiler/tensors/tensor.py, compiler/tensors/intervals.py.
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -188,6 +189,24 @@ def test_transfers_reach_every_byte_once(order, rng):
             np.concatenate(got), expected.reshape(-1), str((box, channels))
         )
         assert word == expected[..., 0].size * ((channels[1] - channels[0]) * 2 // word_bytes)
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_some_lines_and_columns(step, rng):
+    """Of a tensor, as a tensor of its own."""
+    whole = Tensor.dense("t", (2, 6, 12, 11), kind="bf16", pitch=12, offset=32)
+    memory = rng.integers(0, 256, 32 + whole.size, np.uint8).tobytes()
+    some = replace(whole, shape=(2, 6 // step, 12 // step, 11), line_step=step, stride=step * 12)
+    pixels = whole.unpack(memory)[:, ::step, ::step]
+    np.testing.assert_array_equal(some.unpack(memory), pixels)
+    for box in (some.pixels, ((1, 2), (1, 2), (0, 3)), ((0, 2), (0, 1), (1, 2))):
+        moves = transfers(some, *box, (0, 12), 8)
+        starts = [m.dram_address + n * m.run_stride for m in moves for n in range(m.run_count)]
+        (size,) = {move.run_bytes for move in moves}
+        got = b"".join(memory[start : start + size] for start in starts)
+        found = np.frombuffer(got, "<u2").reshape(-1, 12)[:, :11]
+        expected = pixels[tuple(slice(*part) for part in box)]
+        np.testing.assert_array_equal(found, expected.reshape(-1, 11), str(box))
 
 
 def test_commands_of_the_sequencer_as_text():

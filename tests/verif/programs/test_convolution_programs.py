@@ -45,6 +45,8 @@ CASES = {
     "3x3": ((2, 5, 6, 9), 7, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     "3x3, stride 2, rest": ((1, 8, 7, 4), 11, (3, 3), (2, 2), (1, 1), (1, 1), 1),
     "1x1, stride 2: phases without taps": ((2, 5, 6, 3), 5, (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    "1x1, stride 2: every second pixel": ((3, 4, 6, 9), 7, (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    "1x1, strides 1 and 3": ((2, 3, 6, 5), 4, (1, 1), (1, 3), (0, 0), (1, 1), 1),
     "3x2, strides 1 and 2, no padding": ((1, 6, 7, 5), 3, (3, 2), (1, 2), (0, 0), (1, 1), 1),
     "dilation": ((1, 7, 9, 3), 4, (3, 2), (2, 1), (2, 1), (2, 3), 1),
     "groups": ((2, 5, 5, 12), 9, (3, 3), (1, 1), (1, 1), (1, 1), 3),
@@ -213,10 +215,10 @@ CUTS = {
         ((2, 6, 8, 5), 14, (3, 3), (1, 1), (1, 1), (1, 1)), (8, 5, 3),
     ),
     "lines, tight, kernel rows apart": (
-        {"buffer_bank_depth": 64}, ((2, 4, 17, 8), 20, (3, 3), (1, 1), (1, 1), (1, 1)), (None, 2, 3)
+        {"buffer_bank_depth": 64}, ((2, 4, 17, 8), 20, (3, 3), (1, 1), (1, 1), (1, 1)), (None, 1, 3)
     ),
     "many outputs": (
-        {"buffer_bank_depth": 16}, ((2, 3, 3, 4), 70, (1, 1), (1, 1), (0, 0), (1, 1)), (None, 4, 1)
+        {"buffer_bank_depth": 16}, ((2, 3, 3, 4), 70, (1, 1), (1, 1), (0, 0), (1, 1)), (None, 1, 1)
     ),
     "all taps of few outputs": (
         {"buffer_bank_depth": 128}, ((3, 4, 4, 4), 40, (3, 3), (1, 1), (1, 1), (1, 1)),
@@ -226,7 +228,11 @@ CUTS = {
         {"accumulator_depth": 16}, ((2, 3, 8, 4), 6, (3, 8), (1, 1), (0, 0), (1, 1)), (None, 2, 2)
     ),
     "lines, tall kernel": (
-        {"buffer_bank_depth": 32}, ((2, 9, 9, 12), 5, (5, 1), (1, 1), (2, 0), (1, 1)), (9, 2, 1)
+        {"buffer_bank_depth": 32}, ((2, 9, 9, 12), 5, (5, 1), (1, 1), (2, 0), (1, 1)), (9, 1, 1)
+    ),
+    "every second line and column": (
+        {"rows": 5, "columns": 3, "buffer_bank_depth": 16},
+        ((2, 8, 12, 13), 8, (1, 1), (2, 2), (0, 0), (1, 1)), (1, 3, 1),
     ),
     "many outputs of many inputs": (
         {"buffer_bank_depth": 64}, ((12, 1, 1, 16), 140, (1, 1), (1, 1), (0, 0), (1, 1)),
@@ -334,6 +340,53 @@ def test_a_tap_does_not_fit_into_the_accumulators():
     )
     with pytest.raises(CompileError, match=r"of a tap .* into the accumulators \(16 vectors\)"):
         _ = program.commands
+
+
+def plan_of(**options):
+    """A weight gradient cut at the paper's sizes."""
+    program = ConvolutionProgram(config=make_config(variant="baseline"), **options)
+    writer = CoreProgram(program.config, program.core, Recorder(program.config))
+    return WeightGradientPlan(
+        writer, program.layer, *(program.tensors[name] for name in ("dy", "dw", "db"))
+    )
+
+
+def test_no_last_piece_is_short():
+    """While it is computed, results of the tiles before are posted."""
+    for shape, outputs, kernel, padding in (
+        ((128, 2, 2, 512), 512, (3, 3), (1, 1)),
+        ((16, 4, 4, 1024), 2048, (1, 1), (0, 0)),
+        ((16, 32, 32, 64), 256, (1, 1), (0, 0)),
+    ):
+        plan = plan_of(shape=shape, outputs=outputs, kernel=kernel, padding=padding)
+        assert not plan.whole and plan.room.late
+        sizes = [plan.pixels(piece) for piece in plan.pieces]
+        assert sizes[-1] >= 5 * 12 and max(sizes) - sizes[-1] <= 3 * 12, sizes
+        first = [plan.pixels(piece) for piece in plan.short_first(plan.pieces)]
+        assert first[0] <= 8 * 12 and sum(first) == sum(sizes)
+
+
+def test_few_column_tiles_with_many_channels():
+    """Pieces that have to come again for other column tiles come less often, and dY's tiles are
+    not waited for."""
+    plan = plan_of(shape=(16, 16, 16, 128), outputs=512, kernel=(1, 1))
+    part = plan.ranges[0]
+    assert part.blocks == (0, 11) and part.tiles[1] - part.tiles[0] <= 8
+
+
+def test_pixels_that_nobody_reads_are_not_loaded():
+    """Of a kernel of one pixel with strides, if these divide the map."""
+    for shape, loaded in (((4, 8, 8, 64), 4), ((4, 7, 7, 64), 1)):
+        program = ConvolutionProgram(
+            config=make_config(variant="baseline"), shape=shape, outputs=64, kernel=(1, 1),
+            stride=(2, 2), parts=("dw",),
+        )  # fmt: skip
+        x, count = program.tensors["x"], 0
+        for command in program.commands:
+            fields = command.fields
+            if command.opcode is Opcode.LOAD and 0 <= fields["dram_address"] - x.offset < x.size:
+                count += fields["run_bytes"] * fields["run_count"]
+        assert count == x.size // loaded
 
 
 def test_pieces_grow():
