@@ -55,7 +55,8 @@ def forward(
     more = product.observing_cycles if product.held else 0
     count = len(tiles or ()) * product.tiles.count
     blocked = _Blocked(program, layer, relu, totals)
-    boxes = blocked_jobs(blocked, cycles, count, more)
+    again = product.observing_cycles if totals else 0
+    boxes = blocked_jobs(blocked, cycles, count, more, again=again)
     if boxes is not None:
         product.let_go()
     jobs = product.jobs(tiles or ()) if boxes is None else boxes

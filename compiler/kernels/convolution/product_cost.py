@@ -66,8 +66,9 @@ def tiled_cycles(
 
 
 def blocked_jobs(
-    blocked: BlockedProduct, cycles: tuple[int, int] | None, count: int, more: int = 0
-) -> list[Job] | None:
+    blocked: BlockedProduct, cycles: tuple[int, int] | None, count: int, more: int = 0, *,
+    again: int = 0,
+) -> list[Job] | None:  # fmt: skip
     """Jobs of a product in boxes, if there are no tiles that would be about as quick, or if they
     are far fewer.
 
@@ -76,6 +77,7 @@ def blocked_jobs(
     cycles : what :func:`tiled_cycles` says, or None where there are no tiles
     count : jobs of the tiles
     more : cycles that boxes cost besides
+    again : cycles for reading the map again where boxes do not add its images up
 
     Raises
     ------
@@ -92,6 +94,7 @@ def blocked_jobs(
             raise
         return None
     jobs = blocked.jobs(cut)
+    more += 0 if blocked.adds_up else again
     if cycles is not None:
         fewer = _FEWER * len(jobs) <= count and least + more <= cycles[1] + count * JOB_CYCLES
         if not fewer and (good or cycles[1] <= _GOOD * least + more):

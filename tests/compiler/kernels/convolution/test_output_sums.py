@@ -66,7 +66,7 @@ def test_boxes_of_the_contraction(whole, rng, seed, monkeypatch):
     )  # fmt: skip
     seen = []
 
-    def boxes(blocked, *others):
+    def boxes(blocked, *others, **more):
         cut, _ = blocked.plan()
         jobs = blocked.jobs(cut if whole else replace(cut, rows=1))
         seen.append(blocked.adds_up)
@@ -75,6 +75,17 @@ def test_boxes_of_the_contraction(whole, rng, seed, monkeypatch):
     monkeypatch.setattr(conv_forward, "blocked_jobs", boxes)
     check(program, rng, seed, f"whole boxes: {whole}")
     assert seen == [whole]
+
+
+def test_maps_are_not_read_again_in_vain():
+    """Boxes that are parts of images are quicker without sums, but not with them."""
+    program = ConvolutionProgram(
+        config=make_config(variant="baseline"), shape=(16, 32, 32, 64), outputs=256, kernel=(1, 1),
+        parts=("y", "sums"), loops=True,
+    )  # fmt: skip
+    y = program.tensors["y"]
+    loads = [c.fields["dram_address"] for c in program.commands if c.opcode is Opcode.LOAD]
+    assert loads and not any(y.offset <= place < y.offset + y.size for place in loads)
 
 
 def test_cells_and_sums(rng, seed):

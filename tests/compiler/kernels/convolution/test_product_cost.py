@@ -50,7 +50,8 @@ def test_slow_tiles_become_blocks(part, inputs, outputs, loops, rng, seed):
     assert vectors == shape[0] * 4 * 9 * inputs * outputs // 16
     assert tiles and cycles > 1.5 * vectors > 1.2 * blocked.plan()[1]
     assert blocked_jobs(blocked, (vectors, cycles), 1)
-    assert blocked_jobs(blocked, (vectors, cycles), 1, more=cycles) is None
+    for more in ("more", "again"):
+        assert blocked_jobs(blocked, (vectors, cycles), 1, **{more: cycles}) is None
     assert blocked_jobs(blocked, (vectors, vectors), 1) is None
     # As quick and far fewer.
     boxes, least = blocked_jobs(blocked, (vectors, cycles), 1), blocked.plan()[1]
