@@ -29,7 +29,7 @@ _SHARE, _SMALL_SHARE = 0.5, 0.25
 _LARGE = "forward", "backward"
 #: Cycles that every command hides that is written for it in a program with loops, at least; and
 #: what share of the batch that is, so that a program grows by so much and not with the network.
-_WORTH, _WORTH_SHARE = 200, 1 / 1_400_000
+_WORTH, _WORTH_SHARE = 200, 1 / 2_000_000
 
 
 @dataclass(frozen=True)

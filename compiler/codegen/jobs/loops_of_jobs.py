@@ -3,7 +3,6 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import sub
 
 from .job import Job
 
@@ -12,6 +11,8 @@ __all__ = ["Cost", "Jobs", "Stretch"]
 #: Cycles and commands of a job.
 Cost = tuple[int, int]
 
+#: Bits in which a number of where a job is, and any difference of two of them, has room.
+_PLACE_BITS = 40
 #: Iterations of a loop at least, and of one of so many jobs, which are seen to be the same
 #: afterwards.
 _LEAST, _LEAST_LONG, _LONG = 10, 3, 64
@@ -75,7 +76,8 @@ class Jobs:
         known: dict[Hashable, int] = {None: -1}
         #: What they are like, in numbers, which are compared faster.
         self._likes = [known.setdefault(job.like, len(known)) for job in jobs]
-        self._at = [job.at for job in jobs]
+        #: The same for where they are; differences are equal where those of all numbers are.
+        self._at = [sum(n << _PLACE_BITS * axis for axis, n in enumerate(job.at)) for job in jobs]
         self._written: dict[tuple[int, int], int] = {}
 
     @property
@@ -221,20 +223,24 @@ class Jobs:
                     return True
         return False
 
-    def _far(self, number: int, size: int) -> tuple[int, ...] | None:
+    def _far(self, number: int, size: int) -> int | None:
         """How far the job ``size`` behind one is from it, if it is like it."""
         like = self._likes[number]
         if like < 0 or like != self._likes[number + size]:
             return None
-        return tuple(map(sub, self._at[number + size], self._at[number]))
+        return self._at[number + size] - self._at[number]
 
     def _around(self, place: int, size: int, begin: int, end: int) -> tuple[int, int]:
         """[first, last) job of the longest loop around ``place`` in [begin, end)."""
-        far: dict[int, tuple[int, ...]] = {}
+        far: dict[int, int] = {}
+        likes, at = self._likes, self._at
 
         def follows(number: int) -> bool:
-            found = self._far(number, size)
-            return found is not None and far.setdefault(number % size, found) == found
+            like, other = likes[number], number + size
+            if like < 0 or like != likes[other]:
+                return False
+            found = at[other] - at[number]
+            return far.setdefault(number % size, found) == found
 
         last = place
         while last + size < end and follows(last):

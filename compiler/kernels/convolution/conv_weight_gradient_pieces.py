@@ -284,7 +284,8 @@ class WeightGradientPieces(WeightGradientRanges):
         """(begin, end) of channels to load for column tiles: in whole words, or all of them where
         short runs would not be faster."""
         begin, end = self.tiles.range(tiles[0])[0], self.tiles.range(tiles[-1])[1]
-        channels, everything = self.program.whole_words((begin, end)), (0, self.dy.pitch)
+        first, last = self.program.whole_words((begin, end))
+        channels, everything = (first, min(last, self.dy.pitch)), (0, self.dy.pitch)
         words = [self.program.words(self.dy, part) for part in (channels, everything)]
         short = words[1] <= max(words[0], _RUN_WORDS)
         return everything if short and not self.room.narrow else channels

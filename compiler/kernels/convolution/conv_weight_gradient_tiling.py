@@ -1,6 +1,6 @@
 """How a weight gradient is cut: ranges of its entries, pieces of the batch, results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -100,10 +100,10 @@ class WeightGradientPlan(WeightGradientPieces):
                 tries.append((limit, (lines,)))
         tries.append((None, (self.pixel_cuts,)))
         for most, cuts in tries:
-            found = (self._cut(groups, most, cuts) for groups in choices)
-            plan = next((plan for plan in found if plan), None)
+            found = (plan for groups in choices for plan in self._cuts(groups, most, cuts))
+            plan = next(found, None)
             if plan and not plan.whole:
-                plan = min((plan, *filter(None, found)), key=self._cycles)
+                plan = min((plan, *found), key=self._cycles)
             if plan:
                 self.room = plan.room
                 return plan.ranges, plan.pieces, plan.whole
@@ -113,17 +113,19 @@ class WeightGradientPlan(WeightGradientPieces):
             f"({self.program.scratch.words} words)"
         )
 
-    def _cut(
+    def _cuts(
         self, groups: list[Interval], most: int | None, cuts: tuple[_Cut, ...]
-    ) -> _Plan | None:
-        """The batch cut for ranges of these ``groups`` of column tiles."""
+    ) -> Iterator[_Plan]:
+        """The batch cut for ranges of these ``groups`` of column tiles: by the first of ``cuts``
+        that can do so, and by others while those before make narrow pieces."""
         ranges = [part for tiles in groups for part in self.ranges_of(tiles, most)]
         words = self.program.scratch.words - max(map(self.out_size, unlike(ranges)))
         for cut in cuts:
             found = cut(ranges, words)
             if found is not None:
-                return _Plan(ranges, *found, self.room)
-        return None
+                yield _Plan(ranges, *found, self.room)
+                if not self.room.narrow:
+                    return
 
     def _cycles(self, plan: _Plan) -> float:
         """How long a plan takes, about: the array or loads, where a word takes a cycle, and what
