@@ -18,6 +18,7 @@ from compiler.tensors.tensor import Tensor
 
 from .program import StepInfo
 from .step import ARRAY, VECTOR, Step
+from .units import UNITS
 
 __all__ = ["Group", "grouped", "least_hidden", "write_groups"]
 
@@ -176,7 +177,9 @@ def least_hidden(groups: Sequence[Group]) -> float:
     """Cycles that a command has to hide where these are the steps of a batch with backpropagation:
     the same in both phases, and on all variants."""
     steps = (step for group in groups for step in group.steps)
-    return max(_WORTH, sum(step.cycles for step in steps if not step.predictor) * _WORTH_SHARE)
+    # The predictor's steps are those of its core and, where it shares one, others besides.
+    own = (step.cycles for step in steps if not step.predictor and step.direction not in UNITS)
+    return max(_WORTH, sum(own) * _WORTH_SHARE)
 
 
 def write_groups(

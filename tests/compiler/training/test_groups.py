@@ -3,6 +3,7 @@
 Covers: compiler/training/units.py, compiler/codegen/lanes.py.
 """
 
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -150,7 +151,8 @@ def test_what_a_command_has_to_hide(monkeypatch):
 
     long, short = step("a", ARRAY, "", "a", 80), step("b", VECTOR, "a", "b", 20)
     predictor = step("p", "", "a", "p", 50, predictor=True)
-    assert least_hidden([Group((long,), (short,)), Group((predictor,))]) == 10
+    beside = replace(step("r", VECTOR, "a", "r", 70), direction="reorganize")
+    assert least_hidden([Group((long,), (short, beside)), Group((predictor,))]) == 10
     assert least_hidden([Group((short,))]) == 7
 
     found = []
@@ -160,8 +162,9 @@ def test_what_a_command_has_to_hide(monkeypatch):
         return write_groups(groups, *arguments, worth=worth)
 
     monkeypatch.setattr("compiler.adagp.compile.write_groups", noted)
-    config = make_config(variant="low", preset="tiny")
-    compile_adagp(network(), config, SHAPE, images=2, beside=True)
+    for variant in ("low", "efficient", "max"):
+        config = make_config(variant=variant, preset="tiny")
+        compile_adagp(network(), config, SHAPE, images=2, beside=True)
     own, worth = zip(*found, strict=True)
     assert len(set(worth)) == 1 and worth[0] == max(own) > min(own)
 
