@@ -166,10 +166,9 @@ class _WeightGradient:
         def store(*blocks: Block) -> None:
             self._store(part, list(zip(outputs, blocks, strict=True)))
 
-        channels = [output.channels or (0, 0) for output in outputs]
-        first, last = self.plan.inputs(part)
-        like = part.taps, last - first, *(end - begin for begin, end in channels)
-        at = first, *(begin for begin, _ in channels)
+        parts = [self.plan.inputs(part), *(output.channels or (0, 0) for output in outputs)]
+        like = part.taps, *(end - begin for begin, end in parts)
+        at = tuple(begin for begin, _ in parts)
         return Late(tuple(output.need for output in outputs), store, like, at)
 
     def _piece(
