@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
+from compiler.codegen.attempts import MOST_WRITTEN_OUT, write_program
 from compiler.codegen.binary.command_bytes import encode_commands, moved
 from compiler.codegen.binary.packing import packed
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command, executed_count
-from compiler.codegen.dependencies import MOST_WRITTEN_OUT, Recorder, write_program
+from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import SemaphoreNames
 from compiler.codegen.replay import Recordings
 from compiler.collector import collector_paused

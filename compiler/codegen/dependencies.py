@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
@@ -27,22 +26,17 @@ from .linking.linker import Linker
 from .linking.loops import AFTER, BEFORE, Loop, Unsettled, strides
 from .replay import Recording, Recordings
 
-__all__ = ["MOST_WRITTEN_OUT", "Recorder", "Region", "write_program"]
-
-#: Commands of a program that is written out without looking for loops: 4 MiB.
-MOST_WRITTEN_OUT = 1 << 16
-
-_T = TypeVar("_T")
+__all__ = ["Recorder", "Region", "Scattered", "Together", "TooLong"]
 
 #: What may be recorded in the background: WEIGHTS and MATMUL go in pairs, and share accumulators.
 _BACKGROUND = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE)
 
 
-class _TooLong(Exception):
+class TooLong(Exception):
     """More commands than a recorder may collect."""
 
 
-class _Together(Exception):
+class Together(Exception):
     """Steps that have no room beside each other; ``group`` is their number."""
 
     def __init__(self, group: int) -> None:
@@ -50,50 +44,12 @@ class _Together(Exception):
         self.group = group
 
 
-class _Scattered(Exception):
+class Scattered(Exception):
     """What a list of jobs needs has no room where its blocks lie now; ``run`` is its number."""
 
     def __init__(self, run: int) -> None:
         super().__init__(f"no room in run {run}")
         self.run = run
-
-
-def write_program(
-    config: AdaGPConfig, write: Callable[["Recorder"], _T], *, loops: bool | None,
-    early: bool = False, levels: int = LOOP_LEVELS, recordings: Recordings | None = None,
-) -> _T:  # fmt: skip
-    """What ``write(recorder)`` returns, which emits and links a program. It may be called again.
-
-    Parameters
-    ----------
-    loops : True: commands that come again are written once; loops whose periods turn out to be
-        different are written out. False: all commands are. None: all are as long as these are no
-        more than :data:`MOST_WRITTEN_OUT`.
-    early : as of :class:`~compiler.codegen.linking.linker.Linker`
-    recordings : of steps that have been recorded; they are replayed when it is called again
-    """
-    recordings = recordings or Recordings()
-    most = MOST_WRITTEN_OUT if loops is None else None
-    written_out: frozenset[Hashable] = frozenset()
-    gathered: frozenset[int] = frozenset()
-    apart: frozenset[int] = frozenset()
-    while True:
-        recorder = Recorder(
-            config, loops=bool(loops), written_out=written_out, most=most, gathered=gathered,
-            apart=apart, early=early, levels=levels, recordings=recordings if loops else None,
-        )  # fmt: skip
-        try:
-            return write(recorder)
-        except _TooLong:
-            loops, most = True, None
-        except Unsettled as error:
-            written_out |= error.loops
-        except _Scattered as error:
-            gathered |= {error.run}
-        except _Together as error:
-            # Lists of jobs have other numbers then.
-            apart, gathered, written_out = apart | {error.group}, frozenset(), frozenset()
-        recorder.forget()
 
 
 class Recorder:
@@ -104,17 +60,20 @@ class Recorder:
     config : AdaGPConfig
     loops : periods may be left out (:meth:`leave_out`)
     written_out : names of loops in which nothing is left out
-    most : commands, of which one more ends :func:`write_program`'s attempt; None for any number
+    most : commands, of which one more raises :class:`TooLong`; None for any number
     gathered : numbers of lists of jobs (:meth:`begin_run`) that begin with an empty memory; None
         where nothing can be written again
     apart : numbers of groups of steps that are not to be beside each other; None likewise
     early : as of :class:`~compiler.codegen.linking.linker.Linker`
     recordings : what steps have recorded already, each of which begins with empty memories then
         (:meth:`~compiler.codegen.core_builder.CoreProgram.write_step`)
+    hides : how many times as much as usual a command has to hide of what it runs beside
 
     Members
     -------
     runs : lists of jobs that have begun
+    together : groups of steps that have been written beside each other
+    hides : as given
     written_out, gathered : as given
     semaphores : number -> name of those that :meth:`link` has used: the queue that signals and the
         one that waits, as in ``c0.load->matmul`` or, between cores, ``c0.store->c1.load``
@@ -124,9 +83,10 @@ class Recorder:
         self, config: AdaGPConfig, *, loops: bool = False, written_out: Collection[Hashable] = (),
         most: int | None = None, gathered: Collection[int] | None = None,
         apart: Collection[int] | None = None, early: bool = False, levels: int = LOOP_LEVELS,
-        recordings: Recordings | None = None,
+        recordings: Recordings | None = None, hides: float = 1.0,
     ) -> None:  # fmt: skip
         self.config, self._most, self._apart = config, most, apart
+        self.hides, self.together = hides, 0
         self._early, self.levels = early, levels
         self.loops, self.written_out = loops, written_out
         self.gathered, self._may_gather = gathered or (), gathered is not None
@@ -183,20 +143,20 @@ class Recorder:
         return self.runs in self.gathered
 
     def scattered(self) -> None:
-        """There is no room for that list of jobs as its blocks lie: where :func:`write_program` can
-        write it again, gathered, this ends the attempt."""
+        """There is no room for that list of jobs as its blocks lie: where it can be written again,
+        gathered (:func:`~compiler.codegen.attempts.write_program`), this ends the attempt."""
         if self._may_gather and not self.is_gathered():
-            raise _Scattered(self.runs)
+            raise Scattered(self.runs)
 
     def is_apart(self, group: int) -> bool:
         """Whether steps of the group of this number are not to be beside each other."""
         return group in (self._apart or ())
 
     def not_together(self, group: int) -> None:
-        """They have no room: where :func:`write_program` can write them again, one after the other,
-        this ends the attempt."""
+        """They have no room: where they can be written again, one after the other
+        (:func:`~compiler.codegen.attempts.write_program`), this ends the attempt."""
         if self._apart is not None:
-            raise _Together(group)
+            raise Together(group)
 
     # Steps -----------------------------------------------------------------------------------
 
@@ -357,7 +317,7 @@ class Recorder:
         opcode, core = command.opcode, command.core
         assert not self._background or opcode in _BACKGROUND, f"{opcode!r} in the background"
         if len(self._entries) == self._most:
-            raise _TooLong
+            raise TooLong
         if self._recording is not None:
             self._recording.commands.append((command, command.fields, reads, writes))
         queue = (core, opcode, self._background)

@@ -7,6 +7,7 @@ lane (:mod:`~compiler.codegen.lanes`) what may run at the same time.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
@@ -196,10 +197,10 @@ def write_groups(
     than ``worth`` cycles, they come one after the other; ``unfit`` is what groups are like of which
     that is known, and comes to hold others."""
     infos = []
-    worth = worth if recorder.loops else 0
+    worth = worth * recorder.hides if recorder.loops else 0
     for number, group in enumerate(groups):
         program = program_of(group.main[0])
-        like = _alike(group, tensors) if group.beside else None
+        like = _alike(group, tensors) if group.beside and recorder.hides < inf else None
         if like and like not in unfit and not recorder.is_apart(number):
             lanes = _listed(group, program, tensors, worth)
             if lanes is None and recorder.loops:
@@ -207,6 +208,7 @@ def write_groups(
             if lanes:
                 first = len(recorder)
                 recorder.begin_step()
+                recorder.together += 1
                 try:
                     with stage("beside each other"):
                         lanes.run()

@@ -5,9 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
+from compiler.codegen.attempts import write_program
 from compiler.codegen.binary.command_bytes import encode_commands
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.dependencies import write_program
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_geometry import Convolution
 from compiler.kernels.convolution.conv_input_gradient import input_gradient

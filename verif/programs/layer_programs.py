@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from compiler.codegen.attempts import write_program
 from compiler.codegen.binary.command_bytes import encode_commands
 from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.dependencies import write_program
 from compiler.tensors.intervals import round_up
 from compiler.tensors.parameters import channel_pitch
 from compiler.tensors.tensor import Tensor

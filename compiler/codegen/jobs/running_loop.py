@@ -159,7 +159,8 @@ class RunningLoop:
         for lane, scratch in enumerate(self.scratches):
             # The next job of another lane may be in the middle of something.
             there = next(self._of_lane(lane, number, len(self.queue)), number)
-            own = {need.key for need in self.queue[there].needs if there != number or need.changed}
+            needs = self.queue[there].needs
+            own = {need.key for need in needs if there != number or not need.can_be_loaded}
             scratch.forget_idle(self._common | own)
             scratch.rewind()
         return True

@@ -24,7 +24,7 @@ from .interleaving import interleaved
 from .loops import Loop, Unsettled, roll
 from .tokens import Token, add_token, fits, merge_tokens
 
-__all__ = ["Linker"]
+__all__ = ["Crowded", "Linker"]
 
 #: Queues that have a semaphore of their own when a command of the second waits for the first.
 _DIRECT = {
@@ -56,6 +56,10 @@ def _semaphore_name(source: Queue, target: Queue) -> str:
     names = [opcode.name.lower() for _, opcode, _ in (source, target)]
     there = "" if source[0] == target[0] else f"c{target[0]}."
     return f"c{source[0]}.{names[0]}->{there}{names[1]}"
+
+
+class Crowded(CompileError):
+    """More pairs of queues wait for each other than there are semaphores for."""
 
 
 class Linker:
@@ -95,9 +99,10 @@ class Linker:
 
         Raises
         ------
+        Crowded
+            if there are more pairs of queues than semaphores.
         CompileError
-            if there are more pairs of queues than semaphores, or tokens than one can hold that
-            cannot become fewer.
+            if there are more tokens than a semaphore can hold that cannot become fewer.
         Unsettled
             if loops have to be written out.
         """
@@ -291,7 +296,7 @@ class Linker:
             found = next(((number, shared) for number, shared in turns if shared), None)
             if found is None:
                 pairs = [f"{a[1].name} to {b[1].name}" for a, b in tokens]
-                raise CompileError(
+                raise Crowded(
                     f"the program needs {len(pairs)} semaphores, not {count}: {', '.join(pairs)}"
                 )
             used[found[0]] = found[1]

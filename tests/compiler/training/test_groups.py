@@ -169,6 +169,20 @@ def test_what_a_command_has_to_hide(monkeypatch):
     assert len(set(worth)) == 1 and worth[0] == max(own) > min(own)
 
 
+def test_few_semaphores(rng, seed):
+    """Steps that would need too many are not beside each other."""
+
+    def together(semaphores):
+        config = make_config(variant="low", preset="tiny", semaphores=semaphores)
+        batches = [batch(rng, 4, SGD(learning_rate=0.1))]
+        run = TrainingRun(network(), config, SHAPE, batches, beside=True, loops=False)
+        result = run.interpret(seed)
+        assert not result.differences, result.differences[0]
+        return sum(bool(info.beside) for info in run.program.steps)
+
+    assert together(11) > together(10) == 0
+
+
 def test_in_long_batches(monkeypatch):
     """Unless it is asked for, nothing changes where products are short."""
     config = make_config(variant="low", preset="tiny")

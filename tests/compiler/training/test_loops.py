@@ -12,7 +12,7 @@ from torch import nn
 
 from compiler.adagp import compile as adagp
 from compiler.adagp import compile_adagp
-from compiler.codegen import dependencies
+from compiler.codegen import attempts
 from compiler.codegen.program import executed_commands
 from compiler.training.compile import compile_training
 from emulator.batch_loop import BatchLoop
@@ -158,12 +158,12 @@ def test_loops_of_two_threads_have_periods(variant, monkeypatch):
     """One thread waits for what the other one does in loops; none of these is written out."""
     tried = []
 
-    class Recorder(dependencies.Recorder):
+    class Recorder(attempts.Recorder):
         def __init__(self, *arguments, written_out=(), **options):
             tried.append(written_out)
             super().__init__(*arguments, written_out=written_out, **options)
 
-    monkeypatch.setattr(dependencies, "Recorder", Recorder)
+    monkeypatch.setattr(attempts, "Recorder", Recorder)
     torch.manual_seed(1)
     model = nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 8, 1),
@@ -191,7 +191,7 @@ def test_each_part_has_loops_only_if_it_is_long(monkeypatch, cycles):
         (plain["bp"] - 2, {"bp": looped["bp"], "gp": plain["gp"]}),
         (plain["gp"] - 2, looped),
     ):
-        for module in (dependencies, adagp):
+        for module in (attempts, adagp):
             monkeypatch.setattr(module, "MOST_WRITTEN_OUT", most)
         assert lengths() == wanted
 
@@ -203,7 +203,7 @@ def test_only_long_programs_have_loops(monkeypatch):
 
     plain = commands(loops=False)
     assert commands() == plain
-    monkeypatch.setattr(dependencies, "MOST_WRITTEN_OUT", len(plain) - 1)  # and HALT
+    monkeypatch.setattr(attempts, "MOST_WRITTEN_OUT", len(plain) - 1)  # and HALT
     assert commands() == plain
-    monkeypatch.setattr(dependencies, "MOST_WRITTEN_OUT", len(plain) - 2)
+    monkeypatch.setattr(attempts, "MOST_WRITTEN_OUT", len(plain) - 2)
     assert commands() == commands(loops=True) != plain

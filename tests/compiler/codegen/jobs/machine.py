@@ -2,8 +2,9 @@
 
 from functools import partial
 
+from compiler.codegen.attempts import write_program
 from compiler.codegen.cost import executed
-from compiler.codegen.dependencies import Region, write_program
+from compiler.codegen.dependencies import Region
 from compiler.codegen.jobs.job import Job, Need
 from compiler.codegen.jobs.job_runner import JobRunner
 from compiler.codegen.scratchpad import Scratch

@@ -77,6 +77,18 @@ def test_boxes_of_the_contraction(whole, rng, seed, monkeypatch):
     assert seen == [whole]
 
 
+def test_long_iterations(rng, seed):
+    """What is added up late is still there where an iteration of a loop begins, with an empty
+    memory."""
+    config = make_config(variant="baseline", preset="tiny")
+    program = ConvolutionProgram(
+        config=config, shape=(96, 4, 4, 4), outputs=100, kernel=(3, 3), padding=(1, 1),
+        parts=("y", "sums"), loops=True,
+    )  # fmt: skip
+    assert any(command.opcode is Opcode.REPEAT for command in program.commands)
+    check(program, rng, seed, "long iterations")
+
+
 def test_maps_are_not_read_again_in_vain():
     """Boxes that are parts of images are quicker without sums, but not with them."""
     program = ConvolutionProgram(
