@@ -44,9 +44,9 @@ class Tensor:
     kind : name of the operand format, "float32" or "int32"
     stage : index of the stage that owns it, or None
     stride : channels from the first of a pixel to the first of the next where the tensor is some
-        channels of another one, whose ``size`` it has then; otherwise None: the pitch
+        channels or columns of another one, whose ``size`` it has then; otherwise None: the pitch
     order : axes N, H, W (0, 1, 2) as pixels lie in DRAM, and in the buffer, the outermost first
-    line_step : rows in DRAM from one to the next where the tensor is only some of another one's
+    line_step : rows in DRAM from one to the next where the tensor is some rows of another one
     """
 
     name: str

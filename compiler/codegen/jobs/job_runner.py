@@ -39,7 +39,7 @@ class JobRunner:
         self._lengths: dict[Hashable, int] = {}
         #: Lanes whose blocks lie side by side; whether they do so already.
         self._tight: dict[int, bool] = {}
-        self._results: set[Hashable] = set()  # keys of what jobs have got room for to write
+        self._written: set[Hashable] = set()  # keys of results that have got room
         self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
         #: What jobs are like -> a number, which is compared and found faster.
         self._likes: dict[Hashable, int] = {}
@@ -60,7 +60,7 @@ class JobRunner:
         is room. A key that is in the memory already is not loaded again.
         """
         self._queue, self._ready = [self._numbered(job) for job in jobs], {}
-        self._results = set()
+        self._written = set()
         self._next = _next_of_lane(self._queue)
         self._apart = {
             there
@@ -264,7 +264,7 @@ class JobRunner:
                 blocks.append(block)
                 if type(need.key) is object and any(block is other for _, other in missing):
                     # Others may be given up, and be written anew.
-                    assert need.key not in self._results, "results of jobs before are gone"
+                    assert need.key not in self._written, "results of jobs before are gone"
         except NoRoom:
             scratch.drop(block for _, block in missing)
             for block in (*blocks, *filter(None, there[len(blocks) :])):
@@ -274,7 +274,7 @@ class JobRunner:
             if need.load is not None:
                 need.load(block)
             elif type(need.key) is object:
-                self._results.add(need.key)
+                self._written.add(need.key)
         for loop in self._loops:
             loop.note(number, blocks, [block for _, block in missing])
         return blocks

@@ -236,6 +236,7 @@ class Jobs:
         likes, at = self._likes, self._at
 
         def follows(number: int) -> bool:
+            # As _far() says, without its call: it is asked millions of times.
             like, other = likes[number], number + size
             if like < 0 or like != likes[other]:
                 return False
