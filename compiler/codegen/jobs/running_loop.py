@@ -140,8 +140,8 @@ class RunningLoop:
         self._taken[number] = taken
 
     def begins_empty(self, number: int) -> bool:
-        """Whether nothing but what iterations have in common, and what jobs before have left for it,
-        is in the memory when a job begins: the first one of a long iteration, in which there may be
+        """Whether nothing is in the memory when a job begins but what iterations have in common, and
+        what jobs before have left for it: the first one of a long iteration, in which there may be
         loops."""
         first, size = self.jobs.first, self.jobs.size
         if self._common is None and number == first + _WARM_UP * size and not self._marks:
