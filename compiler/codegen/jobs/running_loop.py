@@ -140,7 +140,7 @@ class RunningLoop:
         self._taken[number] = taken
 
     def begins_empty(self, number: int) -> bool:
-        """Whether nothing is in the memory when a job begins but what iterations have in common, and
+        """Whether nothing is in the memory when a job begins but what iterations have in common and
         what jobs before have left for it: the first one of a long iteration, in which there may be
         loops."""
         first, size = self.jobs.first, self.jobs.size

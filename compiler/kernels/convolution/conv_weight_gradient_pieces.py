@@ -167,8 +167,8 @@ class WeightGradientPieces(WeightGradientRanges):
         return Gathered(self.owner, self.layer, begin, end, width)
 
     def _has_room(self, pieces: Sequence[Piece], parts: Sequence[Range], words: int) -> bool:
-        """Whether any of ``pieces`` has its :attr:`room` for one of ``parts`` in so many words, those
-        that results leave which are there once."""
+        """Whether any of ``pieces`` has its :attr:`room` for one of ``parts`` in so many words,
+        those that results leave which are there once."""
         results = self.program.scratch.words - words
         late = results if self.room.late else 0
         return self._largest(pieces, parts) * self.room.share <= words - late
