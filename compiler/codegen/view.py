@@ -90,6 +90,14 @@ class View:
         shape = images, 1, height * width, channels
         return View.dense(self.block, shape, self.words, chunks=self.chunks, first=self.first)
 
+    @property
+    def lines(self) -> "View":
+        """Those of the first image, as images of one line."""
+        _, lines, columns, channels = self.shape
+        _, by_line, by_column = self.strides
+        shape = lines, 1, columns, channels
+        return replace(self, shape=shape, strides=(by_line, by_line, by_column))
+
     def pixel(self, n: int, h: int, w: int) -> "View":
         """One pixel, as a vector."""
         return self[n : n + 1, h : h + 1, w : w + 1]

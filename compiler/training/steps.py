@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from math import prod
 from typing import Any, cast
 
 from compiler.codegen.core_builder import CoreProgram
@@ -16,6 +15,7 @@ from compiler.kernels.convolution.depthwise import (
     depthwise_input_gradient,
     depthwise_weight_gradient,
 )
+from compiler.kernels.convolution.part_statistics import statistics_shape
 from compiler.kernels.maps.elementwise import sum_gradients
 from compiler.kernels.normalization.batch_norm import batch_norm
 from compiler.kernels.normalization.batch_norm_backward import batch_norm_backward
@@ -40,10 +40,6 @@ __all__ = ["COEFFICIENTS", "TrainingSteps"]
 
 #: Kinds of layers that may compute the ReLU behind them, and mask its gradient.
 _NORMS = ("batch_norm", "fixed_norm")
-#: Pixels of maps at least whose images a product adds up for the batch normalisation behind it, and
-#: cycles that this saves the vector engine; and pixels at most of images with more than there are
-#: accumulators, which take a command for every eight of them.
-_LEAST_PIXELS, _LEAST_CYCLES, _MOST_PIXELS = 64, 1 << 13, 1 << 11
 #: What batch normalisation keeps for its backward pass.
 _SAVED = ("mean", "inverse", "a")
 #: What the coefficient registers hold, by number; :attr:`TrainingSteps._rule` has the first three.
@@ -149,24 +145,17 @@ class TrainingSteps(GroupSteps):
         self.maps[layer.name] = output
         product = self._product(layer)
         reads = (product.x, product.weights, product.bias)
-        sums = self._image_sums(layer)
-        self._add(layer.name, "forward", forward, product, reads=reads, writes=[output, sums],
-                  relu=relu, named={"sums": sums})  # fmt: skip
+        statistics = None
+        if any(self.layers[name].kind == "batch_norm" for name in self._readers[layer.name]):
+            statistics = self._statistics(output, layer)
+        self._add(layer.name, "forward", forward, product, reads=reads, writes=[output, statistics],
+                  relu=relu, named={"statistics": statistics})  # fmt: skip
 
-    def _image_sums(self, layer: Layer) -> str | None:
-        """The tensor for sums of a product's images, which are added up while it goes on, if a
-        batch normalisation reads its map and that is worth it: small maps are in the buffer all at
-        once."""
-        followers = (self.layers[name].kind for name in self._readers[layer.name])
-        pixels, most = prod(layer.shape[1:]), max(_MOST_PIXELS, self.core.accumulator_depth)
-        if "batch_norm" not in followers or not _LEAST_PIXELS <= pixels <= most:
-            return None
-        name = self.maps[layer.name]
-        if self._pass_cycles(self.core, name) < _LEAST_CYCLES:
-            return None
-        size = self.images, 1, 1, layer.shape[0]
+    def _statistics(self, name: str, layer: Layer) -> str:
+        """The tensor for those of the parts of a map, which a batch normalisation reads."""
+        shape = statistics_shape(self.tensors[name].shape)
         pitch = channel_pitch(layer.shape[0], self.config)
-        return self._tensor(_sums_name(name), size, kind="float32", pitch=pitch)
+        return self._tensor(_statistics_name(name), shape, kind="float32", pitch=pitch)
 
     _forward_linear = _forward_embedding = _forward_convolution
 
@@ -187,11 +176,14 @@ class TrainingSteps(GroupSteps):
                      for name in _SAVED]  # fmt: skip
         names = [f"{layer.name}.{n}" for n in ("weight", "bias", "running_mean", "running_var")]
         parameters = [self._role(name, "master") for name in names]
-        sums = name if (name := _sums_name(sources[0])) in self.tensors else None
+        statistics, written = _statistics_name(sources[0]), [output, *parameters[2:], *saved]
+        known = statistics in self.tensors
+        if not known:
+            written.append(self._statistics(sources[0], layer))
         self._add(
-            layer.name, "forward", batch_norm, sources[0], output, *parameters, *saved,
-            reads=[sources[0], *parameters, sums], writes=[output, *parameters[2:], *saved],
-            epsilon=norm.eps, momentum=norm.momentum, relu=relu, named={"sums": sums},
+            layer.name, "forward", batch_norm, sources[0], output, statistics, *parameters, *saved,
+            reads=[sources[0], *parameters, statistics if known else None], writes=written,
+            epsilon=norm.eps, momentum=norm.momentum, relu=relu, known=known,
         )  # fmt: skip
 
     def _forward_fixed_norm(self, layer: Layer, sources: list[str]) -> None:
@@ -394,6 +386,6 @@ def _sum_gradients(program: CoreProgram, *tensors: Tensor) -> None:
     sum_gradients(program, tensors[:-1], tensors[-1])
 
 
-def _sums_name(name: str) -> str:
-    """Of the sums of a map's images, if a product adds them up."""
-    return f"{name}.image sums"
+def _statistics_name(name: str) -> str:
+    """Of the statistics of a map's parts."""
+    return f"{name}.statistics"

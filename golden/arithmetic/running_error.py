@@ -101,6 +101,11 @@ class Estimate:
             self.value.sum(axis=0), magnitude, errors.sum(axis=0), len(self.value)
         )
 
+    def sum_images(self) -> "Estimate":
+        """Of pixels (N, pixels of an image, ...) the :meth:`sum` of each image."""
+        error = np.broadcast_to(self.error, self.value.shape)
+        return Estimate(np.moveaxis(self.value, 1, 0), np.moveaxis(error, 1, 0)).sum()
+
     def sum_map(self) -> "Estimate":
         """Of the first two axes, images and pixels, as :func:`map_sum` says."""
         errors = np.broadcast_to(self.error, self.value.shape)
@@ -119,6 +124,10 @@ class Estimate:
     def where(self, mask) -> "Estimate":
         """Zero, without an error, where ``mask`` is not set."""
         return Estimate(np.where(mask, self.value, 0.0), np.where(mask, self.error, 0.0))
+
+    def reshape(self, *shape: int) -> "Estimate":
+        error = np.broadcast_to(self.error, self.value.shape)
+        return Estimate(self.value.reshape(shape), error.reshape(shape))
 
     def __getitem__(self, index) -> "Estimate":
         return Estimate(self.value[index], np.broadcast_to(self.error, self.value.shape)[index])

@@ -2,10 +2,11 @@
 
 The executable form of the section "Batch normalisation" of docs/training.md. Maps (N, H, W, C) are
 operand codes, everything per channel is float32 bits (C,). Sums over a channel's pixels are those
-of :meth:`golden.arithmetic.float32_unit.VectorUnit.sum_map`.
+of :meth:`golden.arithmetic.float32_unit.VectorUnit.sum_map`; those of the statistics are
+taken part by part of an image first.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,14 +17,19 @@ __all__ = [
     "BatchStatistics",
     "NormalizeGradients",
     "batch_statistics",
+    "combine",
     "normalize",
     "normalize_backward",
+    "part_lines",
+    "part_statistics",
     "scale_backward",
     "scale_and_shift",
     "update_running",
 ]
 
 _ONE = constant(1.0)
+#: Pixels of a part of an image at most, if a line has no more.
+_PART_PIXELS = 256
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,15 +70,49 @@ class NormalizeGradients:
     flags: int
 
 
-def batch_statistics(fmt: FloatFormat, x_bits) -> BatchStatistics:
-    """Mean and variance of every channel of ``x_bits``, with two passes over the map."""
-    x = _pixels(fmt, x_bits)
-    count = x.shape[0] * x.shape[1]
-    unit, reciprocal = VectorUnit(), constant(1.0 / count)
-    mean = unit.multiply(unit.sum_map(x), reciprocal)
-    deviation = unit.subtract(x, mean)
-    variance = unit.multiply(unit.sum_map(unit.multiply(deviation, deviation)), reciprocal)
+def part_lines(height: int, width: int) -> int:
+    """Lines of a part of an image: the most that divide its height and have 256 pixels or fewer, or
+    one."""
+    most = max(1, _PART_PIXELS // width)
+    return next(lines for lines in range(min(most, height), 0, -1) if height % lines == 0)
+
+
+def part_statistics(fmt: FloatFormat, x_bits) -> tuple[np.ndarray, int]:
+    """Of each part of every image of ``x_bits``, which are :func:`part_lines` lines, in every
+    channel, the mean of its pixels and the sum of the squares of deviations from it: float32 bits
+    (2, N, parts, C), and flags."""
+    pixels = _pixels(fmt, x_bits)
+    images, height, width, channels = np.shape(x_bits)
+    lines, unit = part_lines(height, width), VectorUnit()
+    x = pixels.reshape(images * height // lines, lines * width, channels)
+    means = unit.multiply(unit.sum_images(x), constant(1.0 / x.shape[1]))
+    deviation = unit.subtract(x, means[:, None])
+    squares = unit.sum_images(unit.multiply(deviation, deviation))
+    return np.stack([means, squares]).reshape(2, images, -1, channels), unit.flags
+
+
+def combine(statistics, *, count: int) -> BatchStatistics:
+    """Mean and variance of ``count`` pixels from those of their parts; the flags are its own.
+
+    The variance is that within parts and that of their means (Chan, Golub, LeVeque: Algorithms for
+    computing the sample variance, 1983): so a map need not be read again when the mean of all its
+    pixels is known.
+    """
+    means, squares = np.asarray(statistics, np.uint32)
+    unit, share = VectorUnit(), constant(1.0 / (means.shape[0] * means.shape[1]))
+    mean = unit.multiply(unit.sum_map(means), share)
+    within = unit.multiply(unit.sum_map(squares), constant(1.0 / count))
+    deviation = unit.subtract(means, mean)
+    between = unit.multiply(unit.sum_map(unit.multiply(deviation, deviation)), share)
+    variance = unit.add(between, within)
     return BatchStatistics(count=count, mean=mean, variance=variance, flags=unit.flags)
+
+
+def batch_statistics(fmt: FloatFormat, x_bits) -> BatchStatistics:
+    """Mean and variance of every channel of ``x_bits``, from those of its parts."""
+    statistics, flags = part_statistics(fmt, x_bits)
+    result = combine(statistics, count=int(np.prod(np.shape(x_bits)[:3])))
+    return replace(result, flags=result.flags | flags)
 
 
 def scale_and_shift(mean, variance, gamma, beta, *, epsilon):

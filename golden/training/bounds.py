@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from golden.arithmetic.dot_product import decode, dot_error_bound
 from golden.arithmetic.running_error import Estimate, map_sum
+from golden.layers.batch_norm import part_lines
 
 from .torch_convolution import conv2d
 
@@ -153,12 +154,21 @@ def _shares(size, include_pad, divisor, window):
     return _numpy_map(average / _window_sums(ones, window))[0]
 
 
-def statistics(x: Estimate):
-    """(mean, variance) of pixels (N, pixels of an image, C)."""
-    reciprocal = Estimate.constant(1.0 / (x.value.shape[0] * x.value.shape[1]))
-    mean = x.sum_map() * reciprocal
-    deviation = x - mean
-    return mean, (deviation * deviation).sum_map() * reciprocal
+def statistics(x: Estimate, height: int, width: int):
+    """(mean, variance) of pixels (N, height * width, C)."""
+    images, pixels, channels = x.value.shape
+    size = part_lines(height, width) * width
+    parts = pixels // size
+    share = Estimate.constant(1.0 / (images * parts))
+    x = x.reshape(images * parts, size, channels)
+    means = x.sum_images() * Estimate.constant(1.0 / size)
+    deviation = x - means[:, None]
+    squares = (deviation * deviation).sum_images().reshape(images, parts, channels)
+    means = means.reshape(images, parts, channels)
+    mean = means.sum_map() * share
+    within = squares.sum_map() * Estimate.constant(1.0 / (images * pixels))
+    deviation = means - mean
+    return mean, (deviation * deviation).sum_map() * share + within
 
 
 def normalize(x: Estimate, mean, variance, gamma, beta, *, epsilon):

@@ -281,7 +281,7 @@ def _layer_bounds(training, node, before, done, dy):
             for key, value in (("weight", 1.0), ("bias", 0.0))
         )
         fixed = node.kind == "fixed_norm"
-        mean, variance = training_bounds.statistics(flat[0])
+        mean, variance = training_bounds.statistics(flat[0], *x.value.shape[1:3])
         if fixed:
             mean, variance = (
                 Estimate.bits(FLOAT32, before["running"][f"{node.name}.running_{key}"])

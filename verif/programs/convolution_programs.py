@@ -12,6 +12,7 @@ from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_geometry import Convolution
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
+from compiler.kernels.convolution.part_statistics import statistics_shape
 from compiler.tensors.column_tiles import ColumnTiles
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
@@ -22,7 +23,8 @@ __all__ = ["ConvolutionProgram"]
 
 #: Written by the program, by part.
 _RESULTS = {
-    "y": ("y",), "cells": ("cells",), "sums": ("sums",), "dx": ("dx",), "dw": ("dw", "db"),
+    "y": ("y",), "cells": ("cells",), "statistics": ("statistics",), "dx": ("dx",),
+    "dw": ("dw", "db"),
 }  # fmt: skip
 
 
@@ -37,7 +39,7 @@ class ConvolutionProgram:
     kernel, stride, padding, dilation : (vertical, horizontal)
     groups : of channels; weights and their gradient are dense
     parts : which products, of "y", "dx" and "dw" (which brings "db"); with "y" also "cells", if
-        its map is reorganized on the way, and "sums", if its images are added up
+        its map is reorganized on the way, and "statistics", if those of its parts are taken
     map_size : S, of the cells
     loops : jobs that come again are written once
     """
@@ -95,7 +97,7 @@ class ConvolutionProgram:
             ("dw", weights, wide, core.rows),
             ("db", bias, wide, core.rows),
             ("cells", cells, wide, core.rows),
-            ("sums", (images, 1, 1, self.outputs), wide, core.rows),
+            ("statistics", statistics_shape(output), wide, core.rows),
         ):
             pitch = round_up(shape[3], unit)
             result[name] = Tensor.dense(name, shape, kind=kind, pitch=pitch, offset=offset)
@@ -125,7 +127,7 @@ class ConvolutionProgram:
         program = CoreProgram(self.config, self.core, recorder)
         tensors = self.tensors
         if "y" in self.parts:
-            more = {name: tensors[name] for name in ("cells", "sums") if name in self.parts}
+            more = {name: tensors[name] for name in ("cells", "statistics") if name in self.parts}
             forward(program, self.layer, **more)
         if "dx" in self.parts:
             input_gradient(program, self.layer, tensors["dy"], tensors["dx"])

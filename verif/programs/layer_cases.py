@@ -1,12 +1,14 @@
 """Layers between products on random maps, with what golden computes layer by layer."""
 
 from functools import partial
+from math import prod
 
 import numpy as np
 
 from compiler.codegen.view import Coefficient
 from compiler.kernels.convolution import depthwise as compiled
 from compiler.kernels.convolution.conv_geometry import Convolution
+from compiler.kernels.convolution.part_statistics import statistics_shape
 from compiler.kernels.maps import elementwise, pooling
 from compiler.kernels.normalization.batch_norm import batch_norm
 from compiler.kernels.normalization.batch_norm_backward import batch_norm_backward
@@ -14,7 +16,7 @@ from compiler.kernels.updates.update import update
 from compiler.tensors.parameters import CORRECTIONS, StoredParameter, lanes
 from compiler.training.optimizer import Optimizer
 from golden.arithmetic.dot_product import decode, encode
-from golden.arithmetic.float32_unit import VectorUnit, constant
+from golden.arithmetic.float32_unit import constant
 from golden.arithmetic.formats import FLOAT32
 from golden.layers import batch_norm as normalize
 from golden.layers import depthwise as golden_depthwise
@@ -93,9 +95,9 @@ def elements(rng, config, shape):
     return case
 
 
-def normalization(rng, config, shape, *, relu=False, summed=False):
-    """Batch normalisation: statistics, forward, backward, running statistics; ``summed``: the sums
-    of the images are known."""
+def normalization(rng, config, shape, *, relu=False, known=False):
+    """Batch normalisation: statistics, forward, backward, running statistics; ``known``: those of
+    the parts are there."""
     case = LayerProgram(config=config)
     fmt, channels = case.format, shape[3]
     x_codes, dy_codes = (random_map(rng, fmt, shape, special=0.01) for _ in range(2))
@@ -110,15 +112,16 @@ def normalization(rng, config, shape, *, relu=False, summed=False):
     y, dx = case.map("y", shape), case.map("dx", shape)
     dgamma, dbeta = (case.parameter(name, channels) for name in ("dgamma", "dbeta"))
     options = {"epsilon": _EPSILON, "momentum": _MOMENTUM, "relu": relu}
-    if summed:
-        pixels = elementwise_pool.widen(fmt, x_codes).reshape(shape[0], -1, channels)
-        images = VectorUnit().sum_images(pixels).reshape(shape[0], 1, 1, channels)
-        options["sums"] = case.parameter("sums", images.shape, images)
-    case.layer(batch_norm, x, y, *vectors.values(), **options)
+    parts, flags = normalize.part_statistics(fmt, x_codes)
+    size = statistics_shape(shape)
+    statistics = case.parameter("statistics", size, parts if known else None)
+    case.layer(batch_norm, x, y, statistics, *vectors.values(), **options, known=known)
     saved = [vectors[name] for name in ("mean", "inverse", "a")]
     case.layer(batch_norm_backward, x, dy, dx, *saved, dgamma, dbeta, y=y if relu else None)
 
-    batch = normalize.batch_statistics(fmt, x_codes)
+    if not known:
+        case.expect(statistics, parts, flags)
+    batch = normalize.combine(parts, count=prod(shape[:3]))
     (inverse, a, b), flags = normalize.scale_and_shift(
         batch.mean, batch.variance, *numbers[:2], epsilon=_EPSILON
     )
@@ -347,7 +350,7 @@ CASES = {
     "elements": elements,
     "normalization": normalization,
     "normalization with ReLU": partial(normalization, relu=True),
-    "normalization, known sums": partial(normalization, summed=True),
+    "normalization, known statistics": partial(normalization, known=True),
     "max pooling": max_pooling,
     "average pooling": average_pooling,
     "depthwise": depthwise,

@@ -8,13 +8,14 @@ from compiler.codegen.convolution_walk import clip, matmul_walk, window_range
 from compiler.codegen.core_builder import Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
+from compiler.kernels.convolution.part_statistics import PartStatistics
+from compiler.kernels.tiling.late_work import Late, behind
 from compiler.tensors.intervals import Interval, PixelBox, even_parts
 from compiler.tensors.tensor import IN_ORDER, strides_of
 from hw.isa.encoding import Init
 
 from .blocked_cut import Box, Cut, contraction_boxes
 from .blocked_sizes import BlockedSizes, Phase
-from .output_sums import Late, OutputSums, behind
 
 __all__ = ["BlockedProduct"]
 
@@ -25,12 +26,12 @@ class BlockedProduct(BlockedSizes):
 
     Members
     -------
-    totals : sums of the target's images, if somebody wants them
-    adds_up : whether the jobs write these, too: boxes have whole images
+    statistics : of the target's parts, if somebody wants them
+    looks : whether the jobs write these, too: boxes are whole parts
     """
 
-    totals: OutputSums | None = None
-    adds_up = False
+    statistics: PartStatistics | None = None
+    looks = False
 
     def jobs(self, cut: Cut) -> list[Job]:
         """Jobs that write all of the target."""
@@ -39,8 +40,11 @@ class BlockedProduct(BlockedSizes):
         groups = self._groups(cut.group)
         columns = self._parts(width, cut.columns, self.step[1])
         rows = self._parts(height, cut.rows, self.step[0])
-        self.adds_up = self.totals is not None and len(rows) == len(columns) == 1
-        for box in product(even_parts(0, images, cut.images), rows, columns):
+        boxes = [*product(even_parts(0, images, cut.images), rows, columns)]
+        self.looks = self.statistics is not None and len(columns) == 1
+        if self.statistics is not None and self.looks:
+            self.looks = all(self.statistics.numbers(*box[:2]) for box in boxes)
+        for box in boxes:
             for group in groups:
                 jobs += self._group_jobs(cut, box, group)
         return behind(jobs)
@@ -52,8 +56,9 @@ class BlockedProduct(BlockedSizes):
         for begin, end in box:
             pixels *= end - begin
         channels = self._channels(group)
-        totals = self.totals if self.adds_up else None
-        room = 0 if totals is None else totals.room(box[0], box[1], channels)
+        statistics = self.statistics if self.looks else None
+        parts = None if statistics is None else statistics.numbers(box[0], box[1])
+        room = statistics.room(parts, channels) if statistics and parts else 0
         output = Need(object(), pixels * self.program.words(self.target, channels) + room)
         jobs: list[Job] = []
         for tile in range(*group):
@@ -64,8 +69,8 @@ class BlockedProduct(BlockedSizes):
         if not jobs:
             return []
         late: Sequence[Late] = ()
-        if totals is not None:
-            late = totals.late(box[0], box[1], output, len(jobs), channels=channels)
+        if statistics and parts:
+            late = statistics.late(parts, output, len(jobs), channels=channels)
         *others, last = jobs
         last = last._replace(run=partial(last.run, ends=True), like=(last.like, "ends"))
         return [*((job, ()) for job in others), (last, late)]
@@ -179,7 +184,7 @@ class BlockedProduct(BlockedSizes):
             self._post(box, channels, group, tile, phase, output)
         if ends:
             program.store(self.target, (*box, channels), output)
-            if not self.adds_up:
+            if not self.looks:
                 program.scratch.drop([output])
 
     def _nothing(self, box: PixelBox, phase: Phase, valid: int, block: Block) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
+from compiler.kernels.convolution.part_statistics import PartStatistics
+from compiler.kernels.tiling.late_work import Late, behind
 from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor, strides_of
 from hw.isa.encoding import Init
@@ -16,7 +18,6 @@ from .blocked_cut import Axis
 from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution
 from .conv_tiling import LineTooLarge, MapTile, cut_map
-from .output_sums import Late, OutputSums, behind
 from .product_cost import blocked_jobs, tiled_cycles
 from .reorganize import Reorganizer
 
@@ -29,7 +30,7 @@ def forward(
     *,
     relu: bool = False,
     cells: Tensor | None = None,
-    sums: Tensor | None = None,
+    statistics: Tensor | None = None,
     beside: Callable[[CoreProgram, Any], None] | None = None,
     tensors: Any = None,
 ) -> None:
@@ -41,21 +42,23 @@ def forward(
     :class:`~compiler.kernels.convolution.blocked_product.BlockedProduct` cuts them. With
     ``cells`` the map is reorganized, too
     (:class:`~compiler.kernels.convolution.reorganize.Reorganizer`): as it leaves, or behind it
-    where twice what a tile needs has no room beside its sums. With ``sums`` its images are added up
-    (:class:`~compiler.kernels.convolution.output_sums.OutputSums`): while the product goes on, or
-    behind it where boxes are parts of images.
+    where twice what a tile needs has no room beside its sums. With ``statistics`` those of its
+    parts are taken (:class:`~compiler.kernels.convolution.part_statistics.PartStatistics`):
+    while the product goes on, or behind it where tiles or boxes are no whole parts.
     ``beside(program, tensors)`` emits commands that have nothing to do with it, in its middle, so
     that they are executed beside it.
     """
     reorganizer = None if cells is None else Reorganizer(program, layer.y, cells)
-    totals = None if sums is None else OutputSums(program, layer.y, sums)
-    product = _Forward(program, layer, relu, reorganizer, totals)
+    images = None if statistics is None else PartStatistics(program, layer.y, statistics)
+    product = _Forward(program, layer, relu, reorganizer, images)
     tiles = product.cut()
+    again = product.observing_cycles if images else 0
     cycles = None if tiles is None else product.cycles(tiles)
+    if cycles and not product.looks:
+        cycles = cycles[0], cycles[1] + again
     more = product.observing_cycles if product.held else 0
     count = len(tiles or ()) * product.tiles.count
-    blocked = _Blocked(program, layer, relu, totals)
-    again = product.observing_cycles if totals else 0
+    blocked = _Blocked(program, layer, relu, images)
     boxes = blocked_jobs(blocked, cycles, count, more, again=again)
     if boxes is not None:
         product.let_go()
@@ -64,8 +67,8 @@ def forward(
         _run_around(program, jobs, partial(beside, program, tensors))
     else:
         program.run(jobs)
-    if totals and boxes is not None and not blocked.adds_up:
-        totals.write()
+    if images and not (product if boxes is None else blocked).looks:
+        images.write()
     if reorganizer is None:
         return
     if product.held:
@@ -104,10 +107,12 @@ def _run_around(program: CoreProgram, jobs: Sequence[Job], beside: Callable[[], 
 class _Forward:
     def __init__(
         self, program: CoreProgram, layer: Convolution, relu: bool,
-        reorganizer: Reorganizer | None, totals: OutputSums | None = None,
+        reorganizer: Reorganizer | None, statistics: PartStatistics | None = None,
     ) -> None:  # fmt: skip
         self.program, self.layer, self.relu = program, layer, relu
-        self.reorganizer, self.totals = reorganizer, totals
+        self.reorganizer, self.statistics = reorganizer, statistics
+        #: Whether the jobs take statistics on the way: tiles are whole parts of the map.
+        self.looks = False
         self.held: list[Need] = []
         self.core = program.core
         self.tiles = layer.output_tiles(self.core)
@@ -129,7 +134,7 @@ class _Forward:
 
     @property
     def observing_cycles(self) -> int:
-        """How long it takes to read the map again for its sums, about."""
+        """How long it takes to read the map again, about."""
         return prod(self.layer.y.shape[:3]) * self.y_words * self.core.groups_per_word
 
     def cycles(self, tiles: Sequence[MapTile]) -> tuple[int, int]:
@@ -165,9 +170,7 @@ class _Forward:
 
     def jobs(self, tiles: Sequence[MapTile]) -> list[Job]:
         jobs: list[tuple[Job, Sequence[Late]]] = []
-        whole = (0, self.layer.y.shape[1])
-        follows = [*(rows != whole for _, rows in tiles[1:]), False]
-        for (images, rows), more in zip(tiles, follows, strict=True):
+        for images, rows in tiles:
             output = Need(object(), self._out_size(images, rows))
             for tile in range(self.tiles.count):
                 needs = [
@@ -179,11 +182,13 @@ class _Forward:
                 needs += self._bias_needs()
                 run = partial(self._tile, images, rows, tile)
                 like = *self._likeness(images, rows), tile
-                at, watched = (images[0], rows[0]), bool(self.held or self.totals)
+                at, watched = (images[0], rows[0]), bool(self.held or self.looks)
                 job = Job(tuple(needs), run, watched=watched, like=like, at=at)
                 late: Sequence[Late] = ()
-                if self.totals and tile == self.tiles.count - 1:
-                    late = self.totals.late(images, rows, output, tile + 1, follows=more)
+                if self.statistics and self.looks and tile == self.tiles.count - 1:
+                    parts = self.statistics.numbers(images, rows)
+                    assert parts is not None, "tiles are whole parts"
+                    late = self.statistics.late(parts, output, tile + 1)
                 jobs.append((job, late))
         return behind(jobs)
 
@@ -207,25 +212,32 @@ class _Forward:
         return None
 
     def _cut(self, **options: Any) -> list[MapTile]:
-        """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer."""
+        """[(images, output rows)]: whole images, else rows, that fit accumulators and buffer; whole
+        parts of the map if somebody wants statistics of these and they fit."""
+        if self.statistics is not None:
+            self.looks = True
+            try:  # a tile that is looked at and the next one are there together
+                return self._cut_lines(self.statistics.lines, copies=(2,))
+            except LineTooLarge:
+                self.looks = False
+        return self._cut_lines(1, **options)
+
+    def _cut_lines(self, lines: int, **options: Any) -> list[MapTile]:
+        """Tiles of a multiple of so many lines."""
         layer, program = self.layer, self.program
-        height, width = layer.output_map
-        state = 0 if self.totals is None else self.totals.state_words
         return cut_map(
-            program,
-            layer.images, height, width,
+            program, layer.images, *layer.output_map, lines=lines,
             size=lambda *part: self._x_need(*part).words + self._out_size(*part),
-            constant=state + sum(need.words for need in (*self.held, *self._bias_needs())),
-            weights=max(
-                self._weights_need(tile, self.whole).words for tile in range(self.tiles.count)
-            ),
+            constant=sum(need.words for need in (*self.held, *self._bias_needs())),
+            weights=max(self._weights_need(t, self.whole).words for t in range(self.tiles.count)),
             what=f"layer {layer.name}: a line of its output",
             **options,
         )  # fmt: skip
 
     def _out_size(self, images: Interval, rows: Interval) -> int:
         """Words of what becomes of a tile."""
-        room = 0 if self.totals is None else self.totals.room(images, rows)
+        parts = self.statistics.numbers(images, rows) if self.statistics and self.looks else None
+        room = self.statistics.room(parts) if self.statistics and parts else 0
         pixels = (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2]
         return pixels * self.y_words + room
 
@@ -282,7 +294,7 @@ class _Forward:
                 # If it stayed, what is read next would go into the bank of the sums.
                 program.scratch.drop([x])
             program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
-            if self.totals is None:
+            if not self.looks:
                 program.scratch.drop([output])
 
     def _weights(
@@ -341,8 +353,9 @@ class _Forward:
 
 class _Blocked(BlockedProduct):
     def __init__(
-        self, program: CoreProgram, layer: Convolution, relu: bool, totals: OutputSums | None = None
-    ) -> None:
+        self, program: CoreProgram, layer: Convolution, relu: bool,
+        statistics: PartStatistics | None = None,
+    ) -> None:  # fmt: skip
         axes = [
             Axis(
                 origin=-layer.padding[axis],
@@ -355,7 +368,7 @@ class _Blocked(BlockedProduct):
             program, layer.name, layer.x, layer.y, layer.weights,
             layer.output_tiles(program.core), [(axes[0], axes[1])], (1, 1),
         )  # fmt: skip
-        self.layer, self.relu, self.totals = layer, relu, totals
+        self.layer, self.relu, self.statistics = layer, relu, statistics
 
     def blocks(self, channels: Interval) -> Interval:
         return self.layer.input_blocks(*channels, self.core.rows)

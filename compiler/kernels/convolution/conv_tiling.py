@@ -32,6 +32,7 @@ def cut_map(
     weights: int,
     what: str,
     step: int = 1,
+    lines: int = 1,
     constant: int = 0,
     copies: Sequence[int] = (2, 1),
 ) -> list[MapTile]:
@@ -44,6 +45,7 @@ def cut_map(
     images, height : of the map
     columns : vectors that a line takes
     step : lines that share accumulators one after the other: the phases of a strided gradient
+    lines : of which every tile has a multiple
     size : words of a tile and of what it reads, a function of images and rows
     weights, constant : words of a column tile's weights, and of what stays in the buffer
     what : does not fit, for the message
@@ -54,6 +56,13 @@ def cut_map(
     LineTooLarge
         if a line does not fit.
     """
+    if lines > 1:
+        tiles = cut_map(
+            program, images, height // lines, columns * lines,
+            size=lambda images, rows: size(*_in_lines((images, rows), lines)),
+            weights=weights, what=what, constant=constant, copies=copies,
+        )  # fmt: skip
+        return [_in_lines(tile, lines) for tile in tiles]
     depth = program.core.accumulator_depth
     units = -(-height // step)
     for copy in copies:
@@ -75,6 +84,12 @@ def cut_map(
         f"{what} does not fit into the accumulators ({depth} vectors) or the buffer "
         f"({program.scratch.words} words)"
     )
+
+
+def _in_lines(tile: MapTile, lines: int) -> MapTile:
+    """A tile of groups of so many lines."""
+    images, (begin, end) = tile
+    return images, (begin * lines, end * lines)
 
 
 def _tapered(parts: list[MapTile], columns: int, step: int) -> list[MapTile]:

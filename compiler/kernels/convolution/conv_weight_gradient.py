@@ -8,6 +8,7 @@ from functools import partial
 from compiler.codegen.core_builder import CoreProgram, Job
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
+from compiler.kernels.tiling.late_work import Late, behind
 from compiler.tensors.intervals import Channels, Interval
 from compiler.tensors.tensor import Tensor
 from hw.isa.encoding import Init
@@ -16,7 +17,6 @@ from .conv_geometry import Convolution
 from .conv_weight_gradient_ranges import Output, Range
 from .conv_weight_gradient_tiling import Piece, WeightGradientPlan
 from .gathered_pixels import Gathered
-from .output_sums import Late, behind
 
 __all__ = ["weight_gradient"]
 

@@ -77,7 +77,7 @@ def blocked_jobs(
     cycles : what :func:`tiled_cycles` says, or None where there are no tiles
     count : jobs of the tiles
     more : cycles that boxes cost besides
-    again : cycles for reading the map again where boxes do not add its images up
+    again : cycles for reading the map again where boxes do not look at its parts
 
     Raises
     ------
@@ -94,7 +94,7 @@ def blocked_jobs(
             raise
         return None
     jobs = blocked.jobs(cut)
-    more += 0 if blocked.adds_up else again
+    more += 0 if blocked.looks else again
     if cycles is not None:
         fewer = _FEWER * len(jobs) <= count and least + more <= cycles[1] + count * JOB_CYCLES
         if not fewer and (good or cycles[1] <= _GOOD * least + more):

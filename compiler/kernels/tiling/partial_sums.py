@@ -80,11 +80,14 @@ class MapSums:
     def finish(self, images: tuple[int, int]) -> None:
         """All pixels of images (begin, end), a group, have come."""
         count = images[1] - images[0]
-        results = self._vectors(self.group * TURNS, (count, 1))
-        self._fold(results, self._partial(count))
+        self._fold(self.results(images), self._partial(count))
         if self.images > 1:
             row = self._vectors(self.group * TURNS, (1, count))
             self._add(self._results, row, images[0])
+
+    def results(self, images: tuple[int, int]) -> View:
+        """Sums (images, 1, 1, C) of a group that is finished."""
+        return self._vectors(self.group * TURNS, (images[1] - images[0], 1))
 
     def total(self, o: View) -> View:
         """The sum in ``o``, when all images are finished; returns where it is."""

@@ -30,7 +30,7 @@ LAYERS = {
     "elements": ((60, 4, 4, 3), 2),
     "average pooling": ((90, 4, 4, 3), 1),
     "normalization with ReLU": ((40, 2, 8, 3), 1),
-    "normalization, known sums": ((40, 2, 8, 3), 1),
+    "normalization, known statistics": ((40, 2, 8, 3), 1),
     "descent": ((3, 3, 40, 3), 4),
     "guarded descent": ((3, 3, 40, 3), 4),
     "braked descent": ((3, 3, 40, 3), 4),

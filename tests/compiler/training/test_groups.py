@@ -174,13 +174,15 @@ def test_few_semaphores(rng, seed):
 
     def together(semaphores):
         config = make_config(variant="low", preset="tiny", semaphores=semaphores)
-        batches = [batch(rng, 4, SGD(learning_rate=0.1))]
-        run = TrainingRun(network(), config, SHAPE, batches, beside=True, loops=False)
-        result = run.interpret(seed)
+        optimizer = SGD(learning_rate=0.1)
+        batches = [batch(rng, 4, optimizer, phase=phase) for phase in RUN.phases()]
+        run = AdaGPRun(network(), config, SHAPE, batches, beside=True, loops=False)
+        result = run.interpret_loop(RUN, seed)
         assert not result.differences, result.differences[0]
-        return sum(bool(info.beside) for info in run.program.steps)
+        first, *_ = run.program.parts.values()
+        return sum(bool(info.beside) for info in first.steps)
 
-    assert together(11) > together(10) == 0
+    assert together(14) > together(13) == 0
 
 
 def test_in_long_batches(monkeypatch):

@@ -1,4 +1,4 @@
-"""Where a product adds up the images of its map for the batch normalisation behind it.
+"""Who takes the statistics of the map that a batch normalisation reads.
 
 Covers: compiler/training/steps.py.
 """
@@ -10,38 +10,46 @@ from compiler.training.compile import training_layers
 from compiler.training.steps import TrainingSteps
 from hw.config import make_config
 
-#: Channels and size of a map, images in a batch, and whether they are added up.
-MAPS = {
-    "a map that does not fit": ((64, 32, 128), True),
-    "whole images": ((128, 16, 16), True),
-    "images of few pixels": ((512, 7, 128), False),
-    "a map that is soon passed through": ((16, 8, 2), False),
-    "parts of images, not too many": ((64, 45, 16), True),
-    "parts of images, too many": ((64, 46, 16), False),
+#: Layers in front of a batch normalisation, and whether they take statistics of its map.
+BEFORE = {
+    "a convolution": ([nn.Conv2d(4, 64, 1)], True),
+    "a depthwise convolution": ([nn.Conv2d(4, 4, 3, groups=4)], False),
+    "a convolution with a ReLU": ([nn.Conv2d(4, 64, 1), nn.ReLU()], False),
 }
 
 
-@pytest.mark.parametrize("name", MAPS)
-def test_which_images_are_added_up(name):
-    (channels, size, images), wanted = MAPS[name]
-    config = make_config(variant="baseline")
-    model = nn.Sequential(
-        nn.Conv2d(4, channels, 1), nn.BatchNorm2d(channels), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    )
-    layers = training_layers(model, config, (4, size, size), images)
-    steps = TrainingSteps(layers, config, images=images, loss="cross_entropy", optimizer="sgd")
-    assert ("0.image sums" in steps.tensors) == wanted
-    product, norm = (
-        step for step in steps.steps if step.direction == "forward" and step.layer in "01"
-    )
-    assert ("0.image sums" in product.writes) == ("0.image sums" in norm.reads) == wanted
+@pytest.mark.parametrize("name", BEFORE)
+def test_statistics(name):
+    before, wanted = BEFORE[name]
+    config, channels = make_config(variant="baseline"), before[0].out_channels
+    norm = nn.BatchNorm2d(channels)
+    model = nn.Sequential(*before, norm, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    layers = training_layers(model, config, (4, 32, 32), 16)
+    steps = TrainingSteps(layers, config, images=16, loss="cross_entropy", optimizer="sgd")
+    (statistics,) = (tensor for tensor in steps.tensors if tensor.endswith("statistics"))
+    assert steps.tensors[statistics].shape == (2, 16, 5 if "depthwise" in name else 4, channels)
+    writers = [step.layer for step in steps.steps if statistics in step.writes]
+    readers = [step.layer for step in steps.steps if statistics in step.reads]
+    here = str(len(before))
+    assert writers == ["0" if wanted else here]
+    assert readers == ([here] if wanted else [])
 
 
-def test_a_map_that_no_normalisation_reads():
+def test_two_that_read_one_map():
+    """The first one takes the statistics, if no product does."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.relu, self.a, self.b = nn.ReLU(), nn.BatchNorm2d(4), nn.BatchNorm2d(4)
+
+        def forward(self, x):
+            x = self.relu(x)
+            return (self.a(x) + self.b(x)).mean((2, 3))
+
     config = make_config(variant="baseline")
-    model = nn.Sequential(
-        nn.Conv2d(4, 64, 1), nn.ReLU(), nn.BatchNorm2d(64), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    )
-    layers = training_layers(model, config, (4, 32, 32), 128)
-    steps = TrainingSteps(layers, config, images=128, loss="cross_entropy", optimizer="sgd")
-    assert not any("image sums" in name for name in steps.tensors)
+    layers = training_layers(Net(), config, (4, 8, 8), 2)
+    steps = TrainingSteps(layers, config, images=2, loss="cross_entropy", optimizer="sgd")
+    (statistics,) = (tensor for tensor in steps.tensors if tensor.endswith("statistics"))
+    assert [step.layer for step in steps.steps if statistics in step.writes] == ["a"]
+    assert [step.layer for step in steps.steps if statistics in step.reads] == ["b"]

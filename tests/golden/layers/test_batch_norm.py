@@ -28,7 +28,8 @@ from golden.layers.batch_norm import (
 )
 from golden.training import bounds as training_bounds
 
-SHAPES = [(1, 1, 2, 1), (2, 3, 5, 3), (3, 1, 1, 4), (2, 7, 4, 5), (4, 5, 5, 2)]
+#: The last one has two parts in each image.
+SHAPES = [(1, 1, 2, 1), (2, 3, 5, 3), (3, 1, 1, 4), (2, 7, 4, 5), (4, 5, 5, 2), (2, 18, 17, 2)]
 EPSILON = 1e-5
 MOMENTUM = 0.1
 
@@ -96,7 +97,7 @@ def bounds(fmt, x, dy, *parameters):
     gamma, beta, running_mean, running_variance = (
         Estimate.bits(FLOAT32, codes) for codes in parameters
     )
-    mean, variance = training_bounds.statistics(x)
+    mean, variance = training_bounds.statistics(x, *shape[1:3])
     y, inverse, a = training_bounds.normalize(x, mean, variance, gamma, beta, epsilon=EPSILON)
     dx, dgamma, dbeta = training_bounds.normalize_backward(x, dy, mean, inverse, a)
     evaluation, _, _ = training_bounds.normalize(
@@ -182,7 +183,7 @@ def test_the_bound_notices_mutations(rng):
 
 @pytest.mark.parametrize(("fmt", "offset"), [(BF16, 0.0), (BF16, -3000.0), (FP16, 1500.0)])
 def test_order_of_operations(fmt, offset, rng):
-    """Written out for one channel, pixel by pixel.
+    """Written out for one channel, pixel by pixel; an image is one part.
 
     With a mean far from zero terms cancel, so that another order gives other operands.
     """
@@ -202,10 +203,17 @@ def test_order_of_operations(fmt, offset, rng):
         low = add(add(p[0], p[1]), add(p[2], p[3]))
         return add(low, add(add(p[4], p[5]), add(p[6], p[7])))
 
-    reciprocal = encode(FLOAT32, 1 / 18)
-    mean = mul(total(widened[0]), reciprocal)
+    reciprocal, third = encode(FLOAT32, 1 / 18), encode(FLOAT32, 1 / 3)
+    images = [widened[0][n : n + 6] for n in (0, 6, 12)]
+    means = [mul(interleaved(image), encode(FLOAT32, 1 / 6)) for image in images]
+    squares = [
+        interleaved([mul(d, d) for d in (sub(value, own) for value in image)])
+        for image, own in zip(images, means, strict=True)
+    ]
+    mean = mul(interleaved(means), third)
+    between = interleaved([mul(d, d) for d in (sub(own, mean) for own in means)])
+    variance = add(mul(between, third), mul(interleaved(squares), reciprocal))
     deviation = [sub(value, mean) for value in widened[0]]
-    variance = mul(total([mul(d, d) for d in deviation]), reciprocal)
     root = unit.square_root(add(variance, encode(FLOAT32, EPSILON)))
     inverse = unit.divide(encode(FLOAT32, 1.0), root)
     a = mul(gamma[0], inverse)

@@ -22,7 +22,9 @@ import pytest
 from compiler.errors import CompileError
 from compiler.kernels.convolution import depthwise as compiled
 from compiler.kernels.convolution.conv_geometry import Convolution
+from compiler.kernels.convolution.part_statistics import PartStatistics, statistics_shape
 from compiler.kernels.maps import elementwise, pooling
+from compiler.kernels.normalization import batch_norm as forward
 from compiler.kernels.normalization import batch_norm_pass
 from compiler.kernels.normalization.batch_norm import batch_norm
 from compiler.kernels.tiling import image_tiling
@@ -91,7 +93,7 @@ def test_maps_larger_than_the_buffer(name, array, rng, seed):
     [
         ("normalization", 64, (6, 5, 6, 3)),
         ("normalization with ReLU", 64, (6, 5, 6, 7)),
-        ("normalization, known sums", 64, (6, 5, 6, 7)),
+        ("normalization, known statistics", 64, (6, 5, 6, 7)),
         ("depthwise", 128, (6, 9, 10, 3)),
     ],
 )
@@ -101,14 +103,30 @@ def test_images_one_after_the_other(name, depth, shape, array, rng, seed):
     CASES[name](rng, config, shape).check_with_interpreter(f"{name}, {shape}", seed)
 
 
+@pytest.mark.parametrize("shape", [(75, 2, 2, 3), (3, 18, 17, 7), (20, 16, 17, 3)])
+def test_statistics_in_pieces(shape, rng, seed, monkeypatch):
+    """Of many images, or of images of several parts, those of all do not fit at once."""
+    calls = []
+
+    def jobs(*arguments):
+        calls.append(sums(*arguments))
+        return calls[-1]
+
+    sums = forward._Forward._sum_jobs
+    monkeypatch.setattr(forward._Forward, "_sum_jobs", jobs)
+    case = CASES["normalization"](rng, config_of("tiny", buffer_bank_depth=32), shape)
+    case.check_with_interpreter(f"{shape}", seed)
+    assert calls and (shape[1] != 2 or all(len(found) > 2 for found in calls))
+
+
 @pytest.mark.parametrize(
     ("name", "array", "depth", "shape", "bands"),
     [
         ("normalization", "5x3", 32, (3, 13, 11, 3), 2),
-        ("normalization with ReLU", "two cores", 64, (2, 15, 11, 7), 2),
-        ("normalization", "5x3", 64, (1, 25, 21, 3), 2),
-        ("normalization, known sums", "5x3", 64, (1, 25, 21, 3), 2),
-        ("normalization, known sums", "5x3", 64, (3, 13, 21, 3), 2),
+        ("normalization with ReLU", "two cores", 64, (2, 15, 11, 7), 1),
+        ("normalization", "5x3", 64, (1, 25, 21, 3), 1),
+        ("normalization, known statistics", "5x3", 64, (1, 25, 21, 3), 1),
+        ("normalization, known statistics", "5x3", 64, (3, 13, 21, 3), 1),
         # Of five kernels, the ones with the largest results; the last part of the channels is
         # larger than the first.
         ("depthwise", "two cores", 128, (1, 17, 19, 7), 2),
@@ -116,15 +134,22 @@ def test_images_one_after_the_other(name, depth, shape, array, rng, seed):
     ],
 )
 def test_images_in_bands(name, array, depth, shape, bands, rng, seed, monkeypatch):
-    """Not even a word of all pixels of an image fits: sums go on from band to band."""
+    """Not even a word of all pixels of an image fits, or of a part of it in the first case: sums go
+    on from band to band."""
     cuts = []
 
     def image_parts(*arguments, **options):
         cuts.append(image_tiling.image_parts(*arguments, **options))
         return cuts[-1]
 
+    def parts(statistics):
+        cuts.append(whole(statistics))
+        return cuts[-1]
+
     for module in (batch_norm_pass, compiled):
         monkeypatch.setattr(module, "image_parts", image_parts)
+    whole = PartStatistics._parts
+    monkeypatch.setattr(PartStatistics, "_parts", parts)
     case = CASES[name](rng, config_of(array, buffer_bank_depth=depth), shape)
     case.check_with_interpreter(f"{name}, {shape}", seed)
     assert cuts.count(None) == bands
@@ -197,8 +222,9 @@ def test_what_does_not_fit():
         return lambda case, *tensors, **options: case.layer(function, *tensors, **options)
 
     def normalization(case, x, y):
+        statistics = case.parameter("statistics", statistics_shape(x.shape))
         vectors = [case.parameter(f"vector {n}", x.shape[3]) for n in range(7)]
-        case.layer(batch_norm, x, y, *vectors, epsilon=1e-5, momentum=0.1)
+        case.layer(batch_norm, x, y, statistics, *vectors, epsilon=1e-5, momentum=0.1)
 
     def weight_gradient(case, x, y):
         weights = case.parameter("weights", (1, 1, 1, x.shape[3]), operands=True)
@@ -218,6 +244,6 @@ def test_what_does_not_fit():
     assert "more than one pixel" in write(normalization, (1, 1, 1, 3), (1, 1, 1, 3))
     config = config_of("tiny", buffer_banks=1, buffer_bank_depth=16)
     message = write(normalization, line, line)
-    assert "map 0 (batch normalisation): a pixel of one word takes 2 words" in message
+    assert "map 0 (batch normalisation): a pixel of one word takes 1 words" in message
     with pytest.raises(ValueError, match="at least two maps"):
         elementwise.sum_gradients(None, ["x"], LayerProgram(config=config).map("x", line))

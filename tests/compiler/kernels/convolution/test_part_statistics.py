@@ -1,4 +1,7 @@
-"""Sums of a product's images, which are added up while the product goes on, bit for bit."""
+"""Statistics of a product's images, which are taken while the product goes on, bit for bit.
+
+Covers: compiler/kernels/tiling/late_work.py.
+"""
 
 from dataclasses import replace
 
@@ -7,6 +10,8 @@ import pytest
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.kernels.convolution import conv_forward
+from compiler.kernels.convolution.part_statistics import part_lines
+from golden.layers import batch_norm as golden
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 from tests.verif.programs.test_convolution_programs import (
@@ -22,9 +27,9 @@ from verif.programs.convolution_programs import ConvolutionProgram
 CUTS = {
     "lines": ((3, 8, 8, 3), 6, 16, 128),
     "lines of five pixels": ((3, 7, 5, 4), 9, 16, 128),
-    "lines at both ends": ((5, 8, 8, 3), 6, 64, 128),
+    "groups of images": ((5, 8, 8, 3), 6, 64, 128),
     "whole images": ((20, 4, 4, 3), 10, 64, 128),
-    "one column tile": ((9, 6, 6, 3), 4, 16, 128),
+    "lines, one column tile": ((9, 6, 6, 3), 4, 16, 128),
     "one image": ((1, 6, 6, 3), 6, 64, 128),
     "images of one pixel": ((9, 1, 1, 6), 10, 16, 128),
 }
@@ -33,13 +38,13 @@ CUTS = {
 @pytest.mark.parametrize("array", ARRAYS)
 def test_every_convolution(array, rng, seed):
     for name, program in programs(config_of(array)):
-        check(replace(program, parts=("y", "sums")), rng, seed, f"{array}, {name}")
+        check(replace(program, parts=("y", "statistics")), rng, seed, f"{array}, {name}")
 
 
 @pytest.mark.parametrize("loops", [False, True], ids=["written out", "loops"])
 @pytest.mark.parametrize("name", CUTS)
 def test_tiles(name, loops, rng, seed):
-    """However a product is cut in images and lines, nothing reads its map again."""
+    """However a product is cut; where tiles are whole images, nothing reads its map again."""
     shape, outputs, depth, words = CUTS[name]
     config = make_config(
         variant="baseline", preset="tiny", accumulator_depth=depth, buffer_bank_depth=words
@@ -48,28 +53,29 @@ def test_tiles(name, loops, rng, seed):
     kernel = tuple(1 + 2 * size for size in padding)
     program = ConvolutionProgram(
         config=config, shape=shape, outputs=outputs, kernel=kernel, padding=padding,
-        parts=("y", "sums"), loops=loops,
+        parts=("y", "statistics"), loops=loops,
     )  # fmt: skip
     check(program, rng, seed, name)
     y = program.tensors["y"]
     loads = [c.fields["dram_address"] for c in program.commands if c.opcode is Opcode.LOAD]
-    assert loads and not any(y.offset <= place < y.offset + y.size for place in loads)
+    again = any(y.offset <= place < y.offset + y.size for place in loads)
+    assert again == name.startswith("lines")
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_boxes_of_the_contraction(whole, rng, seed, monkeypatch):
-    """In boxes with whole images these are added up on the way; else the map is read again."""
+    """In boxes of whole parts statistics are taken on the way; else the map is read again."""
     config = make_config(variant="baseline", preset="tiny", accumulator_depth=64)
     program = ConvolutionProgram(
         config=config, shape=(6, 4, 4, 12), outputs=14, kernel=(3, 3), padding=(1, 1),
-        parts=("y", "sums"),
+        parts=("y", "statistics"),
     )  # fmt: skip
     seen = []
 
     def boxes(blocked, *others, **more):
         cut, _ = blocked.plan()
         jobs = blocked.jobs(cut if whole else replace(cut, rows=1))
-        seen.append(blocked.adds_up)
+        seen.append(blocked.looks)
         return jobs
 
     monkeypatch.setattr(conv_forward, "blocked_jobs", boxes)
@@ -78,48 +84,68 @@ def test_boxes_of_the_contraction(whole, rng, seed, monkeypatch):
 
 
 def test_long_iterations(rng, seed):
-    """What is added up late is still there where an iteration of a loop begins, with an empty
+    """What is done late is still there where an iteration of a loop begins, with an empty
     memory."""
     config = make_config(variant="baseline", preset="tiny")
     program = ConvolutionProgram(
         config=config, shape=(96, 4, 4, 4), outputs=100, kernel=(3, 3), padding=(1, 1),
-        parts=("y", "sums"), loops=True,
+        parts=("y", "statistics"), loops=True,
     )  # fmt: skip
     assert any(command.opcode is Opcode.REPEAT for command in program.commands)
     check(program, rng, seed, "long iterations")
 
 
-def test_maps_are_not_read_again_in_vain():
-    """Boxes that are parts of images are quicker without sums, but not with them."""
+@pytest.mark.parametrize("outputs", [64, 256])
+def test_maps_are_not_read_again_in_vain(outputs):
+    """Boxes of few lines are quicker without statistics, but not with them."""
     program = ConvolutionProgram(
-        config=make_config(variant="baseline"), shape=(16, 32, 32, 64), outputs=256, kernel=(1, 1),
-        parts=("y", "sums"), loops=True,
+        config=make_config(variant="baseline"), shape=(16, 32, 32, 64), outputs=outputs,
+        kernel=(1, 1), parts=("y", "statistics"), loops=True,
     )  # fmt: skip
     y = program.tensors["y"]
     loads = [c.fields["dram_address"] for c in program.commands if c.opcode is Opcode.LOAD]
     assert loads and not any(y.offset <= place < y.offset + y.size for place in loads)
 
 
-def test_cells_and_sums(rng, seed):
+def test_work_that_waits_is_done_before_more_comes():
+    """Of a group of column tiles there is more to do late than the next one has jobs; the compiler
+    itself sees whether blocks are still there then."""
+    program = ConvolutionProgram(
+        config=make_config(variant="baseline"), shape=(128, 4, 4, 256), outputs=512,
+        kernel=(3, 3), padding=(1, 1), parts=("y", "statistics"), loops=True,
+    )  # fmt: skip
+    assert any(command.opcode is Opcode.REPEAT for command in program.commands)
+
+
+def test_parts_are_golden_s():
+    """Golden stands alone: it has a rule of its own for the lines of a part."""
+    for height in (1, 2, 7, 8, 17, 28, 32, 35, 56, 147, 224, 416):
+        for width in (1, 5, 8, 17, 32, 100, 224, 416):
+            lines = part_lines(height, width)
+            assert lines == golden.part_lines(height, width)
+            assert height % lines == 0 and (lines == 1 or lines * width <= 256)
+
+
+def test_cells_and_statistics(rng, seed):
     """What the predictor needs of a map and what batch normalisation needs of it."""
     config = make_config(variant="low", preset="tiny", accumulator_depth=32, buffer_bank_depth=512)
     for name, program in programs(config):
-        check(replace(program, parts=("y", "cells", "sums")), rng, seed, name)
+        check(replace(program, parts=("y", "cells", "statistics")), rng, seed, name)
 
 
 def test_an_array_that_always_has_something_to_do():
-    """What adds up a tile comes behind a product of the next one."""
+    """What looks at a tile comes behind a product of the next one."""
     config = make_config(variant="baseline", preset="tiny", accumulator_depth=16)
     program = ConvolutionProgram(
         config=config, shape=(4, 4, 4, 3), outputs=10, kernel=(3, 3), padding=(1, 1)
     )
     recorder = Recorder(config)
     builder = CoreProgram(config, config.cores[0], recorder)
-    conv_forward.forward(builder, program.layer, sums=program.tensors["sums"])
+    conv_forward.forward(builder, program.layer, statistics=program.tensors["statistics"])
     opcodes = [command.opcode for command in recorder.commands(0, len(recorder))]
-    sums = [place for place, opcode in enumerate(opcodes) if opcode is Opcode.VECTOR]
-    assert len(sums) == 4
+    vectors = [place for place, opcode in enumerate(opcodes) if opcode is Opcode.VECTOR]
+    assert len(vectors) == 3 * 4
     tiles = -(-10 // config.columns)
-    for image, place in enumerate(sums):
+    for image, place in enumerate(vectors[::3]):
         products = opcodes[:place].count(Opcode.MATMUL)
         assert products == min((image + 1) * tiles + 1, 4 * tiles), image
