@@ -43,11 +43,23 @@ class BlockedProduct(BlockedSizes):
         boxes = [*product(even_parts(0, images, cut.images), rows, columns)]
         self.looks = self.statistics is not None and len(columns) == 1
         if self.statistics is not None and self.looks:
-            self.looks = all(self.statistics.numbers(*box[:2]) for box in boxes)
+            numbers = [self.statistics.numbers(*box[:2]) for box in boxes]
+            self.looks = all(numbers) and self._two_fit(
+                cut, max(b - a for a, b in filter(None, numbers))
+            )
         for box in boxes:
             for group in groups:
                 jobs += self._group_jobs(cut, box, group)
         return behind(jobs)
+
+    def _two_fit(self, cut: Cut, parts: int) -> bool:
+        """Whether results that are looked at, of so many parts, have room beside the next ones."""
+        out, *_, inputs = self.box_words(cut)
+        if self.statistics is None:
+            return False
+        group = max(self._groups(cut.group), key=lambda group: group[1] - group[0])
+        out += self.statistics.room((0, parts), self._channels(group))
+        return 2 * out + inputs <= self.program.scratch.words
 
     def _group_jobs(
         self, cut: Cut, box: PixelBox, group: Interval

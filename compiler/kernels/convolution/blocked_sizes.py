@@ -135,27 +135,14 @@ class BlockedSizes(ABC):
 
     def _cost(self, cut: Cut, blocks: int, taps: tuple[int, int]) -> float:
         """Cycles, about; infinite if it does not fit."""
-        program, room = self.program, self.program.scratch.words
+        room = self.program.scratch.words
         images, height, width, _ = self.target.shape
-        vertical, horizontal = max(self.phases, key=lambda p: len(p[0].taps) * len(p[1].taps))
         rows, columns = -(-cut.rows // self.step[0]), -(-cut.columns // self.step[1])
         vectors = cut.images * rows * columns
         if vectors > self.core.accumulator_depth:
             return float("inf")
-        group = max(self._groups(cut.group), key=lambda group: group[1] - group[0])
-        out = cut.images * cut.rows * cut.columns * program.words(
-            self.target, self._channels(group)
-        )  # fmt: skip
-        _, lines, line, _ = self.source.shape
-        spans = (
-            vertical.span(rows, cut.tap_rows, lines),
-            horizontal.span(columns, cut.tap_columns, line),
-        )
-        source = cut.images * spans[0] * spans[1] * cut.blocks
-        most = max(self._tap_words(tile, (0, cut.blocks)) for tile in self._unlike_tiles)
-        weights = cut.tap_rows * cut.tap_columns * most
-        bias = self.bias_need(0)
-        inputs = source + weights + (bias.words if bias else 0)
+        spans = self._spans(cut)
+        out, source, weights, inputs = self.box_words(cut)
         if out + 2 * inputs > room:
             return float("inf")
         parts = -(-blocks // cut.blocks) * -(-taps[0] // cut.tap_rows)
@@ -179,6 +166,29 @@ class BlockedSizes(ABC):
             # Between groups, one of them has to be stored before the next one has room.
             others += pieces * len(self._groups(cut.group)) * (loads / jobs + out)
         return (max(loads, alone) if out + 2 * inputs <= sure else loads + alone) + others
+
+    def _spans(self, cut: Cut) -> tuple[int, int]:
+        """Lines and columns of the source that a box reads."""
+        vertical, horizontal = max(self.phases, key=lambda p: len(p[0].taps) * len(p[1].taps))
+        rows, columns = -(-cut.rows // self.step[0]), -(-cut.columns // self.step[1])
+        _, lines, line, _ = self.source.shape
+        return (
+            vertical.span(rows, cut.tap_rows, lines),
+            horizontal.span(columns, cut.tap_columns, line),
+        )
+
+    def box_words(self, cut: Cut) -> tuple[int, int, int, int]:
+        """Words of the results of the largest box, of its source, of its weights, and of all that
+        it reads."""
+        group = max(self._groups(cut.group), key=lambda group: group[1] - group[0])
+        words = self.program.words(self.target, self._channels(group))
+        spans = self._spans(cut)
+        source = cut.images * spans[0] * spans[1] * cut.blocks
+        most = max(self._tap_words(tile, (0, cut.blocks)) for tile in self._unlike_tiles)
+        weights = cut.tap_rows * cut.tap_columns * most
+        bias = self.bias_need(0)
+        out = cut.images * cut.rows * cut.columns * words
+        return out, source, weights, source + weights + (bias.words if bias else 0)
 
     @cached_property
     def _tap_share(self) -> float:

@@ -1,4 +1,4 @@
-"""What batch normalisation forward and backward have in common."""
+"""What batch normalisation backward and sums of channels have in common."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ VECTOR_BOX = ((0, 1), (0, 1), (0, 1))
 
 
 class BatchNormPass(ABC):
-    """What both directions share: parts of the maps, and float32 vectors that stay in a block.
+    """What both share: parts of the maps, and float32 vectors that stay in a block.
 
     Where images take turns at the vectors of sums, passes go through the images in order.
 

@@ -117,6 +117,24 @@ def test_work_that_waits_is_done_before_more_comes():
     assert any(command.opcode is Opcode.REPEAT for command in program.commands)
 
 
+@pytest.mark.parametrize(
+    ("words", "depth", "shape", "outputs"),
+    [
+        (16, 16, (5, 2, 2, 3), 37), (16, 64, (16, 2, 2, 40), 16), (64, 32, (16, 1, 1, 40), 37),
+        (32, 64, (33, 1, 1, 8), 6), (128, 16, (33, 1, 1, 8), 37),
+    ],
+)  # fmt: skip
+def test_little_room(words, depth, shape, outputs, rng, seed):
+    """Results that are looked at have no room beside the next ones: the map is read again."""
+    config = make_config(
+        variant="baseline", preset="tiny", accumulator_depth=depth, buffer_bank_depth=words
+    )
+    program = ConvolutionProgram(
+        config=config, shape=shape, outputs=outputs, kernel=(1, 1), parts=("y", "statistics")
+    )
+    check(program, rng, seed, f"{words} words a bank, {shape}")
+
+
 def test_parts_are_golden_s():
     """Golden stands alone: it has a rule of its own for the lines of a part."""
     for height in (1, 2, 7, 8, 17, 28, 32, 35, 56, 147, 224, 416):
