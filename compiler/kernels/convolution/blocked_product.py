@@ -8,7 +8,6 @@ from compiler.codegen.convolution_walk import clip, matmul_walk, window_range
 from compiler.codegen.core_builder import Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
-from compiler.kernels.convolution.part_statistics import PartStatistics
 from compiler.kernels.tiling.late_work import Late, behind
 from compiler.tensors.intervals import Interval, PixelBox, even_parts
 from compiler.tensors.tensor import IN_ORDER, strides_of
@@ -16,6 +15,7 @@ from hw.isa.encoding import Init
 
 from .blocked_cut import Box, Cut, contraction_boxes
 from .blocked_sizes import BlockedSizes, Phase
+from .part_statistics import PartStatistics
 
 __all__ = ["BlockedProduct"]
 
@@ -41,24 +41,23 @@ class BlockedProduct(BlockedSizes):
         columns = self._parts(width, cut.columns, self.step[1])
         rows = self._parts(height, cut.rows, self.step[0])
         boxes = [*product(even_parts(0, images, cut.images), rows, columns)]
-        self.looks = self.statistics is not None and len(columns) == 1
-        if self.statistics is not None and self.looks:
-            numbers = [self.statistics.numbers(*box[:2]) for box in boxes]
-            self.looks = all(numbers) and self._two_fit(
-                cut, max(b - a for a, b in filter(None, numbers))
-            )
+        self.looks = len(columns) == 1 and self._can_look(cut, boxes)
         for box in boxes:
             for group in groups:
                 jobs += self._group_jobs(cut, box, group)
         return behind(jobs)
 
-    def _two_fit(self, cut: Cut, parts: int) -> bool:
-        """Whether results that are looked at, of so many parts, have room beside the next ones."""
-        out, *_, inputs = self.box_words(cut)
+    def _can_look(self, cut: Cut, boxes: Sequence[PixelBox]) -> bool:
+        """Whether somebody wants statistics and all boxes are whole parts, whose results have room
+        beside the next ones."""
         if self.statistics is None:
             return False
-        group = max(self._groups(cut.group), key=lambda group: group[1] - group[0])
-        out += self.statistics.room((0, parts), self._channels(group))
+        parts = [self.statistics.numbers(*box[:2]) for box in boxes]
+        if not all(parts):
+            return False
+        out, *_, inputs = self.box_words(cut, self.spans(cut))
+        most = max(end - begin for begin, end in filter(None, parts))
+        out += self.statistics.room((0, most), self.largest(cut))
         return 2 * out + inputs <= self.program.scratch.words
 
     def _group_jobs(

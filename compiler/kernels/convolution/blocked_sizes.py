@@ -141,8 +141,8 @@ class BlockedSizes(ABC):
         vectors = cut.images * rows * columns
         if vectors > self.core.accumulator_depth:
             return float("inf")
-        spans = self._spans(cut)
-        out, source, weights, inputs = self.box_words(cut)
+        spans = self.spans(cut)
+        out, source, weights, inputs = self.box_words(cut, spans)
         if out + 2 * inputs > room:
             return float("inf")
         parts = -(-blocks // cut.blocks) * -(-taps[0] // cut.tap_rows)
@@ -167,7 +167,7 @@ class BlockedSizes(ABC):
             others += pieces * len(self._groups(cut.group)) * (loads / jobs + out)
         return (max(loads, alone) if out + 2 * inputs <= sure else loads + alone) + others
 
-    def _spans(self, cut: Cut) -> tuple[int, int]:
+    def spans(self, cut: Cut) -> tuple[int, int]:
         """Lines and columns of the source that a box reads."""
         vertical, horizontal = max(self.phases, key=lambda p: len(p[0].taps) * len(p[1].taps))
         rows, columns = -(-cut.rows // self.step[0]), -(-cut.columns // self.step[1])
@@ -177,12 +177,15 @@ class BlockedSizes(ABC):
             horizontal.span(columns, cut.tap_columns, line),
         )
 
-    def box_words(self, cut: Cut) -> tuple[int, int, int, int]:
-        """Words of the results of the largest box, of its source, of its weights, and of all that
-        it reads."""
+    def largest(self, cut: Cut) -> Interval:
+        """Channels of the largest group of column tiles."""
         group = max(self._groups(cut.group), key=lambda group: group[1] - group[0])
-        words = self.program.words(self.target, self._channels(group))
-        spans = self._spans(cut)
+        return self._channels(group)
+
+    def box_words(self, cut: Cut, spans: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Words of the results of the largest box, of its source, of its weights, and of all that
+        it reads; ``spans`` are those of the cut."""
+        words = self.program.words(self.target, self.largest(cut))
         source = cut.images * spans[0] * spans[1] * cut.blocks
         most = max(self._tap_words(tile, (0, cut.blocks)) for tile in self._unlike_tiles)
         weights = cut.tap_rows * cut.tap_columns * most

@@ -8,7 +8,6 @@ from typing import Any
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
-from compiler.kernels.convolution.part_statistics import PartStatistics
 from compiler.kernels.tiling.late_work import Late, behind
 from compiler.tensors.intervals import Interval
 from compiler.tensors.tensor import Tensor, strides_of
@@ -18,6 +17,7 @@ from .blocked_cut import Axis
 from .blocked_product import BlockedProduct
 from .conv_geometry import Convolution
 from .conv_tiling import LineTooLarge, MapTile, cut_map
+from .part_statistics import PartStatistics
 from .product_cost import blocked_jobs, tiled_cycles
 from .reorganize import Reorganizer
 
@@ -49,16 +49,16 @@ def forward(
     that they are executed beside it.
     """
     reorganizer = None if cells is None else Reorganizer(program, layer.y, cells)
-    images = None if statistics is None else PartStatistics(program, layer.y, statistics)
-    product = _Forward(program, layer, relu, reorganizer, images)
+    parts = None if statistics is None else PartStatistics(program, layer.y, statistics)
+    product = _Forward(program, layer, relu, reorganizer, parts)
     tiles = product.cut()
-    again = product.observing_cycles if images else 0
+    again = product.observing_cycles if parts else 0
     cycles = None if tiles is None else product.cycles(tiles)
     if cycles and not product.looks:
         cycles = cycles[0], cycles[1] + again
     more = product.observing_cycles if product.held else 0
     count = len(tiles or ()) * product.tiles.count
-    blocked = _Blocked(program, layer, relu, images)
+    blocked = _Blocked(program, layer, relu, parts)
     boxes = blocked_jobs(blocked, cycles, count, more, again=again)
     if boxes is not None:
         product.let_go()
@@ -67,8 +67,8 @@ def forward(
         _run_around(program, jobs, partial(beside, program, tensors))
     else:
         program.run(jobs)
-    if images and not (product if boxes is None else blocked).looks:
-        images.write()
+    if parts and not (product if boxes is None else blocked).looks:
+        parts.write()
     if reorganizer is None:
         return
     if product.held:

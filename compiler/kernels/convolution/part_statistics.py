@@ -16,10 +16,10 @@ from compiler.tensors.intervals import Channels, Interval, even_parts, regular_p
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Factor, Term
 
-__all__ = ["PartStatistics", "part_lines", "statistics_shape"]
+__all__ = ["SQUARES", "PartStatistics", "part_lines", "statistics_shape"]
 
 #: Fields of a command that makes squares of deviations from ``y``.
-_SQUARES = {"term": Term.SUBTRACT, "factor": Factor.U}
+SQUARES = {"term": Term.SUBTRACT, "factor": Factor.U}
 #: Pixels of a part at most, if a line has no more.
 _PART_PIXELS = 256
 
@@ -64,6 +64,8 @@ class PartStatistics:
         self.statistics = replace(statistics, shape=(2, self.count, 1, channels))
         self.pixels = self.lines * self.width
         self.chunks = program.core.chunks_per_wide
+        #: Words by which a vector of all channels may be longer than a pixel of the map.
+        self._extra = max(0, program.words(statistics) - self.chunks * program.words(x))
 
     def numbers(self, images: Interval, rows: Interval) -> Interval | None:
         """Parts that lines of some images are; None if they are no whole parts, one after the
@@ -146,7 +148,7 @@ class PartStatistics:
         vector.scale(*(means[:, begin:end],) * 2, 1.0 / self.pixels)
         for number in range(begin, end):
             one = slice(number, number + 1)
-            vector.sum(squares[:, one], view[one], y=means[:, one], **_SQUARES)
+            vector.sum(squares[:, one], view[one], y=means[:, one], **SQUARES)
         if last:
             self.program.store(self.statistics, self._box(parts, channels), maps, first)
             self.program.scratch.drop([maps])
@@ -155,10 +157,9 @@ class PartStatistics:
         """Parts and channels that are looked at together, if a part fits: all channels, whose
         pixels lie together in DRAM, rather than many parts."""
         program, room = self.program, self.program.scratch.words
-        extra = program.words(self.statistics) - self.chunks * program.words(self.x)
         for share in (2, 1):
             for step in channel_steps(program, self.x):
-                size = self.pixels * step + 2 * (self.chunks * step + max(0, extra))
+                size = self.pixels * step + 2 * (self.chunks * step + self._extra)
                 count = min(room // share // size, -(-self.count // PIECES))
                 if count and self.pixels * step <= MOST_WORDS:
                     parts = channel_parts(program, [self.x, self.statistics], step)
@@ -179,11 +180,10 @@ class PartStatistics:
     def _write_bands(self) -> None:
         """Groups of parts, each of which is read twice, a band of pixels after the other."""
         program = self.program
-        extra = program.words(self.statistics) - self.chunks * program.words(self.x)
 
         def fixed(words: int, group: int) -> int:
             vectors = MapSums.rows(1, group) * self.chunks * words
-            return vectors + 2 * group * (self.chunks * words + max(0, extra))
+            return vectors + 2 * group * (self.chunks * words + self._extra)
 
         name = f"{self.x.name} (batch normalisation)"
         bands = pixel_bands(program, name, self.x, [self.statistics], pixel=1, fixed=fixed)
@@ -217,7 +217,7 @@ class PartStatistics:
         results = self._results(state, view.size, parts, channels)
         means, squared = results[0:1].lines, results[1:2].lines
         if squares:
-            sums.add(x, pixels[0], means, **_SQUARES)
+            sums.add(x, pixels[0], means, **SQUARES)
         else:
             sums.add(x, pixels[0])
         if pixels[1] < self.pixels:

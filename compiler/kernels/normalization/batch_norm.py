@@ -8,7 +8,7 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import Operand, View
 from compiler.errors import CompileError
-from compiler.kernels.convolution.part_statistics import PartStatistics
+from compiler.kernels.convolution.part_statistics import SQUARES, PartStatistics
 from compiler.kernels.tiling.partial_sums import TURNS, MapSums
 from compiler.kernels.tiling.splitting import (
     MOST_WORDS,
@@ -23,16 +23,14 @@ from compiler.tensors.intervals import Channels, Interval, PixelBox, even_parts
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Factor, Term
 
+from .batch_norm_pass import VECTOR_BOX
+
 __all__ = ["batch_norm"]
 
 #: Vectors of the channels that stay while the map is normalised.
 _NAMES = ("mean", "variance", "between", "inverse", "a", "b")
-#: Of a float32 vector of the channels.
-_VECTOR = ((0, 1), (0, 1), (0, 1))
 #: Pixels of all channels for which there should be room.
 _PIXELS = 24
-#: Fields of a command that makes squares of deviations from ``y``.
-_SQUARES = {"term": Term.SUBTRACT, "factor": Factor.U}
 
 
 def batch_norm(
@@ -169,7 +167,7 @@ class _Forward:
         return [(begin + a * rows, end if b == words else begin + b * rows) for a, b in pieces]
 
     def _parameter_needs(self, part: Channels) -> list[Need]:
-        return [self.program.need(tensor, *_VECTOR, part) for tensor in self.parameters]
+        return [self.program.need(tensor, *VECTOR_BOX, part) for tensor in self.parameters]
 
     def _factors(self, channels: Channels, part: Channels) -> Job:
         """The same where statistics of all images, which are one part each, have room."""
@@ -177,15 +175,13 @@ class _Forward:
         box = (0, 2), (0, self.images), (0, 1), part
 
         def run(state: Block, block: Block, *parameters: Block) -> None:
-            v, view = (
-                self._vectors(state, channels, part),
-                self.program.view(block, statistics, *box),
-            )
+            v = self._vectors(state, channels, part)
+            view = self.program.view(block, statistics, *box)
             means, squares = view[0:1], view[1:2]
             self.vector.sum(v["mean"], means)
             self._scale_mean(v)
             self.vector.sum(v["variance"], squares)
-            self.vector.sum(v["between"], means, y=v["mean"], **_SQUARES)
+            self.vector.sum(v["between"], means, y=v["mean"], **SQUARES)
             self._finish(v, part, *parameters)
 
         rows = self.program.need(statistics, *box)
@@ -238,7 +234,7 @@ class _Forward:
         for (name, numbers), total in zip(added.items(), sums, strict=False):
             if first == 0:
                 total.begin(images)
-            total.add(numbers, first, v["mean"] if again else None, **(_SQUARES if again else {}))
+            total.add(numbers, first, v["mean"] if again else None, **(SQUARES if again else {}))
             if end == parts:
                 total.finish(images)
             if last:
@@ -256,7 +252,7 @@ class _Forward:
         vector, program = self.vector, self.program
         count = self.images * self.x.shape[1] * self.x.shape[2]
         gamma, beta, *running = (
-            program.view(block, tensor, *_VECTOR, part)
+            program.view(block, tensor, *VECTOR_BOX, part)
             for block, tensor in zip(parameters, self.parameters, strict=True)
         )
         vector.scale(v["variance"], v["variance"], 1.0 / count)
@@ -279,7 +275,7 @@ class _Forward:
                 self._store(v[name], saved, part)
 
     def _store(self, view: View, tensor: Tensor, part: Channels) -> None:
-        box = (*_VECTOR, part or (0, tensor.pitch))
+        box = (*VECTOR_BOX, part or (0, tensor.pitch))
         self.program.store(tensor, box, view.block, view.first)
 
     # The map ---------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ Band = tuple[Interval, Interval]
 
 
 class BatchNormBands:
-    """What both share: every pass loads the map again, band by band.
+    """What these passes share where the map is loaded again for each, band by band.
 
     Parameters
     ----------
-    layer : which of them it is, which knows what its sums make
+    layer : the pass, which knows what its sums make
     maps : names of the maps that it reads, of its tensors
     output : name of the one that it writes, of which there may be none
     masked : boxes of dY that a ReLU's mask has changed, if there are some

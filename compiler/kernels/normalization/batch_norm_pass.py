@@ -15,14 +15,14 @@ from compiler.kernels.tiling.splitting import boxes
 from compiler.tensors.intervals import ChannelBox, Channels, Interval
 from compiler.tensors.tensor import Shape, Tensor
 
-__all__ = ["BatchNormPass"]
+__all__ = ["VECTOR_BOX", "BatchNormPass"]
 
 #: Of a float32 vector of the channels.
 VECTOR_BOX = ((0, 1), (0, 1), (0, 1))
 
 
 class BatchNormPass(ABC):
-    """What both share: parts of the maps, and float32 vectors that stay in a block.
+    """What these share: parts of the maps, and float32 vectors that stay in a block.
 
     Where images take turns at the vectors of sums, passes go through the images in order.
 

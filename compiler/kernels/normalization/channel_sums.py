@@ -6,9 +6,9 @@ from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
+from compiler.kernels.convolution.part_statistics import SQUARES
 from compiler.tensors.intervals import Channels, Interval
 from compiler.tensors.tensor import Tensor
-from hw.isa.vector import Factor, Term
 
 from .batch_norm_bands import Band, BatchNormBands
 from .batch_norm_pass import BatchNormPass
@@ -45,7 +45,7 @@ class _Sums(BatchNormPass):
         if not mean:
             return {}
         y = self.view(mean[0], self.tensors.mean, channels)
-        return {"y": y, "term": Term.SUBTRACT, "factor": Factor.U}
+        return {"y": y} | SQUARES
 
     def _add(
         self, channels: Channels, images: Interval, last: bool, state: Block, x: Block,
