@@ -1,6 +1,6 @@
 """Training by gradient prediction: batches of backpropagation and of Phase GP."""
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import prod
@@ -23,7 +23,7 @@ from compiler.stages import stage
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import plan_memory, training_layers
-from compiler.training.groups import least_hidden, write_groups
+from compiler.training.groups import Decisions, least_hidden, write_groups
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from compiler.training.step import Step
 from hw.config import AdaGPConfig
@@ -119,7 +119,7 @@ class _Compiler:
         self.tensors = {part: self._tensors(part) for part in PARTS}
         self.recordings = Recordings()
         self._worth = least_hidden(first.groups)
-        self._unfit: dict[str, set[Hashable]] = {part: set() for part in PARTS}
+        self._known = {part: Decisions() for part in PARTS}
         #: What has been recorded, by part and whether it loads what stays.
         self._written: dict[
             tuple[str, bool], tuple[list[Command], list[StepInfo], dict[int, str]]
@@ -255,7 +255,7 @@ class _Compiler:
                 return predictor if step.predictor else main
 
             infos = write_groups(
-                self.graphs[part].groups, recorder, program_of, tensors, self._unfit[part],
+                self.graphs[part].groups, recorder, program_of, tensors, self._known[part],
                 worth=self._worth,
             )  # fmt: skip
             with stage("semaphores"):

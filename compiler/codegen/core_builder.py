@@ -40,10 +40,12 @@ class CoreProgram:
     scratch : Scratch, its memory
     vector : VectorCommands
     pieces : into how many of what has room in its memory work of the vector engine is cut
+    shares_vector : whether others need the vector engine at the same time
     """
 
     #: So that what is loaded, worked on and stored at the same time has room.
     pieces = 4
+    shares_vector = False
 
     def __init__(
         self,

@@ -255,6 +255,9 @@ class Recorder:
                 found.append((entry, users))
         for entry, users in found:
             latest(entry.after, users)
+        # The last of those left out touch what the next ones wait for, as those in front of them
+        # did for these.
+        self._note_touched(loop, BEFORE - 1, BEFORE - 1 + loop.times, BEFORE + loop.times)
         if self._clock:
             before, last = ([self._entries[n] for n in loop.period(p)] for p in (0, BEFORE - 1))
             cycles = loop.times * self._clock.between(before, last) // (BEFORE - 1)
@@ -280,12 +283,16 @@ class Recorder:
                 raise Unsettled(frozenset([loop.name]))
         if self._recording is not None:
             self._recording.note_end(loop)
-        start = len(self) - loop.length
-        for place, entry in enumerate(self._entries[start:]):
+        self._note_touched(loop, BEFORE + AFTER - 1, BEFORE, BEFORE + loop.times)
+
+    def _note_touched(self, loop: Loop, number: int, first: int, last: int) -> None:
+        """What comes next and touches in DRAM what iterations [first, last) do waits for recorded
+        period ``number``."""
+        for place, index in enumerate(loop.period(number)):
+            entry = self._entries[index]
             opcode = entry.queue[1]
             if opcode in (Opcode.LOAD, Opcode.STORE):
-                first = self._entries[loop.first + place]
-                region = loop.touched(first, place, BEFORE, BEFORE + loop.times)
+                region = loop.touched(self._entries[loop.first + place], place, first, last)
                 memory = self._memories[region.memory]
                 memory.note(region, entry, writes=opcode is Opcode.STORE)
 

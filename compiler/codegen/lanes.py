@@ -8,7 +8,7 @@ then a few of the other one.
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from math import inf
 
 from compiler.errors import CompileError
@@ -17,22 +17,27 @@ from hw.config import AdaGPConfig, CoreConfig
 from hw.isa.encoding import Opcode
 
 from .core_builder import CoreProgram
-from .cost import Fields, duration
+from .cost import Command, Fields, duration
 from .dependencies import Recorder
 from .jobs.job import Job
 from .jobs.job_runner import JobRunner
 from .jobs.loops_of_jobs import Cost, Jobs
+from .jobs.pipeline import Pipeline, Touched
 from .jobs.turns import in_turns
-from .linking.entries import Region
+from .linking.entries import Region, dram_region
 from .scratchpad import Block, NoRoom, Scratch
 
-__all__ = ["Lanes", "most_jobs"]
+__all__ = ["Lanes", "Turns", "most_jobs"]
 
 #: What is hidden at least: a share of the products, which have less room than by themselves.
 _LEAST_SHARE = 0.05
+#: A share of the work ahead of products that is hidden at least.
+_LEAST_HIDDEN = 0.5
 #: Commands that a job takes, and of how many one is written in the best of loops.
 _COMMANDS, _BEST = 4, 8
-_UNITS = Opcode.MATMUL, Opcode.VECTOR
+
+#: The lane of every job, and how many jobs at the beginning are in no loop.
+Turns = tuple[bytes, int]
 
 
 def most_jobs(cycles: float, worth: float) -> float:
@@ -147,41 +152,79 @@ class Lane(CoreProgram):
         its commands, if it is not."""
         if not job.needs:
             return 0, 0
+        commands = self._commands(job)
+        return self._cycles(commands), len(commands) + sum(
+            need.load is not None for need in job.needs
+        )
+
+    def touched(self, job: Job) -> Touched:
+        """What a job touches in DRAM, and how long the unit of this lane takes for it."""
+        if not job.needs:
+            return Touched((), (), 0)
+        commands = self._commands(job, load=True)
+        loads, stores = (
+            [dram_region(c.fields) for c in commands if c.opcode is opcode]
+            for opcode in (Opcode.LOAD, Opcode.STORE)
+        )
+        return Touched(loads, stores, self._cycles(commands))
+
+    def _commands(self, job: Job, *, load: bool = False) -> list[Command]:
+        """Those of a job, somewhere in the memory; with those that ``load`` what it needs."""
         recorder, self.recorder = self.recorder, Recorder(self.config)
+        bank = self._runner.bank
         try:
             first = self.scratch.base
-            job.run(*(need.place or Block(self.scratch.memory, first, need.words)
-                      for need in job.needs))  # fmt: skip
-            commands = self.recorder.commands(0, len(self.recorder))
+            blocks = [
+                need.place or Block(self.scratch.memory, first, need.words) for need in job.needs
+            ]
+            for need, block in zip(job.needs, blocks, strict=True):
+                if load and need.load is not None:
+                    need.load(block)
+            job.run(*blocks)
+            return self.recorder.commands(0, len(self.recorder))
         finally:
+            self._runner.bank = bank
             self.recorder.forget()
             self.recorder = recorder
-        unit = _UNITS[self.number]
-        cycles = sum(duration(c, self.config)[0] for c in commands if c.opcode is unit)
-        return cycles, len(commands) + sum(need.load is not None for need in job.needs)
+
+    def _cycles(self, commands: Sequence[Command]) -> int:
+        unit = Opcode.MATMUL if self.number == 0 else Opcode.VECTOR
+        return sum(duration(c, self.config)[0] for c in commands if c.opcode is unit)
 
 
 class Lanes:
-    """Two lanes of a core.
+    """Lanes of a core: of products, and of work beside them; or of steps ahead of them, each of
+    which works on what the one before leaves, and the products on what the last one leaves.
 
     Parameters
     ----------
     program : of the whole core, whose memory they share from now on
-    beside : the part of it that the second lane has
+    shares : parts of the memory that the other lanes have
+    ahead : these are of steps ahead
     most : jobs that a lane lists; more raise a :class:`~compiler.errors.CompileError`
+
+    Members
+    -------
+    lanes : of products, then the others, steps ahead in order
     """
 
-    def __init__(self, program: CoreProgram, beside: float = 0.5, *, most: float = inf) -> None:
+    def __init__(
+        self, program: CoreProgram, shares: Sequence[float] = (0.5,), *, ahead: bool = False,
+        most: float = inf,
+    ) -> None:  # fmt: skip
         program.scratch.forget_idle(())
         config, core, recorder = program.config, program.core, program.recorder
         words = program.scratch.words
-        own = words - int(words * beside)
-        parts = (0, own), (own, words)
+        others = [int(words * share) for share in shares]
+        ends = accumulate([words - sum(others), *others], initial=0)
         self.lanes = [
-            Lane(config, core, recorder, number, part, most) for number, part in enumerate(parts)
+            Lane(config, core, recorder, number, part, most)
+            for number, part in enumerate(pairwise(ends))
         ]
+        self._ahead = self.lanes[0].shares_vector = ahead
         self._runner = JobRunner([lane.scratch for lane in self.lanes], recorder, core.index)
         self._jobs: list[Job] = []
+        self._unlike = 0  # jobs at the beginning that are in no loop
         for lane in self.lanes:
             lane.use(self._runner)
 
@@ -198,12 +241,42 @@ class Lanes:
                 costs[job.like] = self.lanes[job.lane].cost(job)
             return costs[job.like]
 
-        main, beside = (Jobs(list(chain(*lane.lists)), cost) for lane in self.lanes)
-        hidden, count = min(main.cycles, beside.cycles), len(main.jobs) + len(beside.jobs)
+        main, *others = (Jobs(list(chain(*lane.lists)), cost) for lane in self.lanes)
+        rest = sum(jobs.cycles for jobs in others)
+        hidden = min(main.cycles, rest)
+        count = sum(len(jobs.jobs) for jobs in (main, *others))
         if hidden < main.cycles * _LEAST_SHARE or count > most_jobs(hidden, worth):
             return False
-        self._jobs, more = in_turns(main, beside)
+        if self._ahead:
+            lists = [*others, main]
+            pipeline = Pipeline(
+                [jobs.jobs for jobs in lists], lambda job: self.lanes[job.lane].touched(job)
+            )
+            self._jobs, hidden = pipeline.jobs, pipeline.hidden
+            self._unlike = pipeline.first
+            if hidden < rest * _LEAST_HIDDEN:
+                return False
+            alone = sum(jobs.written(0, len(jobs.jobs)) for jobs in lists)
+            more = Jobs(self._jobs, cost).written(0, count) - alone
+        else:
+            self._jobs, more = in_turns(main, *others)
         return worth * more <= hidden
+
+    @property
+    def turns(self) -> Turns:
+        """How jobs take turns where they may run."""
+        return bytes(job.lane for job in self._jobs), self._unlike
+
+    def take_turns(self, turns: Turns) -> bool:
+        """The same jobs have been listed before and taken turns so; whether that can be."""
+        order, self._unlike = turns
+        lists = [list(chain(*lane.lists)) for lane in self.lanes]
+        if [order.count(number) for number in range(len(lists))] != [*map(len, lists)]:
+            return False
+        jobs = [*map(iter, lists)]
+        self._jobs = [next(jobs[number]) for number in order]
+        self._jobs[: self._unlike] = [j._replace(like=None) for j in self._jobs[: self._unlike]]
+        return True
 
     def run(self) -> None:
         """Do all jobs that have been listed."""

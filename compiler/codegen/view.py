@@ -102,6 +102,17 @@ class View:
         """One pixel, as a vector."""
         return self[n : n + 1, h : h + 1, w : w + 1]
 
+    def part(self, words: tuple[int, int], rows: int) -> "View":
+        """Words [begin, end) of every pixel, each of ``rows`` operands, and their channels."""
+        begin, end = words
+        channels = max(0, min(self.shape[3], end * rows) - begin * rows)
+        return replace(
+            self,
+            first=self.first + begin * self.chunks,
+            words=end - begin,
+            shape=(*self.shape[:3], channels),
+        )
+
     def tail(self, words: int) -> "View":
         """What lies behind the first ``words`` words of every pixel; no channel may be there."""
         return replace(

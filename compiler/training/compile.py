@@ -1,6 +1,6 @@
 """A whole training step of a ``torch.nn.Module`` as one program."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from hw.isa.encoding import COMMAND_BYTES
 from hw.isa.loops import LOOP_LEVELS
 
 from .echo_steps import EchoSteps
-from .groups import Group, least_hidden, write_groups
+from .groups import Decisions, Group, least_hidden, write_groups
 from .program import LayerInfo, StepInfo, TrainingProgram
 from .steps import COEFFICIENTS, TrainingSteps
 
@@ -164,13 +164,13 @@ def write_steps(
     names of their semaphores; ``early`` and ``levels`` as of
     :class:`~compiler.codegen.linking.linker.Linker`."""
 
-    unfit: set[Hashable] = set()
+    known = Decisions()
     worth = least_hidden(groups)
 
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         programs = [CoreProgram(config, core, recorder) for core in config.cores]
         infos = write_groups(
-            groups, recorder, lambda step: programs[step.core], tensors, unfit, worth=worth
+            groups, recorder, lambda step: programs[step.core], tensors, known, worth=worth
         )
         with stage("semaphores"):
             commands = recorder.link()

@@ -5,13 +5,13 @@ they may change places: the one in front of the longest chain of others comes ne
 lane (:mod:`~compiler.codegen.lanes`) what may run at the same time.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
-from compiler.codegen.lanes import Lanes, most_jobs
+from compiler.codegen.lanes import Lanes, Turns, most_jobs
 from compiler.codegen.scratchpad import NoRoom
 from compiler.errors import CompileError
 from compiler.stages import stage
@@ -21,7 +21,7 @@ from .program import StepInfo
 from .step import ARRAY, VECTOR, Step
 from .units import UNITS
 
-__all__ = ["Group", "grouped", "least_hidden", "write_groups"]
+__all__ = ["Decisions", "Group", "grouped", "least_hidden", "write_groups"]
 
 #: A product that covers as much of the work beside it is as good as one that covers all of it.
 _ENOUGH = 0.9
@@ -29,6 +29,9 @@ _ENOUGH = 0.9
 #: and leave more room for a product's weights; maps that go through the vector engine may not.
 _SHARE, _SMALL_SHARE = 0.5, 0.25
 _LARGE = "forward", "backward"
+#: The part of it for steps ahead of products, and how many there are at most; of all products
+#: forward the part that each of them takes as long as, at least.
+_AHEAD_SHARE, _MOST_AHEAD, _LEAST_AHEAD = 0.25, 2, 1 / 150
 #: Cycles that every command hides that is written for it in a program with loops, at least; and
 #: what share of the batch that is, so that a program grows by so much and not with the network.
 _WORTH, _WORTH_SHARE = 200, 1 / 2_000_000
@@ -36,14 +39,30 @@ _WORTH, _WORTH_SHARE = 200, 1 / 2_000_000
 
 @dataclass(frozen=True)
 class Group:
-    """Steps that are written together: ``main`` one after the other, those ``beside`` them, too."""
+    """Steps that are written together: ``main`` one after the other, those ``beside`` them, too.
+    Steps ``ahead`` come before, or each begins as soon as it has what it needs of those before."""
 
     main: tuple[Step, ...]
     beside: tuple[Step, ...] = ()
+    ahead: tuple[Step, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return self.main + self.beside
+        return self.ahead + self.main + self.beside
+
+
+@dataclass
+class Decisions:
+    """What is known of groups from when they have been written before.
+
+    Members
+    -------
+    unfit : what groups are like that are not worth it
+    turns : by number of a group, and what matters besides
+    """
+
+    unfit: set[Hashable] = field(default_factory=set)
+    turns: dict[Hashable, Turns] = field(default_factory=dict)
 
 
 def grouped(steps: Sequence[Step], owner: Callable[[str], str]) -> list[Group]:
@@ -63,6 +82,10 @@ class _Grouping:
                 self.heights[source] = max(self.heights[source], height)
         #: Steps that nobody waits for.
         self.ends = set(range(len(steps))).difference(*self.before)
+        #: Cycles of products forward.
+        self.forward = _cycles(
+            step for step in steps if (step.direction, step.unit) == ("forward", ARRAY)
+        )
         self.done: set[int] = set()
         self.left = dict.fromkeys(range(len(steps)))
         self.lanes: dict[str, list[int]] = {}
@@ -74,16 +97,43 @@ class _Grouping:
             first = self._next()
             unit = self.steps[first].unit
             self._take(first, self.lanes.setdefault(unit, []))
+            ahead: list[int] = []
             if unit == VECTOR:
                 self._follow()
                 self._cover()
-            if self.lanes[ARRAY]:
+                ahead = [] if self.lanes[ARRAY] else self._lead()
+            if self.lanes[ARRAY] and not ahead:
                 self._fill()
-            for part in self.lanes.values():
+            for part in (ahead, *self.lanes.values()):
                 self.done.update(part)
-            parts = [tuple(self.steps[n] for n in part) for part in self.lanes.values() if part]
-            found.append(Group(*parts))
+            main, beside, *_ = *(part for part in self.lanes.values() if part), []
+            found.append(Group(*map(self._steps, (main, beside, ahead))))
         return found
+
+    def _steps(self, numbers: Iterable[int]) -> tuple[Step, ...]:
+        return tuple(self.steps[number] for number in numbers)
+
+    def _lead(self) -> list[int]:
+        """The vector engine's steps forward, which leave their lane, if a product follows that
+        needs their results, which is taken: they are ahead of it. Where there is work that might be
+        beside the product instead, they have to take long."""
+        ahead = self.lanes[VECTOR]
+        steps = [self.steps[number] for number in ahead]
+        if len(ahead) > _MOST_AHEAD or {step.direction for step in steps} != {"forward"}:
+            return []
+        if any(self.steps[number].unit == VECTOR for number in self._ready()):
+            if _cycles(steps) < _LEAST_AHEAD * len(ahead) * self.forward:
+                return []
+        products = [
+            number
+            for number in self._ready(*ahead)
+            if self.steps[number].unit == ARRAY and not self.steps[number].predictor
+        ]
+        if not products:
+            return []
+        self.lanes[VECTOR] = []
+        self._take(self._highest(products), self.lanes[ARRAY])
+        return ahead
 
     def _next(self) -> int:
         """The step in front of the longest chain; but the predictor's come first, as work for the
@@ -188,69 +238,101 @@ def write_groups(
     recorder: Recorder,
     program_of: Callable[[Step], CoreProgram],
     tensors: Mapping[str, Tensor],
-    unfit: set[Hashable],
+    known: Decisions,
     *,
     worth: float,
 ) -> list[StepInfo]:
     """Record ``groups``, each step by its program; what of the commands belongs to which. Where
     steps have no room beside each other, or a command that is written for it in loops hides less
-    than ``worth`` cycles, they come one after the other; ``unfit`` is what groups are like of which
-    that is known, and comes to hold others."""
-    infos = []
+    than ``worth`` cycles, they come one after the other; what is ``known`` of groups comes to be
+    more."""
     worth = worth * recorder.hides if recorder.loops else 0
+    writer = _Writer(recorder, program_of, tensors, known, worth)
     for number, group in enumerate(groups):
-        program = program_of(group.main[0])
-        like = _alike(group, tensors) if group.beside and recorder.hides < inf else None
-        if like and like not in unfit and not recorder.is_apart(number):
-            lanes = _listed(group, program, tensors, worth)
-            if lanes is None and recorder.loops:
-                unfit.add(like)
-            if lanes:
-                first = len(recorder)
-                recorder.begin_step()
-                recorder.together += 1
-                try:
-                    with stage("beside each other"):
-                        lanes.run()
-                except NoRoom:
-                    recorder.not_together(number)
-                    raise
-                finally:
-                    lanes.close()
-                step, *others = group.steps
-                names = [other.name for other in others]
-                infos.append(StepInfo.of(step, program, first, names))
-                infos += [StepInfo.of(other, program, len(recorder)) for other in others]
-                continue
-        for step in group.steps:
-            first, program = len(recorder), program_of(step)
-            recorder.begin_step()
-            step.write(program, tensors)
-            infos.append(StepInfo.of(step, program, first))
-    return infos
+        if group.ahead and not writer.write_lanes(number, group):
+            writer.write(group.steps)
+        elif not group.ahead and not (group.beside and writer.write_lanes(number, group)):
+            writer.write(group.steps)
+    return writer.infos
 
 
-def _listed(
-    group: Group, program: CoreProgram, tensors: Mapping[str, Tensor], worth: float
-) -> Lanes | None:
-    """Lanes with the jobs of a group; None if these have no room there, or are not worth it."""
-    directions = {step.direction for step in group.beside}
-    small = "reorganize" in directions and directions.isdisjoint(_LARGE)
-    cycles = min(sum(step.cycles for step in part) for part in (group.main, group.beside))
-    share = _SMALL_SHARE if small else _SHARE
-    lanes = Lanes(program, share, most=most_jobs(cycles, worth))
-    try:
-        for lane, steps in zip(lanes.lanes, (group.main, group.beside), strict=True):
-            with lane.listing():
-                for step in steps:
-                    step.write(lane, tensors)
-    except CompileError:
+class _Writer:
+    """Arguments as those of :func:`write_groups`."""
+
+    def __init__(
+        self, recorder: Recorder, program_of: Callable[[Step], CoreProgram],
+        tensors: Mapping[str, Tensor], known: Decisions, worth: float,
+    ) -> None:  # fmt: skip
+        self.recorder, self.program_of, self.tensors = recorder, program_of, tensors
+        self.known, self.worth = known, worth
+        self.infos: list[StepInfo] = []
+
+    def write(self, steps: Iterable[Step]) -> None:
+        """One after the other."""
+        for step in steps:
+            first, program = len(self.recorder), self.program_of(step)
+            self.recorder.begin_step()
+            step.write(program, self.tensors)
+            self.infos.append(StepInfo.of(step, program, first))
+
+    def write_lanes(self, number: int, group: Group) -> bool:
+        """Steps of a group of this number at the same time, if they have room, and are worth it."""
+        recorder = self.recorder
+        like = _alike(group, self.tensors)
+        if recorder.hides == inf or like in self.known.unfit or recorder.is_apart(number):
+            return False
+        program = self.program_of(group.main[0])
+        key = number, recorder.loops, self.worth
+        lanes = self._listed(group, program, self.known.turns.get(key))
+        if lanes is None:
+            if recorder.loops:
+                self.known.unfit.add(like)
+            return False
+        self.known.turns[key] = lanes.turns
+        first = len(recorder)
+        recorder.begin_step()
+        recorder.together += 1
+        try:
+            with stage("beside each other"):
+                lanes.run()
+        except NoRoom:
+            recorder.not_together(number)
+            raise
+        finally:
+            lanes.close()
+        step, *others = group.main + group.ahead + group.beside
+        self.infos.append(StepInfo.of(step, program, first, [other.name for other in others]))
+        self.infos += [StepInfo.of(other, program, len(recorder)) for other in others]
+        return True
+
+    def _listed(self, group: Group, program: CoreProgram, turns: Turns | None) -> Lanes | None:
+        """Lanes with the jobs of a group, which take known ``turns``; None if these have no room
+        there, or are not worth it."""
+        ahead, beside = group.ahead, group.beside
+        directions = {step.direction for step in beside}
+        small = "reorganize" in directions and directions.isdisjoint(_LARGE)
+        shares = [_AHEAD_SHARE / len(ahead)] * len(ahead) if ahead else []
+        shares = shares or [_SMALL_SHARE if small else _SHARE]
+        cycles = min(_cycles(group.main), _cycles(ahead or beside))
+        most = most_jobs(cycles, self.worth)
+        lanes = Lanes(program, shares, ahead=bool(ahead), most=most)
+        parts = group.main, *([step] for step in ahead), *([beside] if beside else [])
+        try:
+            for lane, steps in zip(lanes.lanes, parts, strict=True):
+                with lane.listing():
+                    for step in steps:
+                        step.write(lane, self.tensors)
+        except CompileError:
+            lanes.close()
+            return None
+        if (turns and lanes.take_turns(turns)) or lanes.may_run(self.worth):
+            return lanes
         lanes.close()
         return None
-    if lanes.may_run(worth):
-        return lanes
-    lanes.close()
-    return None
+
+
+def _cycles(steps: Iterable[Step]) -> int:
+    return sum(step.cycles for step in steps)
 
 
 def _alike(group: Group, tensors: Mapping[str, Tensor]) -> Hashable:
@@ -258,4 +340,4 @@ def _alike(group: Group, tensors: Mapping[str, Tensor]) -> Hashable:
     return tuple(
         (step.direction, tuple(tensors[name].shape for name in (*step.reads, *step.writes)))
         for step in group.steps
-    )
+    ) + (len(group.ahead),)

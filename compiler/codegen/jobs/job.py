@@ -98,11 +98,10 @@ def find_loop(
                 others.append(further[first])
             for other in others:
                 size = other - first
-                # A stretch that has been found too short is no longer if it begins later.
-                if tried.get(size, 0) > first:
+                # What ends a stretch that is too short ends it as well if it begins later.
+                if first < tried.get(size, 0):
                     continue
-                loop = _loop(jobs, first, stop, size)
-                tried[size] = loop.end
+                loop, tried[size] = _loop(jobs, first, stop, size)
                 if loop.count >= least(size):
                     loops.append(loop)
             if loops:
@@ -111,8 +110,10 @@ def find_loop(
     return None
 
 
-def _loop(jobs: Sequence[Job], first: int, stop: int, size: int) -> JobLoop:
-    """The longest loop there with iterations of ``size`` jobs; perhaps one alone."""
+def _loop(jobs: Sequence[Job], first: int, stop: int, size: int) -> tuple[JobLoop, int]:
+    """The longest loop there with iterations of ``size`` jobs; perhaps one alone. And the first job
+    that may begin another one: what ends this one would end those that begin before, or nearly so
+    where places do not move evenly."""
     steps: list[tuple[int, ...]] = []
     end = first + size
     while end < stop:
@@ -126,4 +127,4 @@ def _loop(jobs: Sequence[Job], first: int, stop: int, size: int) -> JobLoop:
         elif steps[place] != step:
             break
         end += 1
-    return JobLoop(first, size, (end - first) // size)
+    return JobLoop(first, size, (end - first) // size), end - size + 1

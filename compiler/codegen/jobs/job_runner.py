@@ -167,6 +167,8 @@ class JobRunner:
     def _do(self, number: int) -> None:
         job, there = self._queue[number], self._next[number]
         blocks = self._ready.pop(job.lane, None)
+        for loop in self._loops:
+            loop.begin(number)
         if blocks is None:
             for loop in self._loops:
                 if loop.before(number):

@@ -112,12 +112,21 @@ class RunningLoop:
     def places(self, number: int, index: int) -> Iterator[int]:
         """Where a block of a job should lie, the best first: where that of the job a period before
         lay, or else those of jobs since, the last ones first."""
-        first = number - self._size
-        if self._over or not self._forced or first not in self._places:
-            return
-        if number >= self.jobs.end:
+        if self._over or number >= self.jobs.end:
             return
         words = self.queue[number].needs[index].words
+        if self._common is not None:
+            # What is left for the iteration behind has to lie elsewhere in that one.
+            for job in (number - self.jobs.size, number - 2 * self.jobs.size):
+                places = self._places.get(job, ())
+                if index < len(places) and self.queue[job].needs[index].words == words:
+                    place = places[index]
+                    if place is not None:
+                        yield place
+            return
+        first = number - self._size
+        if not self._forced or first not in self._places:
+            return
         for job in (first, *range(number - 1, max(first, number - _OTHERS), -1)):
             places = self._places.get(job, ())
             if self.queue[job].lane != self.queue[number].lane:
@@ -147,15 +156,31 @@ class RunningLoop:
         if self._common is None and number == first + _WARM_UP * size and not self._marks:
             if len(self.recorder) - self._start >= MANY_COMMANDS:
                 self._clear()
+        return self._begins(number) and len(self.scratches) == 1
+
+    def _begins(self, number: int) -> bool:
+        """Whether a job is the first one of a long iteration."""
         if self._common is None or self._over or not self._first <= number <= self.jobs.end:
             return False
-        return (number - first) % size == 0
+        return (number - self.jobs.first) % self.jobs.size == 0
 
     def before(self, number: int) -> bool:
         """Blocks for a job are about to be taken, and nobody uses any; whether it begins with an
         empty memory (:meth:`begins_empty`)."""
         if not self.begins_empty(number):
             return False
+        self._forget(number)
+        return True
+
+    def begin(self, number: int) -> None:
+        """A job begins. Lanes of a long iteration go on, but what nobody needs is gone then: so it
+        does not matter what there was."""
+        if len(self.scratches) > 1 and self._begins(number):
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """What is there is forgotten, unless the next jobs need it, and what iterations have in
+        common."""
         assert self._common is not None
         for lane, scratch in enumerate(self.scratches):
             # The next job of another lane may be in the middle of something.
@@ -164,7 +189,6 @@ class RunningLoop:
             own = {need.key for need in needs if there != number or not need.can_be_loaded}
             scratch.forget_idle(self._common | own)
             scratch.rewind()
-        return True
 
     def _clear(self) -> None:
         """Iterations begin with an empty memory, but for what all of them need if jobs have room
@@ -230,8 +254,9 @@ class RunningLoop:
     def _leave_out(self, number: int, count: int, period: int) -> int:
         """The same behind iteration ``count``, in front of job ``number``, for a period of so many
         iterations."""
-        # Unless what follows begins empty, too, the last one loads for it.
-        times = (self.jobs.count - count - (self._common is None)) // period - AFTER
+        # Unless what follows begins empty, too, in all lanes, the last one loads for it.
+        loads = self._common is None or len(self.scratches) > 1
+        times = (self.jobs.count - count - loads) // period - AFTER
         if count < self._begin + BEFORE * period or times < 1 or self._over:
             return 0
         lengths = {self._marks[n - 1] - self._marks[n - 1 - period]

@@ -36,6 +36,7 @@ _DIRECT = {
     (Opcode.MATMUL, Opcode.LOAD),
     (Opcode.POST, Opcode.MATMUL),
     (Opcode.POST, Opcode.STORE),
+    (Opcode.POST, Opcode.VECTOR),
     (Opcode.STORE, Opcode.POST),
     (Opcode.STORE, Opcode.LOAD),
     (Opcode.STORE, Opcode.VECTOR),

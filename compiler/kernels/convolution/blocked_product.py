@@ -35,24 +35,27 @@ class BlockedProduct(BlockedSizes):
 
     def jobs(self, cut: Cut) -> list[Job]:
         """Jobs that write all of the target."""
-        images, height, width, _ = self.target.shape
         jobs: list[tuple[Job, Sequence[Late]]] = []
         groups = self._groups(cut.group)
-        columns = self._parts(width, cut.columns, self.step[1])
-        rows = self._parts(height, cut.rows, self.step[0])
-        boxes = [*product(even_parts(0, images, cut.images), rows, columns)]
-        self.looks = len(columns) == 1 and self._can_look(cut, boxes)
-        for box in boxes:
+        self.looks = self.can_look(cut)
+        for box in self._boxes(cut):
             for group in groups:
                 jobs += self._group_jobs(cut, box, group)
         return behind(jobs)
 
-    def _can_look(self, cut: Cut, boxes: Sequence[PixelBox]) -> bool:
+    def _boxes(self, cut: Cut) -> list[PixelBox]:
+        """Those of outputs."""
+        images, height, width, _ = self.target.shape
+        columns = self._parts(width, cut.columns, self.step[1])
+        rows = self._parts(height, cut.rows, self.step[0])
+        return [*product(even_parts(0, images, cut.images), rows, columns)]
+
+    def can_look(self, cut: Cut) -> bool:
         """Whether somebody wants statistics and all boxes are whole parts, whose results have room
         beside the next ones."""
-        if self.statistics is None:
+        if self.statistics is None or cut.columns < self.target.shape[2]:
             return False
-        parts = [self.statistics.numbers(*box[:2]) for box in boxes]
+        parts = [self.statistics.numbers(*box[:2]) for box in self._boxes(cut)]
         if not all(parts):
             return False
         out, *_, inputs = self.box_words(cut, self.spans(cut))

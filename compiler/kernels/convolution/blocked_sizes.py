@@ -74,6 +74,11 @@ class BlockedSizes(ABC):
     def post_fields(self) -> Fields:
         """What POST does with sums."""
 
+    def can_look(self, cut: Cut) -> bool:
+        """Whether somebody wants something of the results that can be had while the product goes
+        on."""
+        return False
+
     def bias_need(self, tile: int) -> Need | None:
         """The biases of a column tile, if there are some."""
         return None
@@ -106,9 +111,10 @@ class BlockedSizes(ABC):
         rows, columns = (max(len(phase[axis].taps) for phase in self.phases) for axis in (0, 1))
         return max(1, rows), max(1, columns)
 
-    def plan(self) -> tuple[Cut, float]:
+    def plan(self, again: int = 0) -> tuple[Cut, float]:
         """The cut that takes the least time, of those that fit with the source and the weights of
-        the next box; and how many cycles it takes, about.
+        the next box; and how many cycles it takes, about. Those that do not :meth:`can_look` cost
+        ``again`` more, which is not among them.
 
         Raises
         ------
@@ -119,19 +125,22 @@ class BlockedSizes(ABC):
         blocks = max(
             b - a for a, b in (self.blocks(self.tiles.range(t)) for t in range(self.tiles.count))
         )
-        best, least = None, float("inf")
+        best, least, found = None, float("inf"), 0.0
         taps = self._taps()
         for cut in cuts(images, height, width, self.step, self.tiles.count, blocks, taps):
             cost = self._cost(cut, blocks, taps)
-            if cost < least:
-                best, least = cut, cost
+            if cost >= least:
+                continue
+            more = 0 if not again or self.can_look(cut) else again
+            if cost + more < least:
+                best, least, found = cut, cost + more, cost
         if best is None:
             raise CompileError(
                 f"layer {self.name}: one of its outputs, with one word of its input and its "
                 f"weights, does not fit into the accumulators ({self.core.accumulator_depth} "
                 f"vectors) or the buffer ({self.program.scratch.words} words)"
             )
-        return best, least
+        return best, found
 
     def _cost(self, cut: Cut, blocks: int, taps: tuple[int, int]) -> float:
         """Cycles, about; infinite if it does not fit."""

@@ -52,14 +52,14 @@ def forward(
     parts = None if statistics is None else PartStatistics(program, layer.y, statistics)
     product = _Forward(program, layer, relu, reorganizer, parts)
     tiles = product.cut()
-    again = product.observing_cycles if parts else 0
+    again = 2 * product.observing_cycles if parts else 0  # means, then squares
     cycles = None if tiles is None else product.cycles(tiles)
     if cycles and not product.looks:
         cycles = cycles[0], cycles[1] + again
     more = product.observing_cycles if product.held else 0
     count = len(tiles or ()) * product.tiles.count
     blocked = _Blocked(program, layer, relu, parts)
-    boxes = blocked_jobs(blocked, cycles, count, more, again=again)
+    boxes = blocked_jobs(blocked, cycles, count, more, again=again, looks=product.looks)
     if boxes is not None:
         product.let_go()
     jobs = product.jobs(tiles or ()) if boxes is None else boxes

@@ -22,6 +22,8 @@ __all__ = ["SQUARES", "PartStatistics", "part_lines", "statistics_shape"]
 SQUARES = {"term": Term.SUBTRACT, "factor": Factor.U}
 #: Pixels of a part at most, if a line has no more.
 _PART_PIXELS = 256
+#: Words of a piece at least: every command takes some cycles besides.
+_LEAST_WORDS = 2
 
 
 def part_lines(height: int, width: int) -> int:
@@ -91,12 +93,20 @@ class PartStatistics:
         self, parts: Interval, maps: Need, count: int, *, channels: Channels = None
     ) -> list[Late]:
         """What looks at parts in the block of ``maps``, with :meth:`room` behind them, in at most
-        ``count`` pieces; the last one stores the statistics and drops that block."""
+        ``count`` pieces; the last one stores the statistics and drops that block. Where others need
+        the vector engine, too, a piece may be a part of the words of a part."""
         found = []
-        pieces = even_parts(*parts, -(-(parts[1] - parts[0]) // count))
+        size = parts[1] - parts[0]
+        words = self.program.words(self.x, channels)
+        columns = [(0, words)]
+        if self.program.shares_vector and count >= 2 * size:
+            columns = even_parts(0, words, max(_LEAST_WORDS, -(-words // (count // size))))
+        rows = even_parts(*parts, -(-size // count))
+        pieces = [(row, column) for row in rows for column in columns]
         for piece in pieces:
-            run = partial(self._add, parts, piece, channels, piece == pieces[-1])
-            like = "parts", parts[1] - parts[0], piece[0] - parts[0], piece[1] - parts[0]
+            run = partial(self._add, parts, *piece, channels, piece == pieces[-1])
+            (begin, end), column = piece
+            like = "parts", size, begin - parts[0], end - parts[0], column
             found.append(Late((maps,), run, like, parts[:1]))
         return found
 
@@ -134,12 +144,17 @@ class PartStatistics:
         return replace(view, first=first)
 
     def _add(
-        self, parts: Interval, piece: Interval, channels: Channels, last: bool, maps: Block
-    ) -> None:
+        self, parts: Interval, piece: Interval, words: Interval, channels: Channels, last: bool,
+        maps: Block,
+    ) -> None:  # fmt: skip
         box = parts, (0, self.lines), (0, self.width), channels
         view, vector = self.program.view(maps, self.x, *box), self.vector
         first = maps.words - self.room(parts, channels)
         results = self._results(maps, first, parts, channels)
+        # Statistics may have more words than the map.
+        end = results.words if words[1] == view.words else words[1]
+        results = results.part((words[0], end), self.program.core.rows)
+        view = view.part(words, self.program.core.rows)
         begin, end = (number - parts[0] for number in piece)
         means, squares = results[0:1], results[1:2]
         for number in range(begin, end):

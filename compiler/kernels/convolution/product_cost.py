@@ -67,7 +67,7 @@ def tiled_cycles(
 
 def blocked_jobs(
     blocked: BlockedProduct, cycles: tuple[int, int] | None, count: int, more: int = 0, *,
-    again: int = 0,
+    again: int = 0, looks: bool = False,
 ) -> list[Job] | None:  # fmt: skip
     """Jobs of a product in boxes, if there are no tiles that would be about as quick, or if they
     are far fewer.
@@ -78,25 +78,28 @@ def blocked_jobs(
     count : jobs of the tiles
     more : cycles that boxes cost besides
     again : cycles for reading the map again where boxes do not look at its parts
+    looks : whether the tiles do
 
     Raises
     ------
     CompileError
         if neither can be done.
     """
-    good = cycles is not None and cycles[1] <= _GOOD * cycles[0]
+    good = (looks or not again) and cycles is not None and cycles[1] <= _GOOD * cycles[0]
     if good and count < _MANY:
         return None
     try:
-        cut, least = blocked.plan()
+        cut, least = blocked.plan(again)
     except CompileError:
         if cycles is None:
             raise
         return None
     jobs = blocked.jobs(cut)
     more += 0 if blocked.looks else again
-    if cycles is not None:
+    if cycles is not None and (looks or not again or not blocked.looks):
         fewer = _FEWER * len(jobs) <= count and least + more <= cycles[1] + count * JOB_CYCLES
         if not fewer and (good or cycles[1] <= _GOOD * least + more):
             return None
+    elif cycles is not None and cycles[1] <= least + more:
+        return None
     return jobs

@@ -47,9 +47,9 @@ def batch(rng, images, optimizer, **options):
     )  # fmt: skip
 
 
-def step(name, unit, reads, writes, cycles=1, **options):
-    return Step(layer=name, direction="", reads=tuple(reads), writes=tuple(writes), unit=unit,
-                cycles=cycles, write=lambda *_: None, **options)  # fmt: skip
+def step(name, unit, reads, writes, cycles=1, direction="", **options):
+    return Step(layer=name, direction=direction, reads=tuple(reads), writes=tuple(writes),
+                unit=unit, cycles=cycles, write=lambda *_: None, **options)  # fmt: skip
 
 
 def names(groups):
@@ -92,6 +92,32 @@ def test_what_others_wait_for_waits_where_products_are_many(cycles, found):
     assert groups[0] == ["b" if found == [["c", "s"]] else "bs", ""]
 
 
+@pytest.mark.parametrize(
+    ("cycles", "others", "found"),
+    [
+        ((4, 4, 900), False, [("c", "", "bp")]),
+        ((4, 4, 900), True, [("bp", "", ""), ("c", "r", "")]),
+        ((9, 9, 900), True, [("c", "", "bp"), ("r", "", "")]),
+    ],
+)  # fmt: skip
+def test_steps_ahead_of_a_product(cycles, others, found):
+    """Normalisation (b) and pooling (p), which the product (c) needs: ahead of it, unless they are
+    short and something else (r) might be beside it."""
+    forward = {"direction": "forward"}
+    steps = [
+        step("b", VECTOR, "x", "b", cycles[0], **forward),
+        step("p", VECTOR, "b", "p", cycles[1], **forward),
+        step("c", ARRAY, "p", "c", cycles[2], **forward),
+    ]
+    if others:
+        steps.append(step("r", VECTOR, "x", "r", 3))
+    parts = [
+        tuple("".join(s.layer for s in part) for part in (g.main, g.beside, g.ahead))
+        for g in grouped(steps, str)
+    ]
+    assert parts == found
+
+
 def turns(program, info):
     """How often a step's commands change from products to the vector engine or back."""
     opcodes = [opcode for opcode, _ in program.command_list[info.first : info.last]]
@@ -113,6 +139,35 @@ def test_training(optimizer, images, loops, rng, seed, monkeypatch):
     batches = [batch(rng, images, optimizer)]
     run = TrainingRun(network(), config, SHAPE, batches, beside=True, loops=loops)
     assert max(turns(run.program, info) for info in run.program.steps if info.beside) > 3
+    result = run.interpret(seed)
+    assert not result.differences, result.differences[0]
+
+
+@pytest.mark.parametrize(("images", "loops"), [(12, False), (28, True)])
+def test_ahead(images, loops, rng, seed, monkeypatch):
+    """Batch normalisation and pooling, image by image ahead of the product that follows."""
+    monkeypatch.setattr("compiler.training.groups._WORTH", 0)
+    for share in ("_LEAST_SHARE", "_LEAST_HIDDEN"):
+        monkeypatch.setattr(f"compiler.codegen.lanes.{share}", 0)
+    config = make_config(variant="baseline", preset="tiny", buffer_bank_depth=512)
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.ReLU(), nn.Conv2d(5, 6, 3),
+        nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 20, 3), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(20, 3),
+    )  # fmt: skip
+    batches = [
+        Batch(
+            images=rng.standard_normal((images, 10, 10, 2)), targets=rng.integers(0, 3, images),
+            optimizer=SGD(learning_rate=0.1, momentum=0.9),
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    run = TrainingRun(model, config, (2, 10, 10), batches, beside=True, loops=loops)
+    products = {info.layer: info for info in run.program.steps if info.direction == "forward"}
+    assert list(products["3"].beside) == ["1 forward"]
+    assert list(products["7"].beside) == ["4 forward", "6 forward"]
+    assert min(turns(run.program, products[layer]) for layer in "37") > 5
     result = run.interpret(seed)
     assert not result.differences, result.differences[0]
 

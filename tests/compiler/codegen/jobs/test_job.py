@@ -46,6 +46,14 @@ def test_places_must_move_evenly():
     assert find(found, start=2) == JobLoop(first=2, size=1, count=5)
 
 
+def test_a_loop_behind_one_that_is_too_short():
+    """Jobs at the same distance as those of the loop (a), which ends them: it begins where it
+    does, and not an iteration later."""
+    likes = [("a", 0), ("b", 0), ("x", 0), ("a", 1), ("b", 1), ("c", 1)]
+    found = jobs(*likes, *((name, n) for n in range(2, 5) for name in "abc"))
+    assert find(found) == JobLoop(first=3, size=3, count=4)
+
+
 def test_jobs_without_likeness_end_a_loop():
     found = jobs(("a", 0), ("a", 1), (None,), ("a", 2), ("a", 3))
     assert find(found) is None

@@ -98,9 +98,17 @@ def test_what_reads_all_of_it_waits_for_all_of_it(seed):
 
 
 def test_written_out_where_an_iteration_reads_what_another_has_written(seed):
-    """Three iterations before: their order matters in DRAM."""
+    """Nine iterations before, which is further than the next period: their order matters in
+    DRAM."""
     rng = random.Random(seed)
-    check([partial(Machine.layer, x=0, y=15, count=40)], rng, loops=0)
+    check([partial(Machine.layer, x=0, y=45, count=40)], rng, loops=0)
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3])
+def test_loops_where_an_iteration_reads_what_the_period_before_has_written(distance, seed):
+    """What waits for the last periods left out is known behind them as well."""
+    rng = random.Random(seed)
+    check([partial(Machine.layer, x=0, y=5 * distance, count=40)], rng, loops=1)
 
 
 def test_written_out_where_addresses_do_not_move_evenly(seed):

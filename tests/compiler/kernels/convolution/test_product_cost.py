@@ -7,6 +7,7 @@ import pytest
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.kernels.convolution import conv_forward, conv_input_gradient
+from compiler.kernels.convolution.part_statistics import PartStatistics
 from compiler.kernels.convolution.product_cost import blocked_jobs, tiled_cycles
 from hw.isa.encoding import Opcode
 from tests.verif.programs.test_convolution_programs import check, small_program
@@ -62,3 +63,23 @@ def test_slow_tiles_become_blocks(part, inputs, outputs, loops, rng, seed):
     repeats = [command for command in program.commands if command.opcode is Opcode.REPEAT]
     assert bool(repeats) == loops
     check(program, rng, seed, "blocks")
+
+
+def test_what_would_be_read_again():
+    """Statistics of a map that tiles cannot take: boxes come in their place as soon as these take
+    less than reading it again."""
+    layer = (8, 4, 4, 24), 8, (3, 3), (1, 1), (1, 1), (1, 1), 1
+    program = small_program({"buffer_bank_depth": 256}, layer, ("y", "statistics"))
+    writer = CoreProgram(program.config, program.core, Recorder(program.config))
+    parts = PartStatistics(writer, program.tensors["y"], program.tensors["statistics"])
+    blocked = conv_forward._Blocked(writer, program.layer, False, parts)
+    cut, least = blocked.plan(10**9)
+    assert blocked.can_look(cut)
+    assert not conv_forward._Blocked(writer, program.layer, False).can_look(cut)
+    cycles = round(least)
+
+    def boxes(tiled, **options):
+        return blocked_jobs(blocked, (cycles, tiled), 1, again=10**9, **options) is not None
+
+    assert boxes(cycles + 1, looks=False) and not boxes(cycles + 1, looks=True)
+    assert not boxes(cycles - 1, looks=False)

@@ -1,0 +1,155 @@
+"""Lists of jobs of which each works on what those before leave in DRAM, all of them under way at
+the same time."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from compiler.codegen.linking.entries import Region
+
+from .job import Job
+
+__all__ = ["Pipeline", "Touched"]
+
+
+#: List and number of a job in it.
+Place = tuple[int, int]
+
+
+class Touched(NamedTuple):
+    """What a job touches in DRAM, and how long it takes."""
+
+    loads: Sequence[Region]
+    stores: Sequence[Region]
+    cycles: int
+
+
+class Pipeline:
+    """An order in which every job comes behind those of lists before that it has to come behind,
+    and no earlier than necessary.
+
+    Parameters
+    ----------
+    lists : of jobs, the first ones first; the last one is of products, the others of the vector
+        engine
+    touched : of a job
+
+    Members
+    -------
+    jobs : all of them
+    first : the first job that may be in a loop
+    hidden : cycles by which they take less than one list after the other, about
+    """
+
+    def __init__(self, lists: Sequence[Sequence[Job]], touched: Callable[[Job], Touched]) -> None:
+        self._lists = lists
+        touches = [[touched(job) for job in jobs] for jobs in lists]
+        #: For each list and each before it, how many of its jobs come before every job.
+        self._behind = [
+            [_counts(touches[number], touches[first]) for first in range(number)]
+            for number in range(len(lists))
+        ]
+        self._done = [0] * len(lists)
+        last = len(lists) - 1
+        places, self.first = _evenly(self._emit(last, len(lists[-1])), last)
+        for number, jobs in enumerate(lists):
+            places += self._emit(number, len(jobs))
+        self.jobs = [lists[number][place] for number, place in places]
+        # In a loop that began before, products would load what was stored two iterations before.
+        self.jobs[: self.first] = [job._replace(like=None) for job in self.jobs[: self.first]]
+        cycles = [touches[number][place].cycles for number, place in places]
+        self.hidden = sum(cycles) - self._time(places, cycles)
+
+    def _emit(self, number: int, count: int) -> Iterator[tuple[int, int]]:
+        """Jobs of a list until so many are done, and what has to come before: (list, place)."""
+        while self._done[number] < count:
+            place = self._done[number]
+            # What a job needs is loaded while the one before is under way.
+            ahead = min(place + 1, len(self._lists[number]) - 1)
+            for first in range(number - 1, -1, -1):
+                yield from self._emit(first, self._behind[number][first][ahead])
+            self._done[number] = place + 1
+            yield number, place
+
+    def _time(self, places: Sequence[tuple[int, int]], cycles: Sequence[int]) -> int:
+        """How long all of them take, about: the vector engine, and products, each one by one."""
+        last = len(self._lists) - 1
+        vector = product = 0
+        ends: dict[tuple[int, int], int] = {}
+        for (number, place), length in zip(places, cycles, strict=True):
+            if number < last:
+                vector += length
+                ends[number, place] = vector
+                continue
+            begin = product
+            for first in range(number):
+                count = self._behind[number][first][place]
+                if count:
+                    begin = max(begin, ends[first, count - 1])
+            product = begin + length
+        return max(vector, product)
+
+
+def _evenly(places: Iterable[Place], last: int) -> tuple[list[Place], int]:
+    """What comes between two jobs of the ``last`` list comes between others before, too, so that
+    it is spread over all from where something came before; what comes first stays. And how many
+    come before the first job whose turn it is again and again."""
+    found: list[Place] = []
+    waiting: list[Place] = []  # of the last list
+    between: list[Place] = []
+    starts: list[int] = []
+    for place in places:
+        if place[0] < last:
+            between.append(place)
+            continue
+        if between:
+            # What was waited for is for the job behind the first of these: an iteration of a loop
+            # begins with that.
+            count = 1 if starts else 0
+            found += waiting[:count]
+            starts.append(len(found))
+            found += _mixed(waiting[count:], between)
+            waiting, between = [], []
+        waiting.append(place)
+    found += _mixed(waiting, between)
+    return found, starts[2] if len(starts) > 2 else 0
+
+
+def _mixed(jobs: Sequence[Place], others: Sequence[Place]) -> Iterator[Place]:
+    """Others evenly behind jobs."""
+    done = 0
+    for number, job in enumerate(jobs, 1):
+        yield job
+        until = len(others) * number // len(jobs)
+        yield from others[done:until]
+        done = until
+    yield from others[done:]
+
+
+def _counts(jobs: Sequence[Touched], others: Sequence[Touched]) -> list[int]:
+    """For every job how many of ``others`` come before it and those in front of it."""
+    loads = _Regions([job.loads for job in others])
+    stores = _Regions([job.stores for job in others])
+    found, most = [], 0
+    for job in jobs:
+        for region in job.loads:
+            most = max(most, stores.last(region))
+        for region in job.stores:
+            most = max(most, stores.last(region), loads.last(region))
+        found.append(most)
+    return found
+
+
+class _Regions:
+    """What each of some jobs touches."""
+
+    def __init__(self, touched: Sequence[Sequence[Region]]) -> None:
+        rows = [(region.begin, region.end, number)
+                for number, regions in enumerate(touched, 1) for region in regions]  # fmt: skip
+        self._begins, self._ends, self._numbers = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+
+    def last(self, region: Region) -> int:
+        """The last job, from 1 on, that touches a part of ``region``; 0 if none does."""
+        meets = (self._begins < region.end) & (self._ends > region.begin)
+        return int(self._numbers[meets].max(initial=0))
