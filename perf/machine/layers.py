@@ -61,7 +61,8 @@ def time_batch(
         )  # fmt: skip
     names = {layer.name for layer in program.layers}
     names |= {output.value for output in program.outputs}
-    layers: dict[str, dict[str, int]] = {}
+    # In the order of the network: a step may be written before those that it does not wait for.
+    layers: dict[str, dict[str, int]] = {layer.name: {} for layer in program.layers}
     alone = not program.config.has_predictor_memory
     before = 0
     for step, end in zip(program.steps, step_ends(program, result), strict=True):
@@ -71,5 +72,6 @@ def time_batch(
         end = max(before, end)
         phases[phase_of(step)] = phases.get(phase_of(step), 0) + end - before
         before = end
+    layers = {name: phases for name, phases in layers.items() if phases}
     layers[BEHIND] = {"": result.cycles - before}
     return BatchCycles(result=result, layers=layers)

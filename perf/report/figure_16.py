@@ -100,7 +100,7 @@ def _layers(batches):
     return Table(
         headings=["layer", *(f"{name}: {phase}" for name, phase in columns)], rows=rows,
         caption="By layer (numbers are torch's; those between convolutions are normalisation with "
-        "ReLU and pooling):",
+        "ReLU and pooling, which count to a convolution that they run beside or ahead of):",
     )  # fmt: skip
 
 

@@ -33,6 +33,22 @@ def test_layers_and_phases_sum_up_to_the_batch():
     assert len(table.rows) == len(batch.layers)
 
 
+def test_layers_come_as_they_do_in_the_network(monkeypatch):
+    """Batch normalisation runs ahead of a product, of which its commands are a part."""
+    for share in ("_LEAST_SHARE", "_LEAST_HIDDEN"):
+        monkeypatch.setattr(f"compiler.codegen.lanes.{share}", 0)
+    model = nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.ReLU(), nn.Conv2d(5, 6, 3),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3),
+    )  # fmt: skip
+    config = make_config(variant="baseline", preset="tiny", buffer_bank_depth=512)
+    program = compile_training(model.train(), config, (2, 10, 10), images=8, beside=True)
+    written = list(dict.fromkeys(step.layer for step in program.steps))
+    assert written.index("3") < written.index("1")
+    layers = time_batch(program, latency=30, compiled=False).layers
+    assert [layer for layer in layers if layer.isdigit()] == ["0", "1", "3", "4", "6"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
