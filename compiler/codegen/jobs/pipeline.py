@@ -9,6 +9,7 @@ import numpy as np
 from compiler.codegen.linking.entries import Region
 
 from .job import Job
+from .turns import spread
 
 __all__ = ["Pipeline", "Touched"]
 
@@ -109,22 +110,11 @@ def _evenly(places: Iterable[Place], last: int) -> tuple[list[Place], int]:
             count = 1 if starts else 0
             found += waiting[:count]
             starts.append(len(found))
-            found += _mixed(waiting[count:], between)
+            found += spread(waiting[count:], between)
             waiting, between = [], []
         waiting.append(place)
-    found += _mixed(waiting, between)
+    found += spread(waiting, between)
     return found, starts[2] if len(starts) > 2 else 0
-
-
-def _mixed(jobs: Sequence[Place], others: Sequence[Place]) -> Iterator[Place]:
-    """Others evenly behind jobs."""
-    done = 0
-    for number, job in enumerate(jobs, 1):
-        yield job
-        until = len(others) * number // len(jobs)
-        yield from others[done:until]
-        done = until
-    yield from others[done:]
 
 
 def _counts(jobs: Sequence[Touched], others: Sequence[Touched]) -> list[int]:

@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, product
+from typing import TypeVar
 
 from .job import Job
 from .loops_of_jobs import Jobs, Stretch
 
-__all__ = ["in_turns"]
+__all__ = ["in_turns", "spread"]
+
+_T = TypeVar("_T")
 
 #: Iterations of the one loop beside so many of the other one, at most.
 _MOST = 4
@@ -89,7 +92,7 @@ class _Turns:
         main, beside = (iter(lane.jobs) for lane in self._lanes)
         for times, (one, other) in self._turns:
             for _ in range(times):
-                yield from _spread(list(islice(main, one)), list(islice(beside, other)))
+                yield from spread(list(islice(main, one)), list(islice(beside, other)))
 
 
 def _fraction(ratio: float) -> tuple[int, int]:
@@ -101,7 +104,7 @@ def _fraction(ratio: float) -> tuple[int, int]:
     return min(pairs, key=lambda pair: round(abs(pair[0] / pair[1] / ratio - 1), 1))
 
 
-def _spread(main: Sequence[Job], beside: Sequence[Job]) -> Iterator[Job]:
+def spread(main: Sequence[_T], beside: Sequence[_T]) -> Iterator[_T]:
     """Both begin and end together."""
     given = 0
     for place, job in enumerate(main, 1):
