@@ -19,9 +19,9 @@ from compiler.tensors.intervals import Interval, round_up
 from compiler.tensors.tensor import Shape, Tensor
 from hw.config import AdaGPConfig, CoreConfig
 
-from .groups import Group, grouped
+from .groups import Group, grouped, product_cycles
 from .named_tensors import NamedConvolution, TensorReference, resolve
-from .step import ARRAY, Step
+from .step import Step
 from .units import byte_cycles, unit_of
 
 __all__ = ["LONG", "StepGraph"]
@@ -62,9 +62,7 @@ class StepGraph:
     def is_long(self) -> bool:
         """Whether products forward take so long that steps run beside each other unless somebody
         says otherwise."""
-        return LONG < sum(
-            step.cycles for step in self.steps if (step.direction, step.unit) == ("forward", ARRAY)
-        )
+        return LONG < product_cycles(self.steps)
 
     @cached_property
     def groups(self) -> list[Group]:

@@ -21,7 +21,7 @@ from .program import StepInfo
 from .step import ARRAY, VECTOR, Step
 from .units import UNITS
 
-__all__ = ["Decisions", "Group", "grouped", "least_hidden", "write_groups"]
+__all__ = ["Decisions", "Group", "product_cycles", "grouped", "least_hidden", "write_groups"]
 
 #: A product that covers as much of the work beside it is as good as one that covers all of it.
 _ENOUGH = 0.9
@@ -83,9 +83,7 @@ class _Grouping:
         #: Steps that nobody waits for.
         self.ends = set(range(len(steps))).difference(*self.before)
         #: Cycles of products forward.
-        self.forward = _cycles(
-            step for step in steps if (step.direction, step.unit) == ("forward", ARRAY)
-        )
+        self.forward = product_cycles(steps)
         self.done: set[int] = set()
         self.left = dict.fromkeys(range(len(steps)))
         self.lanes: dict[str, list[int]] = {}
@@ -162,7 +160,7 @@ class _Grouping:
         return [n for n in self._ready(*self.lanes[unit]) if self.steps[n].unit == unit]
 
     def _cycles(self, unit: str) -> int:
-        return sum(self.steps[number].cycles for number in self.lanes[unit])
+        return _cycles(self.steps[number] for number in self.lanes[unit])
 
     def _follow(self) -> None:
         """What comes next behind the vector engine's work, as long as it is such work, too. What
@@ -224,6 +222,11 @@ def _dependencies(steps: Sequence[Step], owner: Callable[[str], str]) -> list[se
     return found
 
 
+def product_cycles(steps: Iterable[Step]) -> int:
+    """Cycles of products forward."""
+    return _cycles(step for step in steps if (step.direction, step.unit) == ("forward", ARRAY))
+
+
 def least_hidden(groups: Sequence[Group]) -> float:
     """Cycles that a command has to hide where these are the steps of a batch with backpropagation:
     the same in both phases, and on all variants."""
@@ -249,9 +252,8 @@ def write_groups(
     worth = worth * recorder.hides if recorder.loops else 0
     writer = _Writer(recorder, program_of, tensors, known, worth)
     for number, group in enumerate(groups):
-        if group.ahead and not writer.write_lanes(number, group):
-            writer.write(group.steps)
-        elif not group.ahead and not (group.beside and writer.write_lanes(number, group)):
+        several = group.ahead or group.beside
+        if not (several and writer.write_lanes(number, group)):
             writer.write(group.steps)
     return writer.infos
 
@@ -311,12 +313,11 @@ class _Writer:
         ahead, beside = group.ahead, group.beside
         directions = {step.direction for step in beside}
         small = "reorganize" in directions and directions.isdisjoint(_LARGE)
-        shares = [_AHEAD_SHARE / len(ahead)] * len(ahead) if ahead else []
-        shares = shares or [_SMALL_SHARE if small else _SHARE]
+        shares = [_AHEAD_SHARE / len(ahead) for _ in ahead] or [_SMALL_SHARE if small else _SHARE]
         cycles = min(_cycles(group.main), _cycles(ahead or beside))
         most = most_jobs(cycles, self.worth)
         lanes = Lanes(program, shares, ahead=bool(ahead), most=most)
-        parts = group.main, *([step] for step in ahead), *([beside] if beside else [])
+        parts = group.main, *([step] for step in ahead), *filter(None, [beside])
         try:
             for lane, steps in zip(lanes.lanes, parts, strict=True):
                 with lane.listing():

@@ -13,7 +13,6 @@ from .turns import spread
 
 __all__ = ["Pipeline", "Touched"]
 
-
 #: List and number of a job in it.
 Place = tuple[int, int]
 
@@ -62,8 +61,8 @@ class Pipeline:
         cycles = [touches[number][place].cycles for number, place in places]
         self.hidden = sum(cycles) - self._time(places, cycles)
 
-    def _emit(self, number: int, count: int) -> Iterator[tuple[int, int]]:
-        """Jobs of a list until so many are done, and what has to come before: (list, place)."""
+    def _emit(self, number: int, count: int) -> Iterator[Place]:
+        """Jobs of a list until so many are done, and what has to come before."""
         while self._done[number] < count:
             place = self._done[number]
             # What a job needs is loaded while the one before is under way.
@@ -73,11 +72,11 @@ class Pipeline:
             self._done[number] = place + 1
             yield number, place
 
-    def _time(self, places: Sequence[tuple[int, int]], cycles: Sequence[int]) -> int:
+    def _time(self, places: Sequence[Place], cycles: Sequence[int]) -> int:
         """How long all of them take, about: the vector engine, and products, each one by one."""
         last = len(self._lists) - 1
         vector = product = 0
-        ends: dict[tuple[int, int], int] = {}
+        ends: dict[Place, int] = {}
         for (number, place), length in zip(places, cycles, strict=True):
             if number < last:
                 vector += length

@@ -111,7 +111,8 @@ class RunningLoop:
 
     def places(self, number: int, index: int) -> Iterator[int]:
         """Where a block of a job should lie, the best first: where that of the job a period before
-        lay, or else those of jobs since, the last ones first."""
+        lay, or else those of jobs since, the last ones first; in a long iteration where that of the
+        same job one iteration before lay, or two."""
         if self._over or number >= self.jobs.end:
             return
         words = self.queue[number].needs[index].words

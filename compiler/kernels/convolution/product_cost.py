@@ -85,7 +85,8 @@ def blocked_jobs(
     CompileError
         if neither can be done.
     """
-    good = (looks or not again) and cycles is not None and cycles[1] <= _GOOD * cycles[0]
+    seen = looks or not again  # what somebody wants to see of the map, if tiles are taken
+    good = seen and cycles is not None and cycles[1] <= _GOOD * cycles[0]
     if good and count < _MANY:
         return None
     try:
@@ -96,7 +97,7 @@ def blocked_jobs(
         return None
     jobs = blocked.jobs(cut)
     more += 0 if blocked.looks else again
-    if cycles is not None and (looks or not again or not blocked.looks):
+    if cycles is not None and (seen or not blocked.looks):
         fewer = _FEWER * len(jobs) <= count and least + more <= cycles[1] + count * JOB_CYCLES
         if not fewer and (good or cycles[1] <= _GOOD * least + more):
             return None
