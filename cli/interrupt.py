@@ -88,6 +88,8 @@ def _stop(number, line):
     for other in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(other) is not signal.SIG_IGN:
             signal.signal(other, end_at_once)
+    # Whoever has caught the exit below goes on, and then misses a program that was ended: no error.
+    sys.excepthook = lambda *_: sys.exit(status)
     # Half-made hardware is never used, which Amaranth would warn of.
     warnings.simplefilter("ignore")
     # Printed at the end, when nothing else writes on the terminal any more.

@@ -43,6 +43,18 @@ def test_programs_end(number, word, interrupted):
     assert done.errors == f"measure: {word}; some is kept\n"
 
 
+def test_whoever_catches_the_exit_misses_a_program(interrupted):
+    """Extension modules catch what they do not expect: the next program ends all the same."""
+    script = (
+        "import subprocess, time; from cli.interrupt import end_on_signals; end_on_signals('x')\n"
+        "try: print('begun', flush=True), time.sleep(60)\n"
+        "except BaseException: pass\n"
+        "subprocess.run(['sleep', '60'], check=True)\n"
+    )
+    done = interrupted([sys.executable, "-c", script])
+    assert (done.status, done.errors) == (130, "x: interrupted\n")
+
+
 def test_a_signal_that_is_ignored_stays_ignored():
     """As in what a shell starts in the background."""
     script = (
