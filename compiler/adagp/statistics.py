@@ -7,7 +7,7 @@ from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.errors import CompileError
-from compiler.kernels.tiling.partial_sums import MapSums
+from compiler.kernels.tiling.partial_sums import TURNS, MapSums
 from compiler.kernels.tiling.splitting import MOST_WORDS, channel_parts, channel_steps
 from compiler.kernels.tiling.state import held
 from compiler.kernels.updates.scalars import Scalars, channel_sum, running, sink
@@ -122,7 +122,8 @@ class _GradientSums:
 
     def _cut(self) -> tuple[list[Channels], int, bool]:
         """Parts of the channels, blocks of rows that are in the buffer together, and whether the
-        sums of blocks are added up as they come, because those of all blocks do not fit."""
+        sums of blocks are added up as they come: because those of all blocks do not fit, or, where
+        jobs take turns with others, not all blocks do, so that jobs are like each other."""
         program, layer = self.program, self.layer
         room = program.scratch.words - 3 * self.words
         last = sum(need.words for need in self.statistics.needs) if self.statistics else 0
@@ -138,8 +139,9 @@ class _GradientSums:
                     most = min(free // (2 * copies * BLOCK + 3 * each), MOST_WORDS // BLOCK) // wide
                     if most >= 1:
                         break
-                most = min(most, self.blocks)
-                if most >= 1 and free - 3 * each * most * wide >= last:
+                most = _regular(min(most, self.blocks)) if streamed else min(most, self.blocks)
+                enough = most >= (1 if streamed or not self.program.in_turns else self.blocks)
+                if enough and free - 3 * each * most * wide >= last:
                     parts = channel_parts(program, tensors, words)
                     # Behind the channels a part may have words of the pitch alone.
                     return [part for part in parts if self._size(part)], most, streamed
@@ -169,18 +171,33 @@ class _GradientSums:
         jobs = []
         with held(program, *sizes) as (totals, sums):
             for channels in self.parts:
-                for group in even_parts(0, self.blocks, self.count):
+                for group in self._groups():
                     rows = (group[0] * BLOCK, min(group[1] * BLOCK, layer.rows))
                     box = ((0, 1), rows, (0, 1), channels)
                     needs = (totals, sums, program.need(self.gradient, *box),
                              program.need(layer.prediction, *box))  # fmt: skip
-                    jobs.append(Job(needs, partial(self._sum, box, group)))
+                    like = rows[1] - rows[0], group[0] % TURNS, group[0] == 0, self._size(channels)
+                    jobs.append(
+                        Job(
+                            needs,
+                            partial(self._sum, box, group),
+                            like=like if program.in_turns else None,
+                            at=((channels or (0, 0))[0], rows[0]),
+                        )
+                    )
                 jobs.append(Job((totals, sums), partial(self._total, channels)))
             if self.statistics:
                 jobs.append(Job((totals, *self.statistics.needs), self.statistics.run))
             else:
                 jobs.append(Job((totals,), self._store))
             program.run(jobs)
+
+    def _groups(self) -> list[Interval]:
+        """Blocks of rows that are in the buffer together."""
+        if not self.streamed:
+            return even_parts(0, self.blocks, self.count)
+        firsts = range(0, self.blocks, self.count)
+        return [(first, min(first + self.count, self.blocks)) for first in firsts]
 
     @property
     def _vectors(self) -> int:
@@ -260,3 +277,9 @@ class _GradientSums:
         sums = self.layer.gradient_sums
         box = ((0, 1), (0, 1), (0, sums.shape[2]), (0, sums.pitch))
         self.program.store(sums, box, totals)
+
+
+def _regular(most: int) -> int:
+    """Blocks at a time of at most so many, so that what is added to which partial sum comes again
+    soon."""
+    return most - most % TURNS if most >= TURNS else 1 << (most.bit_length() - 1) if most else 0

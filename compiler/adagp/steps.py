@@ -92,11 +92,14 @@ class PredictionSteps(TrainingSteps):
         ]
         cycles, self.forward_cycles = 0, sum(products)  # of the main array so far, and in all
         self.together = self.forward_cycles > LONG if self._wanted is None else self._wanted
-        # Where the predictor has a memory, but not a core, of its own, updates and maps that are
-        # read again to be reorganized are work in the background, or beside products.
-        shares_core = self.config.has_predictor_memory and not self.config.has_predictor_core
-        self._in_background = shares_core and not self.together
-        self._is_aside = shares_core and self.together
+        # Where steps may run beside each other, all that the predictor wants of a vector engine is
+        # beside products of the main core. Else a predictor with a memory alone has updates, and
+        # maps that are read again to be reorganized, in the background; one with a core does all of
+        # it there.
+        has_memory, has_core = self.config.has_predictor_memory, self.config.has_predictor_core
+        self._is_aside = has_memory and self.together
+        self._in_background = has_memory and not has_core and not self.together
+        self._is_apart = has_core and not self.together
         for number, layer in enumerate(layers):
             self._beside = self._ready(cycles, products[number])
             self._forward(layer)
@@ -196,7 +199,7 @@ class PredictionSteps(TrainingSteps):
     def _observe(self, layer: Layer, cycles: int, window: int) -> None:
         own, y = self.predictor.layers[layer.name], self.maps[layer.name]
         if self._is_held(layer.name):
-            if self.config.has_predictor_core:
+            if self._is_apart:
                 self._react(layer, cycles, window)
             else:
                 # Its sums are folded beside the next product.
@@ -230,7 +233,7 @@ class PredictionSteps(TrainingSteps):
         )  # fmt: skip
         if not self._backpropagate:
             self._predict(own)
-            if not self.config.has_predictor_core:
+            if not self._is_apart:
                 self._predicted_update(own, predictor=True, background=self._in_background)
                 return
             there = max(cycles, self._predictor_free) + self._prediction_cycles(own)
@@ -355,7 +358,7 @@ class PredictionSteps(TrainingSteps):
         options: dict[str, Any] = {
             "writes": [own.gradient_statistics], "factor": self._shape.running
         }  # fmt: skip
-        if self.together and not self.config.has_predictor_core:
+        if self.together:
             # The sums are work beside products.
             self._predictor_step(
                 layer, "gradient sums", gradient_sums, own.placed, true_gradient,

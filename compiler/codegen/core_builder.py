@@ -41,11 +41,12 @@ class CoreProgram:
     vector : VectorCommands
     pieces : into how many of what has room in its memory work of the vector engine is cut
     shares_vector : whether others need the vector engine at the same time
+    in_turns : whether jobs take turns with those of others, so that they should be like each other
     """
 
     #: So that what is loaded, worked on and stored at the same time has room.
     pieces = 4
-    shares_vector = False
+    shares_vector = in_turns = False
 
     def __init__(
         self,

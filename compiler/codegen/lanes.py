@@ -74,6 +74,20 @@ class _ListedScratch(Scratch):
             super().let_go(block)
 
 
+class _Noted(Recorder):
+    """Notes the commands that are emitted, and nothing else of them."""
+
+    def __init__(self, config: AdaGPConfig) -> None:
+        super().__init__(config)
+        self.noted: list[Command] = []
+
+    def emit(
+        self, opcode: Opcode, fields: Fields, *, reads: Iterable[Region] = (),
+        writes: Iterable[Region] = (), core: int = 0,
+    ) -> None:  # fmt: skip
+        self.noted.append(Command(opcode, core, fields=fields))
+
+
 class Lane(CoreProgram):
     """Lists the jobs of steps.
 
@@ -86,6 +100,7 @@ class Lane(CoreProgram):
 
     #: Products leave time for loads and stores, and fewer jobs are fewer commands.
     pieces = 2
+    in_turns = True
 
     def __init__(
         self, config: AdaGPConfig, core: CoreConfig, recorder: Recorder, number: int,
@@ -170,7 +185,8 @@ class Lane(CoreProgram):
 
     def _commands(self, job: Job, *, load: bool = False) -> list[Command]:
         """Those of a job, somewhere in the memory; with those that ``load`` what it needs."""
-        recorder, self.recorder = self.recorder, Recorder(self.config)
+        noted = _Noted(self.config)
+        recorder, self.recorder = self.recorder, noted
         bank = self._runner.bank
         try:
             first = self.scratch.base
@@ -181,10 +197,9 @@ class Lane(CoreProgram):
                 if load and need.load is not None:
                     need.load(block)
             job.run(*blocks)
-            return self.recorder.commands(0, len(self.recorder))
+            return noted.noted
         finally:
             self._runner.bank = bank
-            self.recorder.forget()
             self.recorder = recorder
 
     def _cycles(self, commands: Sequence[Command]) -> int:

@@ -26,7 +26,8 @@ from hw.isa.encoding import COMMAND_BYTES
 from hw.isa.loops import LOOP_LEVELS
 
 from .echo_steps import EchoSteps
-from .groups import Decisions, Group, least_hidden, write_groups
+from .group_writer import Decisions, least_hidden, write_groups
+from .groups import Group
 from .program import LayerInfo, StepInfo, TrainingProgram
 from .steps import COEFFICIENTS, TrainingSteps
 

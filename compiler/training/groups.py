@@ -5,36 +5,18 @@ they may change places: the one in front of the longest chain of others comes ne
 lane (:mod:`~compiler.codegen.lanes`) what may run at the same time.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from compiler.codegen.core_builder import CoreProgram
-from compiler.codegen.dependencies import Recorder
-from compiler.codegen.lanes import Lanes, Turns, most_jobs
-from compiler.codegen.scratchpad import NoRoom
-from compiler.errors import CompileError
-from compiler.stages import stage
-from compiler.tensors.tensor import Tensor
-
-from .program import StepInfo
 from .step import ARRAY, VECTOR, Step
-from .units import UNITS
 
-__all__ = ["Decisions", "Group", "product_cycles", "grouped", "least_hidden", "write_groups"]
+__all__ = ["Group", "grouped", "product_cycles", "step_cycles"]
 
 #: A product that covers as much of the work beside it is as good as one that covers all of it.
 _ENOUGH = 0.9
-#: The part of the buffer for work beside products. Sums of a map may come in pieces of any size,
-#: and leave more room for a product's weights; maps that go through the vector engine may not.
-_SHARE, _SMALL_SHARE = 0.5, 0.25
-_LARGE = "forward", "backward"
-#: The part of it for steps ahead of products, and how many there are at most; of all products
-#: forward the part that each of them takes as long as, at least.
-_AHEAD_SHARE, _MOST_AHEAD, _LEAST_AHEAD = 0.25, 2, 1 / 150
-#: Cycles that every command hides that is written for it in a program with loops, at least; and
-#: what share of the batch that is, so that a program grows by so much and not with the network.
-_WORTH, _WORTH_SHARE = 200, 1 / 2_000_000
+#: How many steps ahead of a product there are at most; of all products forward the part that each
+#: of them takes as long as, at least.
+_MOST_AHEAD, _LEAST_AHEAD = 2, 1 / 150
 
 
 @dataclass(frozen=True)
@@ -49,20 +31,6 @@ class Group:
     @property
     def steps(self) -> tuple[Step, ...]:
         return self.ahead + self.main + self.beside
-
-
-@dataclass
-class Decisions:
-    """What is known of groups from when they have been written before.
-
-    Members
-    -------
-    unfit : what groups are like that are not worth it
-    turns : by number of a group, and what matters besides
-    """
-
-    unfit: set[Hashable] = field(default_factory=set)
-    turns: dict[Hashable, Turns] = field(default_factory=dict)
 
 
 def grouped(steps: Sequence[Step], owner: Callable[[str], str]) -> list[Group]:
@@ -120,7 +88,7 @@ class _Grouping:
         if len(ahead) > _MOST_AHEAD or {step.direction for step in steps} != {"forward"}:
             return []
         if any(self.steps[number].unit == VECTOR for number in self._ready()):
-            if _cycles(steps) < _LEAST_AHEAD * len(ahead) * self.forward:
+            if step_cycles(steps) < _LEAST_AHEAD * len(ahead) * self.forward:
                 return []
         products = [
             number
@@ -160,7 +128,7 @@ class _Grouping:
         return [n for n in self._ready(*self.lanes[unit]) if self.steps[n].unit == unit]
 
     def _cycles(self, unit: str) -> int:
-        return _cycles(self.steps[number] for number in self.lanes[unit])
+        return step_cycles(self.steps[number] for number in self.lanes[unit])
 
     def _follow(self) -> None:
         """What comes next behind the vector engine's work, as long as it is such work, too. What
@@ -224,121 +192,9 @@ def _dependencies(steps: Sequence[Step], owner: Callable[[str], str]) -> list[se
 
 def product_cycles(steps: Iterable[Step]) -> int:
     """Cycles of products forward."""
-    return _cycles(step for step in steps if (step.direction, step.unit) == ("forward", ARRAY))
+    return step_cycles(step for step in steps if (step.direction, step.unit) == ("forward", ARRAY))
 
 
-def least_hidden(groups: Sequence[Group]) -> float:
-    """Cycles that a command has to hide where these are the steps of a batch with backpropagation:
-    the same in both phases, and on all variants."""
-    steps = (step for group in groups for step in group.steps)
-    # The predictor's steps are those of its core and, where it shares one, others besides.
-    own = (step.cycles for step in steps if not step.predictor and step.direction not in UNITS)
-    return max(_WORTH, sum(own) * _WORTH_SHARE)
-
-
-def write_groups(
-    groups: Sequence[Group],
-    recorder: Recorder,
-    program_of: Callable[[Step], CoreProgram],
-    tensors: Mapping[str, Tensor],
-    known: Decisions,
-    *,
-    worth: float,
-) -> list[StepInfo]:
-    """Record ``groups``, each step by its program; what of the commands belongs to which. Where
-    steps have no room beside each other, or a command that is written for it in loops hides less
-    than ``worth`` cycles, they come one after the other; what is ``known`` of groups comes to be
-    more."""
-    worth = worth * recorder.hides if recorder.loops else 0
-    writer = _Writer(recorder, program_of, tensors, known, worth)
-    for number, group in enumerate(groups):
-        several = group.ahead or group.beside
-        if not (several and writer.write_lanes(number, group)):
-            writer.write(group.steps)
-    return writer.infos
-
-
-class _Writer:
-    """Arguments as those of :func:`write_groups`."""
-
-    def __init__(
-        self, recorder: Recorder, program_of: Callable[[Step], CoreProgram],
-        tensors: Mapping[str, Tensor], known: Decisions, worth: float,
-    ) -> None:  # fmt: skip
-        self.recorder, self.program_of, self.tensors = recorder, program_of, tensors
-        self.known, self.worth = known, worth
-        self.infos: list[StepInfo] = []
-
-    def write(self, steps: Iterable[Step]) -> None:
-        """One after the other."""
-        for step in steps:
-            first, program = len(self.recorder), self.program_of(step)
-            self.recorder.begin_step()
-            step.write(program, self.tensors)
-            self.infos.append(StepInfo.of(step, program, first))
-
-    def write_lanes(self, number: int, group: Group) -> bool:
-        """Steps of a group of this number at the same time, if they have room, and are worth it."""
-        recorder = self.recorder
-        like = _alike(group, self.tensors)
-        if recorder.hides == inf or like in self.known.unfit or recorder.is_apart(number):
-            return False
-        program = self.program_of(group.main[0])
-        key = number, recorder.loops, self.worth
-        lanes = self._listed(group, program, self.known.turns.get(key))
-        if lanes is None:
-            if recorder.loops:
-                self.known.unfit.add(like)
-            return False
-        self.known.turns[key] = lanes.turns
-        first = len(recorder)
-        recorder.begin_step()
-        recorder.together += 1
-        try:
-            with stage("beside each other"):
-                lanes.run()
-        except NoRoom:
-            recorder.not_together(number)
-            raise
-        finally:
-            lanes.close()
-        step, *others = group.main + group.ahead + group.beside
-        self.infos.append(StepInfo.of(step, program, first, [other.name for other in others]))
-        self.infos += [StepInfo.of(other, program, len(recorder)) for other in others]
-        return True
-
-    def _listed(self, group: Group, program: CoreProgram, turns: Turns | None) -> Lanes | None:
-        """Lanes with the jobs of a group, which take known ``turns``; None if these have no room
-        there, or are not worth it."""
-        ahead, beside = group.ahead, group.beside
-        directions = {step.direction for step in beside}
-        small = "reorganize" in directions and directions.isdisjoint(_LARGE)
-        shares = [_AHEAD_SHARE / len(ahead) for _ in ahead] or [_SMALL_SHARE if small else _SHARE]
-        cycles = min(_cycles(group.main), _cycles(ahead or beside))
-        most = most_jobs(cycles, self.worth)
-        lanes = Lanes(program, shares, ahead=bool(ahead), most=most)
-        parts = group.main, *([step] for step in ahead), *filter(None, [beside])
-        try:
-            for lane, steps in zip(lanes.lanes, parts, strict=True):
-                with lane.listing():
-                    for step in steps:
-                        step.write(lane, self.tensors)
-        except CompileError:
-            lanes.close()
-            return None
-        if (turns and lanes.take_turns(turns)) or lanes.may_run(self.worth):
-            return lanes
-        lanes.close()
-        return None
-
-
-def _cycles(steps: Iterable[Step]) -> int:
+def step_cycles(steps: Iterable[Step]) -> int:
+    """Cycles of steps one after the other, roughly."""
     return sum(step.cycles for step in steps)
-
-
-def _alike(group: Group, tensors: Mapping[str, Tensor]) -> Hashable:
-    """The same of groups for which the same holds."""
-    return tuple(
-        (step.direction, tuple(tensors[name].shape for name in (*step.reads, *step.writes)))
-        for step in group.steps
-    ) + (len(group.ahead),)

@@ -1,10 +1,11 @@
 """Lists of jobs of which each works on what those before leave in DRAM, all of them under way at
 the same time."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from compiler.codegen.linking.entries import Region
 
@@ -13,6 +14,8 @@ from .turns import spread
 
 __all__ = ["Pipeline", "Touched"]
 
+#: Numbers of places that differ less are the same, which are integers.
+_ROUNDING = 1e-3
 #: List and number of a job in it.
 Place = tuple[int, int]
 
@@ -23,6 +26,15 @@ class Touched(NamedTuple):
     loads: Sequence[Region]
     stores: Sequence[Region]
     cycles: int
+
+    def moved(self, distances: Sequence[int]) -> "Touched":
+        """The same, so far away: the regions that it loads, and then those that it stores."""
+        regions = [
+            Region(region.memory, region.begin + far, region.end + far)
+            for region, far in zip((*self.loads, *self.stores), distances, strict=True)
+        ]
+        loads = len(self.loads)
+        return Touched(regions[:loads], regions[loads:], self.cycles)
 
 
 class Pipeline:
@@ -44,7 +56,7 @@ class Pipeline:
 
     def __init__(self, lists: Sequence[Sequence[Job]], touched: Callable[[Job], Touched]) -> None:
         self._lists = lists
-        touches = [[touched(job) for job in jobs] for jobs in lists]
+        touches = [_touches(jobs, touched) for jobs in lists]
         #: For each list and each before it, how many of its jobs come before every job.
         self._behind = [
             [_counts(touches[number], touches[first]) for first in range(number)]
@@ -89,6 +101,33 @@ class Pipeline:
                     begin = max(begin, ends[first, count - 1])
             product = begin + length
         return max(vector, product)
+
+
+def _touches(jobs: Sequence[Job], touched: Callable[[Job], Touched]) -> list[Touched]:
+    """What every job touches. Of jobs that are like each other it moves evenly with ``at``: so they
+    are asked until the differences of their places are sums of those seen."""
+    alike: dict[Hashable, list[int]] = {}
+    for number, job in enumerate(jobs):
+        alike.setdefault(number if job.like is None else (job.like,), []).append(number)
+    found: dict[int, Touched] = {}
+    for numbers in alike.values():
+        first = touched(jobs[numbers[0]])
+        places = np.array([jobs[number].at for number in numbers], dtype=np.int64)
+        moves = places - places[0]
+        seen, far, shares = moves[:0], [], np.zeros((len(numbers), 0))
+        while (new := np.abs(moves - shares @ seen).max(axis=1, initial=0) > _ROUNDING).any():
+            number = int(new.argmax())
+            seen = np.vstack([seen, moves[number]])
+            far.append(_begins(touched(jobs[numbers[number]])) - _begins(first))
+            shares = np.linalg.lstsq(seen.T, moves.T, rcond=None)[0].T
+        distances = shares @ np.array(far) if far else np.zeros((len(numbers), 1))
+        for number, row in zip(numbers, np.rint(distances).astype(np.int64).tolist(), strict=True):
+            found[number] = first.moved(row) if far else first
+    return [found[number] for number in range(len(jobs))]
+
+
+def _begins(touched: Touched) -> NDArray[np.int64]:
+    return np.array([region.begin for region in (*touched.loads, *touched.stores)], dtype=np.int64)
 
 
 def _evenly(places: Iterable[Place], last: int) -> tuple[list[Place], int]:

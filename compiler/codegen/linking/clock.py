@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from compiler.codegen.cost import duration
+from compiler.codegen.cost import Command, Fields, duration
 from hw.config import AdaGPConfig
+from hw.isa.encoding import Opcode
 
 from .entries import Entry, Queue, Thread, thread_of
 
@@ -31,14 +32,15 @@ class Clock:
         self._now: dict[Thread, int] = {}
         #: Cycles of commands, once for all that take as long: a program has millions.
         self._alike: dict[tuple[int, int], tuple[int, int]] = {}
+        #: Those of commands with the same fields, which many have in common, by their identity.
+        self._known: dict[tuple[int, int], tuple[Fields, tuple[int, int]]] = {}
 
     def note(self, entry: Entry) -> None:
         """``entry`` is the last command so far."""
         queue, thread = entry.queue, thread_of(entry)
         known = (self._ends[source][number] for source, number in entry.after.items())
         start = max(self._free.get(queue, 0), *known, 0)
-        cycles = duration(entry.command, self.config)
-        busy, latency = entry.cycles = self._alike.setdefault(cycles, cycles)
+        busy, latency = entry.cycles = self._duration(entry.command)
         self._free[queue] = start + busy
         if entry.feeder is not None:
             # Weight tiles are brought while they are used.
@@ -47,6 +49,16 @@ class Clock:
         self._ends.setdefault(queue, []).append(start + busy + latency)
         entry.start = start
         self._now[thread] = max(self._now.get(thread, 0), start)
+
+    def _duration(self, command: Command) -> tuple[int, int]:
+        if command.opcode in (Opcode.LOAD, Opcode.STORE):
+            cycles = duration(command, self.config)
+            return self._alike.setdefault(cycles, cycles)
+        key = id(command.fields), command.core
+        if key not in self._known:
+            cycles = duration(command, self.config)
+            self._known[key] = command.fields, self._alike.setdefault(cycles, cycles)
+        return self._known[key][1]
 
     def skip(self, thread: Thread, cycles: int) -> None:
         """So much later nothing has changed for ``thread``."""

@@ -100,18 +100,25 @@ class Segments:
         self.edges = [0]
         self.parts = [_Part(None, -1, {})]
 
-    def _split(self, place: int) -> int:
-        """Index of the part that begins at ``place``."""
-        index = bisect_left(self.edges, place)
-        if index == len(self.edges) or self.edges[index] != place:
-            part = self.parts[index - 1]
-            self.edges.insert(index, place)
-            self.parts.insert(index, _Part(part.queue, part.number, dict(part.readers)))
-        return index
+    def _split(self, index: int, place: int) -> None:
+        """A part that has this index begins at ``place``."""
+        part = self.parts[index - 1]
+        self.edges.insert(index, place)
+        self.parts.insert(index, _Part(part.queue, part.number, dict(part.readers)))
 
     def _range(self, region: Region) -> tuple[int, int]:
-        first = self._split(region.begin)
-        return first, self._split(region.end)
+        """Indices [first, last) of the parts of a region, which begin and end with it."""
+        _, begin, end = region
+        edges = self.edges
+        first = bisect_left(edges, begin)
+        if first == len(edges) or edges[first] != begin:
+            self._split(first, begin)
+        last = first + 1
+        if last < len(edges) and edges[last] < end:
+            last = bisect_left(edges, end, last)
+        if last == len(edges) or edges[last] != end:
+            self._split(last, end)
+        return first, last
 
     def read(self, region: Region, entry: Entry) -> None:
         """``entry`` reads ``region``, and has to wait for who wrote it."""

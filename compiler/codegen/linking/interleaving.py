@@ -39,16 +39,18 @@ def interleaved(
     first = {thread: next(units) for thread, units in left.items()}
     times = _Times(config, gaps)
     order: list[Entry] = []
+    #: When those can start that are ready.
+    keys: dict[Thread, int] = {}
     while first:
-        keys = {
-            thread: times.start(unit.entries[0]) + (0 if thread == MAIN else unit.cycles)
-            for thread, unit in first.items()
-            if times.is_ready(unit)
-        }
+        for thread, unit in first.items():
+            if thread not in keys and (start := times.ready(unit)) is not None:
+                keys[thread] = start + (0 if thread == MAIN else unit.cycles)
         thread = min(keys, key=lambda thread: keys[thread])
         for entry in first[thread].entries:
             times.take(entry)
         order += first[thread].entries
+        # Threads of a core have queues in common.
+        keys = {other: start for other, start in keys.items() if other[0] != thread[0]}
         if (unit := next(left[thread], None)) is not None:
             first[thread] = unit
         else:
@@ -65,8 +67,6 @@ class _Unit:
     @cached_property
     def sources(self) -> list[tuple[Queue, int]]:
         """Commands outside that it waits for."""
-        if len(self.entries) == 1:
-            return list(self.entries[0].after.items())
         first: dict[Queue, int] = {}
         for entry in self.entries:
             first.setdefault(entry.queue, entry.number)
@@ -105,14 +105,23 @@ class _Times:
         #: Of the commands of a queue so far, in order.
         self._ends: dict[Queue, list[int]] = {}
 
-    def is_ready(self, unit: _Unit) -> bool:
-        """Whether all that it waits for has been taken."""
-        return all(number < len(self._ends.get(queue, ())) for queue, number in unit.sources)
+    def ready(self, unit: _Unit) -> int | None:
+        """When its first command can start; None if not all that it waits for has been taken."""
+        if len(unit.entries) > 1 and any(
+            number >= len(self._ends.get(queue, ())) for queue, number in unit.sources
+        ):
+            return None
+        return self._start(unit.entries[0])
 
-    def start(self, entry: Entry) -> int:
-        """When it can start."""
-        known = (self._ends[queue][number] for queue, number in entry.after.items())
-        return max(self._free.get(entry.queue[:2], 0), *known, 0)
+    def _start(self, entry: Entry) -> int | None:
+        """When it can start; None if not all that it waits for has been taken."""
+        start = self._free.get(entry.queue[:2], 0)
+        for queue, number in entry.after.items():
+            ends = self._ends.get(queue, ())
+            if number >= len(ends):
+                return None
+            start = max(start, ends[number])
+        return start
 
     def take(self, entry: Entry) -> None:
         """It is the next one."""
@@ -120,7 +129,8 @@ class _Times:
             queues, cycles = self._gaps[entry.position]
             for key in queues:
                 self._free[key] += cycles
-        queue, start = entry.queue[:2], self.start(entry)
+        queue, start = entry.queue[:2], self._start(entry)
+        assert start is not None, "a command before one that it waits for"
         busy, latency = entry.cycles or duration(entry.command, self.config)
         self._free[queue] = start + busy
         if entry.feeder is not None:

@@ -69,12 +69,15 @@ def _lines(size: int, step: int) -> list[int]:
 
 def cuts(
     images: int, height: int, width: int, step: tuple[int, int], tiles: int, blocks: int,
-    taps: tuple[int, int],
+    taps: tuple[int, int], vectors: int,
 ) -> Iterator[Cut]:  # fmt: skip
-    """Sizes worth a try: parts of the map are multiples of ``step`` lines, or fewer than these."""
+    """Sizes worth a try: parts of the map are multiples of ``step`` lines, or fewer than these; one
+    has as many lines as fit into accumulators for so many ``vectors`` of each phase."""
     rows, columns = _lines(height, step[0]), _lines(width, step[1])
     shapes = [(n, height, width) for n in _halves(images)]
     shapes += [(1, count, width) for count in rows]
+    if most := vectors // -(-width // step[1]) * step[0]:
+        shapes.append((1, min(most, height), width))
     shapes += [(1, min(step[0], height), count) for count in columns]
     shapes += [(1, 1, count) for count in columns]
     boxes = [(count, *taps) for count in _halves(blocks)]

@@ -127,7 +127,8 @@ class BlockedSizes(ABC):
         )
         best, least, found = None, float("inf"), 0.0
         taps = self._taps()
-        for cut in cuts(images, height, width, self.step, self.tiles.count, blocks, taps):
+        vectors = self.core.accumulator_depth
+        for cut in cuts(images, height, width, self.step, self.tiles.count, blocks, taps, vectors):
             cost = self._cost(cut, blocks, taps)
             if cost >= least:
                 continue

@@ -59,7 +59,7 @@ def test_three_in_a_row():
 def test_evenly_where_a_job_needs_many():
     """The first job of each eight needs four others, which come among the seven before."""
     ahead = [job(1, n, stores=[(n, n + 1)]) for n in range(16)]
-    main = [job(0, n, loads=[(n // 8 * 4, n // 8 * 4 + 4)]) for n in range(32)]
+    main = [job(0, n, loads=[(n // 8 * 4, n // 8 * 4 + 4)])._replace(like=n % 8) for n in range(32)]
     found = [lane for lane, _ in order(pipeline(ahead, main))]
     assert found[:4] == [1] * 4
     parts = [(lane, len(list(part))) for lane, part in groupby(found[4:])]
@@ -81,6 +81,24 @@ def test_what_is_hidden(cycles, hidden):
     ahead = [job(1, n, stores=[(n, n + 1)], cycles=cycles[0]) for n in range(4)]
     main = [job(0, n, loads=[(n, n + 1)], cycles=cycles[1]) for n in range(4)]
     assert pipeline(ahead, main).hidden == hidden
+
+
+def test_few_of_the_jobs_that_are_like_each_other_are_looked_at():
+    """The others touch what follows from these: an image, a row, and a place that moves with it."""
+    looked = []
+
+    def touched(job):
+        looked.append(job.at)
+        image, row, late = job.at
+        return Touched([], [Region("dram", *(image + 2 * row - late + n for n in (0, 1)))], 1)
+
+    places = [(10 * image, row, 2 * row) for image in range(5) for row in range(2)]
+    ahead = [Job((Need(place, 1),), None, lane=1, like="ahead", at=place) for place in places]
+    main = [job(0, n, loads=[(n, n + 1)]) for n in (30, 40)]
+    found = Pipeline([ahead, main], lambda job: touched(job) if job.lane else job.run)
+    assert [job.at for job in found.jobs if job.lane] == places
+    assert [n for n, job in enumerate(found.jobs) if not job.lane] == [10, 11]
+    assert looked == [(0, 0, 0), (0, 1, 2), (10, 0, 0)]
 
 
 def test_nothing_is_hidden_behind_what_needs_everything():
