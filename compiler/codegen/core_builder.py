@@ -1,6 +1,6 @@
 """Commands of one core, with what they touch: the vocabulary in which layers are written."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import prod
 
@@ -16,7 +16,7 @@ from .dependencies import Recorder
 from .jobs.job import Job, Need
 from .jobs.job_runner import JobRunner
 from .linking.entries import Region, dram_region
-from .replay import Likeness
+from .replay import Likeness, StepCall
 from .scratchpad import Block, Scratch
 from .vector_commands import VectorCommands
 from .view import View
@@ -79,14 +79,10 @@ class CoreProgram:
 
     # Steps -----------------------------------------------------------------------------------
 
-    def write_step(
-        self, function: Callable[..., object], arguments: Sequence[object],
-        options: Mapping[str, object], tensors: Sequence[Tensor], others: Container[str] = (),
-    ) -> None:  # fmt: skip
-        """``function(self, *arguments, **options)``, which writes a step that touches ``tensors``,
-        and none of ``others``. In a program with loops it begins with empty memories, and a step
-        that is like an earlier one is replayed (:mod:`~compiler.codegen.replay`)."""
-        write = partial(function, self, *arguments, **options)
+    def write_step(self, call: StepCall) -> None:
+        """Write a step. In a program with loops it begins with empty memories, and a step that is
+        like an earlier one is replayed (:mod:`~compiler.codegen.replay`)."""
+        write = partial(call.write, self)
         recordings = self.recorder.recordings
         if recordings is None:
             write()
@@ -95,9 +91,7 @@ class CoreProgram:
             scratch.forget_idle(())
             scratch.rewind()
         self._runner.begin_step()
-        like = Likeness(tensors, others=others, kept=self._resident).of(
-            function, arguments, options
-        )
+        like = Likeness(call.tensors, kept=self._resident).of(call)
         if like is None:
             write()
             return
@@ -108,10 +102,10 @@ class CoreProgram:
         )  # fmt: skip
         recording = recordings.find(self.recorder, like)
         if recording is None:
-            recording = recordings.record(self.recorder, like, tensors, write)
+            recording = recordings.record(self.recorder, like, call.tensors, write)
             recording.missing = frozenset(self._missing)
             return
-        recording.replay(self.recorder, tensors)
+        recording.replay(self.recorder, call.tensors)
         for name in self._missing.keys() - recording.missing:
             del self._missing[name]
 

@@ -5,14 +5,13 @@ written. So what is to run at the same time has to be written in turns: a few jo
 then a few of the other one.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from math import inf
 
 from compiler.errors import CompileError
-from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig, CoreConfig
 from hw.isa.encoding import Opcode
 
@@ -25,6 +24,7 @@ from .jobs.loops_of_jobs import Cost, Jobs
 from .jobs.pipeline import Pipeline, Touched
 from .jobs.turns import in_turns
 from .linking.entries import Region, dram_region
+from .replay import StepCall
 from .scratchpad import Block, NoRoom, Scratch
 
 __all__ = ["Lanes", "Turns", "most_jobs"]
@@ -117,11 +117,8 @@ class Lane(CoreProgram):
         """``runner`` does the jobs."""
         self._runner = runner
 
-    def write_step(
-        self, function: Callable[..., object], arguments: Sequence[object],
-        options: Mapping[str, object], tensors: Sequence[Tensor], others: Container[str] = (),
-    ) -> None:  # fmt: skip
-        function(self, *arguments, **options)
+    def write_step(self, call: StepCall) -> None:
+        call.write(self)
 
     @contextmanager
     def listing(self) -> Iterator[None]:

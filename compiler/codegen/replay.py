@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from types import FunctionType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from compiler.tensors.tensor import Tensor
 
@@ -22,7 +22,7 @@ from .cost import Command, Fields
 from .linking.entries import Region
 from .linking.loops import Loop
 
-__all__ = ["Likeness", "Recording", "Recordings"]
+__all__ = ["Likeness", "Recording", "Recordings", "StepCall"]
 
 #: The memory whose addresses differ.
 _DRAM = "dram"
@@ -209,59 +209,73 @@ class Recordings:
         return recording
 
 
+class StepCall(NamedTuple):
+    """How a step is written: ``function(program, *arguments, **options)``.
+
+    Members
+    -------
+    tensors : that it touches in DRAM, each with all of its memory
+    others : names of tensors that it does not touch, although it may be given them
+    """
+
+    function: Callable[..., object]
+    arguments: Sequence[object]
+    options: Mapping[str, object]
+    tensors: Sequence[Tensor]
+    others: Container[str] = ()
+
+    def write(self, program: object) -> None:
+        """By ``program``, a :class:`~compiler.codegen.core_builder.CoreProgram`."""
+        self.function(program, *self.arguments, **self.options)
+
+
 class Likeness:
     """What steps have in common that differ in the places of their tensors alone.
 
     Parameters
     ----------
-    tensors : that a step touches, each with all of its memory
-    others : names of tensors that it does not touch, although it may be given them
+    tensors : that a step, or several of them, touch, each with all of its memory
     kept : names of tensors that stay in a memory on chip
     """
 
-    def __init__(
-        self, tensors: Sequence[Tensor], *, others: Container[str] = (), kept: Container[str] = ()
-    ) -> None:
-        self._others, self._kept = others, kept
+    def __init__(self, tensors: Sequence[Tensor], *, kept: Container[str] = ()) -> None:
+        self._kept = kept
         self._places = sorted(
             (tensor.offset, tensor.offset + tensor.size, number)
             for number, tensor in enumerate(tensors)
         )
         self._apart = all(end <= begin for (_, end, _), (begin, _, _) in pairwise(self._places))
 
-    def of(
-        self, function: Callable[..., object], arguments: Sequence[object],
-        options: Mapping[str, object],
-    ) -> Hashable | None:  # fmt: skip
-        """That of the step ``function(program, *arguments, **options)``; None if it is not known,
-        or if tensors have memory in common."""
+    def of(self, call: StepCall) -> Hashable | None:
+        """That of a step; None if it is not known, or if tensors have memory in common."""
         if not self._apart:
             return None
         try:
-            return self._like(function), self._like(tuple(arguments)), self._like(options)
+            parts = call.function, tuple(call.arguments), call.options
+            return tuple(self._like(part, call.others) for part in parts)
         except _NoLikeness:
             return None
 
-    def _like(self, value: object) -> Hashable:
+    def _like(self, value: object, others: Container[str]) -> Hashable:
         if value is None or isinstance(value, bool | int | float | str | Enum):
             return type(value), value
         if isinstance(value, Tensor):
             name = value.name if value.name in self._kept else None
-            return name, self._place(value), *(getattr(value, part) for part in _SIZES)
+            return name, self._place(value, others), *(getattr(value, part) for part in _SIZES)
         if isinstance(value, tuple | list):
-            return type(value), *map(self._like, value)
+            return type(value), *(self._like(item, others) for item in value)
         if isinstance(value, Mapping):
-            return tuple((key, self._like(item)) for key, item in sorted(value.items()))
+            return tuple((key, self._like(item, others)) for key, item in sorted(value.items()))
         if is_dataclass(value) and not isinstance(value, type):
             parts = [part.name for part in fields(value) if part.name not in _NAMES]
-            return type(value), *(self._like(getattr(value, part)) for part in parts)
+            return type(value), *(self._like(getattr(value, part), others) for part in parts)
         if isinstance(value, FunctionType) and value.__closure__ is None:
             return value
         raise _NoLikeness
 
-    def _place(self, tensor: Tensor) -> tuple[int, int] | None:
+    def _place(self, tensor: Tensor, others: Container[str]) -> tuple[int, int] | None:
         """The touched tensor in which it begins, and where; None for one that is not touched."""
-        if tensor.name in self._others:
+        if tensor.name in others:
             return None
         index = bisect_right(self._places, tensor.offset, key=lambda place: place[0]) - 1
         if index < 0 or tensor.offset >= self._places[index][1]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from compiler.codegen.core_builder import CoreProgram
+from compiler.codegen.replay import StepCall
 from compiler.codegen.scratchpad import NoRoom
 from compiler.errors import CompileError
 from compiler.frontend.layer import Layer
@@ -164,7 +165,7 @@ class StepGraph:
             context = program.recorder.background() if background else nullcontext()
             try:
                 with context, stage(direction, layer):
-                    program.write_step(function, arguments, options | more, whole, others)
+                    program.write_step(StepCall(function, arguments, options | more, whole, others))
             except NoRoom as error:
                 raise CompileError(f"layer {layer} ({direction}): {error}") from error
 

@@ -1,14 +1,13 @@
 """Groups of steps become commands: in lanes beside each other, or one step after the other."""
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.lanes import Lanes, Turns, most_jobs
-from compiler.codegen.replay import Likeness
+from compiler.codegen.replay import Likeness, StepCall
 from compiler.codegen.scratchpad import NoRoom
 from compiler.errors import CompileError
 from compiler.stages import stage
@@ -132,19 +131,15 @@ class _Writer:
         for step in group.steps:
             step.write(calls, self.tensors)
         touched = list({t.name: t for call in calls.noted for t in call.tensors}.values())
-        likes = [
-            Likeness(touched, others=call.others).of(call.function, call.arguments, call.options)
-            for call in calls.noted
-        ]
+        likeness = Likeness(touched)
+        likes = [likeness.of(call) for call in calls.noted]
         if None in likes:
             return None, touched
         shape = [len(part) for part in (group.main, group.beside, group.ahead)]
         core = program.core.index, program.scratch.memory
         return (*shape, *likes, *core, self.worth, self.recorder.state), touched
 
-    def _run(
-        self, number: int, lanes: Lanes, like: Hashable, touched: Sequence[Tensor]
-    ) -> None:  # fmt: skip
+    def _run(self, number: int, lanes: Lanes, like: Hashable, touched: Sequence[Tensor]) -> None:
         """Write lanes of the group of this number."""
         recorder = self.recorder
         try:
@@ -200,25 +195,12 @@ def _kind(group: Group, tensors: Mapping[str, Tensor]) -> Hashable:
     ) + (len(group.ahead),)
 
 
-class _Call(NamedTuple):
-    """As of :meth:`~compiler.codegen.core_builder.CoreProgram.write_step`."""
-
-    function: Callable[..., object]
-    arguments: Sequence[object]
-    options: Mapping[str, object]
-    tensors: Sequence[Tensor]
-    others: Container[str]
-
-
 class _Calls(CoreProgram):
     """Notes the steps that are written, and does nothing."""
 
     def __init__(self, config: AdaGPConfig, core: CoreConfig, recorder: Recorder) -> None:
         super().__init__(config, core, recorder)
-        self.noted: list[_Call] = []
+        self.noted: list[StepCall] = []
 
-    def write_step(
-        self, function: Callable[..., object], arguments: Sequence[object],
-        options: Mapping[str, object], tensors: Sequence[Tensor], others: Container[str] = (),
-    ) -> None:  # fmt: skip
-        self.noted.append(_Call(function, arguments, options, tensors, others))
+    def write_step(self, call: StepCall) -> None:
+        self.noted.append(call)

@@ -10,7 +10,7 @@ from compiler.adagp import compile_adagp
 from compiler.adagp.tensors import PredictorShape
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder, Region
-from compiler.codegen.replay import Likeness, Recording, Recordings
+from compiler.codegen.replay import Likeness, Recording, Recordings, StepCall
 from compiler.tensors.tensor import Tensor
 from compiler.training import compile_training
 from hw.config import make_config
@@ -124,7 +124,8 @@ def step(program, *tensors, **options):
 
 def like(*arguments, touched=None, function=step, others=(), kept=(), **options):
     touched = arguments if touched is None else touched
-    return Likeness(touched, others=others, kept=kept).of(function, arguments, options)
+    call = StepCall(function, arguments, options, touched, others)
+    return Likeness(touched, kept=kept).of(call)
 
 
 def test_places_and_names_make_no_difference():
