@@ -38,8 +38,9 @@ class Clock:
     def note(self, entry: Entry) -> None:
         """``entry`` is the last command so far."""
         queue, thread = entry.queue, thread_of(entry)
-        known = (self._ends[source][number] for source, number in entry.after.items())
-        start = max(self._free.get(queue, 0), *known, 0)
+        start = self._free.get(queue, 0)
+        for source, number in entry.after.items():
+            start = max(start, self._ends[source][number])
         busy, latency = entry.cycles = self._duration(entry.command)
         self._free[queue] = start + busy
         if entry.feeder is not None:

@@ -34,8 +34,8 @@ def interleaved(
         )
         for loop in loops
     }  # fmt: skip
-    threads = dict.fromkeys(map(thread_of, entries))
-    left = {thread: _units(entries, loops, thread) for thread in threads}
+    owners = [thread_of(entry) for entry in entries]
+    left = {thread: _units(entries, owners, loops, thread) for thread in dict.fromkeys(owners)}
     first = {thread: next(units) for thread, units in left.items()}
     times = _Times(config, gaps)
     order: list[Entry] = []
@@ -78,17 +78,19 @@ class _Unit:
         ]
 
 
-def _units(entries: Sequence[Entry], loops: Iterable[Loop], thread: Thread) -> Iterator[_Unit]:
-    """Those of a thread."""
+def _units(
+    entries: Sequence[Entry], owners: Sequence[Thread], loops: Iterable[Loop], thread: Thread
+) -> Iterator[_Unit]:
+    """Those of a thread; ``owners`` are the threads of the entries."""
 
     def single(first: int, last: int) -> Iterator[_Unit]:
         for place in range(first, last):
-            if thread_of(entries[place]) == thread:
+            if owners[place] == thread:
                 yield _Unit([entries[place]])
 
     done = 0
     for loop in sorted(loops, key=lambda loop: (loop.first, -loop.end)):
-        if loop.first < done or thread_of(entries[loop.first]) != thread:
+        if loop.first < done or owners[loop.first] != thread:
             continue  # inside another one, or another thread's
         yield from single(done, loop.first)
         yield _Unit(entries[loop.first : loop.end], loop.cycles)
