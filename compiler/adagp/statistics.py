@@ -11,7 +11,7 @@ from compiler.kernels.tiling.partial_sums import TURNS, MapSums
 from compiler.kernels.tiling.splitting import MOST_WORDS, channel_parts, channel_steps
 from compiler.kernels.tiling.state import held
 from compiler.kernels.updates.scalars import Scalars, channel_sum, running, sink
-from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts
+from compiler.tensors.intervals import ChannelBox, Channels, Interval, equal_parts, even_parts
 from compiler.tensors.tensor import Tensor
 from hw.isa.vector import Carry, Condition, Factor, Term
 
@@ -168,10 +168,11 @@ class _GradientSums:
         # first words until the last job: so what is left for maps is in one piece.
         most = max(self._part_words(channels) for channels in self.parts)
         sizes = 3 * self.words, 3 * self._vectors * most * self.chunks
+        groups = (equal_parts if self.streamed else even_parts)(0, self.blocks, self.count)
         jobs = []
         with held(program, *sizes) as (totals, sums):
             for channels in self.parts:
-                for group in self._groups():
+                for group in groups:
                     rows = (group[0] * BLOCK, min(group[1] * BLOCK, layer.rows))
                     box = ((0, 1), rows, (0, 1), channels)
                     needs = (totals, sums, program.need(self.gradient, *box),
@@ -191,13 +192,6 @@ class _GradientSums:
             else:
                 jobs.append(Job((totals,), self._store))
             program.run(jobs)
-
-    def _groups(self) -> list[Interval]:
-        """Blocks of rows that are in the buffer together."""
-        if not self.streamed:
-            return even_parts(0, self.blocks, self.count)
-        firsts = range(0, self.blocks, self.count)
-        return [(first, min(first + self.count, self.blocks)) for first in firsts]
 
     @property
     def _vectors(self) -> int:
@@ -282,4 +276,6 @@ class _GradientSums:
 def _regular(most: int) -> int:
     """Blocks at a time of at most so many, so that what is added to which partial sum comes again
     soon."""
-    return most - most % TURNS if most >= TURNS else 1 << (most.bit_length() - 1) if most else 0
+    if most >= TURNS:
+        return most - most % TURNS
+    return 1 << (most.bit_length() - 1) if most else 0

@@ -10,6 +10,7 @@ __all__ = [
     "Pair",
     "PixelBox",
     "TensorBox",
+    "equal_parts",
     "even_parts",
     "regular_parts",
     "round_up",
@@ -46,7 +47,11 @@ def regular_parts(begin: int, end: int, size: int, *, many: int = MANY_PARTS) ->
     parts = even_parts(begin, end, size)
     if len(parts) < many:
         return parts
-    size = -(-(end - begin) // len(parts))
+    return equal_parts(begin, end, -(-(end - begin) // len(parts)))
+
+
+def equal_parts(begin: int, end: int, size: int) -> list[Interval]:
+    """[begin, end) in parts of ``size``, but for the last one, which has what is left."""
     return [(first, min(first + size, end)) for first in range(begin, end, size)]
 
 

@@ -126,7 +126,9 @@ class _Writer:
 
     def _like(self, group: Group, program: CoreProgram) -> tuple[Hashable, Sequence[Tensor]]:
         """What groups have in common that differ in the places of their tensors alone, None if it
-        is not known; and the tensors that this one touches in DRAM."""
+        is not known or nothing is recorded; and the tensors that this one touches in DRAM."""
+        if self.recorder.recordings is None:
+            return None, ()
         calls = _Calls(program.config, program.core, self.recorder)
         for step in group.steps:
             step.write(calls, self.tensors)

@@ -120,9 +120,12 @@ def _touches(jobs: Sequence[Job], touched: Callable[[Job], Touched]) -> list[Tou
             seen = np.vstack([seen, moves[number]])
             far.append(_begins(touched(jobs[numbers[number]])) - _begins(first))
             shares = np.linalg.lstsq(seen.T, moves.T, rcond=None)[0].T
-        distances = shares @ np.array(far) if far else np.zeros((len(numbers), 1))
-        for number, row in zip(numbers, np.rint(distances).astype(np.int64).tolist(), strict=True):
-            found[number] = first.moved(row) if far else first
+        if not far:
+            found |= dict.fromkeys(numbers, first)
+            continue
+        distances = np.rint(shares @ np.array(far)).astype(np.int64)
+        for number, row in zip(numbers, distances.tolist(), strict=True):
+            found[number] = first.moved(row)
     return [found[number] for number in range(len(jobs))]
 
 
