@@ -38,9 +38,6 @@ __all__ = ["PARTS", "AdaGPProgram", "PredictorShape", "compile_adagp"]
 
 #: Cycles of products forward for a command of a batch, at most; what is above is long for sure.
 _CYCLES = 1024
-#: How many times as much as usual a command has to hide where the predictor has a core of its own,
-#: whose loops are short: its commands take more of a program.
-_OWN_CORE = 1.45
 #: The counter of loops that is 1 in odd batches of a run.
 _PARITY = LOOP_LEVELS - 1
 
@@ -121,8 +118,7 @@ class _Compiler:
         }
         self.tensors = {part: self._tensors(part) for part in PARTS}
         self.recordings = Recordings()
-        more = _OWN_CORE if config.has_predictor_core else 1
-        self._worth = least_hidden(first.groups) * more
+        self._worth = least_hidden(first.groups)
         self._known = {part: Decisions() for part in PARTS}
         #: What has been recorded, by part and whether it loads what stays.
         self._written: dict[

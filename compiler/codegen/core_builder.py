@@ -6,7 +6,7 @@ from math import prod
 
 from compiler.errors import CompileError
 from compiler.tensors.intervals import Channels, Interval, TensorBox
-from compiler.tensors.tensor import IN_ORDER, Tensor, Transfer, transfers
+from compiler.tensors.tensor import IN_ORDER, Order, Tensor, Transfer, transfers
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig, CoreConfig
 from hw.formats import FLOAT32
 from hw.isa.encoding import Opcode
@@ -177,9 +177,13 @@ class CoreProgram:
         chunks = self.core.chunks_per_wide if wide else 1
         return Need(object(), chunks * need.words, place=None if wide else need.place)
 
-    def load(self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0) -> None:
-        """LOADs of a box of ``tensor`` into words from ``first`` on."""
-        self.load_moves(transfers(tensor, *box, self.core.word_bytes), block, first)
+    def load(
+        self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0, *,
+        order: Order | None = None,
+    ) -> None:  # fmt: skip
+        """LOADs of a box of ``tensor`` into words from ``first`` on, pixels in its order or another
+        one."""
+        self.load_moves(transfers(tensor, *box, self.core.word_bytes, order), block, first)
 
     def load_cycles(self, tensor: Tensor, box: TensorBox) -> int:
         """How long LOADs of a box of ``tensor`` take, about."""
@@ -199,13 +203,17 @@ class CoreProgram:
                 core=self.core.index,
             )
 
-    def store(self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0) -> None:
-        """STOREs of words from ``first`` on into a box of ``tensor``.
+    def store(
+        self, tensor: Tensor, box: TensorBox, block: Block, first: int = 0, *,
+        order: Order | None = None,
+    ) -> None:  # fmt: skip
+        """STOREs of words from ``first`` on, pixels in the tensor's order or another one, into a
+        box of ``tensor``.
 
         Copies of it in other blocks are old then.
         """
         self.scratch.drop_keys(lambda key: _is_part(key, tensor, box), apart_from=block)
-        for move in transfers(tensor, *box, self.core.word_bytes):
+        for move in transfers(tensor, *box, self.core.word_bytes, order):
             fields = dma_fields(block.address + first + move.word, move)
             self.recorder.emit(
                 Opcode.STORE,

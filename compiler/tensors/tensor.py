@@ -175,12 +175,15 @@ def transfers(
     columns: Interval,
     channels: Interval,
     word_bytes: int,
+    order: Order | None = None,
 ) -> list[Transfer]:
     """LOADs or STOREs that move a box of ``tensor``.
 
     ``images``, ``rows``, ``columns`` and ``channels`` are (begin, end); ``channels`` are clipped to
-    the pitch. In the buffer the box is dense: pixels in the tensor's order, each in whole words.
+    the pitch. In the buffer the box is dense: pixels in ``order``, that of the tensor if it is not
+    given, each in whole words.
     """
+    order = order or tensor.order
     item = tensor.dtype.itemsize
     begin, end = channels[0], min(channels[1], tensor.pitch)
     row_bytes = (end - begin) * item
@@ -189,7 +192,7 @@ def transfers(
     start = tensor.offset + begin * item
     start += sum(axis[0] * step for axis, step in zip(axes, strides, strict=True))
     # Loops from the inside out as (count, bytes); the run takes in the inner ones that are dense.
-    loops = [(axes[axis][1] - axes[axis][0], strides[axis]) for axis in reversed(tensor.order)]
+    loops = [(axes[axis][1] - axes[axis][0], strides[axis]) for axis in reversed(order)]
     run = row_bytes
     while loops and (loops[0][1] == run or loops[0][0] == 1):
         run *= loops.pop(0)[0]

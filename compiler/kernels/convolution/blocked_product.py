@@ -1,7 +1,7 @@
 """Product of a convolution, forward or for its input gradient, in boxes of any size."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 
 from compiler.codegen.convolution_walk import clip, matmul_walk, window_range
@@ -9,8 +9,8 @@ from compiler.codegen.core_builder import Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
 from compiler.kernels.tiling.late_work import Late, behind
-from compiler.tensors.intervals import Interval, PixelBox, even_parts
-from compiler.tensors.tensor import IN_ORDER, strides_of
+from compiler.tensors.intervals import Interval, PixelBox
+from compiler.tensors.tensor import IN_ORDER, Order, strides_of
 from hw.isa.encoding import Init
 
 from .blocked_cut import Box, Cut, contraction_boxes
@@ -18,6 +18,10 @@ from .blocked_sizes import BlockedSizes, Phase
 from .part_statistics import PartStatistics
 
 __all__ = ["BlockedProduct"]
+
+#: What is behind the last results does not count up to such a share of a product: boxes of fewer
+#: results would have less behind them, but are slower than they seem.
+_LITTLE = 0.01
 
 
 class BlockedProduct(BlockedSizes):
@@ -38,30 +42,58 @@ class BlockedProduct(BlockedSizes):
         jobs: list[tuple[Job, Sequence[Late]]] = []
         groups = self._groups(cut.group)
         self.looks = self.can_look(cut)
-        for box in self._boxes(cut):
+        for box in self.boxes(cut):
             for group in groups:
                 jobs += self._group_jobs(cut, box, group)
         return behind(jobs)
 
-    def _boxes(self, cut: Cut) -> list[PixelBox]:
-        """Those of outputs."""
-        images, height, width, _ = self.target.shape
-        columns = self._parts(width, cut.columns, self.step[1])
-        rows = self._parts(height, cut.rows, self.step[0])
-        return [*product(even_parts(0, images, cut.images), rows, columns)]
+    def _contractions(self, cut: Cut) -> int:
+        """Boxes of the contraction of a column tile, at least."""
+        return len(contraction_boxes(cut, (0, self._least_blocks), self._taps()))
+
+    @cached_property
+    def _least_blocks(self) -> int:
+        """Words of source channels of the column tile that reads the fewest."""
+        channels = map(self.tiles.range, range(self.tiles.count))
+        return min(end - begin for begin, end in map(self.blocks, channels))
+
+    def _early(self, cut: Cut) -> int:
+        """Jobs of a group before there is something in the block of its results, if there are
+        some: what is left to do with results before can be over then, and their block is free."""
+        count = self._contractions(cut)
+        return count - 1 if count > 3 else 0
 
     def can_look(self, cut: Cut) -> bool:
-        """Whether somebody wants statistics and all boxes are whole parts, whose results have room
-        beside the next ones."""
+        """Whether somebody wants statistics and all boxes are whole parts, whose results have room,
+        beside the next ones unless they are gone by then."""
         if self.statistics is None or cut.columns < self.target.shape[2]:
             return False
-        parts = [self.statistics.numbers(*box[:2]) for box in self._boxes(cut)]
-        if not all(parts):
+        boxes = [self.statistics.numbers(*box[:2]) for box in self.boxes(cut)]
+        if not all(boxes):
             return False
         out, *_, inputs = self.box_words(cut, self.spans(cut))
-        most = max(end - begin for begin, end in filter(None, parts))
-        out += self.statistics.room((0, most), self.largest(cut))
-        return 2 * out + inputs <= self.program.scratch.words
+        out += self.statistics.room(self._most(cut), self.largest(cut))
+        room = self.program.scratch.words
+        return (out + 2 * inputs if self._early(cut) else 2 * out + inputs) <= room
+
+    def _most(self, cut: Cut) -> Interval:
+        """As many parts as the largest box is."""
+        assert self.statistics is not None
+        boxes = filter(None, (self.statistics.numbers(*box[:2]) for box in self.boxes(cut)))
+        return 0, max(end - begin for begin, end in boxes)
+
+    def looking(self, cut: Cut, cost: float) -> float:
+        """What is behind the results of the last group, and what those before make the array wait
+        for."""
+        assert self.statistics is not None
+        late = self.statistics.cycles(self._most(cut), self.largest(cut))
+        groups, boxes = self._groups(cut.group), len(self.boxes(cut))
+        sizes = [end - begin for begin, end in groups]
+        # It begins behind the first of these, when results have been stored.
+        jobs = self._early(cut) - 2 if self._early(cut) else max(sizes) * self._contractions(cut)
+        time = jobs * cost / (boxes * self.tiles.count * self._contractions(cut))
+        behind = max(0.0, late * sizes[-1] / max(sizes) - cost * _LITTLE)
+        return behind + (boxes * len(groups) - 1) * max(0.0, late - time)
 
     def _group_jobs(
         self, cut: Cut, box: PixelBox, group: Interval
@@ -79,30 +111,51 @@ class BlockedProduct(BlockedSizes):
             for phase in self.phases:
                 numbers = (axis.numbers(part) for axis, part in zip(phase, box[1:], strict=True))
                 if all(end > begin for begin, end in numbers):
-                    jobs += self._phase_jobs(cut, box, group, tile, phase, output)
+                    jobs += self._phase_jobs(cut, box, group, tile, phase, output, bool(jobs))
         if not jobs:
             return []
         late: Sequence[Late] = ()
         if statistics and parts:
-            late = statistics.late(parts, output, len(jobs), channels=channels)
+            store = partial(self._store, box, channels)
+            early = self._early(cut)
+            late = statistics.late(
+                parts, output, early - 1 if early else len(jobs), channels=channels, store=store,
+                holds=early > 0,
+            )  # fmt: skip
         *others, last = jobs
         last = last._replace(run=partial(last.run, ends=True), like=(last.like, "ends"))
         return [*((job, ()) for job in others), (last, late)]
 
+    def _order(self, box: PixelBox, channels: Interval) -> Order:
+        """Axes as the pixels of results lie in their block."""
+        statistics = self.statistics if self.looks else None
+        parts = statistics.numbers(box[0], box[1]) if statistics else None
+        return statistics.order(parts, channels) if statistics and parts else self.target.order
+
     def _phase_jobs(
-        self, cut: Cut, box: PixelBox, group: Interval, tile: int, phase: Phase, output: Need
-    ) -> list[Job]:
-        """The boxes of a column tile and phase."""
+        self, cut: Cut, box: PixelBox, group: Interval, tile: int, phase: Phase, output: Need,
+        written: bool,
+    ) -> list[Job]:  # fmt: skip
+        """The boxes of a column tile and phase; ``written``: of some that were before them, too."""
+        program = self.program
         taps = len(phase[0].taps), len(phase[1].taps)
         boxes: list[Box | None] = [None]
+        sizes = self.box_words(cut, self.spans(cut))
         if all(taps):
             boxes = [*contraction_boxes(cut, self.blocks(self.tiles.range(tile)), taps)]
         jobs = []
         for part in boxes:
-            needs, ends = [output], (part is boxes[0], part is boxes[-1])
+            ends = part is boxes[0], part is boxes[-1]
+            # There are no results before the first sums are complete.
+            needs = [output] if written or ends[1] else []
             if part is not None:
-                needs.append(self._source_need(box, phase, part))
-                needs.append(self._weights_need(tile, phase, part))
+                # Blocks of one size take each other's places, where there are no others.
+                for need, words in (
+                    (self._source_need(box, phase, part), sizes[1]),
+                    (self._weights_need(tile, phase, part), sizes[2]),
+                ):
+                    alike = need.place is None and not program.in_turns
+                    needs.append(need._replace(words=words) if alike else need)
                 bias = self.bias_need(tile) if part is boxes[0] else None
                 needs += [bias] if bias else []
             like = self._likeness(box, group, tile, phase, part)
@@ -111,8 +164,9 @@ class BlockedProduct(BlockedSizes):
                 self.tiles.range(tile)[0],
                 part[0][0] if part else 0,
             )
-            run = partial(self._run, box, group, tile, phase, part, *ends)
-            jobs.append(Job(tuple(needs), run, like=(like, ends), at=at))
+            writes = output in needs
+            run = partial(self._run, box, group, tile, phase, part, *ends, writes)
+            jobs.append(Job(tuple(needs), run, like=(like, ends, writes), at=at))
         return jobs
 
     def _likeness(
@@ -179,27 +233,31 @@ class BlockedProduct(BlockedSizes):
 
     def _run(
         self, box: PixelBox, group: Interval, tile: int, phase: Phase, part: Box | None,
-        first: bool, last: bool, output: Block, *blocks: Block, ends: bool = False,
+        first: bool, last: bool, writes: bool, *blocks: Block, ends: bool = False,
     ) -> None:  # fmt: skip
         """A box of the contraction: the ``first``, the ``last`` of a column tile and phase; behind
-        the one that ``ends`` a group its outputs are stored."""
-        program, channels = self.program, self._channels(group)
+        the one that ``ends`` a group its outputs are stored. Their block is the first one, if there
+        is something in it."""
+        program, channels, output = self.program, self._channels(group), blocks[0]
         if first:
             self._bank = program.next_bank()
         begin, end = self.tiles.range(tile)
         if part is None:
             self._nothing(box, phase, end - begin, output)
         else:
-            source, weights, *bias = blocks
+            source, weights, *bias = blocks[writes:]
             self._weights(tile, phase, part, weights, *bias)
             init = (Init.BIAS if bias else Init.ZERO) if first else Init.ACCUMULATOR
             self._matmul(box, phase, part, init, end - begin, source)
         if last:
             self._post(box, channels, group, tile, phase, output)
-        if ends:
-            program.store(self.target, (*box, channels), output)
-            if not self.looks:
-                program.scratch.drop([output])
+        if ends and not self.looks:
+            self._store(box, channels, output)
+            program.scratch.drop([output])
+
+    def _store(self, box: PixelBox, channels: Interval, output: Block) -> None:
+        order = self._order(box, channels)
+        self.program.store(self.target, (*box, channels), output, order=order)
 
     def _nothing(self, box: PixelBox, phase: Phase, valid: int, block: Block) -> None:
         """Zeros for a phase without taps."""
@@ -275,10 +333,14 @@ class BlockedProduct(BlockedSizes):
         place, fields = program.column_place(
             (begin - channels[0], end - channels[0]), stop - channels[0], wide=wide
         )
-        images, height, width = (b - a for a, b in box)
+        images = box[0][1] - box[0][0]
         numbers = [axis.numbers(part) for axis, part in zip(phase, box[1:], strict=True)]
         rows, columns = (b - a for a, b in numbers)
-        word = program.words(self.target, channels)
+        by_image, by_row, by_column = strides_of(
+            [b - a for a, b in box],
+            self._order(box, channels),
+            program.words(self.target, channels),
+        )
         top, left = (
             axis.offset + n[0] * axis.step - part[0]
             for axis, n, part in zip(phase, numbers, box[1:], strict=True)
@@ -294,10 +356,10 @@ class BlockedProduct(BlockedSizes):
                 "wo_stride": 1,
                 "ho_stride": columns,
                 "n_stride": columns * rows,
-                "out_address": output.address + (top * width + left) * word + place,
-                "out_wo_stride": phase[1].step * word,
-                "out_ho_stride": phase[0].step * width * word,
-                "out_n_stride": height * width * word,
+                "out_address": output.address + top * by_row + left * by_column + place,
+                "out_wo_stride": phase[1].step * by_column,
+                "out_ho_stride": phase[0].step * by_row,
+                "out_n_stride": by_image,
             },
             output,
         )

@@ -3,13 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache, cached_property
+from itertools import product
 from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Need
 from compiler.codegen.cost import SUM_CYCLES, Fields, tile_cycles
 from compiler.errors import CompileError
 from compiler.tensors.column_tiles import ColumnTiles
-from compiler.tensors.intervals import Interval, even_parts
+from compiler.tensors.intervals import Interval, PixelBox, even_parts
 from compiler.tensors.tensor import Tensor
 
 from .blocked_cut import Axis, Cut, cuts
@@ -79,6 +80,10 @@ class BlockedSizes(ABC):
         on."""
         return False
 
+    def looking(self, cut: Cut, cost: float) -> float:
+        """Cycles by which this takes longer than the product, which takes ``cost``, about."""
+        return 0.0
+
     def bias_need(self, tile: int) -> Need | None:
         """The biases of a column tile, if there are some."""
         return None
@@ -106,6 +111,13 @@ class BlockedSizes(ABC):
         begin = self.tiles.range(group[0])[0]
         return begin, self.target.pitch if end == self.tiles.channels else end
 
+    def boxes(self, cut: Cut) -> list[PixelBox]:
+        """Those of outputs."""
+        images, height, width, _ = self.target.shape
+        columns = self._parts(width, cut.columns, self.step[1])
+        rows = self._parts(height, cut.rows, self.step[0])
+        return [*product(even_parts(0, images, cut.images), rows, columns)]
+
     def _taps(self) -> tuple[int, int]:
         """The most rows and columns of taps that a phase has."""
         rows, columns = (max(len(phase[axis].taps) for phase in self.phases) for axis in (0, 1))
@@ -114,7 +126,7 @@ class BlockedSizes(ABC):
     def plan(self, again: int = 0) -> tuple[Cut, float]:
         """The cut that takes the least time, of those that fit with the source and the weights of
         the next box; and how many cycles it takes, about. Those that do not :meth:`can_look` cost
-        ``again`` more, which is not among them.
+        ``again`` more, which is not among them, the others what :meth:`looking` says.
 
         Raises
         ------
@@ -132,7 +144,9 @@ class BlockedSizes(ABC):
             cost = self._cost(cut, blocks, taps)
             if cost >= least:
                 continue
-            more = 0 if not again or self.can_look(cut) else again
+            more: float = again
+            if again and self.can_look(cut):
+                more = self.looking(cut, cost)
             if cost + more < least:
                 best, least, found = cut, cost + more, cost
         if best is None:
@@ -172,7 +186,7 @@ class BlockedSizes(ABC):
         alone = jobs * tiles * max(vectors, self.pace)
         others: float = jobs * JOB_CYCLES
         sure = room - room // _SPARE
-        if 2 * (out + inputs) > sure:
+        if 2 * (out + inputs) > sure and parts <= 3:
             # Between groups, one of them has to be stored before the next one has room.
             others += pieces * len(self._groups(cut.group)) * (loads / jobs + out)
         return (max(loads, alone) if out + 2 * inputs <= sure else loads + alone) + others

@@ -8,9 +8,9 @@ from typing import Any
 from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
-from compiler.kernels.tiling.late_work import Late, behind
+from compiler.kernels.tiling.late_work import Late, behind, run_around
 from compiler.tensors.intervals import Interval
-from compiler.tensors.tensor import Tensor, strides_of
+from compiler.tensors.tensor import Order, Tensor, strides_of
 from hw.isa.encoding import Init
 
 from .blocked_cut import Axis
@@ -64,7 +64,7 @@ def forward(
         product.let_go()
     jobs = product.jobs(tiles or ()) if boxes is None else boxes
     if beside:
-        _run_around(program, jobs, partial(beside, program, tensors))
+        run_around(program, jobs, partial(beside, program, tensors))
     else:
         program.run(jobs)
     if parts and not (product if boxes is None else blocked).looks:
@@ -75,33 +75,6 @@ def forward(
         reorganizer.finish()
     else:
         reorganizer.write()
-
-
-def _run_around(program: CoreProgram, jobs: Sequence[Job], beside: Callable[[], None]) -> None:
-    """Do the first half of the jobs, what is ``beside`` them, and the rest.
-
-    Results that both halves write stay in the memory meanwhile; they may take a quarter of it.
-    """
-
-    def shared(number: int) -> list[Need]:
-        if not 0 < number < len(jobs):
-            return []
-        before = {need.key for need in jobs[number - 1].needs}
-        return [need for need in jobs[number].needs if need.load is None and need.key in before]
-
-    def fits(number: int) -> bool:
-        return 4 * sum(need.words for need in shared(number)) <= program.scratch.words
-
-    half = len(jobs) // 2
-    places = sorted(range(len(jobs) + 1), key=lambda number: abs(number - half))
-    half = next(number for number in places if fits(number))
-    program.run(jobs[:half])
-    found = [program.scratch.find(need.key) for need in shared(half) if need.key is not None]
-    beside()
-    for block in found:
-        if block is not None:
-            program.scratch.release(block)
-    program.run(jobs[half:])
 
 
 class _Forward:
@@ -188,7 +161,8 @@ class _Forward:
                 if self.statistics and self.looks and tile == self.tiles.count - 1:
                     parts = self.statistics.numbers(images, rows)
                     assert parts is not None, "tiles are whole parts"
-                    late = self.statistics.late(parts, output, tile + 1)
+                    store = partial(self._store, images, rows)
+                    late = self.statistics.late(parts, output, tile + 1, store=store)
                 jobs.append((job, late))
         return behind(jobs)
 
@@ -234,6 +208,11 @@ class _Forward:
             **options,
         )  # fmt: skip
 
+    def _order(self, images: Interval, rows: Interval) -> Order:
+        """Axes as the pixels of a tile lie in its block."""
+        parts = self.statistics.numbers(images, rows) if self.statistics and self.looks else None
+        return self.statistics.order(parts) if self.statistics and parts else self.layer.y.order
+
     def _out_size(self, images: Interval, rows: Interval) -> int:
         """Words of what becomes of a tile."""
         parts = self.statistics.numbers(images, rows) if self.statistics and self.looks else None
@@ -265,7 +244,9 @@ class _Forward:
         self._weights(tile, valid, blocks, weights, *bias)
         bank = program.next_bank()
         self._matmul(images, rows, valid, blocks, bank, x)
-        height, width = rows[1] - rows[0], layer.output_map[1]
+        count, height, width = images[1] - images[0], rows[1] - rows[0], layer.output_map[1]
+        order = self._order(images, rows)
+        by_image, by_row, by_column = strides_of((count, height, width), order, self.y_words)
         wide = layer.y.kind == "float32"
         last = tile == self.tiles.count - 1
         end = layer.y.pitch if last else channels[1]
@@ -277,25 +258,30 @@ class _Forward:
                 "relu": int(self.relu),
                 "wo_count": width,
                 "ho_count": height,
-                "n_count": images[1] - images[0],
+                "n_count": count,
                 "wo_stride": 1,
                 "ho_stride": width,
                 "n_stride": height * width,
                 "out_address": output.address + place,
-                "out_wo_stride": self.y_words,
-                "out_ho_stride": width * self.y_words,
-                "out_n_stride": height * width * self.y_words,
+                "out_wo_stride": by_column,
+                "out_ho_stride": by_row,
+                "out_n_stride": by_image,
             },
             output,
         )
         if last:
             if self.held and self.reorganizer:
-                self.reorganizer.observe(images, rows, output)
+                self.reorganizer.observe(images, rows, output, order)
                 # If it stayed, what is read next would go into the bank of the sums.
                 program.scratch.drop([x])
-            program.store(layer.y, (images, rows, (0, width), (0, layer.y.pitch)), output)
             if not self.looks:
+                self._store(images, rows, output)
                 program.scratch.drop([output])
+
+    def _store(self, images: Interval, rows: Interval, output: Block) -> None:
+        y = self.layer.y
+        box = images, rows, (0, y.shape[2]), (0, y.pitch)
+        self.program.store(y, box, output, order=self._order(images, rows))
 
     def _weights(
         self, tile: int, valid: int, blocks: Interval, weights: Block, bias: Block | None = None

@@ -1,10 +1,11 @@
 """Statistics of the parts of a map, which batch normalisation needs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from compiler.codegen.core_builder import CoreProgram, Job, Need
+from compiler.codegen.cost import REDUCTION_CYCLES, VECTOR_CYCLES
 from compiler.codegen.scratchpad import Block
 from compiler.codegen.view import View
 from compiler.kernels.tiling.image_tiling import state_job
@@ -13,7 +14,7 @@ from compiler.kernels.tiling.partial_sums import MapSums
 from compiler.kernels.tiling.pixel_bands import PixelBands, flat, pixel_bands
 from compiler.kernels.tiling.splitting import MOST_WORDS, PIECES, channel_parts, channel_steps
 from compiler.tensors.intervals import Channels, Interval, even_parts, regular_parts
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.tensor import IN_ORDER, Order, Tensor
 from hw.isa.vector import Factor, Term
 
 __all__ = ["SQUARES", "PartStatistics", "part_lines", "statistics_shape"]
@@ -24,6 +25,12 @@ SQUARES = {"term": Term.SUBTRACT, "factor": Factor.U}
 _PART_PIXELS = 256
 #: Words of a piece at least: every command takes some cycles besides.
 _LEAST_WORDS = 2
+#: Pixels of an image apart, each beside the same ones of other images; commands look at all of
+#: them at once, in so many pieces.
+_ABREAST: Order = (1, 2, 0)
+_PIECES = 8
+#: Channels of a VECTOR at most.
+_MOST_CHANNELS = 0xFFFF
 
 
 def part_lines(height: int, width: int) -> int:
@@ -89,24 +96,59 @@ class PartStatistics:
         count = parts[1] - parts[0]
         return 2 * count * self.program.words(self.statistics, self._channels(channels))
 
+    def cycles(self, parts: Interval, channels: Channels = None) -> int:
+        """How long the vector engine looks at parts, about."""
+        count, groups = parts[1] - parts[0], self.program.core.groups_per_word
+        words = count * self.program.words(self.x, channels)
+        again = 1 if self.order(parts, channels) == _ABREAST else count
+        word = self.pixels * groups + REDUCTION_CYCLES + 7 * groups
+        return 2 * (words * word + again * VECTOR_CYCLES)
+
+    def order(self, parts: Interval, channels: Channels = None) -> Order:
+        """Axes of the map as pixels of parts lie in their block: where that takes fewer commands,
+        those of many small images abreast. Each pixel is stored by itself then, but a reduction
+        makes the sums of all of them."""
+        count, words = parts[1] - parts[0], self.program.words(self.x, channels)
+        fits = count * words * self.program.core.rows <= _MOST_CHANNELS
+        abreast = self.pixels + 3 * _PIECES < 2 * count
+        return _ABREAST if abreast and fits and self._is_even(channels) else IN_ORDER
+
+    def _is_even(self, channels: Channels) -> bool:
+        """Whether parts are images, of which each has as many words as its statistics."""
+        words = self.program.words(self.statistics, self._channels(channels))
+        return self.parts == 1 and words == self.chunks * self.program.words(self.x, channels)
+
     def late(
-        self, parts: Interval, maps: Need, count: int, *, channels: Channels = None
-    ) -> list[Late]:
-        """What looks at parts in the block of ``maps``, with :meth:`room` behind them, in at most
-        ``count`` pieces; the last one stores the statistics and drops that block. Where others need
-        the vector engine, too, a piece may be a part of the words of a part."""
+        self, parts: Interval, maps: Need, count: int, *, channels: Channels = None,
+        store: Callable[[Block], None] | None = None, holds: bool = False,
+    ) -> list[Late]:  # fmt: skip
+        """What looks at parts in the block of ``maps``, in their :meth:`order`, with :meth:`room`
+        behind them, in at most ``count`` pieces; the last one stores the statistics and drops that
+        block, which may be the last of so many if it ``holds`` it: nothing is loaded there then
+        before the vector engine is done. The first one calls ``store(block)`` before: where that
+        takes many commands, they do not keep those of the product waiting for its end. Where others
+        need the vector engine, too, a piece may be a part of the words of a part."""
         found = []
         size = parts[1] - parts[0]
         words = self.program.words(self.x, channels)
         columns = [(0, words)]
-        if self.program.shares_vector and count >= 2 * size:
+        if self.order(parts, channels) == _ABREAST:
+            count = min(count, _PIECES)
+        elif self.program.shares_vector and count >= 2 * size:
             columns = even_parts(0, words, max(_LEAST_WORDS, -(-words // (count // size))))
         rows = even_parts(*parts, -(-size // count))
         pieces = [(row, column) for row in rows for column in columns]
+        waits = count - len(pieces) if holds else 0
         for piece in pieces:
-            run = partial(self._add, parts, *piece, channels, piece == pieces[-1])
+            begins = store if piece == pieces[0] else None
+            ends = piece == pieces[-1] and not waits
+            run = partial(self._add, parts, *piece, channels, begins, ends)
             (begin, end), column = piece
-            like = "parts", size, begin - parts[0], end - parts[0], column
+            like = "parts", size, words, begin - parts[0], end - parts[0], column, ends
+            found.append(Late((maps,), run, like, parts[:1]))
+        for number in range(waits):
+            run = partial(self._end, parts, channels, number < waits - 1)
+            like = "parts", size, words, number < waits - 1
             found.append(Late((maps,), run, like, parts[:1]))
         return found
 
@@ -144,18 +186,37 @@ class PartStatistics:
         return replace(view, first=first)
 
     def _add(
-        self, parts: Interval, piece: Interval, words: Interval, channels: Channels, last: bool,
-        maps: Block,
+        self, parts: Interval, piece: Interval, words: Interval, channels: Channels,
+        store: Callable[[Block], None] | None, last: bool, maps: Block,
     ) -> None:  # fmt: skip
+        if store:
+            store(maps)
         box = parts, (0, self.lines), (0, self.width), channels
-        view, vector = self.program.view(maps, self.x, *box), self.vector
+        view = self.program.view(maps, self.x, *box)
         first = maps.words - self.room(parts, channels)
         results = self._results(maps, first, parts, channels)
-        # Statistics may have more words than the map.
-        end = results.words if words[1] == view.words else words[1]
-        results = results.part((words[0], end), self.program.core.rows)
-        view = view.part(words, self.program.core.rows)
-        begin, end = (number - parts[0] for number in piece)
+        if self.order(parts, channels) == _ABREAST:
+            self._add_abreast(view, results, (piece[0] - parts[0], piece[1] - parts[0]))
+        else:
+            # Statistics may have more words than the map.
+            end = results.words if words[1] == view.words else words[1]
+            results = results.part((words[0], end), self.program.core.rows)
+            view = view.part(words, self.program.core.rows)
+            self._add_each(view, results, (piece[0] - parts[0], piece[1] - parts[0]))
+        if last:
+            self._end(parts, channels, False, maps)
+
+    def _end(self, parts: Interval, channels: Channels, waits: bool, maps: Block) -> None:
+        """Store the statistics, and drop the block, unless it ``waits``."""
+        if waits:
+            return
+        first = maps.words - self.room(parts, channels)
+        self.program.store(self.statistics, self._box(parts, channels), maps, first)
+        self.program.scratch.drop([maps])
+
+    def _add_each(self, view: View, results: View, piece: Interval) -> None:
+        """Images [begin, end) one by one."""
+        vector, (begin, end) = self.vector, piece
         means, squares = results[0:1], results[1:2]
         for number in range(begin, end):
             one = slice(number, number + 1)
@@ -164,9 +225,24 @@ class PartStatistics:
         for number in range(begin, end):
             one = slice(number, number + 1)
             vector.sum(squares[:, one], view[one], y=means[:, one], **SQUARES)
-        if last:
-            self.program.store(self.statistics, self._box(parts, channels), maps, first)
-            self.program.scratch.drop([maps])
+
+    def _add_abreast(self, view: View, results: View, piece: Interval) -> None:
+        """All of them at once: what is a pixel of each is one of as many times the channels."""
+        vector, (begin, end), rows = self.vector, piece, self.program.core.rows
+        count, height, width, _ = view.shape
+        whole = View.dense(
+            view.block, (1, height, width, count * view.words * rows), count * view.words,
+            chunks=view.chunks,
+        )  # fmt: skip
+        words = begin * view.words, end * view.words
+        means, squares = (
+            replace(part, shape=(1, 1, 1, whole.shape[3]), words=whole.words).part(words, rows)
+            for part in (results[0:1], results[1:2])
+        )
+        whole = whole.part(words, rows)
+        vector.sum(means, whole)
+        vector.scale(means, means, 1.0 / self.pixels)
+        vector.sum(squares, whole, y=means, **SQUARES)
 
     def _parts(self) -> list[tuple[Interval, Channels]] | None:
         """Parts and channels that are looked at together, if a part fits: all channels, whose
@@ -183,8 +259,11 @@ class PartStatistics:
         return None
 
     def _job(self, parts: Interval, channels: Channels) -> Job:
-        maps = self.program.need(self.x, parts, (0, self.lines), (0, self.width), channels)
-        maps = maps._replace(key=object(), words=maps.words + self.room(parts, channels))
+        box = parts, (0, self.lines), (0, self.width), channels or (0, self.x.pitch)
+        order = self.order(parts, channels)
+        words = self.program.need(self.x, *box).words + self.room(parts, channels)
+        load = partial(self.program.load, self.x, box, order=order)
+        maps = Need(object(), words, load)
         (late,) = self.late(parts, maps, 1, channels=channels)
         begin, end = self._channels(channels)
         like = *late.like, end - begin, min(end, self.x.shape[3]) - begin

@@ -1,7 +1,7 @@
 """A layer's output as the predictor sees it: averaged over the batch, pooled to S × S cells."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from compiler.errors import CompileError
 from compiler.kernels.tiling.splitting import MOST_WORDS, PIECES, channel_parts, channel_steps
 from compiler.kernels.tiling.state import held
 from compiler.tensors.intervals import ChannelBox, Channels, Interval, even_parts, regular_parts
-from compiler.tensors.tensor import Tensor
+from compiler.tensors.tensor import Order, Tensor
 from hw.config import CoreConfig
 
 __all__ = ["Reorganizer", "pool_windows", "reorganize"]
@@ -94,11 +94,11 @@ class Reorganizer:
         self._sums = sums
         return Need(object(), sums.words, place=sums)
 
-    def observe(self, images: Interval, rows: Interval, block: Block) -> None:
-        """Add ``block``, which holds whole lines of some images; those of a line in order."""
+    def observe(self, images: Interval, rows: Interval, block: Block, order: Order) -> None:
+        """Add ``block``, which holds whole lines of some images, pixels in ``order``."""
         box = images, rows, (0, self.width), None
         total = self._view(self._held, box, (1, self.height, self.width))
-        maps = self.program.view(block, self.y, *box[:3])
+        maps = self.program.view(block, replace(self.y, order=order), *box[:3])
         self._sum(total[:, slice(*rows)], maps, images[0])
 
     def let_go(self) -> None:

@@ -1,14 +1,15 @@
-"""Work on results of a job that is done behind the work of jobs that follow."""
+"""Work that comes between the jobs of a product: on results of a job behind jobs that follow, and
+what has nothing to do with it in its middle."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from compiler.codegen.core_builder import Job, Need
+from compiler.codegen.core_builder import CoreProgram, Job, Need
 from compiler.codegen.scratchpad import Block
 
-__all__ = ["Late", "behind"]
+__all__ = ["Late", "behind", "run_around"]
 
 
 class Late(NamedTuple):
@@ -44,3 +45,30 @@ def _both(job: Job, late: Late) -> Job:
 
     like = None if job.like is None else (job.like, late.like)
     return job._replace(needs=(*late.needs, *job.needs), run=run, like=like, at=job.at + late.at)
+
+
+def run_around(program: CoreProgram, jobs: Sequence[Job], beside: Callable[[], None]) -> None:
+    """Do the first half of the jobs, what is ``beside`` them, and the rest.
+
+    Results that both halves write stay in the memory meanwhile; they may take a quarter of it.
+    """
+
+    def shared(number: int) -> list[Need]:
+        if not 0 < number < len(jobs):
+            return []
+        before = {need.key for need in jobs[number - 1].needs}
+        return [need for need in jobs[number].needs if need.load is None and need.key in before]
+
+    def fits(number: int) -> bool:
+        return 4 * sum(need.words for need in shared(number)) <= program.scratch.words
+
+    half = len(jobs) // 2
+    places = sorted(range(len(jobs) + 1), key=lambda number: abs(number - half))
+    half = next(number for number in places if fits(number))
+    program.run(jobs[:half])
+    found = [program.scratch.find(need.key) for need in shared(half) if need.key is not None]
+    beside()
+    for block in found:
+        if block is not None:
+            program.scratch.release(block)
+    program.run(jobs[half:])

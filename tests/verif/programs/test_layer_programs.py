@@ -119,6 +119,22 @@ def test_statistics_in_pieces(shape, rng, seed, monkeypatch):
     assert calls and (shape[1] != 2 or all(len(found) > 2 for found in calls))
 
 
+@pytest.mark.parametrize("shape", [(256, 1, 1, 7), (400, 1, 2, 5)])
+def test_statistics_of_small_images_abreast(shape, rng, seed, monkeypatch):
+    """Where a map is read for its statistics, pixels of all images are loaded side by side."""
+    looked = []
+
+    def add(statistics, view, results, piece):
+        looked.append(piece[1] - piece[0])
+        whole(statistics, view, results, piece)
+
+    whole = PartStatistics._add_abreast
+    monkeypatch.setattr(PartStatistics, "_add_abreast", add)
+    case = CASES["normalization"](rng, config_of("tiny", buffer_bank_depth=1024), shape)
+    case.check_with_interpreter(f"{shape}", seed)
+    assert sum(looked) == shape[0] and len(looked) < shape[0] // 4
+
+
 @pytest.mark.parametrize(
     ("name", "array", "depth", "shape", "bands"),
     [

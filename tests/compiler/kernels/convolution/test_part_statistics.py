@@ -10,7 +10,8 @@ import pytest
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.kernels.convolution import conv_forward
-from compiler.kernels.convolution.part_statistics import part_lines
+from compiler.kernels.convolution.blocked_cut import Cut
+from compiler.kernels.convolution.part_statistics import PartStatistics, part_lines
 from golden.layers import batch_norm as golden
 from hw.config import make_config
 from hw.isa.encoding import Opcode
@@ -81,6 +82,67 @@ def test_boxes_of_the_contraction(whole, rng, seed, monkeypatch):
     monkeypatch.setattr(conv_forward, "blocked_jobs", boxes)
     check(program, rng, seed, f"whole boxes: {whole}")
     assert seen == [whole]
+
+
+def vectors(program):
+    return sum(command.opcode is Opcode.VECTOR for command in program.commands)
+
+
+@pytest.mark.parametrize("parts", [("y", "statistics"), ("y", "cells", "statistics")])
+@pytest.mark.parametrize("shape", [(100, 1, 1, 6), (70, 2, 2, 5), (64, 3, 2, 4)])
+def test_small_images_abreast(shape, parts, rng, seed):
+    """One command makes the sums of all images: there are fewer commands than images."""
+    config = make_config(
+        variant="low", preset="tiny", accumulator_depth=512, buffer_bank_depth=2048
+    )
+    program = ConvolutionProgram(
+        config=config, shape=shape, outputs=10, kernel=(1, 1), parts=parts, map_size=1
+    )
+    check(program, rng, seed, f"{shape}")
+    if "cells" not in parts:
+        assert vectors(program) < shape[0]
+
+
+@pytest.mark.parametrize("loops", [False, True], ids=["written out", "loops"])
+def test_small_images_abreast_in_boxes(loops, rng, seed, monkeypatch):
+    """The same in groups of column tiles and boxes of the contraction, so many that results of one
+    group are gone when those of the next one come: there is no room for both."""
+    config = make_config(
+        variant="baseline", preset="tiny", accumulator_depth=256, buffer_bank_depth=512
+    )
+    program = ConvolutionProgram(
+        config=config, shape=(56, 2, 2, 48), outputs=32, kernel=(3, 3), padding=(1, 1),
+        parts=("y", "statistics"), loops=loops,
+    )  # fmt: skip
+    seen = []
+
+    def boxes(blocked, *others, **more):
+        cut = Cut(56, 2, 2, 2, 2, 3, 3)
+        jobs = blocked.jobs(cut)
+        out, *_, inputs = blocked.box_words(cut, blocked.spans(cut))
+        out += blocked.statistics.room((0, 56), blocked.largest(cut))
+        seen.append((blocked.looks, 2 * out + inputs > blocked.program.scratch.words))
+        return jobs
+
+    monkeypatch.setattr(conv_forward, "blocked_jobs", boxes)
+    check(program, rng, seed, f"loops: {loops}")
+    assert seen and set(seen) == {(True, True)}
+
+
+def test_what_looking_costs():
+    """The array waits where a group has more to look at than there is time before the next results;
+    what is behind the last ones counts where it is much."""
+    program = ConvolutionProgram(
+        config=make_config(variant="baseline"), shape=(16, 4, 4, 256), outputs=512, kernel=(3, 3),
+        padding=(1, 1), parts=("y", "statistics"),
+    )  # fmt: skip
+    writer = CoreProgram(program.config, program.core, Recorder(program.config))
+    parts = PartStatistics(writer, program.tensors["y"], program.tensors["statistics"])
+    product = conv_forward._Blocked(writer, program.layer, False, parts)
+    few, many = (product.looking(Cut(16, 4, 4, group, 6, 3, 3), 1_800_000.0) for group in (5, 18))
+    assert 0 <= few < many
+    short = product.looking(Cut(16, 4, 4, 18, 6, 3, 3), 18_000.0)
+    assert short > many
 
 
 def test_long_iterations(rng, seed):
