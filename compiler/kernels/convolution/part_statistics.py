@@ -25,9 +25,9 @@ SQUARES = {"term": Term.SUBTRACT, "factor": Factor.U}
 _PART_PIXELS = 256
 #: Words of a piece at least: every command takes some cycles besides.
 _LEAST_WORDS = 2
-#: Pixels of an image apart, each beside the same ones of other images; commands look at all of
-#: them at once, in so many pieces.
-_ABREAST: Order = (1, 2, 0)
+#: Each pixel beside the same ones of other images; commands look at all images at once, in so many
+#: pieces.
+_HWNC: Order = (1, 2, 0)
 _PIECES = 8
 #: Channels of a VECTOR at most.
 _MOST_CHANNELS = 0xFFFF
@@ -100,18 +100,21 @@ class PartStatistics:
         """How long the vector engine looks at parts, about."""
         count, groups = parts[1] - parts[0], self.program.core.groups_per_word
         words = count * self.program.words(self.x, channels)
-        again = 1 if self.order(parts, channels) == _ABREAST else count
+        again = 1 if self.order(parts, channels) == _HWNC else count
         word = self.pixels * groups + REDUCTION_CYCLES + 7 * groups
         return 2 * (words * word + again * VECTOR_CYCLES)
 
     def order(self, parts: Interval, channels: Channels = None) -> Order:
         """Axes of the map as pixels of parts lie in their block: where that takes fewer commands,
-        those of many small images abreast. Each pixel is stored by itself then, but a reduction
+        those of many small images in HWNC. Each pixel is stored by itself then, but a reduction
         makes the sums of all of them."""
-        count, words = parts[1] - parts[0], self.program.words(self.x, channels)
-        fits = count * words * self.program.core.rows <= _MOST_CHANNELS
-        abreast = self.pixels + 3 * _PIECES < 2 * count
-        return _ABREAST if abreast and fits and self._is_even(channels) else IN_ORDER
+        count = parts[1] - parts[0]
+        words = count * self.program.words(self.x, channels)
+        fits = (
+            words * self.program.core.rows <= _MOST_CHANNELS and self.pixels * words <= MOST_WORDS
+        )
+        fewer = self.pixels + 3 * _PIECES < 2 * count
+        return _HWNC if fewer and fits and self._is_even(channels) else IN_ORDER
 
     def _is_even(self, channels: Channels) -> bool:
         """Whether parts are images, of which each has as many words as its statistics."""
@@ -132,7 +135,7 @@ class PartStatistics:
         size = parts[1] - parts[0]
         words = self.program.words(self.x, channels)
         columns = [(0, words)]
-        if self.order(parts, channels) == _ABREAST:
+        if self.order(parts, channels) == _HWNC:
             count = min(count, _PIECES)
         elif self.program.shares_vector and count >= 2 * size:
             columns = even_parts(0, words, max(_LEAST_WORDS, -(-words // (count // size))))
@@ -195,8 +198,8 @@ class PartStatistics:
         view = self.program.view(maps, self.x, *box)
         first = maps.words - self.room(parts, channels)
         results = self._results(maps, first, parts, channels)
-        if self.order(parts, channels) == _ABREAST:
-            self._add_abreast(view, results, (piece[0] - parts[0], piece[1] - parts[0]))
+        if self.order(parts, channels) == _HWNC:
+            self._add_hwnc(view, results, (piece[0] - parts[0], piece[1] - parts[0]))
         else:
             # Statistics may have more words than the map.
             end = results.words if words[1] == view.words else words[1]
@@ -226,8 +229,8 @@ class PartStatistics:
             one = slice(number, number + 1)
             vector.sum(squares[:, one], view[one], y=means[:, one], **SQUARES)
 
-    def _add_abreast(self, view: View, results: View, piece: Interval) -> None:
-        """All of them at once: what is a pixel of each is one of as many times the channels."""
+    def _add_hwnc(self, view: View, results: View, piece: Interval) -> None:
+        """Images [begin, end) at once: a pixel of each is some of the channels of one pixel."""
         vector, (begin, end), rows = self.vector, piece, self.program.core.rows
         count, height, width, _ = view.shape
         whole = View.dense(

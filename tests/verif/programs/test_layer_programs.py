@@ -120,7 +120,7 @@ def test_statistics_in_pieces(shape, rng, seed, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(256, 1, 1, 7), (400, 1, 2, 5)])
-def test_statistics_of_small_images_abreast(shape, rng, seed, monkeypatch):
+def test_statistics_of_small_images_in_hwnc(shape, rng, seed, monkeypatch):
     """Where a map is read for its statistics, pixels of all images are loaded side by side."""
     looked = []
 
@@ -128,8 +128,8 @@ def test_statistics_of_small_images_abreast(shape, rng, seed, monkeypatch):
         looked.append(piece[1] - piece[0])
         whole(statistics, view, results, piece)
 
-    whole = PartStatistics._add_abreast
-    monkeypatch.setattr(PartStatistics, "_add_abreast", add)
+    whole = PartStatistics._add_hwnc
+    monkeypatch.setattr(PartStatistics, "_add_hwnc", add)
     case = CASES["normalization"](rng, config_of("tiny", buffer_bank_depth=1024), shape)
     case.check_with_interpreter(f"{shape}", seed)
     assert sum(looked) == shape[0] and len(looked) < shape[0] // 4

@@ -90,7 +90,7 @@ def vectors(program):
 
 @pytest.mark.parametrize("parts", [("y", "statistics"), ("y", "cells", "statistics")])
 @pytest.mark.parametrize("shape", [(100, 1, 1, 6), (70, 2, 2, 5), (64, 3, 2, 4)])
-def test_small_images_abreast(shape, parts, rng, seed):
+def test_small_images_in_hwnc(shape, parts, rng, seed):
     """One command makes the sums of all images: there are fewer commands than images."""
     config = make_config(
         variant="low", preset="tiny", accumulator_depth=512, buffer_bank_depth=2048
@@ -104,7 +104,7 @@ def test_small_images_abreast(shape, parts, rng, seed):
 
 
 @pytest.mark.parametrize("loops", [False, True], ids=["written out", "loops"])
-def test_small_images_abreast_in_boxes(loops, rng, seed, monkeypatch):
+def test_small_images_in_hwnc_in_boxes(loops, rng, seed, monkeypatch):
     """The same in groups of column tiles and boxes of the contraction, so many that results of one
     group are gone when those of the next one come: there is no room for both."""
     config = make_config(
