@@ -9,7 +9,7 @@ from compiler.codegen.core_builder import Job, Need
 from compiler.codegen.cost import Fields
 from compiler.codegen.scratchpad import Block
 from compiler.kernels.tiling.late_work import Late, behind
-from compiler.tensors.intervals import Interval, PixelBox
+from compiler.tensors.intervals import Interval, PixelBox, even_parts
 from compiler.tensors.tensor import IN_ORDER, Order, strides_of
 from hw.isa.encoding import Init
 
@@ -42,10 +42,18 @@ class BlockedProduct(BlockedSizes):
         jobs: list[tuple[Job, Sequence[Late]]] = []
         groups = self._groups(cut.group)
         self.looks = self.can_look(cut)
-        for box in self.boxes(cut):
+        _, *self._read_words, _ = self.box_words(cut, self.spans(cut))
+        for box in self._boxes(cut):
             for group in groups:
                 jobs += self._group_jobs(cut, box, group)
         return behind(jobs)
+
+    def _boxes(self, cut: Cut) -> list[PixelBox]:
+        """Those of outputs."""
+        images, height, width, _ = self.target.shape
+        columns = self._parts(width, cut.columns, self.step[1])
+        rows = self._parts(height, cut.rows, self.step[0])
+        return [*product(even_parts(0, images, cut.images), rows, columns)]
 
     def _contractions(self, cut: Cut) -> int:
         """Boxes of the contraction of a column tile, at least."""
@@ -66,31 +74,38 @@ class BlockedProduct(BlockedSizes):
     def can_look(self, cut: Cut) -> bool:
         """Whether somebody wants statistics and all boxes are whole parts, whose results have room,
         beside the next ones unless they are gone by then."""
-        if self.statistics is None or cut.columns < self.target.shape[2]:
-            return False
-        boxes = [self.statistics.numbers(*box[:2]) for box in self.boxes(cut)]
-        if not all(boxes):
+        most = self._most(cut)
+        if self.statistics is None or most is None:
             return False
         out, *_, inputs = self.box_words(cut, self.spans(cut))
-        out += self.statistics.room(self._most(cut), self.largest(cut))
+        out += self.statistics.room(most, self.largest(cut))
         room = self.program.scratch.words
         return (out + 2 * inputs if self._early(cut) else 2 * out + inputs) <= room
 
-    def _most(self, cut: Cut) -> Interval:
-        """As many parts as the largest box is."""
-        assert self.statistics is not None
-        boxes = filter(None, (self.statistics.numbers(*box[:2]) for box in self.boxes(cut)))
-        return 0, max(end - begin for begin, end in boxes)
+    def _most(self, cut: Cut) -> Interval | None:
+        """As many parts as the largest box is; None if nobody wants statistics, or boxes are no
+        whole parts."""
+        if self.statistics is None or cut.columns < self.target.shape[2]:
+            return None
+        most = 0
+        for images, rows, _ in self._boxes(cut):
+            parts = self.statistics.numbers(images, rows)
+            if parts is None:
+                return None
+            most = max(most, parts[1] - parts[0])
+        return 0, most
 
     def looking(self, cut: Cut, cost: float) -> float:
         """What is behind the results of the last group, and what those before make the array wait
         for."""
-        assert self.statistics is not None
-        late = self.statistics.cycles(self._most(cut), self.largest(cut))
-        groups, boxes = self._groups(cut.group), len(self.boxes(cut))
+        most = self._most(cut)
+        assert self.statistics and most
+        late = self.statistics.cycles(most, self.largest(cut))
+        groups, boxes = self._groups(cut.group), len(self._boxes(cut))
         sizes = [end - begin for begin, end in groups]
+        early = self._early(cut)
         # It begins behind the first of these, when results have been stored.
-        jobs = self._early(cut) - 2 if self._early(cut) else max(sizes) * self._contractions(cut)
+        jobs = early - 2 if early else max(sizes) * self._contractions(cut)
         time = jobs * cost / (boxes * self.tiles.count * self._contractions(cut))
         behind = max(0.0, late * sizes[-1] / max(sizes) - cost * _LITTLE)
         return behind + (boxes * len(groups) - 1) * max(0.0, late - time)
@@ -102,8 +117,7 @@ class BlockedProduct(BlockedSizes):
         for begin, end in box:
             pixels *= end - begin
         channels = self._channels(group)
-        statistics = self.statistics if self.looks else None
-        parts = None if statistics is None else statistics.numbers(box[0], box[1])
+        statistics, parts = self.statistics, self._seen(box)
         room = statistics.room(parts, channels) if statistics and parts else 0
         output = Need(object(), pixels * self.program.words(self.target, channels) + room)
         jobs: list[Job] = []
@@ -128,9 +142,12 @@ class BlockedProduct(BlockedSizes):
 
     def _order(self, box: PixelBox, channels: Interval) -> Order:
         """Axes as the pixels of results lie in their block."""
-        statistics = self.statistics if self.looks else None
-        parts = statistics.numbers(box[0], box[1]) if statistics else None
+        statistics, parts = self.statistics, self._seen(box)
         return statistics.order(parts, channels) if statistics and parts else self.target.order
+
+    def _seen(self, box: PixelBox) -> Interval | None:
+        """Parts of which a box of outputs consists, if the jobs take their statistics."""
+        return self.statistics.numbers(box[0], box[1]) if self.statistics and self.looks else None
 
     def _phase_jobs(
         self, cut: Cut, box: PixelBox, group: Interval, tile: int, phase: Phase, output: Need,
@@ -140,20 +157,18 @@ class BlockedProduct(BlockedSizes):
         program = self.program
         taps = len(phase[0].taps), len(phase[1].taps)
         boxes: list[Box | None] = [None]
-        sizes = self.box_words(cut, self.spans(cut))
         if all(taps):
             boxes = [*contraction_boxes(cut, self.blocks(self.tiles.range(tile)), taps)]
         jobs = []
         for part in boxes:
             ends = part is boxes[0], part is boxes[-1]
             # There are no results before the first sums are complete.
-            needs = [output] if written or ends[1] else []
+            writes = written or ends[1]
+            needs = [output] if writes else []
             if part is not None:
                 # Blocks of one size take each other's places, where there are no others.
-                for need, words in (
-                    (self._source_need(box, phase, part), sizes[1]),
-                    (self._weights_need(tile, phase, part), sizes[2]),
-                ):
+                reads = self._source_need(box, phase, part), self._weights_need(tile, phase, part)
+                for need, words in zip(reads, self._read_words, strict=True):
                     alike = need.place is None and not program.in_turns
                     needs.append(need._replace(words=words) if alike else need)
                 bias = self.bias_need(tile) if part is boxes[0] else None
@@ -164,7 +179,6 @@ class BlockedProduct(BlockedSizes):
                 self.tiles.range(tile)[0],
                 part[0][0] if part else 0,
             )
-            writes = output in needs
             run = partial(self._run, box, group, tile, phase, part, *ends, writes)
             jobs.append(Job(tuple(needs), run, like=(like, ends, writes), at=at))
         return jobs

@@ -3,14 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache, cached_property
-from itertools import product
 from typing import Any
 
 from compiler.codegen.core_builder import CoreProgram, Need
 from compiler.codegen.cost import SUM_CYCLES, Fields, tile_cycles
 from compiler.errors import CompileError
 from compiler.tensors.column_tiles import ColumnTiles
-from compiler.tensors.intervals import Interval, PixelBox, even_parts
+from compiler.tensors.intervals import Interval, even_parts
 from compiler.tensors.tensor import Tensor
 
 from .blocked_cut import Axis, Cut, cuts
@@ -110,13 +109,6 @@ class BlockedSizes(ABC):
         end = self.tiles.range(group[1] - 1)[1]
         begin = self.tiles.range(group[0])[0]
         return begin, self.target.pitch if end == self.tiles.channels else end
-
-    def boxes(self, cut: Cut) -> list[PixelBox]:
-        """Those of outputs."""
-        images, height, width, _ = self.target.shape
-        columns = self._parts(width, cut.columns, self.step[1])
-        rows = self._parts(height, cut.rows, self.step[0])
-        return [*product(even_parts(0, images, cut.images), rows, columns)]
 
     def _taps(self) -> tuple[int, int]:
         """The most rows and columns of taps that a phase has."""

@@ -210,12 +210,16 @@ class _Forward:
 
     def _order(self, images: Interval, rows: Interval) -> Order:
         """Axes as the pixels of a tile lie in its block."""
-        parts = self.statistics.numbers(images, rows) if self.statistics and self.looks else None
+        parts = self._seen(images, rows)
         return self.statistics.order(parts) if self.statistics and parts else self.layer.y.order
+
+    def _seen(self, images: Interval, rows: Interval) -> Interval | None:
+        """Parts of which a tile consists, if the jobs take their statistics."""
+        return self.statistics.numbers(images, rows) if self.statistics and self.looks else None
 
     def _out_size(self, images: Interval, rows: Interval) -> int:
         """Words of what becomes of a tile."""
-        parts = self.statistics.numbers(images, rows) if self.statistics and self.looks else None
+        parts = self._seen(images, rows)
         room = self.statistics.room(parts) if self.statistics and parts else 0
         pixels = (images[1] - images[0]) * (rows[1] - rows[0]) * self.layer.y.shape[2]
         return pixels * self.y_words + room

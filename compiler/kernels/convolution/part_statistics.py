@@ -150,9 +150,9 @@ class PartStatistics:
             like = "parts", size, words, begin - parts[0], end - parts[0], column, ends
             found.append(Late((maps,), run, like, parts[:1]))
         for number in range(waits):
-            run = partial(self._end, parts, channels, number < waits - 1)
-            like = "parts", size, words, number < waits - 1
-            found.append(Late((maps,), run, like, parts[:1]))
+            ends = number == waits - 1
+            run = partial(self._end, parts, channels) if ends else _wait
+            found.append(Late((maps,), run, ("parts", size, words, ends), parts[:1]))
         return found
 
     def write(self) -> None:
@@ -207,12 +207,10 @@ class PartStatistics:
             view = view.part(words, self.program.core.rows)
             self._add_each(view, results, (piece[0] - parts[0], piece[1] - parts[0]))
         if last:
-            self._end(parts, channels, False, maps)
+            self._end(parts, channels, maps)
 
-    def _end(self, parts: Interval, channels: Channels, waits: bool, maps: Block) -> None:
-        """Store the statistics, and drop the block, unless it ``waits``."""
-        if waits:
-            return
+    def _end(self, parts: Interval, channels: Channels, maps: Block) -> None:
+        """Store the statistics, and drop the block."""
         first = maps.words - self.room(parts, channels)
         self.program.store(self.statistics, self._box(parts, channels), maps, first)
         self.program.scratch.drop([maps])
@@ -263,9 +261,8 @@ class PartStatistics:
 
     def _job(self, parts: Interval, channels: Channels) -> Job:
         box = parts, (0, self.lines), (0, self.width), channels or (0, self.x.pitch)
-        order = self.order(parts, channels)
         words = self.program.need(self.x, *box).words + self.room(parts, channels)
-        load = partial(self.program.load, self.x, box, order=order)
+        load = partial(self.program.load, self.x, box, order=self.order(parts, channels))
         maps = Need(object(), words, load)
         (late,) = self.late(parts, maps, 1, channels=channels)
         begin, end = self._channels(channels)
@@ -325,3 +322,7 @@ class PartStatistics:
             self.program.store(self.statistics, self._box(parts, channels), state, view.size)
         else:
             self.vector.scale(means, sums.results(parts), 1.0 / self.pixels)
+
+
+def _wait(maps: Block) -> None:
+    """The block stays."""
