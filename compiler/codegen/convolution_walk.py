@@ -42,8 +42,10 @@ def input_range(
 
 def clip(begin: int, end: int, size: int) -> Interval:
     """[begin, end) inside [0, size); at least one line."""
-    begin = min(max(begin, 0), size - 1)
-    return begin, max(begin + 1, min(end, size))
+    # Without min() and max(): it is asked a million times.
+    begin = 0 if begin < 0 else begin if begin < size else size - 1
+    end = end if end < size else size
+    return begin, end if end > begin else begin + 1
 
 
 def matmul_walk(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple, Self
 
@@ -183,16 +183,23 @@ def transfers(
     the pitch. In the buffer the box is dense: pixels in ``order``, that of the tensor if it is not
     given, each in whole words.
     """
-    order = order or tensor.order
-    item = tensor.dtype.itemsize
+    item, strides = tensor.dtype.itemsize, tensor.strides
     begin, end = channels[0], min(channels[1], tensor.pitch)
-    row_bytes = (end - begin) * item
+    start = tensor.offset + begin * item + images[0] * strides[0]
+    start += rows[0] * strides[1] + columns[0] * strides[2]
+    sizes = images[1] - images[0], rows[1] - rows[0], columns[1] - columns[0]
+    moves = _moves(sizes, strides, order or tensor.order, (end - begin) * item, word_bytes)
+    return [Transfer(*move[:2], start + move.dram_address, *move[3:]) for move in moves]
+
+
+@lru_cache(maxsize=1 << 16)
+def _moves(
+    sizes: Order, strides: Order, order: Order, row_bytes: int, word_bytes: int
+) -> tuple[Transfer, ...]:
+    """The same for a box that begins with DRAM's first byte; boxes of one size are many."""
     row_words = -(-row_bytes // word_bytes)
-    axes, strides = (images, rows, columns), tensor.strides
-    start = tensor.offset + begin * item
-    start += sum(axis[0] * step for axis, step in zip(axes, strides, strict=True))
     # Loops from the inside out as (count, bytes); the run takes in the inner ones that are dense.
-    loops = [(axes[axis][1] - axes[axis][0], strides[axis]) for axis in reversed(order)]
+    loops = [(sizes[axis], strides[axis]) for axis in reversed(order)]
     run = row_bytes
     while loops and (loops[0][1] == run or loops[0][0] == 1):
         run *= loops.pop(0)[0]
@@ -218,7 +225,7 @@ def transfers(
                 Transfer(
                     word=word,
                     words=part * run_words,
-                    dram_address=start + base + first * stride,
+                    dram_address=base + first * stride,
                     run_bytes=run,
                     run_count=part,
                     run_stride=stride,
@@ -226,4 +233,4 @@ def transfers(
                 )
             )
             word += part * run_words
-    return result
+    return tuple(result)

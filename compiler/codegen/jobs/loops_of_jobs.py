@@ -233,22 +233,25 @@ class Jobs:
     def _around(self, place: int, size: int, begin: int, end: int) -> tuple[int, int]:
         """[first, last) job of the longest loop around ``place`` in [begin, end)."""
         far: dict[int, int] = {}
-        likes, at = self._likes, self._at
+        last = place + self._even(range(place, end - size), size, far)
+        first = place
+        if last > place:
+            first -= self._even(range(place - 1, begin - 1, -1), size, far)
+        count = (last + size - first) // size
+        return first, first + count * size
 
-        def follows(number: int) -> bool:
+    def _even(self, numbers: range, size: int, far: dict[int, int]) -> int:
+        """How many of ``numbers``, from the first one on, have a job like themselves ``size``
+        behind, as far as others ``far`` says by their number in a loop, which learns of more."""
+        likes, at = self._likes, self._at
+        count = 0
+        for number in numbers:
             # As _far() says, without its call: it is asked millions of times.
             like, other = likes[number], number + size
             if like < 0 or like != likes[other]:
-                return False
+                break
             found = at[other] - at[number]
-            return far.setdefault(number % size, found) == found
-
-        last = place
-        while last + size < end and follows(last):
-            last += 1
-        first = place
-        if last > place:
-            while first > begin and follows(first - 1):
-                first -= 1
-        count = (last + size - first) // size
-        return first, first + count * size
+            if far.setdefault(number % size, found) != found:
+                break
+            count += 1
+        return count

@@ -40,7 +40,9 @@ class Clock:
         queue, thread = entry.queue, thread_of(entry)
         start = self._free.get(queue, 0)
         for source, number in entry.after.items():
-            start = max(start, self._ends[source][number])
+            end = self._ends[source][number]
+            if end > start:
+                start = end
         busy, latency = entry.cycles = self._duration(entry.command)
         self._free[queue] = start + busy
         if entry.feeder is not None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.codegen.cost import Command
+from compiler.codegen.cost import Command, Fields
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.loops import LOOP_LEVELS, stride_name
 
@@ -109,16 +109,26 @@ class _Part:
         self.commands, self._loops, self._levels = list(commands), loops, levels
         self.places = list(range(len(commands)))
         self._ids: dict[Hashable, int] = {}
+        #: Of fields, which commands have in common, by their identity.
+        self._fields: dict[int, tuple[Fields, Hashable]] = {}
         self._keys = [self._key(place) for place in range(len(commands))]
 
     def _key(self, place: int) -> int:
         """A number that commands have in common which differ in their address alone."""
-        command = self.commands[place]
-        fields = [item for item in command.fields.items() if item[0] != _ADDRESS]
+        command, fields = self.commands[place], self.commands[place].fields
         if place in self._loops:
-            fields = [(name, value) for name, value in fields if name != "first"]
-            fields.append(("back", place - self._loops[place]))
-        key = (command.opcode, command.core, command.wait, command.signal, frozenset(fields))
+            others = fields | {"back": place - self._loops[place]}
+            del others["first"]
+            known: Hashable = frozenset(others.items())
+        elif _ADDRESS in fields:
+            others = dict(fields)
+            del others[_ADDRESS]
+            known = frozenset(others.items())
+        else:
+            if id(fields) not in self._fields:
+                self._fields[id(fields)] = fields, frozenset(fields.items())
+            known = self._fields[id(fields)][1]
+        key = (command.opcode, command.core, command.wait, command.signal, known)
         return self._ids.setdefault(key, len(self._ids))
 
     def fold(self) -> bool:

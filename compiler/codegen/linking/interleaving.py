@@ -46,9 +46,11 @@ def interleaved(
             if thread not in keys and (start := times.ready(unit)) is not None:
                 keys[thread] = start + (0 if thread == MAIN else unit.cycles)
         thread = min(keys, key=lambda thread: keys[thread])
-        for entry in first[thread].entries:
-            times.take(entry)
-        order += first[thread].entries
+        entries = first[thread].entries
+        start = keys[thread] if len(entries) == 1 else None
+        for entry in entries:
+            times.take(entry, start)
+        order += entries
         # Threads of a core have queues in common.
         keys = {other: start for other, start in keys.items() if other[0] != thread[0]}
         if (unit := next(left[thread], None)) is not None:
@@ -122,16 +124,18 @@ class _Times:
             ends = self._ends.get(queue, ())
             if number >= len(ends):
                 return None
-            start = max(start, ends[number])
+            if ends[number] > start:
+                start = ends[number]
         return start
 
-    def take(self, entry: Entry) -> None:
-        """It is the next one."""
+    def take(self, entry: Entry, start: int | None = None) -> None:
+        """It is the next one; ``start``: when it can start, if that is known."""
         if entry.position in self._gaps:
             queues, cycles = self._gaps[entry.position]
             for key in queues:
                 self._free[key] += cycles
-        queue, start = entry.queue[:2], self._start(entry)
+        queue = entry.queue[:2]
+        start = self._start(entry) if start is None else start
         assert start is not None, "a command before one that it waits for"
         busy, latency = entry.cycles or duration(entry.command, self.config)
         self._free[queue] = start + busy

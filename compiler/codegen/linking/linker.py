@@ -123,7 +123,8 @@ class Linker:
                 for first, second in self._detour(source, entry, done, tokens):
                     add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
                     second.at_start = joined(second.at_start, self._with(first.at_end, first))
-                    self._end(second)
+                    if second is not entry:
+                        self._end(second)
             self._end(entry)
             del entry.after  # which nobody needs again
             done[entry.queue] = entry
@@ -233,7 +234,8 @@ class Linker:
         for number, source in enumerate(() if self._early else sources):
             if source.user is not None and source.user.position < entry.position:
                 sources[number] = source.user
-        sources.sort(key=lambda source: source.position, reverse=True)
+        if len(sources) > 1:
+            sources.sort(key=lambda source: source.position, reverse=True)
         for source in sources:
             if not self._knows(entry, source):
                 yield source

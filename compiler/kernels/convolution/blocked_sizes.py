@@ -55,6 +55,7 @@ class BlockedSizes(ABC):
         self.tiles, self.phases, self.step = tiles, phases, step
         self._loads: dict[Any, int] = {}  # cycles of LOADs by what is loaded
         self._known_groups: dict[int, list[Interval]] = {}
+        self._most_weights: dict[int, int] = {}  # words of a tap by words of source channels
 
     # What differs between the directions -------------------------------------------------------
 
@@ -203,8 +204,11 @@ class BlockedSizes(ABC):
         it reads; ``spans`` are those of the cut."""
         words = self.program.words(self.target, self.largest(cut))
         source = cut.images * spans[0] * spans[1] * cut.blocks
-        most = max(self._tap_words(tile, (0, cut.blocks)) for tile in self._unlike_tiles)
-        weights = cut.tap_rows * cut.tap_columns * most
+        if cut.blocks not in self._most_weights:
+            self._most_weights[cut.blocks] = max(
+                self._tap_words(tile, (0, cut.blocks)) for tile in self._unlike_tiles
+            )
+        weights = cut.tap_rows * cut.tap_columns * self._most_weights[cut.blocks]
         bias = self.bias_need(0)
         out = cut.images * cut.rows * cut.columns * words
         return out, source, weights, source + weights + (bias.words if bias else 0)

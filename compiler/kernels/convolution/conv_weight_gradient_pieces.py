@@ -175,18 +175,21 @@ class WeightGradientPieces(WeightGradientRanges):
 
     def _largest(self, pieces: Sequence[Piece], parts: Sequence[Range]) -> int:
         """Words of what the largest of ``pieces`` needs for one of ``parts``."""
-        shapes = {
-            (piece.pixels, piece.width)
-            if isinstance(piece, Gathered)
-            else (piece[0][1] - piece[0][0], *piece[1]): piece
-            for piece in pieces
-        }
+        shapes = {self.shape(piece): piece for piece in pieces}
         most = 0
         for part in parts:
             dy = self.dy_words(part)
             for piece in shapes.values():
                 most = max(most, self.x_words(piece, part) + self.pixels(piece) * dy)
         return most
+
+    @staticmethod
+    def shape(piece: Piece) -> tuple[int, ...]:
+        """What pieces have in common that need as much."""
+        if isinstance(piece, Gathered):
+            return piece.pixels, piece.width
+        images, lines = piece
+        return images[1] - images[0], *lines
 
     def dy_words(self, part: Range) -> int:
         """Words of a pixel of dY, at most."""

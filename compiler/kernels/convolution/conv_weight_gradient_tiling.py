@@ -1,5 +1,6 @@
 """How a weight gradient is cut: ranges of its entries, pieces of the batch, results."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -133,12 +134,14 @@ class WeightGradientPlan(WeightGradientPieces):
         self.room, rows, total = plan.room, self.core.rows, 0.0
         pixels = [self.pixels(piece) for piece in plan.pieces]
         last = pixels[-1] / rows
+        shapes = {self.shape(piece): piece for piece in plan.pieces}
+        counts = Counter(map(self.shape, plan.pieces))
         for part in plan.ranges:
             entries, count = self.entries(part), part.tiles[1] - part.tiles[0]
             again = len(self.batches(part))
             tile = max(entries, self.core.columns + WEIGHT_CYCLES) + _DY + _OTHERS * (again > 1)
             array = count * sum(-(-size // rows) * tile + rows for size in pixels)
-            x = sum(self.x_words(piece, part) for piece in plan.pieces)
+            x = sum(self.x_words(shapes[shape], part) * n for shape, n in counts.items())
             loads = (
                 x * (again if len(pixels) > 1 else 1) + sum(pixels) * self.dy_words(part) * again
             )
