@@ -169,7 +169,7 @@ class BlockedSizes(ABC):
         # Phases have fewer taps than the one that has most, or none.
         phases = min(cut.rows, self.step[0]) * min(cut.columns, self.step[1]) * self._tap_share
         jobs = pieces * self.tiles.count * phases * parts
-        stays = out + parts * source + 2 * weights <= room
+        stays = out + parts * source + 2 * weights <= room - room // _SPARE
         loads = jobs * self._weights_cycles(cut.blocks, cut.tap_rows, cut.tap_columns)
         loads += (jobs / self.tiles.count if stays else jobs) * self._source_cycles(
             cut.images, spans, cut.blocks

@@ -36,3 +36,18 @@ def test_results_outlive_what_is_beside_the_product():
     results = range(posts[0], posts[0] + 2 * 4 * 4 * 4)
     wrong = [block.address for block in taken if block.address in results]
     assert taken and not wrong, f"word {wrong[0]:#x} is given to somebody else"
+
+
+def test_the_input_of_many_channels_stays():
+    """A cut whose input has room in the buffer, but none to spare, would load it again for every
+    column tile."""
+    config = make_config(variant="baseline", preset="paper")
+    program = ConvolutionProgram(
+        config=config, shape=(4, 8, 8, 1024), outputs=256, kernel=(1, 1), parts=("y",)
+    )
+    x, loaded = program.tensors["x"], 0
+    for command in program.commands:
+        fields = command.fields
+        if command.opcode is Opcode.LOAD and 0 <= fields["dram_address"] - x.offset < x.size:
+            loaded += fields["run_bytes"] * fields["run_count"]
+    assert x.size <= loaded <= 1.5 * x.size, f"{loaded} bytes loaded of {x.size}"
