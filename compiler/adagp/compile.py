@@ -118,7 +118,7 @@ class _Compiler:
         }
         self.tensors = {part: self._tensors(part) for part in PARTS}
         self.recordings = Recordings()
-        self._worth = least_hidden(first.groups)
+        self._worth = least_hidden(first.groups, images)
         self._known = {part: Decisions() for part in PARTS}
         #: What has been recorded, by part and whether it loads what stays.
         self._written: dict[

@@ -106,7 +106,7 @@ def compile_training(
     commands: list[Command] = []
     infos, semaphores = [], []
     for groups in [[group] for group in graph.groups] if separate else [graph.groups]:
-        written, found, names = write_steps(groups, config, tensors, loops=loops)
+        written, found, names = write_steps(groups, config, tensors, images=images, loops=loops)
         first = len(commands)
         semaphores.append(SemaphoreNames(first=first, names=names))
         commands += moved(written, first * COMMAND_BYTES)
@@ -157,16 +157,17 @@ def write_steps(
     config: AdaGPConfig,
     tensors: Mapping[str, Tensor],
     *,
+    images: int = 1,
     loops: bool | None,
     early: bool = False,
     levels: int = LOOP_LEVELS,
 ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
-    """Commands of a program of these steps, with HALT, what of them belongs to which step, and the
-    names of their semaphores; ``early`` and ``levels`` as of
+    """Commands of a program of these steps for so many images, with HALT, what of them belongs to
+    which step, and the names of their semaphores; ``early`` and ``levels`` as of
     :class:`~compiler.codegen.linking.linker.Linker`."""
 
     known = Decisions()
-    worth = least_hidden(groups)
+    worth = least_hidden(groups, images)
 
     def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
         programs = [CoreProgram(config, core, recorder) for core in config.cores]

@@ -28,8 +28,9 @@ _LARGE = "forward", "backward"
 #: The part of it for steps ahead of products.
 _AHEAD_SHARE = 0.25
 #: Cycles that every command hides that is written for it in a program with loops, at least; and
-#: what share of the batch that is, so that a program grows by so much and not with the network.
-_WORTH, _WORTH_SHARE = 200, 1 / 2_000_000
+#: what share of the batch that is, so that a program grows by so much and not with the network; of
+#: so many images, since more of them hide more behind as many commands.
+_WORTH, _WORTH_SHARE, _WORTH_IMAGES = 200, 1 / 2_000_000, 128
 
 
 @dataclass
@@ -46,13 +47,13 @@ class Decisions:
     turns: dict[Hashable, Turns] = field(default_factory=dict)
 
 
-def least_hidden(groups: Sequence[Group]) -> float:
-    """Cycles that a command has to hide where these are the steps of a batch with backpropagation:
-    the same in both phases, and on all variants."""
+def least_hidden(groups: Sequence[Group], images: int = 1) -> float:
+    """Cycles that a command has to hide where these are the steps of a batch of so many images with
+    backpropagation: the same in both phases, and on all variants."""
     steps = (step for group in groups for step in group.steps)
     # The predictor's steps are those of its core and, where it shares one, others besides.
     own = (step.cycles for step in steps if not step.predictor and step.direction not in UNITS)
-    return max(_WORTH, sum(own) * _WORTH_SHARE)
+    return max(_WORTH, sum(own) * _WORTH_SHARE * min(1, _WORTH_IMAGES / images))
 
 
 def write_groups(

@@ -172,11 +172,14 @@ def test_what_a_command_has_to_hide(monkeypatch):
     beside = replace(step("r", VECTOR, "a", "r", 70), direction="reorganize")
     assert least_hidden([Group((long,), (short, beside)), Group((predictor,))]) == 10
     assert least_hidden([Group((short,))]) == 7
+    monkeypatch.setattr("compiler.training.group_writer._WORTH_IMAGES", 8)
+    twice = [Group((long, long), (short, short))]
+    assert least_hidden(twice, 8) == 20 and least_hidden(twice, 16) == 10, "as with 8 images"
 
     found = []
 
     def noted(groups, *arguments, worth):
-        found.append((least_hidden(groups), worth))
+        found.append((least_hidden(groups, 2), worth))
         return write_groups(groups, *arguments, worth=worth)
 
     monkeypatch.setattr("compiler.adagp.compile.write_groups", noted)
