@@ -201,7 +201,7 @@ class _Forward:
         layer, program = self.layer, self.program
         return cut_map(
             program, layer.images, *layer.output_map, lines=lines,
-            size=lambda *part: self._x_need(*part).words + self._out_size(*part),
+            size=self._tile_room,
             constant=sum(need.words for need in (*self.held, *self._bias_needs())),
             weights=max(self._weights_need(t, self.whole).words for t in range(self.tiles.count)),
             what=f"layer {layer.name}: a line of its output",
@@ -216,6 +216,13 @@ class _Forward:
     def _seen(self, images: Interval, rows: Interval) -> Interval | None:
         """Parts of which a tile consists, if the jobs take their statistics."""
         return self.statistics.numbers(images, rows) if self.statistics and self.looks else None
+
+    def _tile_room(self, images: Interval, rows: Interval) -> int:
+        """Words that a tile needs; more than there are if it is looked at and what becomes of it,
+        which is in use while the next one comes, might leave room for that in two pieces only."""
+        x, out = self._x_need(images, rows).words, self._out_size(images, rows)
+        words = self.program.scratch.words
+        return words if self.looks and 3 * out + x > words else x + out
 
     def _out_size(self, images: Interval, rows: Interval) -> int:
         """Words of what becomes of a tile."""

@@ -3,7 +3,8 @@
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.scratchpad import NoRoom
-from compiler.kernels.convolution.conv_forward import forward
+from compiler.kernels.convolution.conv_forward import _Forward, forward
+from compiler.kernels.convolution.part_statistics import PartStatistics
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 from verif.programs.convolution_programs import ConvolutionProgram
@@ -51,3 +52,21 @@ def test_the_input_of_many_channels_stays():
         if command.opcode is Opcode.LOAD and 0 <= fields["dram_address"] - x.offset < x.size:
             loaded += fields["run_bytes"] * fields["run_count"]
     assert x.size <= loaded <= 1.5 * x.size, f"{loaded} bytes loaded of {x.size}"
+
+
+def test_tiles_that_are_looked_at_leave_room_for_the_next():
+    """One is in use while the next one comes; in the middle of the buffer it would leave room for
+    that in two pieces, if it had more than a third."""
+    config = make_config(variant="baseline", preset="paper")
+    for outputs, looks in ((480, True), (960, False)):
+        source = ConvolutionProgram(
+            config=config, shape=(16, 8, 8, 160), outputs=outputs, kernel=(1, 1),
+            parts=("y", "statistics"),
+        )  # fmt: skip
+        program = CoreProgram(config, config.cores[0], Recorder(config))
+        statistics = PartStatistics(program, source.layer.y, source.tensors["statistics"])
+        product = _Forward(program, source.layer, False, None, statistics)
+        tiles = product.cut()
+        assert tiles and product.looks is looks, f"{outputs} channels"
+        largest = max(product._out_size(*tile) for tile in tiles)
+        assert not looks or 3 * largest <= program.scratch.words
