@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from operator import sub
 from typing import NamedTuple
 
 from compiler.codegen.scratchpad import Block
@@ -121,7 +120,7 @@ def _loop(jobs: Sequence[Job], first: int, stop: int, size: int) -> tuple[JobLoo
         job, before = jobs[end], jobs[end - size]
         if job.like is None or job.like != before.like:
             break
-        step = tuple(map(sub, job.at, before.at))
+        step = tuple([b - a for a, b in zip(before.at, job.at, strict=True)])
         place = (end - first) % size
         if place == len(steps):
             steps.append(step)

@@ -169,7 +169,8 @@ class BlockedSizes(ABC):
         # Phases have fewer taps than the one that has most, or none.
         phases = min(cut.rows, self.step[0]) * min(cut.columns, self.step[1]) * self._tap_share
         jobs = pieces * self.tiles.count * phases * parts
-        stays = out + parts * source + 2 * weights <= room - room // _SPARE
+        sure = room - room // _SPARE
+        stays = out + parts * source + 2 * weights <= sure
         loads = jobs * self._weights_cycles(cut.blocks, cut.tap_rows, cut.tap_columns)
         loads += (jobs / self.tiles.count if stays else jobs) * self._source_cycles(
             cut.images, spans, cut.blocks
@@ -178,7 +179,6 @@ class BlockedSizes(ABC):
         tiles = blocks * taps[0] * taps[1] / parts
         alone = jobs * tiles * max(vectors, self.pace)
         others: float = jobs * JOB_CYCLES
-        sure = room - room // _SPARE
         if 2 * (out + inputs) > sure and parts <= 3:
             # Between groups, one of them has to be stored before the next one has room.
             others += pieces * len(self._groups(cut.group)) * (loads / jobs + out)
