@@ -109,6 +109,9 @@ class CoreProgram:
         for name in self._missing.keys() - recording.missing:
             del self._missing[name]
 
+    def expect(self, jobs: int) -> None:
+        """At least so many ``jobs`` come: who takes no more may say so before they are made."""
+
     # Transfers -------------------------------------------------------------------------------
 
     def keep(self, tensor: Tensor, *, load: bool = True) -> None:

@@ -134,6 +134,11 @@ class Lane(CoreProgram):
     def _later(self, action: Callable[[], None]) -> None:
         self.lists.append([Job((), action, lane=self.number, alone=True)])
 
+    def expect(self, jobs: int) -> None:
+        """Raises a :class:`~compiler.errors.CompileError` if so many more are too many."""
+        if sum(map(len, self.lists)) + jobs > self._most:
+            raise CompileError(f"more than {self._most:.0f} jobs beside others")
+
     def run(self, jobs: Iterable[Job]) -> None:
         place = len(self.lists)
         listed = [
@@ -147,8 +152,7 @@ class Lane(CoreProgram):
             # The next list begins when nobody uses anything, as it would by itself.
             listed[-1] = listed[-1]._replace(alone=True)
             self.lists.append(listed)
-        if sum(map(len, self.lists)) > self._most:
-            raise CompileError(f"more than {self._most:.0f} jobs beside others")
+        self.expect(0)
 
     def _vector(self, fields: Fields, reads: Sequence[Region], writes: Sequence[Region]) -> None:
         noted = fields.get("watch") or fields.get("guarded")

@@ -283,7 +283,7 @@ class JobRunner:
 
     def _take_again(self, scratch: Scratch, number: int, index: int, need: Need) -> Block | None:
         """A block where loops want it to be, if nobody uses a word there."""
-        for loop in self._loops:
+        for loop in reversed(self._loops):
             for place in loop.places(number, index):
                 block = scratch.take_at(place, need.words, key=need.key)
                 if block:

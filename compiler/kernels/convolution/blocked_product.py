@@ -1,6 +1,6 @@
 """Product of a convolution, forward or for its input gradient, in boxes of any size."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property, partial
 from itertools import product
 
@@ -47,6 +47,10 @@ class BlockedProduct(BlockedSizes):
             for group in groups:
                 jobs += self._group_jobs(cut, box, group)
         return behind(jobs)
+
+    def least_jobs(self, cut: Cut) -> int:
+        """How many jobs that are, at least."""
+        return len(self._boxes(cut)) * self.tiles.count * self._contractions(cut)
 
     def _boxes(self, cut: Cut) -> list[PixelBox]:
         """Those of outputs."""
@@ -196,28 +200,35 @@ class BlockedProduct(BlockedSizes):
         if part is None:
             return like
         inputs, outputs = self.weights_box(tile, part[0])
-        lines = [
-            (first - axis.numbers(numbers)[0] * axis.stride, last - first)
-            for axis, numbers, (first, last) in zip(
-                phase, box[1:], self._lines(box, phase, part), strict=True
-            )
-        ]
+        lines = self._lines(box, phase, part)
+        begins = [(first - start, last - first) for start, (first, last) in lines]
         sizes = part[0][1] - part[0][0], inputs[1] - inputs[0], outputs[1] - outputs[0]
-        return *like, *part[1:], *lines, *sizes
+        return *like, *part[1:], *begins, *sizes
 
-    def _lines(self, box: PixelBox, phase: Phase, part: Box) -> list[Interval]:
-        """Rows and columns of the source for a box of outputs and taps."""
-        found = []
-        for number, axis in enumerate(phase):
-            lines = window_range(
-                axis.numbers(box[1 + number]), part[1 + number], stride=axis.stride,
-                padding=-axis.origin, dilation=axis.advance,
-            )  # fmt: skip
-            found.append(clip(*lines, self.source.shape[1 + number]))
-        return found
+    def _lines(self, box: PixelBox, phase: Phase, part: Box) -> list[tuple[int, Interval]]:
+        """Of rows and columns of the source for a box of outputs and taps: where the first output
+        would begin, and [first, last) of those that are there."""
+        key = *box[1:], phase, *part[1:]
+        if key not in self._known_lines:
+            found = []
+            for number, axis in enumerate(phase):
+                numbers = axis.numbers(box[1 + number])
+                lines = window_range(
+                    numbers, part[1 + number], stride=axis.stride, padding=-axis.origin,
+                    dilation=axis.advance,
+                )  # fmt: skip
+                start = numbers[0] * axis.stride
+                found.append((start, clip(*lines, self.source.shape[1 + number])))
+            self._known_lines[key] = found
+        return self._known_lines[key]
+
+    @cached_property
+    def _known_lines(self) -> dict[Hashable, list[tuple[int, Interval]]]:
+        """What :meth:`_lines` has found: tiles of a map ask for the same again and again."""
+        return {}
 
     def _source_need(self, box: PixelBox, phase: Phase, part: Box) -> Need:
-        rows, columns = self._lines(box, phase, part)
+        rows, columns = (lines for _, lines in self._lines(box, phase, part))
         begin, end = part[0]
         channels = begin * self.core.rows, end * self.core.rows
         return self.program.need(self.source, box[0], rows, columns, channels)
@@ -307,7 +318,7 @@ class BlockedProduct(BlockedSizes):
 
     def _walk(self, box: PixelBox, phase: Phase, part: Box, x: Block, words: int) -> Fields:
         vertical, horizontal = phase
-        rows, columns = self._lines(box, phase, part)
+        rows, columns = (lines for _, lines in self._lines(box, phase, part))
         return matmul_walk(
             x.address,
             words,

@@ -102,8 +102,8 @@ class _WeightGradient:
 
     def write(self) -> None:
         write = self._whole_jobs if self.plan.whole else self._piece_jobs
-        tight = self.plan.room.tight
-        with self.plan.held_outputs(self.plan.ranges) if tight else nullcontext():
+        self.program.expect(self.plan.jobs)
+        with self.plan.held_outputs(self.plan.ranges) if self.plan.room.tight else nullcontext():
             pieces = self.plan.pieces
             first = pieces if self.plan.whole else self.plan.short_first(pieces)
             jobs = []

@@ -1,5 +1,6 @@
 """Pieces of a batch that pass through the array one after the other for a weight gradient."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import product
 from math import gcd
@@ -101,7 +102,11 @@ class WeightGradientPieces(WeightGradientRanges):
             if self.room.tight:
                 # Rows of the kernel in the middle may read more lines than the first and the last.
                 parts = unlike(ranges)
-            for images, lines in cuts:
+            # The first pieces are the smaller, the later their cut comes.
+            begin = bisect_left(
+                cuts, True, key=lambda cut: self._has_room(ends(*cut)[:1], parts, words)
+            )
+            for images, lines in cuts[begin:]:
                 if not self._has_room(ends(images, lines), parts, words):
                     continue
                 if self.room.share > 2 and images * lines * width < _LONG_TILES * rows:

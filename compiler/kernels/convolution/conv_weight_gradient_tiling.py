@@ -78,6 +78,13 @@ class WeightGradientPlan(WeightGradientPieces):
         super().__init__(program, *_flat(layer, dy), dw, db)
         self.ranges, self.pieces, self.whole = self._plan()
 
+    @property
+    def jobs(self) -> int:
+        """How many there are, about: one for each piece and column tile, or for each range."""
+        if self.whole:
+            return len(self.ranges)
+        return len(self.pieces) * sum(part.tiles[1] - part.tiles[0] for part in self.ranges)
+
     def _plan(self) -> tuple[list[Range], list[Piece], bool]:
         """Ranges of all column tiles if pieces of lines fit beside them, else of fewer; of fewer
         kernel rows, of which more lines fit; of single pixels if nothing else fits."""

@@ -83,7 +83,8 @@ def blocked_jobs(
     Raises
     ------
     CompileError
-        if neither can be done.
+        if neither can be done, or takes more jobs than the program can use
+        (:meth:`~compiler.codegen.core_builder.CoreProgram.expect`).
     """
     seen = looks or not again  # what somebody wants to see of the map, if tiles are taken
     good = seen and cycles is not None and cycles[1] <= _GOOD * cycles[0]
@@ -95,6 +96,8 @@ def blocked_jobs(
         if cycles is None:
             raise
         return None
+    fewest = blocked.least_jobs(cut)
+    blocked.program.expect(fewest if cycles is None else min(count, fewest))
     jobs = blocked.jobs(cut)
     more += 0 if blocked.looks else again
     if cycles is not None and (seen or not blocked.looks):

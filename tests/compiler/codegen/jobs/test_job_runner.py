@@ -6,9 +6,11 @@ compiler/codegen/linking/linker.py, compiler/codegen/linking/clock.py.
 
 import random
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
+from compiler.codegen.dependencies import Recorder
 from compiler.codegen.jobs.job import Job, Need
 from compiler.codegen.linking.loops import Unsettled
 from compiler.codegen.scratchpad import NoRoom
@@ -50,6 +52,17 @@ def test_loops_in_loops(gap, seed):
     levels = [c.fields["level"] for c in commands if c.opcode is Opcode.REPEAT]
     assert 1 in levels and len(levels) < 15
     check(layers, rng, loops=len(levels), orders=1)
+
+
+def test_the_inner_loop_says_where_blocks_lie():
+    """What it loads for the iteration behind the last one lies where it has for those before, even
+    if it came to lie elsewhere the last time the inner loop was done."""
+    machine = Machine(Recorder(CONFIG))
+    outer, inner = (Mock(places=Mock(return_value=[place])) for place in (8, 40))
+    runner, need = machine.runner, machine.need(0, 4)
+    runner._loops = [outer, inner]
+    assert runner._take_again(machine.scratch, 0, 0, need).address == 40
+    assert runner._take_again(machine.scratch, 1, 0, need).address == 8
 
 
 class Banked(Machine):

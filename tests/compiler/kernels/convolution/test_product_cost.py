@@ -6,7 +6,9 @@ import pytest
 
 from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.dependencies import Recorder
-from compiler.kernels.convolution import conv_forward, conv_input_gradient
+from compiler.codegen.lanes import Lane
+from compiler.errors import CompileError
+from compiler.kernels.convolution import conv_forward, conv_input_gradient, conv_weight_gradient
 from compiler.kernels.convolution.part_statistics import PartStatistics
 from compiler.kernels.convolution.product_cost import blocked_jobs, tiled_cycles
 from hw.isa.encoding import Opcode
@@ -83,3 +85,39 @@ def test_what_would_be_read_again():
 
     assert boxes(cycles + 1, looks=False) and not boxes(cycles + 1, looks=True)
     assert not boxes(cycles - 1, looks=False)
+
+
+@pytest.mark.parametrize(
+    ("part", "inputs", "outputs"), [("y", 24, 8), ("dx", 8, 40), ("dw", 40, 8)]
+)
+def test_too_many_jobs_are_refused_before_they_are_made(part, inputs, outputs, monkeypatch):
+    """No more are announced than come."""
+    layer = (96, 2, 2, inputs), outputs, (3, 3), (1, 1), (1, 1), (1, 1), 1
+    program = small_program({"buffer_bank_depth": 128}, layer, (part,))
+    config, (x, dy) = program.config, (program.layer, program.tensors.get("dy"))
+    announced = []
+
+    def listed(most):
+        lane = Lane(config, program.core, Recorder(config), 0, (0, 512), most)
+        expect = lane.expect
+        monkeypatch.setattr(lane, "expect", lambda n: announced.append(n) or expect(n))
+        with lane.listing():
+            if part == "y":
+                conv_forward.forward(lane, x)
+            elif part == "dx":
+                conv_input_gradient.input_gradient(lane, x, dy, program.tensors["dx"])
+            else:
+                conv_weight_gradient.weight_gradient(lane, x, dy, program.tensors["dw"])
+        return sum(map(len, lane.lists))
+
+    made, count = listed(10**6), max(announced)
+    assert made / 4 <= count <= made
+    assert listed(made) == made
+
+    def make(*_, **__):
+        raise AssertionError("a job has been made")
+
+    for module in ("blocked_product", "conv_weight_gradient"):
+        monkeypatch.setattr(f"compiler.kernels.convolution.{module}.Job", make)
+    with pytest.raises(CompileError, match=f"^more than {count - 1} jobs beside others$"):
+        listed(count - 1)
