@@ -349,6 +349,9 @@ class Recorder:
     def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT; see
         :meth:`~compiler.codegen.linking.linker.Linker.link`. Nothing can be recorded after that."""
+        # The entries know what they wait for, and nothing is recorded any more.
+        self._memories.clear()
+        self._clock = None
         cuts = self._cuts if self.loops else None
         linker = Linker(self.config, self._entries, self._loops, cuts, early=self._early,
                         levels=self.levels)  # fmt: skip

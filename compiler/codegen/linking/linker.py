@@ -128,7 +128,8 @@ class Linker:
             self._end(entry)
             del entry.after  # which nobody needs again
             done[entry.queue] = entry
-        taken: list[list[tuple[int, int]]] = [[] for _ in self._entries]
+        taken: list[tuple[tuple[int, int], ...]] = [()] * len(self._entries)
+        alike: dict[tuple[int, int], tuple[int, int]] = {}
         for number, pair, some in self._numbers(tokens):
             names = [self.semaphores[number]] if number in self.semaphores else []
             self.semaphores[number] = ", then ".join([*names, _semaphore_name(*pair)])
@@ -136,9 +137,12 @@ class Linker:
             for source, entry in some:
                 source.command.signal |= 1 << number
                 entry.command.wait |= 1 << number
-                taken[entry.position].append((number, entry.position - source.position))
+                token = number, entry.position - source.position
+                taken[entry.position] += (alike.setdefault(token, token),)
+        for entry in self._entries:
+            del entry.at_start, entry.at_end  # which are large
         commands, self.places = roll(self._entries, self._loops, taken)
-        del taken, tokens  # which are large
+        del taken, tokens, alike  # which are large
         if self._loops and not fits(commands, self.config.command_queue_depth):
             raise Unsettled(frozenset(loop.name for loop in self._loops))
         if self._cuts is not None:
