@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.tensors.intervals import Interval, even_parts
+from compiler.tensors.intervals import Interval, PixelBox, even_parts
 
-__all__ = ["Axis", "Box", "Cut", "contraction_boxes", "cuts"]
+__all__ = ["Axis", "Box", "Cut", "contraction_boxes", "cuts", "has_outputs"]
 
 #: Blocks of source channels, rows and columns among the taps, (begin, end) each.
 Box = tuple[Interval, Interval, Interval]
@@ -103,3 +103,9 @@ def contraction_boxes(cut: Cut, blocks: Interval, taps: tuple[int, int]) -> list
         for row in range(taps[0])
         for part in even_parts(*columns, cut.tap_columns)
     ]
+
+
+def has_outputs(phase: tuple[Axis, Axis], box: PixelBox) -> bool:
+    """Whether some outputs of a box are those of a phase."""
+    numbers = (axis.numbers(part) for axis, part in zip(phase, box[1:], strict=True))
+    return all(end > begin for begin, end in numbers)

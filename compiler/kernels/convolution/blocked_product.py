@@ -13,7 +13,7 @@ from compiler.tensors.intervals import Interval, PixelBox, even_parts
 from compiler.tensors.tensor import IN_ORDER, Order, strides_of
 from hw.isa.encoding import Init
 
-from .blocked_cut import Box, Cut, contraction_boxes
+from .blocked_cut import Box, Cut, contraction_boxes, has_outputs
 from .blocked_sizes import BlockedSizes, Phase
 from .part_statistics import PartStatistics
 
@@ -48,9 +48,20 @@ class BlockedProduct(BlockedSizes):
                 jobs += self._group_jobs(cut, box, group)
         return behind(jobs)
 
-    def least_jobs(self, cut: Cut) -> int:
-        """How many jobs that are, at least."""
-        return len(self._boxes(cut)) * self.tiles.count * self._contractions(cut)
+    def count(self, cut: Cut) -> int:
+        """How many jobs that are, without those that are behind others."""
+        boxes, tiles = self._boxes(cut), range(self.tiles.count)
+        return sum(
+            sum(has_outputs(phase, box) for box in boxes)
+            * sum(len(self._contraction(cut, tile, phase)) for tile in tiles)
+            for phase in self.phases
+        )
+
+    def _contraction(self, cut: Cut, tile: int, phase: Phase) -> list[Box | None]:
+        """Boxes of the contraction of a column tile and phase; None is one without taps."""
+        taps = len(phase[0].taps), len(phase[1].taps)
+        channels = self.blocks(self.tiles.range(tile))
+        return [*contraction_boxes(cut, channels, taps)] if all(taps) else [None]
 
     def _boxes(self, cut: Cut) -> list[PixelBox]:
         """Those of outputs."""
@@ -127,8 +138,7 @@ class BlockedProduct(BlockedSizes):
         jobs: list[Job] = []
         for tile in range(*group):
             for phase in self.phases:
-                numbers = (axis.numbers(part) for axis, part in zip(phase, box[1:], strict=True))
-                if all(end > begin for begin, end in numbers):
+                if has_outputs(phase, box):
                     jobs += self._phase_jobs(cut, box, group, tile, phase, output, bool(jobs))
         if not jobs:
             return []
@@ -159,10 +169,7 @@ class BlockedProduct(BlockedSizes):
     ) -> list[Job]:  # fmt: skip
         """The boxes of a column tile and phase; ``written``: of some that were before them, too."""
         program = self.program
-        taps = len(phase[0].taps), len(phase[1].taps)
-        boxes: list[Box | None] = [None]
-        if all(taps):
-            boxes = [*contraction_boxes(cut, self.blocks(self.tiles.range(tile)), taps)]
+        boxes = self._contraction(cut, tile, phase)
         jobs = []
         for part in boxes:
             ends = part is boxes[0], part is boxes[-1]
@@ -211,14 +218,13 @@ class BlockedProduct(BlockedSizes):
         key = *box[1:], phase, *part[1:]
         if key not in self._known_lines:
             found = []
-            for number, axis in enumerate(phase):
-                numbers = axis.numbers(box[1 + number])
+            sizes = self.source.shape[1:3]
+            for axis, outputs, taps, size in zip(phase, box[1:], part[1:], sizes, strict=True):
+                numbers = axis.numbers(outputs)
                 lines = window_range(
-                    numbers, part[1 + number], stride=axis.stride, padding=-axis.origin,
-                    dilation=axis.advance,
-                )  # fmt: skip
-                start = numbers[0] * axis.stride
-                found.append((start, clip(*lines, self.source.shape[1 + number])))
+                    numbers, taps, stride=axis.stride, padding=-axis.origin, dilation=axis.advance
+                )
+                found.append((numbers[0] * axis.stride, clip(*lines, size)))
             self._known_lines[key] = found
         return self._known_lines[key]
 

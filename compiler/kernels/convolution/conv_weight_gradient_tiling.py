@@ -80,7 +80,7 @@ class WeightGradientPlan(WeightGradientPieces):
 
     @property
     def jobs(self) -> int:
-        """How many there are, about: one for each piece and column tile, or for each range."""
+        """How many there are, at least: one for each piece and column tile, or for each range."""
         if self.whole:
             return len(self.ranges)
         return len(self.pieces) * sum(part.tiles[1] - part.tiles[0] for part in self.ranges)

@@ -96,8 +96,8 @@ def blocked_jobs(
         if cycles is None:
             raise
         return None
-    fewest = blocked.least_jobs(cut)
-    blocked.program.expect(fewest if cycles is None else min(count, fewest))
+    boxes = blocked.count(cut)
+    blocked.program.expect(boxes if cycles is None else min(count, boxes))
     jobs = blocked.jobs(cut)
     more += 0 if blocked.looks else again
     if cycles is not None and (seen or not blocked.looks):

@@ -9,6 +9,7 @@ from compiler.codegen.dependencies import Recorder
 from compiler.codegen.lanes import Lane
 from compiler.errors import CompileError
 from compiler.kernels.convolution import conv_forward, conv_input_gradient, conv_weight_gradient
+from compiler.kernels.convolution.blocked_cut import Cut
 from compiler.kernels.convolution.part_statistics import PartStatistics
 from compiler.kernels.convolution.product_cost import blocked_jobs, tiled_cycles
 from hw.isa.encoding import Opcode
@@ -85,6 +86,19 @@ def test_what_would_be_read_again():
 
     assert boxes(cycles + 1, looks=False) and not boxes(cycles + 1, looks=True)
     assert not boxes(cycles - 1, looks=False)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_jobs_are_counted_before_they_are_made(kernel):
+    """Of phases that have fewer taps, or none, in boxes that have outputs of some of them alone."""
+    layer = (2, 7, 7, 8), 24, (kernel, kernel), (2, 2), (kernel // 2, kernel // 2), (1, 1)
+    program = small_program({}, layer, ("dx",))
+    writer = CoreProgram(program.config, program.core, Recorder(program.config))
+    maps = program.layer, program.tensors["dy"], program.tensors["dx"]
+    blocked = conv_input_gradient._Blocked(writer, *maps, 1)
+    for rows, columns, taps in ((7, 7, 3), (2, 7, 1), (1, 7, 3), (1, 1, 1)):
+        cut = Cut(1, rows, columns, 1, 1, taps, taps)
+        assert blocked.count(cut) == len(blocked.jobs(cut))
 
 
 @pytest.mark.parametrize(
