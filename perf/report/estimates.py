@@ -12,7 +12,7 @@ from perf.analytic.training import Batches
 from perf.counted import Cell
 
 from .section import Table, ratio
-from .wanted import Speed, Wanted
+from .wanted import Speed, Wanted, commits
 
 __all__ = ["PUBLISHED", "Estimated", "Estimates", "estimated_glance", "estimated_table"]
 
@@ -99,8 +99,7 @@ def estimated_table(wanted: Wanted, data: str, estimates: Estimates) -> list[str
         row = [network, ", ".join(dict.fromkeys(str(each.images) for each in known))]
         for each in found:
             row += [ratio(each.speed_up(schedule)) if each else "" for schedule in "BA"]
-        commits = dict.fromkeys(state for each in known for state in each.state.split(", "))
-        rows.append([*row, ", ".join(commits)])
+        rows.append([*row, commits(known)])
     if not rows:
         return []
     means = ["mean", ""]

@@ -16,7 +16,7 @@ from perf.counted import Store
 from .estimates import Estimated, Estimates, estimated_glance, estimated_table
 from .section import NOT_RUN, Picture, Section, Table, of_networks, ratio
 from .sweeps import batch_sweep, predictor_sweep
-from .wanted import Speed, Wanted, paper_networks, speed_up
+from .wanted import Speed, Wanted, commits, paper_networks, speed_up
 
 __all__ = ["Formulas", "figures_17_19"]
 
@@ -199,10 +199,12 @@ def _networks(data: str, sources: _Sources) -> Table:
                 else:
                     refused = sources.refusal(network, data, variant, batch)
                     row += ["no program" if refused else NOT_RUN] * 2
+            row.append(commits(each for each in found if each is not None))
             rows.append(row)
     headings = ["network", "formulas: low B", "max B", "counted at batch"]
     headings += [f"`{name}` {schedule}" for name in variants for schedule in "BA"]
-    return Table(headings=headings, rows=rows, caption=f"{data}:")
+    caption = f"{data} (rows of several commits mix programs of several compilers):"
+    return Table(headings=[*headings, "commits"], rows=rows, caption=caption)
 
 
 def _reasons(data: str, sources: _Sources) -> list[str]:

@@ -21,7 +21,7 @@ from perf.analytic.evaluation import DATA
 from perf.analytic.training import Batches
 from perf.counted import Cell, Store
 
-__all__ = ["BATCHES", "EPOCHS", "Speed", "Wanted", "paper_networks", "speed_up"]
+__all__ = ["BATCHES", "EPOCHS", "Speed", "Wanted", "commits", "paper_networks", "speed_up"]
 
 #: Batches of the sweep.
 BATCHES = (16, 32, 64, 128, 256)
@@ -150,3 +150,8 @@ class Speed:
     def speed_up(self, schedule: str) -> float:
         """As :func:`speed_up`."""
         return speed_up(self.batches, schedule)
+
+
+def commits(speeds: Iterable[Speed]) -> str:
+    """All states of the project by which some speed-ups were found, each once."""
+    return ", ".join(dict.fromkeys(state for each in speeds for state in each.state.split(", ")))

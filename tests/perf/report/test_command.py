@@ -116,6 +116,16 @@ def test_numbers_come_from_counts(tmp_path, counted):
     assert numbers["table-5"]["overhead_percent"]["asic_logic"]["max"] > 0
 
 
+def test_rows_say_which_compilers_made_their_programs(tmp_path, counted):
+    kept, wanted = Store(tmp_path / "kept.jsonl"), Wanted(networks=["vgg13"], data=["cifar10"])
+    for variant, state in (("baseline", "aa"), ("low", "aa"), ("max", "bb")):
+        (found,) = counted[1](wanted.cell("vgg13", "cifar10", variant), [30], model="", plain=True)
+        kept.add(replace(found, cell=wanted.cell("vgg13", "cifar10", variant), state=state))
+    section = figures_17_19(wanted, kept, Formulas(), Estimates(tmp_path / "none"))[0]
+    (table,) = [part for part in section.parts if getattr(part, "headings", [])[-1:] == ["commits"]]
+    assert table.rows[0][-1] == "aa, bb" and table.rows[0][6:8] == ["not run"] * 2
+
+
 def test_what_was_not_counted_is_not_run(tmp_path, counted):
     status, output = _report(tmp_path, *SMALL, "--kept")
     assert status == 0 and counted[0] == []
