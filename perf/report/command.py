@@ -30,7 +30,7 @@ __all__ = ["add_report"]
 #: What --quick asks for.
 _QUICK = {
     "networks": ("vgg13",), "data": ("cifar10",), "variants": ("baseline", "max"), "batches": (16,),
-    "images": (16, 4, 16), "others": False,
+    "channels": (4,), "images": (16, 4, 16), "others": False,
 }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def add_report(commands) -> None:
         f"{SMALL_BATCH}, or as many as fit into a memory window; {LARGE_BATCH}; {LARGE_BATCH}); "
         "the formulas have the paper's 128 and 32")  # fmt: skip
     add("--sweep", nargs="*", metavar="NAME", default=["vgg13"],
-        help=f"networks to sweep over batches {' '.join(map(str, BATCHES))} "
+        help=f"networks to sweep over predictors and over batches {' '.join(map(str, BATCHES))} "
         "(default: vgg13)")  # fmt: skip
     add("--preset", choices=tuple(PRESETS), default=DEFAULT_PRESET, help="default: %(default)s")
     add("--width", type=float, default=1.0, metavar="FACTOR",

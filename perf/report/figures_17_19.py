@@ -11,11 +11,11 @@ from perf.analytic.evaluation import FIGURES, evaluate, published
 from perf.analytic.flows import FLOWS
 from perf.analytic.shapes import Layer
 from perf.analytic.training import VARIANTS, Batches, Machine
-from perf.counted import Store
+from perf.counted import Cell, Store
 
 from .estimates import Estimated, Estimates, estimated_glance, estimated_table
 from .section import NOT_RUN, Picture, Section, Table, of_networks, ratio
-from .sweeps import batch_sweep, predictor_sweep
+from .sweeps import batch_sweep, predictor_counts, predictor_sweep
 from .wanted import Speed, Wanted, commits, paper_networks, speed_up
 
 __all__ = ["Formulas", "figures_17_19"]
@@ -50,10 +50,13 @@ class _Sources:
     formulas: Formulas
     estimates: Estimates
 
-    def counted(self, network: str, data: str, variant: str, batch: int | None = None):
-        """A Speed, or None."""
-        base, own = (self.wanted.cell(network, data, name, batch) for name in ("baseline", variant))
-        return Speed.of(self.store, base, own)
+    def counted(
+        self, network: str, data: str, variant: str, batch: int | None = None,
+        channels: int = Cell.channels,
+    ) -> Speed | None:  # fmt: skip
+        """None unless both have been counted; ``channels`` of the predictor."""
+        base = self.wanted.cell(network, data, "baseline", batch)
+        return Speed.of(self.store, base, self.wanted.cell(network, data, variant, batch, channels))
 
     def estimated(self, network: str, data: str, variant: str) -> Estimated | None:
         """By the compiler."""
@@ -311,7 +314,9 @@ def _counted(network: str, data: str, sources: _Sources) -> Mapping[str, dict | 
 def _sweeps(sources: _Sources) -> Section:
     """Sizes of the batch and of the predictor."""
     wanted = sources.wanted
-    parts, missing, lines = batch_sweep(wanted, sources.formulas, sources.counted, sources.store)
+    known = wanted, sources.formulas, sources.counted, sources.store
+    parts, missing, lines = batch_sweep(*known)
+    larger, more, by_size = predictor_counts(*known)
     return Section(
         key="sweeps", title="Sizes of the batch and of the predictor",
         paper="does not sweep them. It has 480 inputs of the predictor's linear layer, and 80 PEs "
@@ -320,6 +325,10 @@ def _sweeps(sources: _Sources) -> Section:
         "images it is not hidden, with many it is nearly free. Our predictor has F = 64, so it is "
         "hidden from smaller batches on; our updates take time that does not depend on the batch "
         "either.",
-        parts=[*parts, *predictor_sweep(wanted, sources.formulas)], missing=missing,
-        data={"batches": list(wanted.batches), "speed_up_b": lines},
+        parts=[*parts, *larger, *predictor_sweep(wanted, sources.formulas)],
+        missing=[*missing, *more],
+        data={
+            "batches": list(wanted.batches), "speed_up_b": lines,
+            "channels": list(wanted.channels), "speed_up_b_of_channels": by_size,
+        },
     )  # fmt: skip

@@ -94,21 +94,22 @@ def draw_speed_ups(
 
 
 def draw_sweep(
-    batches: Sequence[int], networks: Mapping[str, Mapping[str, Sequence[float | None]]], path: Path
-) -> None:
-    """A panel for each network: speed-ups over the batch, formulas dashed."""
+    sizes: Sequence[int], networks: Mapping[str, Mapping[str, Sequence[float | None]]], path: Path,
+    label: str,
+) -> None:  # fmt: skip
+    """A panel for each network: speed-ups over sizes of what ``label`` says, formulas dashed."""
     figure, panels = pyplot.subplots(
         1, len(networks), figsize=(5.5 * len(networks) + 1.5, 3.8), layout="constrained",
         squeeze=False, sharey=True,
     )  # fmt: skip
     for axes, (network, lines) in zip(panels[0], networks.items(), strict=True):
         for name, speeds in lines.items():
-            known = [(b, speed) for b, speed in zip(batches, speeds) if speed is not None]
+            known = [(size, speed) for size, speed in zip(sizes, speeds) if speed is not None]
             if known:
                 axes.plot(*zip(*known), "--" if name.startswith("formulas") else "o-", label=name)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(batches, [str(batch) for batch in batches])
-        axes.set(xlabel="images of a batch", title=network)
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.set(xlabel=label, title=network)
         axes.grid(alpha=0.3)
     panels[0, 0].set_ylabel("speed-up B")
     handles, labels = panels[0, 0].get_legend_handles_labels()

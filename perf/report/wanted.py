@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import paper
 from algorithms.networks.paper_networks import NETWORKS, imagenet_shape
@@ -21,10 +22,21 @@ from perf.analytic.evaluation import DATA
 from perf.analytic.training import Batches
 from perf.counted import Cell, Store
 
-__all__ = ["BATCHES", "EPOCHS", "Speed", "Wanted", "commits", "paper_networks", "speed_up"]
+__all__ = [
+    "BATCHES",
+    "CHANNELS",
+    "EPOCHS",
+    "Speed",
+    "Wanted",
+    "commits",
+    "paper_networks",
+    "speed_up",
+]
 
 #: Batches of the sweep.
 BATCHES = (16, 32, 64, 128, 256)
+#: Of the predictor, with S = 4: whole granules of the DRAM.
+CHANNELS = (4, 8, 16, 32)
 #: Of schedule A.
 EPOCHS = 90
 
@@ -45,7 +57,7 @@ class Wanted:
     variants : of the hardware; the baseline is always counted
     images : of a batch of CIFAR, of ImageNet and YOLO-v3; sentences of a batch of Transformer; None
         for those of :func:`compiler.networks.registry.usual_batch`
-    batches : of the sweep, for ``swept`` networks
+    batches, channels : of the sweeps, of images and of the predictor, for ``swept`` networks
     preset, settings, width : of the machine, of the networks
     """
 
@@ -54,6 +66,7 @@ class Wanted:
     variants: Sequence[str] = tuple(VARIANTS)
     images: tuple[int, int, int] | None = None
     batches: Sequence[int] = BATCHES
+    channels: Sequence[int] = CHANNELS
     swept: Sequence[str] = ("vgg13",)
     others: bool = True
     preset: str = DEFAULT_PRESET
@@ -82,13 +95,17 @@ class Wanted:
     def _shape(network: str, data: str) -> InputShape:
         return imagenet_shape(network) if data == "imagenet" else read_shape(SMALL)
 
-    def cell(self, network: str, data: str, variant: str, batch: int | None = None) -> Cell:
-        """A network on a data set; ``batch`` None: :meth:`batch_of`."""
+    def cell(
+        self, network: str, data: str, variant: str, batch: int | None = None,
+        channels: int = Cell.channels,
+    ) -> Cell:  # fmt: skip
+        """A network on a data set; ``batch`` None: :meth:`batch_of`; ``channels`` of the
+        predictor."""
         shape, (classes, _) = self._shape(network, data), DATA[data]
         usual = published(network).classes_of(shape)
         return self._cell(
             network, shape_text(shape), variant, batch or self.batch_of(network, data),
-            classes=None if classes == usual else classes,
+            classes=None if classes == usual else classes, channels=channels,
         )  # fmt: skip
 
     def other_cell(self, network: str, variant: str) -> Cell:
@@ -98,11 +115,12 @@ class Wanted:
         batch = self._batch(network, size, 1 if found.reads_images else 2)
         return self._cell(network, size, variant, batch)
 
-    def _cell(self, network, size, variant, batch, classes=None):
+    def _cell(self, network, size, variant, batch, classes=None, channels=Cell.channels):
         return Cell(
             network=network, input=size, batch=batch, variant=variant,
             method=usual_method(variant), preset=self.preset,
             settings=self.settings, width=self.width, classes=classes,
+            channels=channels,
         )  # fmt: skip
 
     @property
@@ -120,6 +138,11 @@ class Wanted:
                     for batch in self.batches:
                         for name in self.with_baseline:
                             yield self.cell(network, data, name, batch)
+            if data != "imagenet" and data == self.first_data:
+                for network, name, size in product(
+                    self.swept, self.with_baseline[1:], self.channels
+                ):
+                    yield self.cell(network, data, name, channels=size)
         if self.others:
             for network in ("transformer", "yolo-v3"):
                 yield from (self.other_cell(network, name) for name in self.with_baseline)

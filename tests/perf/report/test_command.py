@@ -98,11 +98,14 @@ def test_numbers_come_from_counts(tmp_path, counted):
         assert own[variant]["commit"] == "1234567"
     lines = numbers["sweeps"]["speed_up_b"]["vgg13"]
     assert lines["counted, max"] == [pytest.approx(1800 / 1300)] * 5
+    sizes = numbers["sweeps"]["speed_up_b_of_channels"]["vgg13"]
+    assert sizes["counted, max"] == [pytest.approx(1800 / 1300)] * 4
+    assert sizes["formulas, max"] == sorted(sizes["formulas, max"], reverse=True)
     text = output.read_text()
     assert "| vgg13 | 16 | " in text and "not run" not in text.split("## Figure 21")[0][900:]
     assert f"{1800 / 1300:.3f}" in text
     assert "python -m perf report --network vgg13 --data cifar10" in text
-    for name in ("figure_16", "figure_17", "sweep", "figure_20"):
+    for name in ("figure_16", "figure_17", "sweep", "predictor", "figure_20"):
         assert f"](page_{name}.png)" in text
         assert (tmp_path / f"page_{name}.png").read_bytes().startswith(b"\x89PNG")
     steps = [row for row in numbers["figure-20"]["steps"] if row["stages"] == "vgg13"]
@@ -201,7 +204,8 @@ def test_everything_that_the_paper_has_is_wanted():
     wanted = Wanted(networks=paper_networks())
     cells = set(wanted.cells())
     assert len(paper_networks()) == 13
-    assert len(cells) == 13 * 3 * 4 + 2 * 4 * 4 + 2 * 4
+    assert len(cells) == 13 * 3 * 4 + 2 * 4 * 4 + 3 * 3 + 2 * 4
+    assert {cell.channels for cell in cells} == {4, 8, 16, 32}
     shapes = {(cell.network, cell.input) for cell in cells}
     assert {
         ("inception-v4", "3x299x299"),
