@@ -12,7 +12,7 @@ from compiler.adagp.program import AdaGPProgram
 from compiler.training.compile import compile_training
 from compiler.training.program import TrainingProgram
 from golden.prediction.config import PredictorConfig
-from hw.config import make_config
+from hw.config import AdaGPConfig, make_config
 from perf.machine.model import run
 from verif.networks.reduced.reduced_networks import CLASSES, IMAGES, REDUCED
 
@@ -27,7 +27,8 @@ def compare_results(path: str) -> Iterator[Comparison]:
     Raises
     ------
     ValueError
-        a file that is none of ``verif run networks --json``, or one without counters.
+        a file that is none of ``verif run networks --json``, or one without counters, of another
+        configuration than the preset's or of a memory that paused.
     """
     with open(path, encoding="utf-8") as file:
         rows = json.load(file)
@@ -38,7 +39,12 @@ def compare_results(path: str) -> Iterator[Comparison]:
             continue
         if not all("counters" in batch for batch in row["batches"]):
             raise ValueError(f"{path}: the results of {row['network']} have no counters")
-        program = _program(row)
+        if row.get("stall_share"):
+            raise ValueError(f"{path}: the memory of {row['network']} paused, the model's does not")
+        config = make_config(variant=row["variant"], preset=row["preset"])
+        if row.get("configuration", config.hash) != config.hash:
+            raise ValueError(f"{path}: {row['network']} ran with other settings than its preset's")
+        program, latency = _program(row, config), row.get("latency", 0)
         seen = set()
         for batch in row["batches"]:
             if batch["phase"] in seen:
@@ -47,28 +53,30 @@ def compare_results(path: str) -> Iterator[Comparison]:
             part = _part(program, batch["phase"])
             yield compared(
                 batch["counters"],
-                run(part.commands, part.config, offset=part.program),
+                run(part.commands, part.config, offset=part.program, latency=latency),
                 case=f"{row['network']}-{row['method']}", variant=row["variant"],
-                preset=row["preset"], latency=0, number=row["batches"].index(batch),
+                preset=row["preset"], latency=latency, number=row["batches"].index(batch),
             )  # fmt: skip
 
 
-def _program(row: dict[str, Any]) -> TrainingProgram | AdaGPProgram:
+def _program(row: dict[str, Any], config: AdaGPConfig) -> TrainingProgram | AdaGPProgram:
     """As verif.networks.reduced.reduced_networks.network_run compiles it, without golden's
     numbers."""
     shape = row["shape"]
     shape = [tuple(part) for part in shape] if isinstance(shape[0], list) else tuple(shape)
     reduced = replace(REDUCED[row["network"]], shape=shape, width=row["width"])
-    config = make_config(variant=row["variant"], preset=row["preset"])
+    options: dict[str, Any] = {
+        "images": IMAGES, "loss": reduced.loss, "beside": row.get("beside"),
+    }  # fmt: skip
     with torch.device("meta"):
         model = reduced.make(shape, CLASSES, width=reduced.width).train()
     if row["method"] == "bp":
-        return compile_training(model, config, shape, images=IMAGES, loss=reduced.loss, reuse=False)
+        return compile_training(model, config, shape, reuse=False, **options)
     chosen = PredictorConfig()
     predictor = PredictorShape(
         channels=chosen.channels, map_size=chosen.map_size, running=chosen.running
     )
-    return compile_adagp(model, config, shape, images=IMAGES, loss=reduced.loss, shape=predictor)
+    return compile_adagp(model, config, shape, shape=predictor, **options)
 
 
 def _part(program: TrainingProgram | AdaGPProgram, phase: str) -> TrainingProgram:

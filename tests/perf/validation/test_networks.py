@@ -31,12 +31,22 @@ def test_what_cannot_be_compared(tmp_path):
         list(results(tmp_path, {"cycles": 3}))
     with pytest.raises(ValueError, match="the results of vgg11 have no counters"):
         list(results(tmp_path, ROW))
+    counted = ROW | {"batches": [{"phase": "B", "counters": {}}]}
+    with pytest.raises(ValueError, match="the memory of vgg11 paused"):
+        list(results(tmp_path, counted | {"stall_share": 0.35}))
+    with pytest.raises(ValueError, match="vgg11 ran with other settings than its preset's"):
+        list(results(tmp_path, counted | {"configuration": "0123456789ab"}))
 
 
 def test_the_program_is_that_of_the_run():
     """Without golden's numbers the same commands."""
-    program = _program(ROW)
-    model = REDUCED["vgg11"].make((3, 32, 32), 10, width=1 / 64).train()
     config = make_config(variant="baseline", preset="tiny")
+    program = _program(ROW, config)
+    model = REDUCED["vgg11"].make((3, 32, 32), 10, width=1 / 64).train()
     wanted = compile_training(model, config, (3, 32, 32), images=IMAGES, reuse=False)
     assert _part(program, "B").commands == wanted.commands
+    beside = compile_training(
+        model, config, (3, 32, 32), images=IMAGES, reuse=False, beside=True
+    )  # fmt: skip
+    assert beside.commands != wanted.commands
+    assert _part(_program(ROW | {"beside": True}, config), "B").commands == beside.commands

@@ -29,6 +29,10 @@ class NetworkStep:
     network, method : what was trained
     shape, width : of an image, or of each input; what numbers of channels were multiplied with
     variant, preset, device, images : where, and images in a batch
+    configuration : digest of the accelerator's, which settings may make another than the preset's
+    beside : whether steps run beside each other, see
+        :func:`compiler.training.compile.compile_training`
+    latency, stall_share : cycles that memory added to every burst, share of the time it paused
     phases : what every batch does, a letter each
     commands, memory_bytes : of the programs of the batches, of the memory window; nothing if the
         compiler refuses the network
@@ -46,6 +50,10 @@ class NetworkStep:
     preset: str
     device: str
     images: int
+    configuration: str = ""
+    beside: bool | None = None
+    latency: int = 0
+    stall_share: float = 0.0
     phases: str
     commands: list = field(default_factory=list)
     memory_bytes: int = 0
@@ -82,8 +90,8 @@ class NetworkStep:
         """Plain values, for JSON."""
         result = self.result
         names = (
-            "network", "method", "variant", "preset", "device", "images", "memory_bytes", "shape",
-            "width", "state", "error", "passed",
+            "network", "method", "variant", "preset", "configuration", "device", "images", "beside",
+            "latency", "stall_share", "memory_bytes", "shape", "width", "state", "error", "passed",
         )  # fmt: skip
         lists = {"phase": self.phases, "commands": self.commands, "loss": result.losses,
                  "cycles": result.cycles, "counters": result.counters}  # fmt: skip

@@ -187,6 +187,8 @@ def run_network(
     step = NetworkStep(
         network=name, method=method, shape=reduced.shape, width=reduced.width,
         variant=config.variant, preset=preset, device=device, images=IMAGES,
+        configuration=config.hash, beside=beside,
+        **{key: options[key] for key in ("latency", "stall_share") if key in options},
         phases=_phases(method, batches), state=source_state(*SOURCES),
     )  # fmt: skip
     try:

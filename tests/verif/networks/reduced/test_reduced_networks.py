@@ -115,6 +115,8 @@ def test_on_the_accelerator(networks, tmp_path, capsys):
         assert f"PASS networks {step['network']} bp baseline tiny" in printed
         assert step["passed"] and step["compared"] > 200 and step["variant"] == "baseline"
         assert step["state"] == source_state(*SOURCES)
+        assert step["configuration"] == make_config(variant="baseline", preset="tiny").hash
+        assert (step["beside"], step["latency"], step["stall_share"]) == (None, 0, 0)
         assert [batch["phase"] for batch in step["batches"]] == ["B", "B"]
         for batch in step["batches"]:
             counters = batch["counters"]
