@@ -324,7 +324,8 @@ def _sweeps(sources: _Sources) -> Section:
         why="the predictor's work does not depend on the batch, all other work does: with few "
         "images it is not hidden, with many it is nearly free. Our predictor has F = 64, so it is "
         "hidden from smaller batches on; our updates take time that does not depend on the batch "
-        "either.",
+        "either. A larger predictor costs `max` most: its 80 PEs do all of the predictor's work, "
+        "of which less and less is hidden, where `low` has 180.",
         parts=[*parts, *larger, *predictor_sweep(wanted, sources.formulas)],
         missing=[*missing, *more],
         data={
