@@ -1,113 +1,120 @@
 """Speed-ups over the size of the batch and of the predictor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import mean
 
 from compiler.adagp.tensors import PredictorShape
 from perf.analytic.flows import FLOWS
 from perf.analytic.training import VARIANTS
-from perf.counted import Store
+from perf.counted import Cell, Store
 
-from .section import NOT_RUN, Picture, Table
+from .section import Picture, Table, ratio
 from .wanted import Speed, Wanted
 
 __all__ = ["FEATURES", "batch_sweep", "predictor_counts", "predictor_sweep"]
 
 #: F: c · S² for 4 · 4², 8 · 4², 15 · 4² and 30 · 4².
 FEATURES = (64, 128, 240, 480)
+#: Network -> line of a picture -> speed-ups, None for what has not been counted.
+Lines = dict[str, dict[str, list[float | None]]]
+#: The one of our machine.
+_FLOW = "weight-stationary"
+
+
+class _Sweep:
+    """Speed-ups B over sizes: a row of a table for each, and by network lines of a picture."""
+
+    def __init__(self, wanted: Wanted, data: str, counted: Callable[..., Speed | None]) -> None:
+        self.wanted, self.data, self.counted = wanted, data, counted
+        self.rows: list[list[str]] = []
+        self.lines: Lines = {}
+        self._missing: list[Cell] = []
+
+    def add(
+        self, network: str, sizes: Sequence[int], formulas: Mapping[str, float], batch: int,
+        channels: int = Cell.channels,
+    ) -> None:  # fmt: skip
+        """A row that begins with ``sizes``: ``formulas`` by name, and what has been counted with so
+        many images of a batch and channels of the predictor."""
+        speeds = {v: self.counted(network, self.data, v, batch, channels) for v in VARIANTS}
+        known: dict[str, float | None] = {f"formulas, {name}": formulas[name] for name in formulas}
+        for variant, speed in speeds.items():
+            known[f"counted, {variant}"] = None if speed is None else speed.batches.steady
+        self.rows.append([network, *map(str, sizes), *map(ratio, known.values())])
+        for name, value in known.items():
+            self.lines.setdefault(network, {}).setdefault(name, []).append(value)
+        for variant, speed in speeds.items():
+            if speed is None:
+                for name in ("baseline", variant):
+                    used = Cell.channels if name == "baseline" else channels
+                    self._missing.append(self.wanted.cell(network, self.data, name, batch, used))
+
+    def missing(self, store: Store) -> list[Cell]:
+        """Cells that have not been counted."""
+        return [cell for cell in self._missing if store.get(cell) is None]
+
+    def table(self, headings: Sequence[str], by: str) -> Table:
+        """Of all rows; ``headings`` but the network's and those of what is counted."""
+        counted = [f"counted: `{variant}`" for variant in VARIANTS]
+        return Table(
+            headings=["network", *headings, *counted], rows=self.rows,
+            caption=f"Speed-up B, {self.data}, {_FLOW}, by {by}:",
+        )  # fmt: skip
+
+    def picture(self, name: str, text: str, sizes: Sequence[int], label: str) -> Picture:
+        """Of all lines, over ``sizes``, which ``label`` names."""
+
+        def draw(path: Path) -> None:
+            from .pictures import draw_sweep
+
+            draw_sweep(sizes, self.lines, path, label)
+
+        return Picture(name=name, text=text, draw=draw)
 
 
 def batch_sweep(
     wanted: Wanted, formulas, counted: Callable[..., Speed | None], store: Store
-) -> tuple[list[str | Table | Picture], list, dict[str, dict[str, list[float | None]]]]:
+) -> tuple[list[str | Table | Picture], list[Cell], Lines]:
     """Parts, cells that have not been counted, and network -> line -> speed-ups by batch."""
-    data = next((name for name in wanted.data if name != "imagenet"), None)
+    data = wanted.small_data
     if data is None or not wanted.swept:
         return [], [], {}
-    lines: dict[str, dict[str, list[float | None]]] = {}
-    rows, missing = [], []
-    for network in wanted.swept:
-        for batch in wanted.batches:
-            row = [network, str(batch)]
-            for features in (480, 64):
-                found = formulas.get(
-                    network, data, "weight-stationary", images=batch, features=features
-                )
-                row += [f"{found[name].steady:.3f}" for name in ("low", "max")]
-                for name in ("low", "max"):
-                    key = f"formulas, {name}, F = {features}"
-                    lines.setdefault(network, {}).setdefault(key, []).append(found[name].steady)
-            for variant in VARIANTS:
-                speed = counted(network, data, variant, batch)
-                row.append(NOT_RUN if speed is None else f"{speed.batches.steady:.3f}")
-                lines[network].setdefault(f"counted, {variant}", []).append(
-                    None if speed is None else speed.batches.steady
-                )
-                if speed is None:
-                    missing += [
-                        wanted.cell(network, data, name, batch) for name in ("baseline", variant)
-                    ]
-            rows.append(row)
-    headings = ["network", "batch", "formulas, F = 480: low", "max", "F = 64: low", "max"]
-    headings += [f"counted, F = 64: `{variant}`" for variant in VARIANTS]
-    table = Table(
-        headings=headings, rows=rows,
-        caption=f"Speed-up B, {data}, weight-stationary, by images of a batch:",
-    )  # fmt: skip
-
-    def draw(path: Path) -> None:
-        from .pictures import draw_sweep
-
-        draw_sweep(wanted.batches, lines, path, "images of a batch")
-
-    picture = Picture(name="sweep", text="Speed-up over the batch", draw=draw)
-    return [table, picture], [cell for cell in missing if store.get(cell) is None], lines
+    sweep = _Sweep(wanted, data, counted)
+    for network, batch in product(wanted.swept, wanted.batches):
+        found: dict[str, float] = {}
+        for features in (480, 64):
+            own = formulas.get(network, data, _FLOW, images=batch, features=features)
+            found |= {f"{name}, F = {features}": own[name].steady for name in ("low", "max")}
+        sweep.add(network, [batch], found, batch)
+    headings = ["batch", "formulas, F = 480: low", "max", "F = 64: low", "max"]
+    by = "images of a batch"
+    picture = sweep.picture("sweep", "Speed-up over the batch", wanted.batches, by)
+    table = sweep.table(headings, f"{by} (counted with F = 64)")
+    return [table, picture], sweep.missing(store), sweep.lines
 
 
 def predictor_counts(
     wanted: Wanted, formulas, counted: Callable[..., Speed | None], store: Store
-) -> tuple[list[str | Table | Picture], list, dict[str, dict[str, list[float | None]]]]:
+) -> tuple[list[str | Table | Picture], list[Cell], Lines]:
     """The swept networks at their usual batch with larger predictors, as :func:`batch_sweep`."""
-    data = wanted.first_data
-    if data == "imagenet" or not wanted.swept:
+    data = wanted.small_data
+    if data is None or not wanted.swept:
         return [], [], {}
-    lines: dict[str, dict[str, list[float | None]]] = {}
-    rows, missing = [], []
-    sizes = [channels * PredictorShape.map_size**2 for channels in wanted.channels]
-    for network in wanted.swept:
+    sweep = _Sweep(wanted, data, counted)
+    sizes = {channels: channels * PredictorShape.map_size**2 for channels in wanted.channels}
+    for network, (channels, features) in product(wanted.swept, sizes.items()):
         batch = wanted.batch_of(network, data)
-        own = lines.setdefault(network, {})
-        for channels, features in zip(wanted.channels, sizes, strict=True):
-            found = formulas.get(network, data, "weight-stationary", images=batch,
-                                 features=features)  # fmt: skip
-            row = [network, str(batch), str(features)]
-            for name in ("low", "max"):
-                row.append(f"{found[name].steady:.3f}")
-                own.setdefault(f"formulas, {name}", []).append(found[name].steady)
-            for variant in VARIANTS:
-                speed = counted(network, data, variant, batch, channels)
-                row.append(NOT_RUN if speed is None else f"{speed.batches.steady:.3f}")
-                own.setdefault(f"counted, {variant}", []).append(
-                    None if speed is None else speed.batches.steady
-                )
-                missing.append(wanted.cell(network, data, variant, batch, channels))
-            rows.append(row)
-    headings = ["network", "batch", "F", "formulas: low", "max"]
-    headings += [f"counted: `{variant}`" for variant in VARIANTS]
-    table = Table(
-        headings=headings, rows=rows,
-        caption=f"Speed-up B, {data}, weight-stationary, by inputs of the predictor's linear layer "
-        f"({', '.join(map(str, wanted.channels))} channels of maps of 4 × 4):",
-    )  # fmt: skip
-
-    def draw(path: Path) -> None:
-        from .pictures import draw_sweep
-
-        draw_sweep(sizes, lines, path, "inputs of the predictor's linear layer, F")
-
-    picture = Picture(name="predictor", text="Speed-up over the predictor's size", draw=draw)
-    return [table, picture], [cell for cell in missing if store.get(cell) is None], lines
+        own = formulas.get(network, data, _FLOW, images=batch, features=features)
+        found = {name: own[name].steady for name in ("low", "max")}
+        sweep.add(network, [batch, features], found, batch, channels)
+    by = "inputs of the predictor's linear layer"
+    maps = f"{', '.join(map(str, sizes))} channels of maps of 4 × 4"
+    table = sweep.table(["batch", "F", "formulas: low", "max"], f"{by} ({maps})")
+    text = "Speed-up over the predictor's size"
+    picture = sweep.picture("predictor", text, list(sizes.values()), f"{by}, F")
+    return [table, picture], sweep.missing(store), sweep.lines
 
 
 def predictor_sweep(wanted: Wanted, formulas) -> list[str | Table | Picture]:

@@ -74,9 +74,14 @@ class Wanted:
     width: float = 1.0
 
     @property
+    def small_data(self) -> str | None:
+        """The first data set of small images, of which sizes are swept; None if there is none."""
+        return next((name for name in self.data if name != "imagenet"), None)
+
+    @property
     def first_data(self) -> str:
-        """The first data set of small images; the first one if there is none."""
-        return next((name for name in self.data if name != "imagenet"), self.data[0])
+        """:attr:`small_data`, or the first one if there is none."""
+        return self.small_data or self.data[0]
 
     def batch_of(self, network: str, data: str) -> int:
         """Images of a batch of a data set."""
@@ -138,7 +143,7 @@ class Wanted:
                     for batch in self.batches:
                         for name in self.with_baseline:
                             yield self.cell(network, data, name, batch)
-            if data != "imagenet" and data == self.first_data:
+            if data == self.small_data:
                 for network, name, size in product(
                     self.swept, self.with_baseline[1:], self.channels
                 ):
