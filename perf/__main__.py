@@ -1,5 +1,6 @@
 """Command line of the models of time: ``python -m perf cycles``, ``validate``, ``analytic``,
-``pipelines``, ``steps``, ``count``, ``report``, ``area``, ``energy``, ``roofline``, ``explore``."""
+``planner``, ``pipelines``, ``steps``, ``count``, ``report``, ``area``, ``energy``, ``roofline``,
+``explore``."""
 
 import sys
 
@@ -23,6 +24,7 @@ from perf.pipelines.command import add_pipelines
 from perf.report.command import add_report
 from perf.roofline.command import add_roofline
 from perf.validation.command import add_validate
+from perf.validation.planner_command import add_planner
 
 __all__ = ["main"]
 
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_roofline(commands)
     add_explore(commands)
     add_validate(commands)
+    add_planner(commands)
     add_analytic(commands)
     add_pipelines(commands)
     options = parser.parse_args(arguments)

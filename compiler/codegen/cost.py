@@ -4,8 +4,9 @@ Good for choosing between plans. It knows queues, semaphores, the dispatcher, bu
 rates, and nothing of conflicts between blocks. The hardware's own counters are the truth.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,6 @@ from hw.isa.encoding import (
     MATMUL_LOOPS,
     POST_LOOPS,
     QUEUE_OPCODES,
-    WEIGHTS_LOOPS,
     Opcode,
     with_defaults,
 )
@@ -28,8 +28,8 @@ from hw.isa.vector import VECTOR_LOOPS, Operation, Source
 
 __all__ = [
     "SUM_CYCLES", "Command", "Fields", "Timeline", "bits", "duration", "estimate", "executed",
-    "executed_count", "executions", "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles",
-    "vector_moves", "vector_words",
+    "executed_count", "executions", "k_tiles", "matmul_shape", "matmul_vectors", "post_cycles",
+    "tile_cycles", "transfer_words", "vector_moves", "vector_words",
 ]  # fmt: skip
 
 #: Fields of a command by name, without the header.
@@ -38,7 +38,8 @@ Fields = dict[str, int]
 #: Cycles from a request to its first beat, and for a command to take effect.
 MEMORY_LATENCY_CYCLES = 40
 MATMUL_LATENCY_CYCLES = 24
-POST_LATENCY_CYCLES = 16
+#: Cycles of a POST beyond its reads or writes: the next one begins behind its last write.
+POST_CYCLES = 19
 #: Least cycles between two K tiles: for a tile's weights beyond one per column, and for the sums.
 WEIGHT_CYCLES = 5
 #: Cycles from the first word of a WEIGHTS to its first column, beyond one per word.
@@ -95,21 +96,26 @@ def _counts(loops: Iterable[str]) -> tuple[str, ...]:
 
 _TILES, _VECTORS = _counts(MATMUL_LOOPS[3:]), _counts(MATMUL_LOOPS[:3])
 _OUTPUTS, _WINDOW = _counts(POST_LOOPS[3:]), _counts(POST_LOOPS[:2])
-_WEIGHT_TILES, _WORDS = _counts(WEIGHTS_LOOPS), _counts(VECTOR_LOOPS)
+_WORDS = _counts(VECTOR_LOOPS)
 #: Loops of a VECTOR over pixels.
 _PIXELS = VECTOR_LOOPS[:3]
 
 
-def _product(fields: Fields, counts: Iterable[str]) -> int:
+def _product(fields: Mapping[str, int], counts: Iterable[str]) -> int:
     result = 1
     for name in counts:
         result *= fields[name]
     return result
 
 
+def k_tiles(fields: Mapping[str, int]) -> int:
+    """K tiles of a MATMUL or WEIGHTS."""
+    return _product(fields, _TILES)
+
+
 def matmul_shape(fields: Fields) -> tuple[int, int]:
     """(K tiles, output vectors) of a MATMUL."""
-    return _product(fields, _TILES), _product(fields, _VECTORS)
+    return k_tiles(fields), _product(fields, _VECTORS)
 
 
 def matmul_vectors(fields: Fields, core: CoreConfig) -> int:
@@ -123,10 +129,25 @@ def matmul_vectors(fields: Fields, core: CoreConfig) -> int:
 def post_cycles(fields: Fields, core: CoreConfig) -> int:
     """Cycles that a POST of maxima needs at least: for its reads, or for its groups of words."""
     outputs, window = _product(fields, _OUTPUTS), _product(fields, _WINDOW)
-    groups = fields["group_count"]
-    written = groups * (core.chunks_per_wide if fields["wide"] else 1)
-    steps = max(-(-groups // core.post_groups) * window, -(-written // core.post_groups))
-    return outputs * steps
+    wide = core.chunks_per_wide if fields["wide"] else 1
+    reads, writes = _post_steps(fields["group_count"], wide, fields["out_group"], core)
+    return outputs * max(reads * window, writes)
+
+
+@cache
+def _post_steps(groups: int, wide: int, slot: int, core: CoreConfig) -> tuple[int, int]:
+    """Cycles in which POST reads, and writes, an output of so many groups, each of which is
+    ``wide`` groups of a word, the first of them ``slot`` of its word. It writes ``post_groups`` at
+    a time, fewer where a word or what has been read together ends."""
+    width, reads, writes = core.post_groups, 0, 0
+    for first in range(0, groups, width):
+        left = wide * min(width, groups - first)
+        reads += 1
+        while left:
+            now = min(width, left, core.groups_per_word - slot)
+            left, slot = left - now, (slot + now) % core.groups_per_word
+            writes += 1
+    return reads, writes
 
 
 def tile_cycles(fields: Fields, core: CoreConfig) -> int:
@@ -143,7 +164,7 @@ def duration(command: Command, config: AdaGPConfig) -> tuple[int, int]:
     """(cycles the queue is busy, further cycles until the signal) where nothing makes it wait."""
     core, fields = config.cores[command.core], command.fields
     if command.opcode is Opcode.WEIGHTS:
-        return _product(fields, _WEIGHT_TILES) * tile_cycles(fields, core), 0
+        return k_tiles(fields) * tile_cycles(fields, core), 0
     if command.opcode is Opcode.MATMUL:
         tiles, vectors = matmul_shape(fields)
         if fields["transpose"]:
@@ -202,16 +223,21 @@ def _duration(command: Command, config: AdaGPConfig, core: CoreConfig) -> tuple[
     if command.opcode is Opcode.LOSS:
         return _loss_cycles(fields) + COMMAND_CYCLES, 0
     if command.opcode is Opcode.POST:
-        return post_cycles(fields, core) + COMMAND_CYCLES, POST_LATENCY_CYCLES
+        return post_cycles(fields, core) + POST_CYCLES, 0
     if command.opcode not in QUEUE_OPCODES:
         return 0, 0
+    words = transfer_words(fields, core)
     run, count = fields["run_bytes"], fields["run_count"]
-    rows = run // fields["row_bytes"] * count
-    words = rows * -(-fields["row_bytes"] // core.word_bytes)
     beats = -(-run // config.beat_bytes) * count
     if fields["dram_address"] % config.beat_bytes or fields["run_stride"] % config.beat_bytes:
         beats += count
     return max(words, beats) + COMMAND_CYCLES, MEMORY_LATENCY_CYCLES
+
+
+def transfer_words(fields: Mapping[str, int], core: CoreConfig) -> int:
+    """Words of the buffer that a LOAD or STORE moves."""
+    rows = fields["run_bytes"] // fields["row_bytes"] * fields["run_count"]
+    return rows * -(-fields["row_bytes"] // core.word_bytes)
 
 
 #: (core, opcode).
@@ -260,7 +286,7 @@ class Timeline:
         core = self._cores[command.core]
         if command.opcode is Opcode.WEIGHTS:
             pace = tile_cycles(command.fields, core)
-            busy, latency = _product(command.fields, _WEIGHT_TILES) * pace, 0
+            busy, latency = k_tiles(command.fields) * pace, 0
         elif command.opcode is Opcode.MATMUL:
             busy, latency = self._multiply(command, start, core), MATMUL_LATENCY_CYCLES
         else:

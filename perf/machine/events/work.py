@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from compiler.codegen.cost import tile_cycles, vector_moves, vector_words
+from compiler.codegen.cost import (
+    k_tiles,
+    tile_cycles,
+    transfer_words,
+    vector_moves,
+    vector_words,
+)
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 from hw.isa.encoding import MATMUL_LOOPS, QUEUE_OPCODES, WEIGHTS_LOOPS, Opcode, with_defaults
 from hw.isa.loops import LOOP_LEVELS, stride_name
@@ -105,7 +111,7 @@ class Works:
             if opcode is Opcode.WEIGHTS:
                 core = self.config.cores[fields["core"]]
                 work = dict.fromkeys(_NAMES, 0)
-                work |= {"pace": tile_cycles(fields, core), "tiles": _tiles(fields)}
+                work |= {"pace": tile_cycles(fields, core), "tiles": k_tiles(fields)}
             else:
                 if begin is not None:
                     parts = [(opcode, {**fields, "dram_address": begin})]
@@ -131,7 +137,7 @@ class Works:
         """Banks that a command reads, a bit each."""
         if opcode is Opcode.STORE:
             first = fields["buffer_address"]
-            ranges = [(first, first + _rows(fields, core) - 1)]
+            ranges = [(first, first + transfer_words(fields, core) - 1)]
         else:
             ranges = [
                 (fields[name], fields[name] + _extent(opcode, name, fields))
@@ -176,22 +182,12 @@ def _begins(opcode, fields, config):
     return found
 
 
-def _rows(fields, core):
-    """Words of a LOAD or STORE."""
-    rows = fields["run_bytes"] // fields["row_bytes"] * fields["run_count"]
-    return rows * -(-fields["row_bytes"] // core.word_bytes)
-
-
 def _vector_reads(fields, core):
     total, pixels = 0, fields["i0_count"] * fields["i1_count"] * fields["i2_count"]
     for stream in "xyz":
         words = fields["cb_count"] * vector_words(fields, stream, core)
         total += words * (pixels if vector_moves(fields, stream) else 1)
     return total
-
-
-def _tiles(fields):
-    return fields["kw_count"] * fields["kh_count"] * fields["cb_count"]
 
 
 def _likeness(parts, bank_of):
@@ -252,7 +248,7 @@ def _measured(parts, config, latency, compiled):
     if opcode is Opcode.MATMUL:
         work["cycles"] = ends[3] - ends[1]
         work["reads"] = work["vectors"] = counts[f"{own}VECTORS"] // times
-        work["tiles"], work["pace"] = _tiles(free[0][1]), tile_cycles(free[0][1], core)
+        work["tiles"], work["pace"] = k_tiles(free[0][1]), tile_cycles(free[0][1], core)
         work["tail"] = _written(config, core)
         return work
     busy = counts[f"{own}{opcode.name}_BUSY"]
@@ -266,10 +262,10 @@ def _measured(parts, config, latency, compiled):
         return work
     cycles = work["cycles"] = ends[1] - ends[0]
     if opcode is Opcode.LOAD:
-        work["words"], work["head"] = _rows(fields, core), max(0, busy - 2 * cycles)
+        work["words"], work["head"] = transfer_words(fields, core), max(0, busy - 2 * cycles)
         work["read_beats"] = beats // times
     else:
-        work["reads"], work["tail"] = _rows(fields, core), max(0, busy - 2 * cycles)
+        work["reads"], work["tail"] = transfer_words(fields, core), max(0, busy - 2 * cycles)
         work["write_beats"] = counts["WRITE_BEATS"] // times
         work["write_bytes"] = counts["WRITE_BYTES"] // times
     return work
