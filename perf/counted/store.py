@@ -31,6 +31,9 @@ class Store:
     published : of the one that is only read, None for none; of a cell that both have, the count of
         ``path`` is taken
 
+    A count of a machine that its preset and settings no longer say is left out, as if nobody had
+    counted.
+
     Raises
     ------
     ValueError
@@ -43,7 +46,8 @@ class Store:
         for each in (published, self.path):
             if each is not None and each.exists():
                 for found in _read(each):
-                    self._keep(found)
+                    if found.configuration in ("", found.cell.config.hash):
+                        self._keep(found)
 
     def get(self, cell: Cell) -> Count | None:
         """The count of a cell, or None if it has not been counted."""

@@ -124,6 +124,18 @@ def test_what_is_outdated_is_counted_again(tmp_path, counted):
     assert Store(kept.path, published=None).get(CELL).bp.cycles == CELL.batch
 
 
+def test_a_count_of_another_machine_is_none(tmp_path, counted):
+    """As when a preset has got other sizes since."""
+    path = tmp_path / "cycles.jsonl"
+    count = Count(cell=CELL, configuration=CELL.config.hash)
+    other = replace(count, cell=replace(CELL, batch=3), configuration="0" * 16)
+    path.write_text("".join(each.to_json() + "\n" for each in (count, other)))
+    kept = Store(path, published=None)
+    assert [each.cell for each in kept] == [CELL]
+    kept.fill([CELL, other.cell], Workers(jobs=1))
+    assert counted == [other.cell]
+
+
 def test_own_counts_go_before_published_ones(tmp_path):
     published, own = tmp_path / "published.jsonl", tmp_path / "own.jsonl"
     other = replace(CELL, batch=3)
