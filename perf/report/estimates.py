@@ -11,7 +11,8 @@ from compiler.networks.cells import Outcome, read_outcomes
 from perf.analytic.training import Batches
 from perf.counted import Cell
 
-from .section import Table, ratio
+from . import speed_columns
+from .section import Table
 from .wanted import Speed, Wanted, commits
 
 __all__ = ["PUBLISHED", "Estimated", "Estimates", "estimated_glance", "estimated_table"]
@@ -82,49 +83,35 @@ def _key(cell):
             cell.width)  # fmt: skip
 
 
-def _known(wanted: Wanted, data: str, variant: str, estimates: Estimates) -> list[Estimated]:
-    found = (estimates.of(wanted, network, data, variant) for network in wanted.networks)
-    return [each for each in found if each is not None]
-
-
 def estimated_table(wanted: Wanted, data: str, estimates: Estimates) -> list[str | Table]:
     """Speed-ups of every network of which there is a baseline, and their means."""
     _, *variants = wanted.with_baseline
+    all_found = {
+        network: [estimates.of(wanted, network, data, name) for name in variants]
+        for network in wanted.networks
+    }
     rows: list[Sequence[str]] = []
-    for network in wanted.networks:
-        found = [estimates.of(wanted, network, data, name) for name in variants]
-        known = [each for each in found if each is not None]
-        if not known:
-            continue
-        row = [network, ", ".join(dict.fromkeys(str(each.images) for each in known))]
-        for each in found:
-            row += [ratio(each.speed_up(schedule)) if each else "" for schedule in "BA"]
-        rows.append([*row, commits(known)])
+    for network, found in all_found.items():
+        if known := [each for each in found if each is not None]:
+            images = ", ".join(dict.fromkeys(str(each.images) for each in known))
+            speeds = speed_columns.columns(found, [""] * len(found))
+            rows.append([network, images, *speeds, commits(known)])
     if not rows:
         return []
-    means = ["mean", ""]
-    for name in variants:
-        known = _known(wanted, data, name, estimates)
-        for schedule in "BA":
-            speeds = [each.speed_up(schedule) for each in known]
-            means.append(f"{mean(speeds):.3f} ({len(speeds)})" if speeds else "")
-    headings = [
-        "network",
-        "batch",
-        *(f"`{name}` {s}" for name in variants for s in "BA"),
-        "commits",
-    ]
+    rows.append(["mean", "", *speed_columns.means(list(all_found.values())), ""])
+    headings = ["network", "batch", *speed_columns.headings(variants), "commits"]
     caption = (
         f"{data}, *estimated*: by the compiler's own clock ([results_networks.md]"
         "(results_networks.md)), where loops go on as they have settled. Programs of different "
         "commits may differ for that reason alone. Means are of so many networks:"
     )
-    return [Table(headings=headings, rows=[*rows, [*means, ""]], left=2, caption=caption)]
+    return [Table(headings=headings, rows=rows, left=2, caption=caption)]
 
 
 def estimated_glance(wanted: Wanted, data: str, estimates: Estimates) -> str:
     """For the summary; "" if nothing is known."""
-    known = _known(wanted, data, "max", estimates)
+    found = (estimates.of(wanted, network, data, "max") for network in wanted.networks)
+    known = [each for each in found if each is not None]
     if not known:
         return ""
     value = mean(each.speed_up("B") for each in known)

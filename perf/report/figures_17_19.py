@@ -13,6 +13,7 @@ from perf.analytic.shapes import Layer
 from perf.analytic.training import VARIANTS, Batches, Machine
 from perf.counted import Cell, Store
 
+from . import speed_columns
 from .estimates import Estimated, Estimates, estimated_glance, estimated_table
 from .section import NOT_RUN, Picture, Section, Table, of_networks, ratio
 from .sweeps import batch_sweep, predictor_counts, predictor_sweep
@@ -62,6 +63,14 @@ class _Sources:
         """By the compiler."""
         return self.estimates.of(self.wanted, network, data, variant)
 
+    def all_counted(self, data: str) -> bool:
+        """Whether nothing is left that an estimate would have to stand for."""
+        return all(
+            self.counted(network, data, variant) is not None
+            for network in self.wanted.networks
+            for variant in self.wanted.with_baseline[1:]
+        )
+
     def refusal(
         self, network: str, data: str, variant: str, batch: int | None = None
     ) -> str | None:
@@ -96,7 +105,8 @@ def _figure(flow: str, sources: _Sources) -> Section:
         for data in wanted.data:
             parts.append(_networks(data, sources))
             parts += _reasons(data, sources)
-            parts += estimated_table(wanted, data, sources.estimates)
+            if not sources.all_counted(data):
+                parts += estimated_table(wanted, data, sources.estimates)
         parts.append(_picture(sources))
         missing = _missing(sources)
     why = {
@@ -164,7 +174,8 @@ def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, 
         text += f"; counted {of_networks(known)}"
         if known:
             text += f" (batch {sources.wanted.batches_of(known, data)})"
-        text += estimated_glance(sources.wanted, data, sources.estimates)
+        if len(known) < len(names):
+            text += estimated_glance(sources.wanted, data, sources.estimates)
     what = f"Figure {number}, {flow}, {data}: speed-up B of `max`"
     return what, f"{published(flow)['mean'][data]:.2f}", text
 
@@ -186,28 +197,36 @@ def _batches(network: str, data: str, sources: _Sources) -> list[int]:
 
 def _networks(data: str, sources: _Sources) -> Table:
     """A row for each network: formulas, and what has been counted of every variant; more rows where
-    other batches have been counted."""
+    other batches have been counted. Means are of the networks' own batches."""
     wanted = sources.wanted
     _, *variants = wanted.with_baseline
-    rows = []
-    for network in wanted.networks:
-        formula = sources.formulas.get(network, data, _COUNTED)
-        for batch in _batches(network, data, sources):
+    rows, usual = [], []
+    formulas = {name: sources.formulas.get(name, data, _COUNTED) for name in wanted.networks}
+    for network, formula in formulas.items():
+        for number, batch in enumerate(_batches(network, data, sources)):
             found = [sources.counted(network, data, name, batch) for name in variants]
+            refused = [sources.refusal(network, data, name, batch) for name in variants]
+            if number == 0:
+                usual.append(found)
             row = [network, *(f"{speed_up(formula[name], 'B'):.3f}" for name in ("low", "max"))]
             row.append(str(batch))
-            for variant, own in zip(variants, found, strict=True):
-                if own is not None:
-                    row += [f"{own.speed_up(schedule):.3f}" for schedule in "BA"]
-                else:
-                    refused = sources.refusal(network, data, variant, batch)
-                    row += ["no program" if refused else NOT_RUN] * 2
+            row += speed_columns.columns(
+                found, ["no program" if reason else NOT_RUN for reason in refused]
+            )
             row.append(commits(each for each in found if each is not None))
             rows.append(row)
+    if len(formulas) > 1:
+        row = ["mean"]
+        for name in ("low", "max"):
+            row.append(f"{mean(speed_up(each[name], 'B') for each in formulas.values()):.3f}")
+        rows.append([*row, "", *speed_columns.means(usual), ""])
     headings = ["network", "formulas: low B", "max B", "counted at batch"]
-    headings += [f"`{name}` {schedule}" for name in variants for schedule in "BA"]
-    caption = f"{data} (rows of several commits mix programs of several compilers):"
-    return Table(headings=[*headings, "commits"], rows=rows, caption=caption)
+    headings += [*speed_columns.headings(variants), "commits"]
+    caption = (
+        f"{data} (rows of several commits mix programs of several compilers; means are of so many "
+        "networks, by the first row of each):"
+    )
+    return Table(headings=headings, rows=rows, caption=caption)
 
 
 def _reasons(data: str, sources: _Sources) -> list[str]:
@@ -247,6 +266,8 @@ def _picture(sources: _Sources) -> Picture:
             for batch, text in [(None, usual), *((b, str(b)) for b in many)]:
                 counted = partial(sources.counted, data=data, batch=batch)
                 panels[f"{data}, counted at batch {text}"] = _bars(data, sources, counted), theirs
+            if sources.all_counted(data):
+                continue
             estimated = partial(sources.estimated, data=data)
             panels[f"{data}, estimated by the compiler"] = _bars(data, sources, estimated), theirs
         # What nobody knows anything of needs no panel, unless that is all there is.
