@@ -75,7 +75,7 @@ def _section(network, number, title, theirs, text, wanted, store, estimates):
         } | ({schedule: speed.speed_up(schedule) for schedule in "AB"} if speed else {})
     glance = [
         (f"Table {number}, {network}: speed-up of `{variant}`", str(value),
-         row[3] + (f"; estimated {row[5]}" if row[5] else ""))
+         row[3] + (f"; estimated {row[5]}" if row[5] and row[3] == NOT_RUN else ""))
         for variant, value in ({"max": theirs[""]} if "" in theirs else theirs).items()
         for row in rows
         if row[0] == f"`{variant}`"
