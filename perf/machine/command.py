@@ -21,7 +21,7 @@ from hw.config.selection import add_settings, select_config
 from .events.work import Works
 from .layers import BEHIND, BatchCycles, batches_of, time_batch
 
-__all__ = ["LATENCY_CYCLES", "add_cycles", "add_network", "cycles_table"]
+__all__ = ["LATENCY_CYCLES", "add_cycles", "add_network", "add_training", "cycles_table"]
 
 #: Of memory, unless the command line says otherwise: as in `verif bench --case layers`.
 LATENCY_CYCLES = 30
@@ -40,11 +40,8 @@ def add_cycles(commands) -> None:
     )
     command.set_defaults(action=_cycles)
     add_network(command)
+    add_training(command)
     add = command.add_argument
-    add("--method", choices=("bp", "adagp"), default="bp",
-        help="backpropagation, or with predicted gradients as well (default: bp)")  # fmt: skip
-    add("--optimizer", default="sgd", help="or nesterov, adam, adamw (default: sgd)")
-    add("--loss", help="default: the network's")
     add("--exact", action="store_true",
         help="simulate loops until the whole machine's state repeats; without it until their "
         "iterations take the same time but for 0.4 %%")  # fmt: skip
@@ -68,6 +65,15 @@ def add_network(command: argparse.ArgumentParser) -> None:
     add("--latency", type=int, default=LATENCY_CYCLES, metavar="CYCLES",
         help="that memory adds to every burst (default: %(default)s)")  # fmt: skip
     add_settings(command)
+
+
+def add_training(command: argparse.ArgumentParser) -> None:
+    """Options that say how the network is trained."""
+    add = command.add_argument
+    add("--method", choices=("bp", "adagp"), default="bp",
+        help="backpropagation, or with predicted gradients as well (default: bp)")  # fmt: skip
+    add("--optimizer", default="sgd", help="or nesterov, adam, adamw (default: sgd)")
+    add("--loss", help="default: the network's")
 
 
 def _cycles(options) -> int:

@@ -10,7 +10,7 @@ from cli.atomic_files import write_whole
 from cli.progress import progress_bar
 from compiler.networks.command import compiled
 from hw.config.selection import select_config
-from perf.machine.command import add_network
+from perf.machine.command import add_network, add_training
 from perf.machine.events.work import Works
 from perf.machine.layers import batches_of
 
@@ -33,12 +33,8 @@ def add_planner(commands) -> None:
     )
     command.set_defaults(action=_planner)
     add_network(command)
-    add = command.add_argument
-    add("--method", choices=("bp", "adagp"), default="bp",
-        help="backpropagation, or with predicted gradients as well (default: bp)")  # fmt: skip
-    add("--optimizer", default="sgd", help="or nesterov, adam, adamw (default: sgd)")
-    add("--loss", help="default: the network's")
-    add("--json", metavar="FILE", help="write the table's numbers")
+    add_training(command)
+    command.add_argument("--json", metavar="FILE", help="write the table's numbers")
 
 
 def _planner(options) -> int:
