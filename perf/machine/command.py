@@ -15,13 +15,20 @@ from cli.progress import progress_bar
 from compiler.networks.command import compiled
 from compiler.networks.registry import network_names
 from compiler.networks.summary import PHASES
-from hw.config import PRESETS, VARIANTS
+from hw.config import PRESETS, VARIANTS, AdaGPConfig
 from hw.config.selection import add_settings, select_config
 
 from .events.work import Works
 from .layers import BEHIND, BatchCycles, batches_of, time_batch
 
-__all__ = ["LATENCY_CYCLES", "add_cycles", "add_network", "add_training", "cycles_table"]
+__all__ = [
+    "LATENCY_CYCLES",
+    "add_cycles",
+    "add_network",
+    "add_training",
+    "cycles_table",
+    "machine_of",
+]
 
 #: Of memory, unless the command line says otherwise: as in `verif bench --case layers`.
 LATENCY_CYCLES = 30
@@ -76,12 +83,16 @@ def add_training(command: argparse.ArgumentParser) -> None:
     add("--loss", help="default: the network's")
 
 
-def _cycles(options) -> int:
+def machine_of(options: argparse.Namespace) -> AdaGPConfig:
+    """The machine that the options of :func:`add_network` say. Raises ValueError for a latency
+    that no memory has, ConfigError for wrong settings."""
     if options.latency < 0:
         raise ValueError(f"latency must be at least 0, not {options.latency}")
-    config = select_config(
-        variant=options.variant, preset=options.preset, settings=options.settings
-    )
+    return select_config(variant=options.variant, preset=options.preset, settings=options.settings)
+
+
+def _cycles(options) -> int:
+    config = machine_of(options)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 240  # nobody's window would cut it short

@@ -208,7 +208,7 @@ def _networks(data: str, sources: _Sources) -> Table:
             refused = [sources.refusal(network, data, name, batch) for name in variants]
             if number == 0:
                 usual.append(found)
-            row = [network, *(f"{speed_up(formula[name], 'B'):.3f}" for name in ("low", "max"))]
+            row = [network, *(ratio(formula[name].steady) for name in ("low", "max"))]
             row.append(str(batch))
             row += speed_columns.columns(
                 found, ["no program" if reason else NOT_RUN for reason in refused]
@@ -216,10 +216,10 @@ def _networks(data: str, sources: _Sources) -> Table:
             row.append(commits(each for each in found if each is not None))
             rows.append(row)
     if len(formulas) > 1:
-        row = ["mean"]
-        for name in ("low", "max"):
-            row.append(f"{mean(speed_up(each[name], 'B') for each in formulas.values()):.3f}")
-        rows.append([*row, "", *speed_columns.means(usual), ""])
+        row = [
+            ratio(mean(each[name].steady for each in formulas.values())) for name in ("low", "max")
+        ]
+        rows.append(["mean", *row, "", *speed_columns.means(usual), ""])
     headings = ["network", "formulas: low B", "max B", "counted at batch"]
     headings += [*speed_columns.headings(variants), "commits"]
     caption = (

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from statistics import mean
 
+from .section import ratio
 from .wanted import Speed
 
 __all__ = ["columns", "headings", "means"]
@@ -18,7 +19,7 @@ def headings(variants: Sequence[str]) -> list[str]:
 def columns(found: Sequence[Speed | None], unknown: Sequence[str]) -> list[str]:
     """Of a network; ``unknown`` says what stands where a variant's speed-up is not known."""
     return [
-        f"{own.speed_up(schedule):.3f}" if own is not None else text
+        ratio(own.speed_up(schedule)) if own is not None else text
         for own, text in zip(found, unknown, strict=True)
         for schedule in _SCHEDULES
     ]
@@ -31,5 +32,5 @@ def means(networks: Sequence[Sequence[Speed | None]]) -> list[str]:
         known = [own for own in found if own is not None]
         for schedule in _SCHEDULES:
             speeds = [own.speed_up(schedule) for own in known]
-            row.append(f"{mean(speeds):.3f} ({len(speeds)})" if speeds else "")
+            row.append(f"{ratio(mean(speeds))} ({len(speeds)})" if speeds else "")
     return row

@@ -10,7 +10,6 @@ from compiler.codegen.cost import Command, duration, executions
 from compiler.training.program import TrainingProgram
 from hw.isa.encoding import QUEUE_OPCODES, Opcode
 from perf.machine.events.work import Works
-from perf.machine.model import decoded
 
 __all__ = ["Planned", "planned_cycles", "planner_table"]
 
@@ -53,29 +52,27 @@ def planned_cycles(batch: str, program: TrainingProgram, works: Works) -> list[P
     A LOAD or STORE is measured where its first iteration finds its data.
     """
     config = program.config
-    stream, _ = decoded(bytes(program.commands), program.program)
+    commands = program.command_list
+    stream = list(commands)
     kinds, which = works.of(stream)
-    repeats = [
-        (n, dict(fields)) for n, (code, fields) in enumerate(stream) if code is Opcode.REPEAT
-    ]
-    times = executions(len(stream), repeats, program.program)
+    times = executions(len(stream), commands.of(Opcode.REPEAT), program.program)
     sums: dict[tuple[int, Opcode], list[int]] = {}
     for place, (opcode, fields) in enumerate(stream):
         if opcode not in QUEUE_OPCODES or opcode is Opcode.WEIGHTS:
             continue
         granule = fields.get("dram_address", 0) // config.granule_bytes % which.shape[1]
         measured = int(kinds[which[place, granule]]["cycles"])
-        planned = duration(Command.decoded(opcode, dict(fields)), config)[0]
+        planned = duration(Command.decoded(opcode, fields), config)[0]
         often = int(times[place])
         found = sums.setdefault((fields["core"], opcode), [0, 0, 0, 0])
         parts = (1, planned, measured, abs(planned - measured))
         found[:] = [total + often * part for total, part in zip(found, parts, strict=True)]
     return [
         Planned(
-            batch=batch, core=core, opcode=opcode.name, commands=commands, planned=planned,
+            batch=batch, core=core, opcode=opcode.name, commands=count, planned=planned,
             measured=measured, apart=apart,
         )
-        for (core, opcode), (commands, planned, measured, apart) in sorted(sums.items())
+        for (core, opcode), (count, planned, measured, apart) in sorted(sums.items())
     ]  # fmt: skip
 
 

@@ -9,8 +9,7 @@ from rich.console import Console
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
 from compiler.networks.command import compiled
-from hw.config.selection import select_config
-from perf.machine.command import add_network, add_training
+from perf.machine.command import add_network, add_training, machine_of
 from perf.machine.events.work import Works
 from perf.machine.layers import batches_of
 
@@ -38,11 +37,7 @@ def add_planner(commands) -> None:
 
 
 def _planner(options) -> int:
-    if options.latency < 0:
-        raise ValueError(f"latency must be at least 0, not {options.latency}")
-    config = select_config(
-        variant=options.variant, preset=options.preset, settings=options.settings
-    )
+    config = machine_of(options)
     found: list[Planned] = []
     with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task(f"compiling {options.network}", total=None)

@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.codegen.cost import (
-    k_tiles,
-    tile_cycles,
-    transfer_words,
-    vector_moves,
-    vector_words,
-)
+from compiler.codegen.cost import k_tiles, tile_cycles, transfer_words, vector_moves, vector_words
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 from hw.isa.encoding import MATMUL_LOOPS, QUEUE_OPCODES, WEIGHTS_LOOPS, Opcode, with_defaults
 from hw.isa.loops import LOOP_LEVELS, stride_name

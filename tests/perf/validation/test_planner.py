@@ -79,24 +79,24 @@ def test_products_and_transfers():
 
 
 @pytest.fixture(scope="module")
-def looped():
+def program():
     network = nn.Sequential(
         nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 4)
     )
     return compile_training(network.train(), TINY, (4, 4, 4), images=2)
 
 
-def test_queues_of_a_program(looped, monkeypatch):
+def test_queues_of_a_program(program, monkeypatch):
     works = Works(TINY, 30, compiled=False)
-    found = planned_cycles("bp", looped, works)
+    found = planned_cycles("bp", program, works)
     assert {item.opcode for item in found} == {"LOAD", "STORE", "MATMUL", "POST", "VECTOR", "LOSS"}
-    stream = [looped.command_list[place] for place in range(len(looped.command_list))]
+    stream = list(program.command_list)
     for item in found:
         own = [fields for opcode, fields in stream if opcode.name == item.opcode]
         assert item.commands >= len(own) > 0  # those in loops more often
         assert abs(item.error) <= item.distance < 0.25, item
     monkeypatch.setattr(planner, "duration", lambda command, config: (1, 0))
-    for before, after in zip(found, planned_cycles("bp", looped, works), strict=True):
+    for before, after in zip(found, planned_cycles("bp", program, works), strict=True):
         assert after.planned == before.commands
         assert after.error < -0.5
         assert after.distance == pytest.approx(-after.error)
