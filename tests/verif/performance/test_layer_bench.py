@@ -40,17 +40,18 @@ def test_bounds_of_commands():
     loops = dict.fromkeys(
         ("pw_count", "ph_count", "group_count", "wo_count", "ho_count", "n_count"), 1
     )
-    post = loops | {"group_count": 5, "wo_count": 10, "wide": 0}
+    post = loops | {"group_count": 5, "wo_count": 10, "wide": 0, "out_group": 0}
     pooled = post | {"pw_count": 2, "ph_count": 2}
     vector = {"i0_count": 7, "i1_count": 3, "i2_count": 1, "cb_count": 2, "wide": 0}
     vector |= {"x_source": 0, "y_source": 0, "z_source": 0, "reduce": 0}
     counters = {"CORE0_VECTORS": 11, "READ_BEATS": 22, "WRITE_BEATS": 33}
     wide = post | {"wide": 1}
     commands = [(Opcode.POST, post), (Opcode.POST, pooled), (Opcode.POST, wide)]
-    commands.append((Opcode.VECTOR, vector))
+    crossing = post | {"out_group": 1}
+    commands += [(Opcode.POST, crossing), (Opcode.VECTOR, vector)]
     found = bounds(commands, counters, core)
-    # Five groups, two at a time; ten groups of words.
-    post_cycles = 30 + 120 + 50
+    # Five groups, two at a time; ten groups of words; five of which a pair crosses a word's end.
+    post_cycles = 30 + 120 + 50 + 40
     assert found == {
         "array": 11, "bus": 33, "post": post_cycles, "vector": 42 * core.groups_per_word
     }  # fmt: skip
