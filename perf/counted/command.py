@@ -11,7 +11,7 @@ from cli.workers import add_workers, workers_of
 from compiler.networks.registry import network_names, published, shape_text, usual_method
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import DEFAULT_PRESET, add_settings
-from perf.machine.command import LATENCY_CYCLES
+from perf.machine.command import LATENCY_CYCLES, add_plain
 
 from .cells import METHODS, Cell
 from .count import MODELS, Count
@@ -70,9 +70,7 @@ def add_store(command) -> None:
     command.add_argument("--model", choices=MODELS, default=MODELS[0],
         help="cycles: every block from cycle to cycle (default); events: whole commands, some "
         "hundred times as fast, a little less exact, nothing of why the array waits")  # fmt: skip
-    command.add_argument("--plain", action="store_true",
-        help="the models in plain Python: for tiny networks, compiling it takes "
-        "longer")  # fmt: skip
+    add_plain(command)
     add_workers(command, jobs=1, what="programs")
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "LATENCY_CYCLES",
     "add_cycles",
     "add_network",
+    "add_plain",
     "add_training",
     "cycles_table",
     "machine_of",
@@ -72,6 +73,15 @@ def add_network(command: argparse.ArgumentParser) -> None:
     add("--latency", type=int, default=LATENCY_CYCLES, metavar="CYCLES",
         help="that memory adds to every burst (default: %(default)s)")  # fmt: skip
     add_settings(command)
+
+
+def add_plain(command: argparse.ArgumentParser) -> None:
+    """The option for what is over before the models are compiled."""
+    command.add_argument(
+        "--plain",
+        action="store_true",
+        help="the models in plain Python: for tiny networks, compiling it takes longer",
+    )
 
 
 def add_training(command: argparse.ArgumentParser) -> None:

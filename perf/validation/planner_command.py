@@ -9,7 +9,7 @@ from rich.console import Console
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
 from compiler.networks.command import compiled
-from perf.machine.command import add_network, add_training, machine_of
+from perf.machine.command import add_network, add_plain, add_training, machine_of
 from perf.machine.events.work import Works
 from perf.machine.layers import batches_of
 
@@ -33,6 +33,7 @@ def add_planner(commands) -> None:
     command.set_defaults(action=_planner)
     add_network(command)
     add_training(command)
+    add_plain(command)
     command.add_argument("--json", metavar="FILE", help="write the table's numbers")
 
 
@@ -42,7 +43,7 @@ def _planner(options) -> int:
     with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task(f"compiling {options.network}", total=None)
         program = compiled(options, config)
-        works = Works(config, options.latency)
+        works = Works(config, options.latency, compiled=not options.plain)
         for name, batch in batches_of(program).items():
             bar.update(task, advance=1, description=f"{options.network} {name} on the model")
             found += planned_cycles(name, batch, works)

@@ -107,7 +107,8 @@ def test_queues_of_a_program(program, monkeypatch):
 
 def test_the_command(tmp_path, capsys):
     path = tmp_path / "planner.json"
-    arguments = ["--network", "vgg11", "--width", "0.05", "--batch", "1", "--preset", "tiny"]
+    arguments = ["--network", "vgg11", "--input", "3x8x8", "--width", "0.01", "--batch", "2"]
+    arguments += ["--preset", "tiny", "--plain"]
     assert main(["planner", *arguments, "--json", str(path)]) == 0
     assert "commands differ by" in capsys.readouterr().out
     rows = {row["opcode"]: row for row in json.loads(path.read_text())}
