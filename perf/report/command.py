@@ -21,6 +21,7 @@ from .estimates import Estimates
 from .figure_16 import figure_16
 from .figure_20 import figure_20
 from .figures_17_19 import Formulas, figures_17_19
+from .rooflines import rooflines
 from .tables_2_3 import tables_2_3
 from .tables_4_5 import tables_4_5
 from .wanted import BATCHES, Wanted, paper_networks
@@ -91,6 +92,7 @@ def _report(options) -> int:
             *tables_4_5(),
             *figure_21(wanted, store),
             *same_cost(wanted, store),
+            rooflines(wanted, store),
         ]
         bar.update(task, advance=1, description="pictures")
         path = options.output or build_root() / "report" / "evaluation.md"

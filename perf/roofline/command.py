@@ -5,17 +5,16 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from compiler.networks.registry import network, published, read_shape, usual_method
+from compiler.networks.registry import published, usual_method
 from hw.config import VARIANTS
-from perf.analytic.shapes import model_layers
 from perf.area.designs import VARIANTS as WITH_PREDICTOR
-from perf.counted import Cell, Store
+from perf.counted import Cell
 from perf.counted.command import store_of
 from perf.counted.tables import NETWORKS, add_batch, add_documents, fill_unless_kept, show
 from synth.study.tables import table
 
 from .needs import SWEEPS, Setting, cells_of, pays_from, swept
-from .work import Point, point_of, work_of
+from .points import point_lines, points_of
 
 __all__ = ["add_roofline"]
 
@@ -95,35 +94,6 @@ def _roofline(options) -> int:
 
         plot_needs(found, options.plot_needs)
     return 0
-
-
-def points_of(store: Store, cells: list[Cell]) -> list[Point]:
-    """The counted batches of cells."""
-    points = []
-    for cell in cells:
-        found = store.get(cell)
-        if found is None or found.reason is not None:
-            continue
-        shape = read_shape(cell.input)
-        layers = model_layers(network(cell.network, shape, width=cell.width), shape)  # type: ignore[arg-type]  # an image
-        for phase, batch in found.batches.items():
-            work = work_of(layers, cell.batch, backward=phase == "bp")
-            points.append(point_of(cell.network, cell.variant, phase, cell.config, work, batch))
-    return points
-
-
-def point_lines(points: list[Point]) -> list[str]:
-    """A row for every batch."""
-    rows = [
-        [p.network, p.variant, p.phase.upper(), p.limit, f"{p.macs / 1e6:,.0f}",
-         f"{p.cycles / 1e6:,.2f}", f"{p.intensity:.1f}", f"{p.rate:.1f}", f"{p.roof:.1f}",
-         f"{100 * p.share:.1f} %", *(f"{100 * own:.0f} %" for own in p.busy.values())]
-        for p in points
-    ]  # fmt: skip
-    headings = ["network", "variant", "phase", "limit", "million MACs", "million cycles",
-                "MACs per byte", "MACs per cycle", "roof", "of the cycles, the limit",
-                *(f"{name} at work" for name in (points[0].busy if points else ()))]  # fmt: skip
-    return table(headings, rows, left=4)
 
 
 def need_lines(found: list[Setting]) -> list[str]:

@@ -1,6 +1,7 @@
 """The roofline, and speed-ups over what is varied."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib
@@ -23,13 +24,14 @@ _NAMES = {"batch": "images in a batch", "axi_data_width": "bits of the bus",
 
 
 def plot_roofline(points: Sequence[Point], path: str | Path) -> None:
-    """Multiplications per cycle over those per byte; a color for each network.
+    """Multiplications per cycle over those per byte; a color for each network, of up to 20.
 
     Filled: a batch with backpropagation; hollow: one with predicted gradients. Roofs are of the
     first point's array, with buses of 64 to 512 bits.
     """
-    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    networks = list(dict.fromkeys(point.network for point in points))
+    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
+    names = dict.fromkeys(point.network for point in points)
+    colors = dict(zip(names, cycle(pyplot.colormaps["tab20"].colors), strict=False))
     low = min(point.intensity for point in points) / 8
     high = max(max(point.intensity for point in points) * 2, points[0].pes)
     intensity = np.geomspace(low, high, 200)
@@ -39,18 +41,19 @@ def plot_roofline(points: Sequence[Point], path: str | Path) -> None:
                   lw=1.6 if own else 0.6, alpha=1 if own else 0.5)  # fmt: skip
         axes.annotate(f"{8 * beat} bit", (low, low * beat), fontsize=7, va="bottom", ha="left")
     for point in points:
-        color = f"C{networks.index(point.network)}"
+        color = colors[point.network]
         axes.plot(point.intensity, point.rate, _MARKS[point.variant], color=color, ms=7,
                   mfc=color if point.phase == "bp" else "none")  # fmt: skip
-    for number, network in enumerate(networks):
-        axes.plot([], [], "o", color=f"C{number}", label=network)
-    for variant, mark in _MARKS.items():
-        axes.plot([], [], mark, color="0.3", label=variant)
+    for network, color in colors.items():
+        axes.plot([], [], "o", color=color, label=network)
+    shown = {point.variant for point in points}
+    for variant in [name for name in _MARKS if name in shown]:
+        axes.plot([], [], _MARKS[variant], color="0.3", label=variant)
     axes.plot([], [], "o", color="0.3", mfc="none", label="Phase GP")
     axes.set(xscale="log", yscale="log", xlabel="multiplications per byte, busier direction",
              ylabel="multiplications per cycle")  # fmt: skip
     axes.grid(alpha=0.3, which="both")
-    axes.legend(fontsize=8, loc="lower right")
+    figure.legend(fontsize=8, loc="outside right upper")
     _save(figure, path)
 
 

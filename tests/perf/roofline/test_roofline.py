@@ -1,7 +1,7 @@
 """Work, bounds and what a variant needs, by hand; the command with what was counted.
 
 Covers: perf/roofline/work.py, perf/roofline/needs.py, perf/roofline/picture.py,
-perf/roofline/command.py.
+perf/roofline/points.py, perf/roofline/command.py.
 """
 
 import json
