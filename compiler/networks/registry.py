@@ -7,8 +7,8 @@ from typing import Any
 from compiler.errors import CompileError
 
 __all__ = [
-    "LARGE_BATCH", "SMALL", "SMALL_BATCH", "InputShape", "network", "network_names", "published",
-    "read_shape", "shape_text", "usual_batch", "usual_method",
+    "LARGE_BATCH", "SMALL", "SMALL_BATCH", "InputShape", "check_width", "network",
+    "network_names", "published", "read_shape", "shape_text", "usual_batch", "usual_method",
 ]  # fmt: skip
 
 #: (C, H, W) of an image, or the lengths of several sentences, (T,) each.
@@ -85,6 +85,12 @@ def read_shape(text: str) -> InputShape:
     )
 
 
+def check_width(width: float) -> None:
+    """Raises CompileError for what numbers of channels cannot be multiplied by."""
+    if not 0 < width <= 16:
+        raise CompileError(f"width must be above 0 and at most 16, not {width:g}")
+
+
 def network(
     name: str, input_shape: InputShape, *, classes: int | None = None, width: float = 1.0
 ) -> Any:
@@ -105,8 +111,7 @@ def network(
     import torch
 
     found = published(name)
-    if not 0 < width <= 16:
-        raise CompileError(f"width must be above 0 and at most 16, not {width}")
+    check_width(width)
     usual = found.shapes[0]
     if found.reads_images != _is_image(input_shape) or len(input_shape) != len(usual):
         raise CompileError(

@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.adagp.tensors import PredictorShape
-from compiler.networks.registry import network_names, published, read_shape, usual_method
+from compiler.networks.registry import (
+    check_width,
+    network_names,
+    published,
+    read_shape,
+    usual_method,
+)
 from hw.config import PRESETS, VARIANTS, AdaGPConfig
 from hw.config.selection import DEFAULT_PRESET, select_config
 from perf.machine.command import LATENCY_CYCLES
@@ -65,6 +71,7 @@ class Cell:
         for name, least in (("batch", 1), ("latency", 0), ("channels", 1), ("map_size", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        check_width(self.width)
         if self.classes is not None and self.classes < 1:
             raise ValueError(f"classes must be at least 1, not {self.classes}")
         if self.method == "adagp" and self.variant == "baseline":

@@ -93,12 +93,14 @@ def add_training(command: argparse.ArgumentParser) -> None:
     add("--loss", help="default: the network's")
 
 
-def machine_of(options: argparse.Namespace) -> AdaGPConfig:
-    """The machine that the options of :func:`add_network` say. Raises ValueError for a latency
-    that no memory has, ConfigError for wrong settings."""
+def machine_of(options: argparse.Namespace, *usual: str) -> AdaGPConfig:
+    """The machine that the options of :func:`add_network` say, with ``usual`` settings unless they
+    say otherwise. Raises ValueError for a latency that no memory has, ConfigError for wrong
+    settings."""
     if options.latency < 0:
         raise ValueError(f"latency must be at least 0, not {options.latency}")
-    return select_config(variant=options.variant, preset=options.preset, settings=options.settings)
+    settings = [*usual, *options.settings]
+    return select_config(variant=options.variant, preset=options.preset, settings=settings)
 
 
 def _cycles(options) -> int:

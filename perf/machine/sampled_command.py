@@ -11,9 +11,8 @@ from compiler.networks.command import chosen
 from compiler.networks.registry import published
 from compiler.training.compile import compile_training
 from compiler.vcas import SampledProgram, compile_vcas
-from hw.config.selection import select_config
 
-from .command import add_network
+from .command import add_network, machine_of
 from .layers import BatchCycles, time_batch
 
 __all__ = ["add_sampled", "time_sampled"]
@@ -43,8 +42,7 @@ def _sampled(options: argparse.Namespace) -> int:
     wrong = [kept for kept in options.kept if not 0 <= kept <= options.batch]
     if wrong:
         raise ValueError(f"--kept must be from 0 to the batch of {options.batch}, not {wrong[0]}")
-    settings = [f"row_list_depth={options.batch}", *options.settings]
-    config = select_config(variant=options.variant, preset=options.preset, settings=settings)
+    config = machine_of(options, f"row_list_depth={options.batch}")
     model, shape = chosen(options)
     more = {"images": options.batch, "loss": published(options.network).loss}
     names = [name for name, module in model.named_modules() if type(module).__name__ == "Conv2d"]

@@ -11,9 +11,9 @@ from compiler.adagp.compile import compile_adagp
 from compiler.networks.registry import InputShape, read_shape
 from compiler.training.compile import compile_training
 from hw.config import PRESETS, VARIANTS, AdaGPConfig
-from hw.config.selection import add_settings, select_config
+from hw.config.selection import add_settings
 
-from .command import LATENCY_CYCLES
+from .command import LATENCY_CYCLES, machine_of
 from .layers import batches_of, time_batch
 
 __all__ = ["add_steps", "step_cycles"]
@@ -58,9 +58,7 @@ def add_steps(commands) -> None:
 
 
 def _steps(options) -> int:
-    config = select_config(
-        variant=options.variant, preset=options.preset, settings=options.settings
-    )
+    config = machine_of(options)
     preset = options.preset or "paper"
     machine = f"{config.variant} at {preset}, {config.hash}, memory latency {options.latency}"
     shape = read_shape(options.input)

@@ -22,3 +22,5 @@ def test_fewer_images_take_fewer_cycles(capsys):
 def test_refusals(capsys):
     assert main([*COMMAND, "--kept", "5"]) == 2
     assert "--kept must be from 0 to the batch of 4, not 5" in capsys.readouterr().err
+    assert main([*COMMAND, "--kept", "2", "--latency", "-1"]) == 2
+    assert "latency must be at least 0, not -1" in capsys.readouterr().err

@@ -29,3 +29,5 @@ def test_refusals(tmp_path, capsys):
                "-o", str(tmp_path / "cycles.json")]  # fmt: skip
     assert main([*command, "--program", "echo"]) == 2
     assert "must be bp, braked, adam, adagp or echoK, not 'echo'" in capsys.readouterr().err
+    assert main([*command, "--latency", "-1"]) == 2
+    assert "latency must be at least 0, not -1" in capsys.readouterr().err
