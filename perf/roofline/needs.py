@@ -12,7 +12,7 @@ __all__ = ["SWEEPS", "Setting", "cells_of", "pays_from", "settings_of", "swept"]
 
 #: What is varied -> values. "batch" is images; the others are fields of the configuration.
 SWEEPS: dict[str, tuple[int, ...]] = {
-    "batch": (1, 2, 4, 8, 16, 32),
+    "batch": (1, 2, 4, 8, 16, 32, 64, 128),
     "axi_data_width": (32, 64, 128, 256, 512),
     "buffer_bank_depth": (512, 1024, 2048, 4096, 8192),
 }
