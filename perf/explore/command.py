@@ -35,8 +35,10 @@ from .space import SIZES, candidates
 __all__ = ["add_explore"]
 
 #: What --quick looks at: few machines, and a small network on them.
-_QUICK = {"rows": (4, 8), "columns": (4, 8), "predictor_rows": (4,), "predictor_columns": (4,),
-          "buffer_bank_depth": (1024,), "axi_data_width": (64, 128)}  # fmt: skip
+_QUICK = SIZES | {
+    "rows": (4, 8), "columns": (4, 8), "predictor_rows": (4,), "predictor_columns": (4,),
+    "buffer_bank_depth": (1024,), "axi_data_width": (64, 128),
+}  # fmt: skip
 #: What the model of area may not know -> in words.
 _UNKNOWN = {"axi": "other widths of the bus", "lut_pes": "multipliers made of look-up tables"}
 #: Programs counted before the next ones are chosen, where a cluster says how many at a time.

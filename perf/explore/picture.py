@@ -32,7 +32,7 @@ def plot_front(
     axes.step([p.costs[shown] for p in best], [p.cycles for p in best], where="post",
               color="0.3", lw=1, label="front")  # fmt: skip
     for point in best:
-        arrays = " + ".join(f"{c.rows}×{c.columns}" for c in point.candidate.config.cores)
+        arrays = point.candidate.arrays.replace(" × ", "×")
         axes.annotate(f"{arrays}, {point.candidate.config.axi_data_width} bit",
                       (point.costs[shown], point.cycles), fontsize=6.5, rotation=20,
                       textcoords="offset points", xytext=(4, 4))  # fmt: skip

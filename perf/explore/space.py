@@ -13,6 +13,7 @@ __all__ = ["SIZES", "Candidate", "candidates"]
 SIZES: dict[str, tuple[int, ...]] = {
     "rows": (8, 12, 16),
     "columns": (8, 12, 16, 24),
+    "post_lanes": (0,),
     "predictor_rows": (8,),
     "predictor_columns": (8,),
     "buffer_bank_depth": (1024, 2048, 4096),
@@ -31,12 +32,17 @@ class Candidate:
     config: AdaGPConfig
 
     @property
+    def arrays(self) -> str:
+        """Sizes of the arrays, and lanes of the main core where they are not the usual ones."""
+        arrays = " + ".join(f"{core.rows} × {core.columns}" for core in self.config.cores)
+        lanes = self.config.post_lanes
+        return f"{arrays}, {lanes} lanes" if lanes else arrays
+
+    @property
     def text(self) -> str:
         """In a few words, for people."""
-        config = self.config
-        arrays = " + ".join(f"{core.rows} × {core.columns}" for core in config.cores)
-        return (f"{self.variant} {arrays}, {config.buffer_bank_depth} words a bank, "
-                f"{config.axi_data_width} bit")  # fmt: skip
+        return (f"{self.variant} {self.arrays}, {self.config.buffer_bank_depth} words a bank, "
+                f"{self.config.axi_data_width} bit")  # fmt: skip
 
 
 def candidates(
@@ -60,11 +66,20 @@ def candidates(
                 fields = {name: v for name, v in fields.items() if name not in _OF_PREDICTOR}
             # Only what differs, so that the same machine is the same cell.
             differing = {n: value for n, value in fields.items() if getattr(usual, n) != value}
+            lanes = differing.pop("post_lanes", 0)
             own = (*settings, *(f"{name}={value}" for name, value in differing.items()))
-            try:
-                config = select_config(variant=variant, preset=preset, settings=own)
-            except ConfigError:
-                continue
-            if config.hash not in seen:
+            config = _machine(variant, preset, own)
+            if lanes and (config is None or config.cores[0].post_lanes != lanes):
+                own = (*own, f"post_lanes={lanes}")
+                config = _machine(variant, preset, own)
+            if config is not None and config.hash not in seen:
                 seen.add(config.hash)
                 yield Candidate(variant=variant, preset=preset, settings=own, config=config)
+
+
+def _machine(variant: str, preset: str, settings: Sequence[str]) -> AdaGPConfig | None:
+    """None if there is none of these settings."""
+    try:
+        return select_config(variant=variant, preset=preset, settings=tuple(settings))
+    except ConfigError:
+        return None

@@ -53,6 +53,26 @@ def test_space():
     assert all(each.config.columns != 1000 for each in found)
 
 
+def test_lanes():
+    """Those that a machine has anyway make no other one; those that do not divide it, none."""
+    sizes = {"rows": (12,), "columns": (12, 15), "post_lanes": (0, 3, 4, 6)}
+    found = [(each.config.columns, each.settings) for each in candidates(("baseline",), sizes)]
+    assert found == [
+        (12, ("columns=12",)),
+        (12, ("columns=12", "post_lanes=3")),
+        (12, ("columns=12", "post_lanes=6")),
+        (15, ()),
+    ]
+    without = list(candidates(("baseline",), sizes | {"post_lanes": (3, 4, 6)}))
+    assert sorted((each.config.columns, each.settings) for each in without) == sorted(found)
+    (same,) = candidates(
+        ("baseline",), {"post_lanes": (0,)}, settings=["columns=24", "post_lanes=6"]
+    )
+    assert same.config.cores[0].post_lanes == 6
+    (one,) = candidates(("max",), {"columns": (24,), "post_lanes": (6,)})
+    assert one.text.startswith("max 12 × 24 + 8 × 10, 6 lanes, ")
+
+
 def test_bound_by_hand():
     """16 channels of 3 × 3 on 4 × 8 PEs: 36 K tiles, 2 tiles of columns; 2 images of 64 pixels."""
     config = make_config(variant="low", preset="tiny", rows=4, columns=8)
