@@ -151,7 +151,7 @@ def _search(options) -> int:
     if options.plot and best:
         from .picture import plot_front
 
-        plot_front(search.points, best, budget, batch.text, options.plot)
+        plot_front(search.points, best, budget, _what(batch), options.plot)
     return 0
 
 
@@ -179,6 +179,11 @@ def _count(search, options, console):
     search.give_up()
 
 
+def _what(batch: Cell) -> str:
+    """The network and its batch, whatever the machine."""
+    return f"{batch.network}, {batch.input}, batch {batch.batch}, width {batch.width:g}"
+
+
 def _document(batch, search, best: list[Point], budget: Budget) -> list[str]:
     counted = [point for point in search.points if point.cycles is not None]
     middle, worst = budget.error()
@@ -195,9 +200,8 @@ def _document(batch, search, best: list[Point], budget: Budget) -> list[str]:
         for point in best
     ]  # fmt: skip
     return [
-        f"{batch.network}, {batch.input}, batch {batch.batch}, width {batch.width:g}, on "
-        f"{budget.name}: {search.looked_at} machines, {search.fitting} fit, {len(counted)} "
-        f"counted, {len(best)} on the front.",
+        f"{_what(batch)}, on {budget.name}: {search.looked_at} machines, {search.fitting} fit, "
+        f"{len(counted)} counted, {len(best)} on the front.",
         "",
         *table(["machine", "cycles of a batch", "bound", *names, "fits"], rows),
         "Cycles: of a batch with backpropagation; of a variant with a predictor the mean of a "
