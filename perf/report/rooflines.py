@@ -22,7 +22,8 @@ def rooflines(wanted: Wanted, store: Store) -> Section:
     glance: list[tuple[str, str, str]] = []
     missing: list[Cell] = []
     numbers: dict[str, list[dict[str, Any]]] = {}
-    for data in dict.fromkeys((wanted.first_data, wanted.data[-1])):
+    large = [data for data in wanted.data if data == "imagenet"]
+    for data in dict.fromkeys((wanted.first_data, *large)):
         cells = [
             wanted.cell(network, data, name)
             for network in wanted.networks
