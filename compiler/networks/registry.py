@@ -88,7 +88,7 @@ def read_shape(text: str) -> InputShape:
 def check_width(width: float) -> None:
     """Raises CompileError for what numbers of channels cannot be multiplied by."""
     if not 0 < width <= 16:
-        raise CompileError(f"width must be above 0 and at most 16, not {width:g}")
+        raise CompileError(f"width must be above 0 and at most 16, not {width}")
 
 
 def network(

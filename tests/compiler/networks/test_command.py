@@ -157,7 +157,7 @@ def test_command_counts():
         (["--network", "transformer", "--input", "7+5+3"], ".* be one as 32.32, not 7.5.3"),
         (["--input", "3x4x4"], "network vgg11: images must have at least 8 x 8 .*, not 4 x 4"),
         (["--batch", "0"], "images: a batch must have at least 1 image, not 0"),
-        (["--width", "0"], "width must be above 0 and at most 16, not 0"),
+        (["--width", "0"], "width must be above 0 and at most 16, not 0.0"),
         (["--classes", "0"], "classes must be at least 1, not 0"),
         (["--loss", "x"], "loss must be one of .*, not 'x'"),
         (["--optimizer", "x"], "optimizer must be one of sgd, nesterov, braked, adam, .* not 'x'"),

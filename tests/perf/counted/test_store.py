@@ -160,7 +160,7 @@ def test_a_file_of_something_else(tmp_path, capsys):
         ({"network": "lenet"}, "network must be one of"),
         ({"input": "8"}, "--input must be"),
         ({"batch": 0}, "batch must be at least 1, not 0"),
-        ({"width": 0.0}, "width must be above 0 and at most 16, not 0"),
+        ({"width": 0.0}, "width must be above 0 and at most 16, not 0.0"),
         ({"latency": -1}, "latency must be at least 0, not -1"),
         ({"classes": 0}, "classes must be at least 1, not 0"),
         ({"settings": ("rows=x",)}, "rows must be"),
