@@ -1,5 +1,6 @@
 """Commands, sizes, state and counters of the machine, as arrays of records."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -63,6 +64,7 @@ def block_bytes(config: AdaGPConfig) -> int:
     return config.beat_bytes << config.axi_burst_beats.bit_length() - 1
 
 
+@functools.cache
 def size_record(config: AdaGPConfig, core: CoreConfig) -> tuple[int, ...]:
     """The values of :data:`SIZES`, all from the hardware's own descriptions."""
     timing = ArrayTiming(fmt=config.format, rows=core.rows)
