@@ -13,14 +13,12 @@ from perf.counted.command import store_of
 from perf.counted.tables import NETWORKS, add_batch, add_documents, fill_unless_kept, show
 from synth.study.tables import table
 
-from .needs import SWEEPS, Setting, cells_of, pays_from, swept
+from .needs import SWEEPS, Setting, cells_of, in_words, pays_from, swept
 from .points import point_lines, points_of
 
 __all__ = ["add_roofline"]
 
 _QUICK = {"batch": (1, 4), "axi_data_width": (64, 256), "buffer_bank_depth": (1024, 4096)}
-_WORDS = {"batch": "images in a batch", "axi_data_width": "bits of the bus",
-          "buffer_bank_depth": "words in a bank of the buffer"}  # fmt: skip
 
 
 def add_roofline(commands) -> None:
@@ -103,7 +101,7 @@ def need_lines(found: list[Setting]) -> list[str]:
         return "–" if speed is None else f"{speed:.3f}"
 
     rows = [
-        [_WORDS.get(each.name, each.name), str(each.value),
+        [in_words(each.name), str(each.value),
          *(text(each.speed[variant]) for variant in WITH_PREDICTOR)]
         for each in found
     ]  # fmt: skip
@@ -115,5 +113,5 @@ def need_lines(found: list[Setting]) -> list[str]:
             if sum(speed is not None for speed in own) < 2:
                 continue  # one value says nothing of the others
             pays = "does not pay at the largest value" if least is None else f"pays from {least} on"
-            lines.append(f"- {_WORDS.get(name, name)}: `{variant}` {pays}")
+            lines.append(f"- {in_words(name)}: `{variant}` {pays}")
     return [*lines, "", "–: no program, or not counted.", ""]

@@ -8,7 +8,7 @@ from perf.area.designs import VARIANTS
 from perf.area.verdict import speeds
 from perf.counted import Cell, Count
 
-__all__ = ["SWEEPS", "Setting", "cells_of", "pays_from", "settings_of", "swept"]
+__all__ = ["SWEEPS", "Setting", "cells_of", "in_words", "pays_from", "settings_of", "swept"]
 
 #: What is varied -> values. "batch" is images; the others are fields of the configuration.
 SWEEPS: dict[str, tuple[int, ...]] = {
@@ -16,6 +16,15 @@ SWEEPS: dict[str, tuple[int, ...]] = {
     "axi_data_width": (32, 64, 128, 256, 512),
     "buffer_bank_depth": (512, 1024, 2048, 4096, 8192),
 }
+_WORDS = {
+    "batch": "images in a batch", "axi_data_width": "bits of the bus",
+    "buffer_bank_depth": "words in a bank of the global buffer",
+}  # fmt: skip
+
+
+def in_words(name: str) -> str:
+    """What is varied, for people; a field that has no words is its name."""
+    return _WORDS.get(name, name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,12 @@ from matplotlib import pyplot
 from cli.atomic_files import replacing
 from perf.area.designs import VARIANTS
 
-from .needs import Setting
+from .needs import Setting, in_words
 from .work import Point
 
 __all__ = ["plot_needs", "plot_roofline"]
 
 _MARKS = {"baseline": "o", "low": "v", "efficient": "s", "max": "D"}
-_NAMES = {"batch": "images in a batch", "axi_data_width": "bits of the bus",
-          "buffer_bank_depth": "words in a bank of the global buffer"}  # fmt: skip
 
 
 def plot_roofline(points: Sequence[Point], path: str | Path) -> None:
@@ -76,7 +74,7 @@ def plot_needs(found: Sequence[Setting], path: str | Path) -> None:
         ticks = [each.value for each in found if each.name == name]
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [str(value) for value in ticks], fontsize=8)
-        axes.set_xlabel(_NAMES.get(name, name), fontsize=9)
+        axes.set_xlabel(in_words(name), fontsize=9)
         axes.grid(alpha=0.3)
     panels[0, 0].set_ylabel("speed-up B over baseline", fontsize=9)
     panels[0, 0].legend(fontsize=8)
