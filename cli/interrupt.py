@@ -58,11 +58,12 @@ def _processes():
         ).stdout
         return [tuple(map(int, line.split())) for line in listing.splitlines()]
     pairs = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        # Any of them may end now.
         with contextlib.suppress(OSError):
+            text = Path("/proc", number, "stat").read_text(errors="replace")
             # The name between parentheses may hold anything; then state and parent.
-            fields = path.read_text(errors="replace").rpartition(")")[2].split()
-            pairs.append((int(path.parent.name), int(fields[1])))
+            pairs.append((int(number), int(text.rpartition(")")[2].split()[1])))
     return pairs
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from cli.collector import collector_paused
 from hw.config import AdaGPConfig
 from hw.primitives.shared_module import emit_verilog
 
@@ -30,6 +31,7 @@ def top_name(config: AdaGPConfig) -> str:
     return f"adagp_{config.variant}"
 
 
+@collector_paused()
 def accelerator_verilog(config: AdaGPConfig, *, sources: bool = False) -> tuple[str, PortTable]:
     """Return the Verilog text and the ports of the whole accelerator.
 

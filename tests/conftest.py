@@ -1,6 +1,7 @@
 """One seed for the whole session, printed in every failure; programs that are sent a signal."""
 
 import contextlib
+import gc
 import os
 
 # As many processes as cores run tests: threads of their own would only get in each other's way.
@@ -44,6 +45,14 @@ def pytest_collection_modifyitems(config, items):
         long = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if item not in long]
         config.hook.pytest_deselected(items=long)
+
+
+def pytest_collection_finish():
+    """What has been imported stays. Python looks for cycles of objects more rarely: designs and
+    programs are many objects that all stay for a while. It takes a seventh of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_report_header(config):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from cli.collector import collector_paused
 from compiler.codegen.attempts import MOST_WRITTEN_OUT, write_program
 from compiler.codegen.binary.command_bytes import encode_commands, moved
 from compiler.codegen.binary.packing import packed
@@ -16,7 +17,6 @@ from compiler.codegen.cost import Command, executed_count
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import SemaphoreNames
 from compiler.codegen.replay import Recordings
-from compiler.collector import collector_paused
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
 from compiler.stages import stage

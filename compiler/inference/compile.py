@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
+from cli.collector import collector_paused
 from compiler.codegen.binary.command_bytes import encode_commands
 from compiler.codegen.binary.packing import packed
 from compiler.codegen.cost import estimate
 from compiler.codegen.program import CompiledProgram, SemaphoreNames, StageInfo
-from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
 from compiler.frontend.layer import Layer
 from compiler.frontend.torch_graph import trace

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.atomic_files import write_whole
+from cli.collector import collector_paused
 from cli.consoles import table_console
 from cli.progress import progress_bar
 from compiler.adagp.program import AdaGPProgram
 from compiler.adagp.tensors import PredictorShape
-from compiler.collector import collector_paused
 from compiler.stages import Stages, stage
 from compiler.training.program import TrainingProgram
 from hw.config import AdaGPConfig

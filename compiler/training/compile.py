@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from cli.collector import collector_paused
 from compiler.codegen.attempts import write_program
 from compiler.codegen.binary.command_bytes import encode_commands, moved
 from compiler.codegen.binary.packing import packed
@@ -14,7 +15,6 @@ from compiler.codegen.core_builder import CoreProgram
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.program import SemaphoreNames
-from compiler.collector import collector_paused
 from compiler.errors import CompileError, require_config
 from compiler.frontend.torch_graph import Layer, require_trainable, trace
 from compiler.stages import stage

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from cli.collector import collector_paused
 from compiler.codegen.binary.command_bytes import moved
 from compiler.codegen.cost import Command
 from compiler.codegen.program import SemaphoreNames
-from compiler.collector import collector_paused
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import Layer
 from compiler.kernels.sampling.copies import LIST_LEVEL

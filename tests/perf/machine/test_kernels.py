@@ -20,6 +20,7 @@ from verif.programs.engine_programs import busy_program, loss_program
 from verif.programs.faulty_programs import HALT, dma, matmul, vector, weights
 from verif.programs.repeat_programs import repeat_program
 from verif.system import accelerator
+from verif.system.simulator import MINIMUM_MEMORY_BYTES
 
 CONFIG = make_config(variant="baseline", preset="tiny")
 #: Compiling takes half a minute.
@@ -47,8 +48,10 @@ def on_model(item: Measured, config=CONFIG, **options):
     )
 
 
-def test_every_counter_is_that_of_the_rtl(seed):
+def test_every_counter_is_that_of_the_rtl(seed, monkeypatch):
     """LOSS alone, all engines together, loops of commands."""
+    # The simulator of most tests.
+    monkeypatch.setattr("perf.validation.measured.MEMORY_BYTES", MINIMUM_MEMORY_BYTES)
     programs = [
         loss_program(CONFIG, seed),
         busy_program(CONFIG, 0, seed),

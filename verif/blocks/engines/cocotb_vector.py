@@ -293,7 +293,7 @@ async def training_layers(_):
     bench = await start(config, core, rng, busy_read=0.1, busy_write=0.1)
     draw = np.random.default_rng(rng.getrandbits(32))
     for name, case in CASES.items():
-        layer = case(draw, config, (2, 4, 5, core.rows + 1))
+        layer = case(draw, config, (2, 3, 4, core.rows + 1))
         bench.load(np.zeros((config.memory_depth[0], core.rows), bench.memory.dtype))
         bench.set_registers(layer.coefficients, guard=True)
         memory = bytearray(layer.image)

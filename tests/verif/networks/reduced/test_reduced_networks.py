@@ -26,6 +26,7 @@ from verif.networks.reduced.reduced_networks import (
     network_run,
 )
 from verif.networks.training_run import TrainingRun
+from verif.system.simulator import MINIMUM_MEMORY_BYTES
 
 
 def small(shape, classes, *, width):
@@ -102,8 +103,10 @@ def test_the_transformer_is_reduced_as_published():
             assert model(*sentences).shape == (2, 5, 10)
 
 
-def test_on_the_accelerator(networks, tmp_path, capsys):
+def test_on_the_accelerator(networks, tmp_path, capsys, monkeypatch):
     """All networks by backpropagation: the table, and the same as JSON."""
+    # The simulator of most tests.
+    monkeypatch.setattr(reduced_networks, "MEMORY_BYTES", MINIMUM_MEMORY_BYTES)
     file = tmp_path / "networks.json"
     arguments = ["--variant", "baseline", "--method", "bp", "--json", str(file)]
     assert main(["run", "networks", *arguments]) == 0

@@ -1,14 +1,15 @@
-"""Python's search for cycles is off while something is compiled, and on again whatever happens."""
+"""Python does not search for cycles while something is compiled or emitted, and does afterwards."""
 
 import gc
 
 import pytest
 from torch import nn
 
-from compiler.collector import collector_paused
+from cli.collector import collector_paused
 from compiler.errors import CompileError
 from compiler.training.compile import compile_training
 from hw.config import make_config
+from rtl_gen.generate import accelerator_verilog
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -37,4 +38,13 @@ def test_while_a_network_is_compiled(monkeypatch):
     config, enabled = make_config(variant="baseline", preset="tiny"), gc.isenabled()
     with pytest.raises(CompileError, match="seen"):
         compile_training(nn.Linear(2, 2), config, (2,), images=1)
+    assert seen == [False] and gc.isenabled() is enabled
+
+
+def test_while_verilog_is_emitted(monkeypatch):
+    seen = []
+    monkeypatch.setattr("rtl_gen.generate.make_top", lambda config: seen.append(gc.isenabled()))
+    config, enabled = make_config(variant="baseline", preset="tiny"), gc.isenabled()
+    with pytest.raises(AttributeError):
+        accelerator_verilog(config)
     assert seen == [False] and gc.isenabled() is enabled

@@ -9,9 +9,9 @@ __all__ = ["collector_paused"]
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Nobody looks for cycles of objects in this context: commands that are recorded stay until the
-    program is done, and each search would look at all of them, which takes longer than recording.
-    Also a decorator."""
+    """Nobody looks for cycles of objects in this context: what a program or a design is made of
+    stays until it is done, and each search would look at all of it, which takes longer than making
+    it. Also a decorator."""
     enabled = gc.isenabled()
     gc.disable()
     try:
