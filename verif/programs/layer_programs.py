@@ -35,7 +35,7 @@ class LayerProgram:
 
     config: AdaGPConfig
     core: int = 0
-    program_bytes: int = 1 << 20
+    program_bytes: int = 3 << 18
     loops: bool = False
     coefficients: np.ndarray = field(default_factory=lambda: np.zeros(8, np.uint32))
     flags: int = 0

@@ -141,6 +141,7 @@ def test_statistics_of_small_images_in_hwnc(shape, rng, seed, monkeypatch):
         ("normalization", "5x3", 32, (3, 13, 11, 3), 2),
         ("normalization with ReLU", "two cores", 64, (2, 15, 11, 7), 1),
         ("normalization", "5x3", 64, (1, 25, 21, 3), 1),
+        ("normalization", "5x3", 512, (1, 67, 64, 3), 1),
         ("normalization, known statistics", "5x3", 64, (1, 25, 21, 3), 1),
         ("normalization, known statistics", "5x3", 64, (3, 13, 21, 3), 1),
         # Of five kernels, the ones with the largest results; the last part of the channels is
@@ -197,10 +198,10 @@ def test_codes_are_those_of_the_hardware():
 
 def test_accelerator(rng, seed):
     """All layers one after the other without a reset, on a memory that stalls."""
-    config = config_of("5x3", buffer_bank_depth=64)
+    config = config_of("5x3")
     shapes = {name: (2, 2, 3, 3) if name in LONG else (2, 4, 5, 7) for name in CASES}
     cases = {name: make(rng, config, shapes[name]) for name, make in CASES.items()}
-    cases["an image in bands"] = CASES["normalization"](rng, config, (1, 25, 21, 3))
+    cases["an image in bands"] = CASES["normalization"](rng, config, (1, 67, 64, 3))
     runs = [
         accelerator.Run(image=case.image, program_size=len(case.program), registers=case.registers)
         for case in cases.values()
