@@ -1,20 +1,23 @@
 """The designs that are compared: the variants, and baselines with as many more columns as each of
 them costs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from compiler.networks.registry import usual_method
 from hw.config import AdaGPConfig
 from perf.counted import Cell
-from synth.study.analysis import equal_baseline, marginal_per_pe, metric
+from synth.study.analysis import marginal_per_pe, metric
 
+from .measured import syntheses
 from .model import fitted
 
 __all__ = [
     "COSTS",
     "ESTIMATED",
+    "SYNTHESISED",
     "VARIANTS",
     "Cost",
     "Design",
@@ -27,8 +30,8 @@ __all__ = [
 VARIANTS = ("low", "efficient", "max")
 
 
-#: The source of costs that the model of area gives.
-ESTIMATED = "model of area"
+#: The sources of costs.
+ESTIMATED, SYNTHESISED = "model of area", "synthesised"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,7 @@ class Design:
     Members
     -------
     name : for people
-    variant, columns : of the main array
+    variant, columns, lanes : of the main array, and of vector engine and post-processing
     settings : beyond the preset, as in "columns=18"
     costs : name of :data:`COSTS` -> amount in the metric's unit; what is not known is missing
     source : how its costs are known
@@ -69,9 +72,10 @@ class Design:
     name: str
     variant: str
     columns: int
+    lanes: int
     settings: tuple[str, ...] = ()
     costs: Mapping[str, float]
-    source: str = "synthesised"
+    source: str = SYNTHESISED
 
     def cell(self, batch: Cell) -> Cell:
         """A batch on this design."""
@@ -84,6 +88,7 @@ def designs_of(report: Mapping[str, Any]) -> dict[str, Design]:
     return {
         name: Design(
             name=name, variant=name, columns=report[name]["arrays"][0][1],
+            lanes=AdaGPConfig(**report[name]["configuration"]).cores[0].post_lanes,
             costs={cost: _measured(report[name], COSTS[cost].metric) for cost in COSTS},
         )
         for name in ("baseline", *VARIANTS)
@@ -100,62 +105,89 @@ def _measured(design: Mapping[str, Any], name: str) -> float:
 def bigger_baseline(report: Mapping[str, Any], variant: str, cost: str) -> Design | None:
     """``baseline`` with the most columns that cost no more than ``variant``.
 
-    Columns are added as the report's probe has them, in steps of the width of the
-    post-processing, so nothing else grows. None where not one step fits.
+    Columns are added in steps of the width of the post-processing, so nothing else grows; what a
+    column costs is what the report's probe says, where such a baseline has not been synthesised.
+    None where not one step fits.
     """
-    base = report["baseline"]
-    found = equal_baseline(dict(report), COSTS[cost].metric)[variant]
-    rows, columns = base["arrays"][0]
-    lanes = AdaGPConfig(**base["configuration"]).cores[0].post_lanes
-    if found is None or found["columns"] < columns + lanes:
-        return None
-    most = columns + (found["columns"] - columns) // lanes * lanes
-    return _baseline(report, rows, most, lanes)
+    base = designs_of(report)["baseline"]
+    config = AdaGPConfig(**report["baseline"]["configuration"])
+    wider = (
+        _baseline(report, base, replace(config, columns=columns, post_lanes=base.lanes))
+        for columns in range(base.columns + base.lanes, config.rows * config.rows, base.lanes)
+    )
+    return _largest(wider, cost, designs_of(report)[variant].costs[cost])
 
 
 def wider_baseline(report: Mapping[str, Any], variant: str, cost: str) -> Design | None:
     """``baseline`` with twice the lanes of vector engine and post-processing, and the most columns
-    that cost no more than ``variant`` by the model of area. None where it has not more columns, and
-    for power, of which there is no model."""
-    base, limit = designs_of(report)["baseline"], designs_of(report)[variant].costs[cost]
+    that cost no more than ``variant``, by the model of area where such a baseline has not been
+    synthesised; for power, of which there is no model, of those that have. None where it has not
+    more columns."""
+    base = designs_of(report)["baseline"]
     config = AdaGPConfig(**report["baseline"]["configuration"])
-    lanes = 2 * config.cores[0].post_lanes
-    found = None
-    for columns in range(lanes, config.rows * config.rows, lanes):
-        design = _wide(report, base, config, columns, lanes)
-        if cost not in design.costs or design.costs[cost] > limit:
-            break
-        found = design
+    lanes = 2 * base.lanes
+    wider = (
+        _wide(report, base, config, replace(config, columns=columns, post_lanes=lanes))
+        for columns in range(lanes, config.rows * config.rows, lanes)
+    )
+    found = _largest(wider, cost, designs_of(report)[variant].costs[cost])
     return found if found is not None and found.columns > base.columns else None
 
 
-def _wide(report, base, config, columns, lanes):
-    own = replace(config, columns=columns, post_lanes=lanes)
+def _largest(wider: Iterable[Design], cost: str, limit: float) -> Design | None:
+    """The last design, of such that cost more and more, that is within the limit."""
+    found = None
+    for design in wider:
+        if cost in design.costs:
+            if design.costs[cost] > limit:
+                break
+            found = design
+    return found
+
+
+def _wide(report, base, config, own):
     # What the model is off the baseline itself is not the wider one's fault.
     cells, lut = (
         base.costs[name] + fitted(flow).estimate(own)[resource]
         - fitted(flow).estimate(config)[resource]
         for name, flow, resource in (("cells", "asic", "um2"), ("lut", "xc7", "LUT"))
     )  # fmt: skip
-    memory = marginal_per_pe(dict(report), "asic_memory") or 0.0
-    sram = base.costs["chip"] - base.costs["cells"]
-    sram += memory * config.rows * (columns - base.columns)
-    return replace(
-        base, name=f"baseline {config.rows} × {columns}, {lanes} lanes", columns=columns,
-        costs={"cells": cells, "chip": cells + sram, "lut": lut}, source=ESTIMATED,
-        settings=(f"columns={columns}", f"post_lanes={lanes}"),
-    )  # fmt: skip
+    name = f"baseline {own.rows} × {own.columns}, {own.post_lanes} lanes"
+    return _priced(report, base, own, name, {"cells": cells, "lut": lut}, ESTIMATED)
 
 
-def _baseline(report, rows, columns, lanes):
-    base = designs_of(report)["baseline"]
-    more = rows * (columns - base.columns)
+def _baseline(report, base, own):
+    more = own.rows * (own.columns - base.columns)
     costs = {
         name: base.costs[name] + more * marginal_per_pe(dict(report), COSTS[name].metric)
-        for name in COSTS
+        for name in ("cells", "lut", "power")
     }
+    name = f"baseline {own.rows} × {own.columns}"
+    return _priced(report, base, own, name, costs, "columns added")
+
+
+def _priced(report, base, own, name, costs, source):
+    """A baseline with these costs, or those of its synthesis if there is one, and its SRAM."""
+    known = _synthesised(own)
+    costs = costs | known
+    memory = marginal_per_pe(dict(report), "asic_memory") or 0.0
+    sram = base.costs["chip"] - base.costs["cells"]
+    sram += memory * own.rows * (own.columns - base.columns)
     return replace(
-        base, name=f"baseline {rows} × {columns}", columns=columns, costs=costs,
-        source="columns added",
-        settings=(f"columns={columns}", f"post_lanes={lanes}"),
+        base, name=name, columns=own.columns, lanes=own.post_lanes,
+        costs=costs | {"chip": costs["cells"] + sram},
+        source=SYNTHESISED if {"cells", "lut"} <= set(known) else source,
+        settings=(f"columns={own.columns}", f"post_lanes={own.post_lanes}"),
     )  # fmt: skip
+
+
+@cache
+def _synthesised(config: AdaGPConfig) -> Mapping[str, float]:
+    """Name of a cost -> what a synthesis of exactly this machine has measured."""
+    found = {}
+    for each in syntheses():
+        if each.config == config:
+            for name, kind in (("cells", "um2"), ("power", "mw"), ("lut", "LUT")):
+                if kind in each.totals:
+                    found[name] = each.totals[kind]
+    return found

@@ -10,6 +10,7 @@ from typing import Any
 from cli.build_directory import PROJECT_ROOT
 from hw.config import AdaGPConfig
 from synth.asic.area import block_of
+from synth.study.analysis import metric
 
 __all__ = ["FLOWS", "REPORT", "RESULTS", "Synthesis", "report_designs", "syntheses"]
 
@@ -35,7 +36,7 @@ class Synthesis:
     config : what was mapped
     blocks : block, as :func:`synth.asic.area.block_of` names it -> resource -> amount; empty where
         the design was mapped without its hierarchy
-    totals : resource -> amount
+    totals : resource -> amount; "mw" of cells and SRAM, if that was measured
     command, date : that measured it, and when
     """
 
@@ -87,6 +88,8 @@ def _synthesis(name, flow, result):
     config = AdaGPConfig(**{key: v for key, v in result["config"].items() if key in known})
     if flow == "asic":
         totals = {"um2": result["area_um2"]["total"]}
+        if (power := metric({"asic": result}, "asic_power_total")) is not None:
+            totals["mw"] = power
         blocks = {block: {"um2": area} for block, area in result["blocks"].items()}
     else:
         totals = {kind: amount["used"] for kind, amount in result["resources"].items()}

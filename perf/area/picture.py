@@ -10,7 +10,7 @@ from matplotlib import pyplot
 
 from cli.atomic_files import replacing
 
-from .designs import COSTS, ESTIMATED
+from .designs import COSTS
 from .verdict import Efficiency
 
 __all__ = ["plot_designs"]
@@ -23,6 +23,7 @@ def plot_designs(found: Sequence[Efficiency], path: str | Path) -> None:
     with more lanes and variants as points. A point above the line is faster than the baseline of
     its cost."""
     networks = list(dict.fromkeys(each.network for each in found))
+    least = min(each.design.lanes for each in found)
     figure, panels = pyplot.subplots(
         len(networks), len(COSTS), figsize=(3.1 * len(COSTS), 2.6 * len(networks) + 0.7),
         layout="constrained", squeeze=False, sharey="row",
@@ -33,12 +34,12 @@ def plot_designs(found: Sequence[Efficiency], path: str | Path) -> None:
             bases = sorted(
                 (each.design.costs[name] / cost.size, each.speed)
                 for each in own
-                if each.design.variant == "baseline" and each.design.source != ESTIMATED
+                if each.design.variant == "baseline" and each.design.lanes == least
             )  # fmt: skip
             axes.plot(*zip(*bases, strict=True), "o-", color="0.4", ms=4, label="baseline, columns")
             for each in own:
                 kind = each.design.variant
-                if each.design.source == ESTIMATED:
+                if each.design.variant == "baseline" and each.design.lanes > least:
                     kind = "baseline, lanes"
                 if kind != "baseline" and name in each.design.costs:
                     axes.plot(each.design.costs[name] / cost.size, each.speed, _MARKS[kind],
