@@ -157,13 +157,27 @@ def _wide(report, base, config, own):
 
 
 def _baseline(report, base, own):
-    more = own.rows * (own.columns - base.columns)
     costs = {
-        name: base.costs[name] + more * marginal_per_pe(dict(report), COSTS[name].metric)
+        name: base.costs[name] + (own.columns - base.columns) * _per_column(report, base, own, name)
         for name in ("cells", "lut", "power")
     }
     name = f"baseline {own.rows} × {own.columns}"
     return _priced(report, base, own, name, costs, "columns added")
+
+
+def _per_column(report, base, own, cost):
+    """What a column costs: on the way to the widest of such that was synthesised, or else by the
+    report's probe."""
+    known = {
+        each.config.columns: _synthesised(each.config)[cost]
+        for each in syntheses()
+        if each.config.columns > base.columns and each.config.post_lanes == own.post_lanes
+        and each.config == replace(own, columns=each.config.columns)
+        and cost in _synthesised(each.config)
+    }  # fmt: skip
+    if not known:
+        return own.rows * marginal_per_pe(dict(report), COSTS[cost].metric)
+    return (known[max(known)] - base.costs[cost]) / (max(known) - base.columns)
 
 
 def _priced(report, base, own, name, costs, source):

@@ -10,6 +10,8 @@ __all__ = ["Macro", "block_rams", "other_sram", "sram_macros"]
 
 #: Bits with a write enable of their own.
 _LANE = 9
+#: Words from which on a small memory is in block RAM.
+_DEEP = {"xc7": 65, "ecp5": 64}
 #: Words × bits that one block can be. 7-series: in halves of a RAMB36, with parity as data.
 _SHAPES = {
     "xc7": (
@@ -64,6 +66,20 @@ def other_sram(config: AdaGPConfig) -> float:
     ))  # fmt: skip
 
 
+def _small_macros(config: AdaGPConfig, family: str) -> list[Macro]:
+    """Small memories that are in block RAM nevertheless: those that are too deep for look-up tables
+    of the family."""
+    found = [
+        Macro(purpose="parts of packed commands", words=512, width=64, granularity=64, count=1),
+        Macro(purpose="last commands", words=64, width=256, granularity=256, count=1),
+    ]
+    if config.cores[0].has_loss:
+        found.append(
+            Macro(purpose="registers of LOSS", words=64, width=32, granularity=32, count=2)
+        )
+    return [macro for macro in found if macro.words >= _DEEP[family]]
+
+
 def block_rams(config: AdaGPConfig, family: str) -> float:
     """RAMB36 (two RAMB18 count as one) of ``xc7`` or DP16KD of ``ecp5``.
 
@@ -76,7 +92,7 @@ def block_rams(config: AdaGPConfig, family: str) -> float:
             blocks * -(-macro.words // words) * _side_by_side(macro, bits)
             for blocks, words, bits in _SHAPES[family]
         )
-        for macro in sram_macros(config)
+        for macro in (*sram_macros(config), *_small_macros(config, family))
     )  # fmt: skip
 
 

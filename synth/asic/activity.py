@@ -16,13 +16,10 @@ from verif.sim.waves import variables
 
 __all__ = ["WORKLOADS", "Recording", "read_vcd", "record"]
 
-#: Name -> what the accelerator does in it.
-WORKLOADS = {
-    "conv": "3x3 convolution 24 to 30 channels with ReLU, 10 x 10 pixels, batch 4, normal inputs",
-    "tiny": "3x3 convolution 4 to 4 channels with ReLU, 4 x 4 pixels, batch 1, normal inputs",
-}
-
-_SIZES = {"conv": (24, 30, 10, 4), "tiny": (4, 4, 4, 1)}
+#: Channels in and out, pixels along an edge, images of a convolution. "full" has channels for two
+#: tiles of the main array each way: in preset `paper` it is "conv".
+_SIZES = {"conv": (24, 30, 10, 4), "full": (None, None, 10, 4), "tiny": (4, 4, 4, 1)}
+WORKLOADS = tuple(_SIZES)
 _MODULE = re.compile(r"^module .*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _INSTANCE = re.compile(r"^  \\?adagp_\S+ +\S+ +\(\n.*?^  \);\n", re.MULTILINE | re.DOTALL)
 _CONTROL = 0x040
@@ -73,7 +70,7 @@ def record(config, workload: str = "conv", *, seed: int = 1, progress=lambda tex
         raise ToolError(
             f"Activity comes from simulation, which needs the extra `verify`: {error}"
         ) from None
-    inputs, outputs, size, batch = _SIZES[workload]
+    inputs, outputs, size, batch = _size(config, workload)
     torch.manual_seed(seed)
     images = np.random.default_rng(seed).standard_normal((batch, size, size, inputs))
     model = nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU())
@@ -100,11 +97,19 @@ def record(config, workload: str = "conv", *, seed: int = 1, progress=lambda tex
         raise ToolError(f"The RTL simulation is wrong: {comparison.report().splitlines()[0]}")
     progress("reading the waveform")
     recording = _recording(result.waveform)
-    description = WORKLOADS[workload] + (
-        ", the batch split among both cores" if placement == "split" else ""
-    )
+    description = (
+        f"3x3 convolution {inputs} to {outputs} channels with ReLU, {size} x {size} pixels, "
+        f"batch {batch}, normal inputs"
+    ) + (", the batch split among both cores" if placement == "split" else "")
     result.waveform.unlink()
     return replace(recording, counters=outcomes[0].record.counters, workload=description)
+
+
+def _size(config, workload):
+    inputs, outputs, size, batch = _SIZES[workload]
+    if inputs is None:
+        inputs, outputs = 2 * config.rows, 2 * config.columns
+    return inputs, outputs, size, batch
 
 
 def _build(config, memory_bytes):

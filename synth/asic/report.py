@@ -280,7 +280,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--wire-load", metavar="NAME", help="model of wires, or none (library's)")
     parser.add_argument(
-        "--workload", choices=tuple(WORKLOADS), default=WORKLOAD, help=f"for power ({WORKLOAD})"
+        "--workload", choices=WORKLOADS, default=WORKLOAD, help=f"for power ({WORKLOAD})"
     )
     parser.add_argument(
         "--no-power", action="store_true", help="area and timing only, no simulation"

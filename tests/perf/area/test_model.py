@@ -86,8 +86,9 @@ def test_measured_designs(flow):
 
 @pytest.mark.parametrize("flow", BLOCK_RAM)
 def test_block_ram_is_exact(flow):
+    """Of the machine with 64 slots for packed commands, of which the report is."""
     for each in syntheses():
-        if each.flow == flow:
+        if each.flow == flow and each.date >= report_designs()["baseline"]["xc7"]["date"]:
             halves = each.totals.get("RAMB18", 0) / 2
             measured = each.totals[BLOCK_RAM[flow]] + halves
             assert block_rams(each.config, flow) == measured, each.name

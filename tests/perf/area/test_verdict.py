@@ -12,11 +12,12 @@ from perf.__main__ import main
 from perf.area.designs import (
     COSTS,
     ESTIMATED,
+    SYNTHESISED,
     bigger_baseline,
     designs_of,
     wider_baseline,
 )
-from perf.area.measured import report_designs
+from perf.area.measured import report_designs, syntheses
 from perf.area.skipping import skipping
 from perf.area.verdict import cells_of, compare, efficiencies
 from perf.counted import Cell, Count, Store
@@ -69,15 +70,29 @@ def test_bigger_baselines_cost_no_more():
 
 
 def test_more_lanes():
-    """Twice the lanes, and 24 columns, for the standard cells of `max`; power has no model."""
+    """Twice the lanes, and 24 columns, for the standard cells of `max`, as they were synthesised;
+    for its power that is too much, and of others the power is not known."""
     report = report_designs()
-    wide = wider_baseline(report, "max", "cells")
+    wide, limits = wider_baseline(report, "max", "cells"), designs_of(report)["max"].costs
     core = wide.cell(BATCH).config.cores[0]
     assert (core.columns, core.post_lanes) == (24, 6)
-    assert wide.costs["cells"] <= designs_of(report)["max"].costs["cells"]
-    assert "power" not in wide.costs and wide.source == ESTIMATED
+    found = {
+        each.flow: each.totals for each in syntheses() if each.config == wide.cell(BATCH).config
+    }
+    assert wide.source == SYNTHESISED
+    assert wide.costs["cells"] == found["asic"]["um2"] <= limits["cells"]
+    assert wide.costs["lut"] == found["xc7"]["LUT"] <= limits["lut"]
+    assert wide.costs["power"] == found["asic"]["mw"] > limits["power"]
     assert wider_baseline(report, "max", "power") is None
     assert wider_baseline(report, "low", "cells") is None
+
+
+def test_what_was_not_synthesised():
+    """It costs what columns cost as far as they were, or with more lanes what the model says."""
+    report = report_designs()
+    between = bigger_baseline(report, "max", "chip")
+    assert between.source == "columns added" and between.columns > 30
+    assert wider_baseline(report, "max", "chip").source == ESTIMATED
 
 
 def test_the_faster_rival_counts(store):
@@ -131,10 +146,8 @@ def test_command(store, tmp_path, capsys):
                  "--plot", files[2]]  # fmt: skip
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert (
-        "`max` at equal standard cells: the rival is baseline 12 × 27. The variant is faster in 0 "
-        in text
-    )
+    assert "- `max` at equal standard cells" in text
+    assert ": the rival is baseline 12 × 27. The variant is faster in 0 " in text
     assert "- vgg16 3x32x32, batch 4, baseline, bp" in text
     found = json.loads((tmp_path / "area.json").read_text())
     assert len(found["comparisons"]) == 3 * len(COSTS)

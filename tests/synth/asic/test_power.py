@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hw.config import make_config
-from synth.asic.activity import Recording, _traced, read_vcd, record
+from synth.asic.activity import Recording, _size, _traced, read_vcd, record
 from synth.asic.netlist import gate_simulation
 from synth.asic.netlist.flat_netlist import flatten
 from synth.asic.netlist.gate_simulation import Mismatch, simulate
@@ -255,6 +255,14 @@ def test_only_memories_leave_waves():
     text = f"module top(clk);\n  input clk;\n{instance}endmodule\n{memory}"
     marked = f"module top(clk);\n  input clk;\n{on}{instance}{off}endmodule\n{on}{memory}{off}"
     assert _traced(text) == off + marked + on
+
+
+def test_a_workload_that_fills_any_array():
+    """In preset `paper` it is the usual one."""
+    config = make_config(variant="baseline", preset="paper")
+    assert _size(config, "full") == _size(config, "conv") == (24, 30, 10, 4)
+    wide = make_config(variant="baseline", preset="paper", columns=24, post_lanes=6)
+    assert _size(wide, "full")[:2] == (24, 48)
 
 
 def test_recording_of_a_real_run(tmp_path):
