@@ -190,7 +190,7 @@ def _priced(report, base, own, name, costs, source):
     return replace(
         base, name=name, columns=own.columns, lanes=own.post_lanes,
         costs=costs | {"chip": costs["cells"] + sram},
-        source=SYNTHESISED if {"cells", "lut"} <= set(known) else source,
+        source=SYNTHESISED if "cells" in known else source,
         settings=(f"columns={own.columns}", f"post_lanes={own.post_lanes}"),
     )  # fmt: skip
 
