@@ -111,8 +111,9 @@ def bigger_baseline(report: Mapping[str, Any], variant: str, cost: str) -> Desig
     """
     base = designs_of(report)["baseline"]
     config = AdaGPConfig(**report["baseline"]["configuration"])
+    column = {name: _per_column(report, base, config, name) for name in ("cells", "lut", "power")}
     wider = (
-        _baseline(report, base, replace(config, columns=columns, post_lanes=base.lanes))
+        _baseline(report, base, replace(config, columns=columns, post_lanes=base.lanes), column)
         for columns in range(base.columns + base.lanes, config.rows * config.rows, base.lanes)
     )
     return _largest(wider, cost, designs_of(report)[variant].costs[cost])
@@ -156,27 +157,25 @@ def _wide(report, base, config, own):
     return _priced(report, base, own, name, {"cells": cells, "lut": lut}, ESTIMATED)
 
 
-def _baseline(report, base, own):
-    costs = {
-        name: base.costs[name] + (own.columns - base.columns) * _per_column(report, base, own, name)
-        for name in ("cells", "lut", "power")
-    }
+def _baseline(report, base, own, column):
+    more = own.columns - base.columns
+    costs = {name: base.costs[name] + more * each for name, each in column.items()}
     name = f"baseline {own.rows} × {own.columns}"
     return _priced(report, base, own, name, costs, "columns added")
 
 
-def _per_column(report, base, own, cost):
+def _per_column(report, base, config, cost):
     """What a column costs: on the way to the widest of such that was synthesised, or else by the
     report's probe."""
     known = {
         each.config.columns: _synthesised(each.config)[cost]
         for each in syntheses()
-        if each.config.columns > base.columns and each.config.post_lanes == own.post_lanes
-        and each.config == replace(own, columns=each.config.columns)
+        if each.config.columns > base.columns and each.config.post_lanes == base.lanes
+        and each.config == replace(config, columns=each.config.columns, post_lanes=base.lanes)
         and cost in _synthesised(each.config)
     }  # fmt: skip
     if not known:
-        return own.rows * marginal_per_pe(dict(report), COSTS[cost].metric)
+        return config.rows * marginal_per_pe(dict(report), COSTS[cost].metric)
     return (known[max(known)] - base.costs[cost]) / (max(known) - base.columns)
 
 

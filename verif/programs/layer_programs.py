@@ -29,7 +29,7 @@ class LayerProgram:
     coefficients : (8,) float32 bits, of the registers
     flags, rejected : what golden raises, and how many tiles its guard, which is on, rejects
     expected : codes by name of tensor
-    program_bytes : room for the program
+    program_bytes : room for the program; with the data behind it a test takes less than 1 MiB
     loops : jobs that come again are written once
     """
 

@@ -65,6 +65,7 @@ def test_bigger_baselines_cost_no_more():
         room = variants["max"].costs[cost] - bigger.costs[cost]
         assert 0 <= room < 3 * step
         assert f"columns={bigger.columns}" in bigger.settings and bigger.lanes == 3
+        assert (bigger.source == SYNTHESISED) == (bigger.columns <= 30)
         assert bigger.cell(BATCH).config.columns == bigger.columns
     assert bigger_baseline(report, "low", "cells") is None
 
@@ -146,8 +147,10 @@ def test_command(store, tmp_path, capsys):
                  "--plot", files[2]]  # fmt: skip
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert "- `max` at equal standard cells" in text
-    assert ": the rival is baseline 12 × 27. The variant is faster in 0 " in text
+    assert (
+        "`max` at equal standard cells: the rival is baseline 12 × 27. The variant is faster in 0 "
+        in text
+    )
     assert "- vgg16 3x32x32, batch 4, baseline, bp" in text
     found = json.loads((tmp_path / "area.json").read_text())
     assert len(found["comparisons"]) == 3 * len(COSTS)
