@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from hw.config import AdaGPConfig
+from hw.isa.loops import COMMAND_BYTES
+from hw.isa.packing import SLOTS
 
 from .measured import report_designs
 
@@ -70,7 +72,13 @@ def _small_macros(config: AdaGPConfig, family: str) -> list[Macro]:
     """Small memories that are in block RAM nevertheless: those that are too deep for look-up tables
     of the family."""
     found = [
-        Macro(purpose="parts of packed commands", words=512, width=64, granularity=64, count=1),
+        Macro(
+            purpose="parts of packed commands",
+            words=SLOTS * COMMAND_BYTES // 8,
+            width=64,
+            granularity=64,
+            count=1,
+        ),
         Macro(purpose="last commands", words=64, width=256, granularity=256, count=1),
     ]
     if config.cores[0].has_loss:
