@@ -37,6 +37,12 @@ _MAKE_SETTINGS = {
     "PYTHON3": sys.executable,
     "OPT_FAST": "-O1",
 }
+# In generated functions, which are long, GCC would spend half of its time on assignments that might
+# overlap.
+_FEW_ALIAS_QUERIES = (
+    "--param=sccvn-max-alias-queries-per-access=20",
+    "--param=dse-max-alias-queries-per-store=8",
+)
 
 
 class ToolError(Exception):
@@ -104,7 +110,12 @@ def tool_environment() -> dict[str, str]:
     environment["PATH"] = os.pathsep.join(
         [str(root / "bin"), str(scripts), os.environ.get("PATH", os.defpath)]
     )
-    environment["MAKEFLAGS"] = " ".join(f"{name}={value}" for name, value in _MAKE_SETTINGS.items())
+    settings = dict(_MAKE_SETTINGS)
+    if "clang" not in tool_versions()["compiler"].lower():
+        settings["OPT_FAST"] = " ".join([settings["OPT_FAST"], *_FEW_ALIAS_QUERIES])
+    environment["MAKEFLAGS"] = " ".join(
+        f"{name}={_escaped(value)}" for name, value in settings.items()
+    )
     if (scripts / "ccache").exists():
         environment["OBJCACHE"] = str(scripts / "ccache")
         # Verilator's generated code uses a precompiled header, which ccache skips by default.
@@ -112,6 +123,11 @@ def tool_environment() -> dict[str, str]:
     else:
         environment.pop("OBJCACHE", None)
     return environment
+
+
+def _escaped(value: str) -> str:
+    """A value in ``MAKEFLAGS``, where blanks are between variables."""
+    return value.replace(" ", "\\ ")
 
 
 def simulation_environment() -> dict[str, str]:
