@@ -38,7 +38,7 @@ _MAKE_SETTINGS = {
     "OPT_FAST": "-O1",
 }
 # In generated functions, which are long, GCC would spend half of its time on assignments that might
-# overlap.
+# overlap. The second parameter is known to it from version 10 on.
 _FEW_ALIAS_QUERIES = (
     "--param=sccvn-max-alias-queries-per-access=20",
     "--param=dse-max-alias-queries-per-store=8",
@@ -80,7 +80,7 @@ def tool_versions() -> dict[str, str]:
     ToolError
         There is no C++ compiler.
     """
-    compiler = os.environ.get("CXX", "g++")
+    compiler = _compiler()
     if shutil.which(compiler) is None:
         raise ToolError(f"C++ compiler {compiler!r} not found; install g++ or set CXX")
     banner = subprocess.run(
@@ -110,8 +110,8 @@ def tool_environment() -> dict[str, str]:
     environment["PATH"] = os.pathsep.join(
         [str(root / "bin"), str(scripts), os.environ.get("PATH", os.defpath)]
     )
-    settings = dict(_MAKE_SETTINGS)
-    if "clang" not in tool_versions()["compiler"].lower():
+    settings = _MAKE_SETTINGS | {"CXX": _compiler()}
+    if _accepts(_compiler(), *_FEW_ALIAS_QUERIES):
         settings["OPT_FAST"] = " ".join([settings["OPT_FAST"], *_FEW_ALIAS_QUERIES])
     environment["MAKEFLAGS"] = " ".join(
         f"{name}={_escaped(value)}" for name, value in settings.items()
@@ -123,6 +123,20 @@ def tool_environment() -> dict[str, str]:
     else:
         environment.pop("OBJCACHE", None)
     return environment
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX", "g++")
+
+
+@functools.cache
+def _accepts(compiler: str, *flags: str) -> bool:
+    """Whether a C++ compiler knows ``flags``."""
+    command = [compiler, "-Werror", *flags, "-fsyntax-only", "-x", "c++", os.devnull]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 def _escaped(value: str) -> str:
