@@ -16,9 +16,9 @@ from verif.sim.waves import variables
 
 __all__ = ["WORKLOADS", "Recording", "read_vcd", "record"]
 
-#: Channels in and out, pixels along an edge, images of a convolution. "full" has channels for two
-#: tiles of the main array each way: in preset `paper` it is "conv".
-_SIZES = {"conv": (24, 30, 10, 4), "full": (None, None, 10, 4), "tiny": (4, 4, 4, 1)}
+#: Tiles of the main array that the channels in and out of a convolution fill, pixels along an edge,
+#: images. None: four channels each.
+_SIZES = {"conv": (2, 10, 4), "tiny": (None, 4, 1)}
 WORKLOADS = tuple(_SIZES)
 _MODULE = re.compile(r"^module .*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _INSTANCE = re.compile(r"^  \\?adagp_\S+ +\S+ +\(\n.*?^  \);\n", re.MULTILINE | re.DOTALL)
@@ -106,9 +106,9 @@ def record(config, workload: str = "conv", *, seed: int = 1, progress=lambda tex
 
 
 def _size(config, workload):
-    inputs, outputs, size, batch = _SIZES[workload]
-    if inputs is None:
-        inputs, outputs = 2 * config.rows, 2 * config.columns
+    """Channels in and out, pixels along an edge, images."""
+    tiles, size, batch = _SIZES[workload]
+    inputs, outputs = (4, 4) if tiles is None else (tiles * config.rows, tiles * config.columns)
     return inputs, outputs, size, batch
 
 

@@ -117,6 +117,8 @@ def collect(
             flow, name = tasks[number]
             designs[name][flow] = result
             finished(f"{name}, {FLOWS[flow]}")
+    for design in designs.values():  # in one order, whatever was ready first
+        design |= {flow: design.pop(flow) for flow in FLOWS if flow in design}
     return designs
 
 

@@ -61,7 +61,7 @@ def _shown(designs):
 
 def _merge_small(columns, smallest=1 / 50):
     """The columns with the parts below a fiftieth of the highest one put together, memories apart
-    from what else there is; and the parts in order, memories first, large ones first."""
+    from what else there is; and the parts in order: memories first, then by size, then by name."""
     limit = max(sum(column.values()) for column in columns) * smallest
     largest: dict[str, float] = {}
     for column in columns:
@@ -82,7 +82,7 @@ def _merge_small(columns, smallest=1 / 50):
     kept = {renamed.get(part, part) for part in largest}
 
     def rank(part):
-        return not part.startswith(_SRAM), part.endswith("other"), -largest.get(part, 0)
+        return not part.startswith(_SRAM), part.endswith("other"), -largest.get(part, 0), part
 
     return merged, sorted(kept, key=rank)
 

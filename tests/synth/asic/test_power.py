@@ -258,11 +258,11 @@ def test_only_memories_leave_waves():
 
 
 def test_a_workload_that_fills_any_array():
-    """In preset `paper` it is the usual one."""
     config = make_config(variant="baseline", preset="paper")
-    assert _size(config, "full") == _size(config, "conv") == (24, 30, 10, 4)
+    assert _size(config, "conv") == (24, 30, 10, 4)
     wide = make_config(variant="baseline", preset="paper", columns=24, post_lanes=6)
-    assert _size(wide, "full")[:2] == (24, 48)
+    assert _size(wide, "conv") == (24, 48, 10, 4)
+    assert _size(wide, "tiny") == _size(config, "tiny") == (4, 4, 4, 1)
 
 
 def test_recording_of_a_real_run(tmp_path):

@@ -1,5 +1,7 @@
 """What the report measures: which designs, each once, and what an error does."""
 
+import time
+
 import pytest
 
 from cli.workers import Workers
@@ -26,6 +28,7 @@ def test_collect_measures_each_once(monkeypatch, capsys):
     calls = []
 
     def measure(flow, config, device, seeds, workload, refresh, progress):
+        time.sleep(0.1 if flow == "xc7" else 0)  # it is ready after the others
         calls.append((flow, config.hash))
         assert (workload is None) == (config.predictor_columns == 8)
         return {"flow": flow}
@@ -35,6 +38,7 @@ def test_collect_measures_each_once(monkeypatch, capsys):
     options = {"device": "LFE5U-25F", "seeds": (1,)}
     designs = collect.collect(configs, flows=("ecp5", "xc7"), workers=Workers(jobs=2), **options)
     assert len(calls) == len(set(calls)) == 6 + 4
+    assert [key for key in designs["low"] if key in collect.FLOWS] == ["xc7", "ecp5"]
     assert designs["max"]["ecp5"] == {"flow": "ecp5"} and "ecp5" not in designs["probe_main"]
     assert "[10/10]" in capsys.readouterr().err
 

@@ -136,6 +136,14 @@ def texts_of(draw, designs):
         pyplot.close(figure)
 
 
+def test_parts_of_a_plot_are_in_one_order():
+    """Memories first, then by size, then by name; the small ones are last."""
+    columns = [{"b": 5, "c": 5, "a": 5, "SRAM: x": 1, "d": 9, "e": 0.1, "f": 0.1}]
+    merged, ordered = plots._merge_small(columns)
+    assert ordered == ["SRAM: x", "d", "a", "b", "c", "other"]
+    assert merged[0]["other"] == pytest.approx(0.2)
+
+
 def test_plot_of_power_names_workload_and_technology(designs):
     text = texts_of(plots._power, document.variants_of(designs))
     caption, title, *rest = text.split(" | ")
