@@ -85,8 +85,8 @@ def draw_speed_ups(
             ylim=(min([1.0, *(speed - 0.03 for speed in known)]), max([*known, mean]) + 0.04),
             ylabel="speed-up B",
         )
-        unknown = any(speed is None for speeds in bars.values() for speed in speeds)
-        axes.set_title(title + "; a dot: not known" * unknown, loc="left", fontsize=9)
+        unknown = len(known) < sum(len(speeds) for speeds in bars.values())
+        axes.set_title(f"{title}; a dot: not known" if unknown else title, loc="left", fontsize=9)
         axes.grid(axis="y", alpha=0.3)
     rows[-1, 0].set_xticks(places, networks, rotation=30, ha="right", fontsize=8)
     handles, labels = rows[0, 0].get_legend_handles_labels()

@@ -38,7 +38,7 @@ _MAKE_SETTINGS = {
     "OPT_FAST": "-O1",
 }
 # In generated functions, which are long, GCC would spend half of its time on assignments that might
-# overlap. The second parameter is known to it from version 10 on.
+# overlap. Compilers that do not know these parameters go without them.
 _FEW_ALIAS_QUERIES = (
     "--param=sccvn-max-alias-queries-per-access=20",
     "--param=dse-max-alias-queries-per-store=8",

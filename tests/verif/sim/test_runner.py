@@ -1,6 +1,6 @@
 """The runner: builds are cached, and nothing but a passing test counts as a pass.
 
-Covers: verif/sim/environment.py, verif/sim/results.py.
+Covers: verif/sim/results.py.
 """
 
 import random
