@@ -9,6 +9,7 @@ from rich.console import Console
 
 from cli.atomic_files import write_whole
 from cli.progress import progress_bar
+from perf.counted.count import MODELS
 
 __all__ = ["LATENCIES", "MEDIAN", "WORST", "add_validate"]
 
@@ -42,6 +43,11 @@ def add_validate(commands) -> None:
     add("--results", nargs="+", metavar="FILE", default=[],
         help="of `verif run networks --json`; cases then only if they are named")  # fmt: skip
     add("--quick", action="store_true", help="a selection at preset tiny")
+    add("--model", choices=MODELS, default=MODELS[0],
+        help="from cycle to cycle (default), or from event to event, which leaves out programs "
+        "with ROWS or BATCH and does not count what is fetched ahead and dropped")  # fmt: skip
+    add("--least", type=int, metavar="CYCLES", default=0,
+        help="leave out programs that end sooner on the RTL")  # fmt: skip
     add("--json", metavar="FILE", help="write every program's counters")
     add("--markdown", metavar="FILE", help="write the table")
     add("--plot", metavar="FILE.png", help="write a scatter plot")
@@ -57,6 +63,8 @@ def _validate(options) -> int:
 
     if wrong := [latency for latency in options.latency if latency < 0]:
         raise ValueError(f"latency must be at least 0, not {wrong[0]}")
+    if options.least < 0:
+        raise ValueError(f"least must be at least 0, not {options.least}")
     todo = []
     if options.case or not options.results:
         todo = points(options.case, tuple(options.preset), options.latency, quick=options.quick)
@@ -71,7 +79,7 @@ def _validate(options) -> int:
         task = bar.add_task("", total=len(todo) + len(options.results))
         for path in options.results:
             bar.update(task, advance=1, description=path)
-            found += compare_results(path)
+            found += compare_results(path, model=options.model)
         for point in todo:
             name = f"{point.case} {point.variant} {point.preset}, latency {point.latency}"
             bar.update(task, description=name)
@@ -84,11 +92,12 @@ def _validate(options) -> int:
                 continue
             finally:
                 bar.update(task, advance=1)
-            new = compare(point, measured)
+            new = compare(point, measured, model=options.model)
             found += new
-            if not console.is_terminal:
+            if new and not console.is_terminal:
                 seconds = time.perf_counter() - begin
                 console.print(f"{name}: {totals(new)} {seconds:.0f} s", soft_wrap=True)
+    found = [item for item in found if item.rtl >= options.least]
     if found:
         console.print(summary_table(summaries(found)))
         console.print(totals(found), soft_wrap=True)

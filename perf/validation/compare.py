@@ -2,14 +2,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from statistics import median
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
+from emulator.batch_loop import BatchLoop
 from hw.config import AdaGPConfig
-from perf.machine.model import Result, run
+from perf.counted.count import MODELS
+from perf.machine.events.model import Unknown, run_events
+from perf.machine.events.work import Works
+from perf.machine.model import BASE, Result, run
 
 from .cases import Point
 from .measured import Measured
@@ -21,6 +26,7 @@ __all__ = [
     "compare",
     "compared",
     "markdown",
+    "on_model",
     "summaries",
     "summary_table",
     "totals",
@@ -82,20 +88,46 @@ def compared(counters: Mapping[str, int], result: Result, **origin: Any) -> Comp
     return Comparison(rtl=rtl, model=result.cycles, counters=pairs, **origin)
 
 
-def compare(point: Point, measured: Sequence[Measured]) -> list[Comparison]:
-    """Run on the model what has been measured."""
-    return [
-        compared(
-            item.counters,
-            run(
-                item.commands, AdaGPConfig(**item.config), offset=item.offset,
-                latency=item.latency, base=item.base, loop=item.loop,
-            ),
-            case=point.case, variant=point.variant, preset=point.preset, latency=point.latency,
-            number=number,
-        )
-        for number, item in enumerate(measured)
-    ]  # fmt: skip
+def compare(
+    point: Point, measured: Sequence[Measured], *, model: str = MODELS[0]
+) -> list[Comparison]:
+    """Run on a model (:data:`~perf.counted.count.MODELS`) what has been measured; without programs
+    that it does not know."""
+    found = []
+    for number, item in enumerate(measured):
+        result = on_model(
+            model, item.commands, AdaGPConfig(**item.config), offset=item.offset,
+            latency=item.latency, base=item.base, loop=item.loop,
+        )  # fmt: skip
+        if result is not None:
+            found.append(
+                compared(
+                    item.counters, result, case=point.case, variant=point.variant,
+                    preset=point.preset, latency=point.latency, number=number,
+                )
+            )  # fmt: skip
+    return found
+
+
+def on_model(
+    model: str, commands: bytes, config: AdaGPConfig, *, offset: int, latency: int,
+    base: int = BASE, loop: BatchLoop | None = None,
+) -> Result | None:  # fmt: skip
+    """A program on one of :data:`~perf.counted.count.MODELS`; None of one with ROWS or BATCH if
+    that goes by events."""
+    if model == "cycles":
+        return run(commands, config, offset=offset, latency=latency, base=base, loop=loop)
+    if base != BASE:
+        raise ValueError(f"the model of events knows a window at {BASE:#x}, not at {base:#x}")
+    try:
+        return run_events(commands, config, works=_works(config, latency), offset=offset)
+    except Unknown:
+        return None
+
+
+@cache
+def _works(config: AdaGPConfig, latency: int) -> Works:
+    return Works(config, latency)
 
 
 @dataclass(frozen=True, kw_only=True)

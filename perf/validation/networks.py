@@ -13,16 +13,17 @@ from compiler.training.compile import compile_training
 from compiler.training.program import TrainingProgram
 from golden.prediction.config import PredictorConfig
 from hw.config import AdaGPConfig, make_config
-from perf.machine.model import run
+from perf.counted.count import MODELS
 from verif.networks.reduced.reduced_networks import CLASSES, IMAGES, REDUCED
 
-from .compare import Comparison, compared
+from .compare import Comparison, compared, on_model
 
 __all__ = ["compare_results"]
 
 
-def compare_results(path: str) -> Iterator[Comparison]:
-    """Compile the networks again, and run their batches on the model.
+def compare_results(path: str, *, model: str = MODELS[0]) -> Iterator[Comparison]:
+    """Compile the networks again, and run their batches on a model
+    (:data:`~perf.counted.count.MODELS`).
 
     Raises
     ------
@@ -51,9 +52,12 @@ def compare_results(path: str) -> Iterator[Comparison]:
                 continue
             seen.add(batch["phase"])
             part = _part(program, batch["phase"])
+            result = on_model(
+                model, part.commands, part.config, offset=part.program, latency=latency
+            )
+            assert result is not None, "batches of networks have neither ROWS nor BATCH"
             yield compared(
-                batch["counters"],
-                run(part.commands, part.config, offset=part.program, latency=latency),
+                batch["counters"], result,
                 case=f"{row['network']}-{row['method']}", variant=row["variant"],
                 preset=row["preset"], latency=latency, number=row["batches"].index(batch),
             )  # fmt: skip

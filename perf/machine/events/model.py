@@ -15,7 +15,7 @@ from perf.machine.records import command_records, program_lines
 
 from .work import Works
 
-__all__ = ["COUNTERS", "run_events"]
+__all__ = ["COUNTERS", "Unknown", "run_events"]
 
 #: Of a core, those that this model counts, and where.
 COUNTERS = {
@@ -26,6 +26,10 @@ COUNTERS = {
 #: Cycles from the start until a sequencer looks at the first command, beyond the memory's latency;
 #: and from the last tokens to the interrupt.
 _START, _END = 27, 8
+
+
+class Unknown(ValueError):
+    """A command that the model of events does not know."""
 
 
 def run_events(commands: bytes, config: AdaGPConfig, *, works: Works, offset: int = 0) -> Result:
@@ -44,13 +48,13 @@ def run_events(commands: bytes, config: AdaGPConfig, *, works: Works, offset: in
     ------
     Waits
         a program in which nothing happens any more
-    ValueError
+    Unknown
         a program with ROWS or BATCH
     """
     stream, placed = decoded(bytes(commands), offset)
     for opcode, _ in stream:
         if opcode in (Opcode.ROWS, Opcode.BATCH):
-            raise ValueError(f"the model of events knows no {opcode.name}")
+            raise Unknown(f"the model of events knows no {opcode.name}")
     records = command_records(stream, config, offset, BASE, placed=placed)
     kinds, which = works.of(stream)
     queues = np.zeros(len(config.cores) * QUEUES, QUEUE)

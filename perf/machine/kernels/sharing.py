@@ -34,12 +34,14 @@ def share(works, kinds, queues, cores, now):
             part, rate = work.words / max(1, work.cycles), 1.0
             if part > 0:
                 rate = min(rate, (1 - written) / part)
-            taken, streamed = work.reads / max(1, work.cycles), work.banks
-            if taken > 0:
-                rate = min(rate, (1 - (vectors if streamed & array else 0.0)) / taken)
+            # Of each of its banks; how its own streams hold each other up has been measured.
+            streamed = work.banks
+            taken = work.reads / max(1, work.cycles) / max(1, _count(streamed))
+            if taken > 0 and streamed & array:
+                rate = min(rate, (1 - vectors) / taken)
             vector.rate = max(_LEAST, min(1.0, rate))
             written += part * vector.rate
-            taken *= vector.rate / max(1, _count(streamed))
+            taken *= vector.rate
         load = queues[first + LOAD]
         if load.running >= 0 and load.begins <= now:
             work = works[kinds[load.running]]

@@ -7,11 +7,23 @@ from dataclasses import replace
 
 import pytest
 
+from hw.config import make_config
+from hw.isa.encoding import Opcode, encode
 from perf.__main__ import main
+from perf.machine.model import BASE, run
 from perf.validation.cases import CASES, points
 from perf.validation.command import _good
-from perf.validation.compare import Comparison, markdown, summaries, summary_table, totals
+from perf.validation.compare import (
+    Comparison,
+    compare,
+    markdown,
+    summaries,
+    summary_table,
+    totals,
+)
+from perf.validation.measured import Measured
 from perf.validation.picture import draw
+from verif.programs.faulty_programs import HALT, vector
 
 GOOD = Comparison(
     case="layers", variant="baseline", preset="tiny", latency=10, number=0, rtl=1000, model=1000,
@@ -42,6 +54,23 @@ def test_the_goal_can_be_missed():
     assert not _good([GOOD, LATE, LATE])
     assert not _good([GOOD] * 9 + [replace(GOOD, model=1011)])
     assert not _good([GOOD] * 9 + [WRONG])
+
+
+def test_both_models():
+    """The same programs on both; that of events leaves out what it does not know."""
+    config = make_config(variant="baseline", preset="tiny")
+    commands = vector(config, steps=20) + HALT
+    known = Measured(
+        config=config.as_dict(), commands=commands, offset=0, latency=30, base=BASE, loop=None,
+        counters=run(commands, config, latency=30).counters,
+    )  # fmt: skip
+    rows = replace(known, commands=encode(Opcode.ROWS, level=0, action=0) + HALT)
+    point = points(["engines"], ("tiny",), [30], quick=True)[0]
+    for found in (*compare(point, [known]), *compare(point, [rows, known], model="events")):
+        assert (found.rtl, found.model) == (known.counters["CYCLES"],) * 2
+    assert found.number == 1
+    with pytest.raises(ValueError, match="a window at 0x3000, not at 0x4000"):
+        compare(point, [replace(known, base=0x4000)], model="events")
 
 
 def test_a_picture_is_drawn(tmp_path):

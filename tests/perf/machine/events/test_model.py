@@ -9,6 +9,7 @@ from torch import nn
 from compiler.training.compile import compile_training
 from hw.config import make_config
 from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
+from hw.isa.vector import Source
 from perf.machine.events.model import COUNTERS, run_events
 from perf.machine.events.work import Works
 from perf.machine.layers import time_batch
@@ -70,6 +71,15 @@ def test_commands_behind_each_other(steps):
         events, cycles = on_both(b"".join([*program, HALT]))
         assert_close(events, cycles, 0)
         assert events.ends == cycles.ends
+
+
+def test_a_vector_reads_several_banks_at_once():
+    """Its two streams lie in banks of their own, and it takes a word of each in a cycle."""
+    bank = TINY.buffer_bank_depth
+    both = vector(TINY, steps=60, y_source=Source.NARROW, x_address=bank, y_address=2 * bank,
+                  x_i0_stride=1, y_i0_stride=1)  # fmt: skip
+    events, cycles = on_both(both + HALT, TINY)
+    assert_close(events, cycles, 0)
 
 
 def test_loops_move_places_in_memory():
