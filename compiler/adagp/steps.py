@@ -11,7 +11,7 @@ from compiler.codegen.view import Coefficient
 from compiler.frontend.torch_graph import Layer
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_weight_gradient import weight_gradient
-from compiler.kernels.convolution.reorganize import Reorganizer, reorganize
+from compiler.kernels.convolution.reorganize import reorganize
 from compiler.kernels.maps.pooling import max_pool
 from compiler.kernels.updates.rules import MomentumRule
 from compiler.kernels.updates.update import update
@@ -21,7 +21,6 @@ from compiler.training.graph import LONG
 from compiler.training.map_steps import window_options
 from compiler.training.named_tensors import TensorReference
 from compiler.training.step import VECTOR
-from compiler.training.steps import TrainingSteps
 from compiler.training.units import UNITS
 from hw.config import AdaGPConfig, CoreConfig
 
@@ -29,14 +28,10 @@ from .predicted_layers import predicted_layers
 from .predictor import error, learn, predict
 from .standardize import standardize
 from .statistics import finish_statistics, gradient_statistics, gradient_sums
+from .step_times import StepTimes
 from .tensors import GRADIENT_STATISTICS, LayerTensors, PredictorShape, PredictorTensors
 
 __all__ = ["PredictionSteps"]
-
-#: Times that an update goes through the weights.
-_UPDATE_PASSES = 6
-#: The sums of a map are held on chip where they take no more than one part in so many.
-_HELD_SHARE = 16
 
 _ByName = Mapping[str, Tensor]
 #: What makes the parameter and the factor of an update, and the tensors that it reads and writes.
@@ -46,7 +41,7 @@ _Update = tuple[
 ]  # fmt: skip
 
 
-class PredictionSteps(TrainingSteps):
+class PredictionSteps(StepTimes):
     """The steps of a batch.
 
     Parameters
@@ -105,8 +100,8 @@ class PredictionSteps(TrainingSteps):
             self._forward(layer)
             cycles += products[number]
             self._use_cells(cycles)
-            if layer.name in self._predicted:
-                self._observe(layer, cycles, self._until_next(layers, products, number))
+            if (observed := self._observed(layer)) is not None:
+                self._observe(observed, cycles, self._until_next(layers, products, number))
         if self._backpropagate:
             self._add_loss()
             self._use_cells()
@@ -189,15 +184,26 @@ class PredictionSteps(TrainingSteps):
                 return cycles
         return 0
 
-    def _is_held(self, name: str) -> bool:
-        """Whether a layer is a product that holds the sums of its map while it writes it."""
-        if name not in self._predicted or self.layers[name].kind == "depthwise":
-            return False
-        words = Reorganizer.held_words(self.core, self.tensors[self.maps[name]])
-        return words * _HELD_SHARE <= self.config.memory_depth[0]
+    def _observed(self, layer: Layer) -> Layer | None:
+        """The layer whose gradients are predicted from the map that ``layer`` has written, if there
+        is one."""
+        if layer.kind == "relu" and self._follower(layer.inputs[0]) == layer.name:
+            layer = self.layers[layer.inputs[0]]
+        elif self._follower(layer.name) is not None:
+            return None
+        return layer if layer.name in self._predicted else None
+
+    def _follower(self, name: str) -> str | None:
+        """The ReLU that alone reads a map and writes another one; products write that of theirs."""
+        first, *others = self._readers[name] or [name]
+        is_own = self.layers[first].kind == "relu" and first not in self._fused
+        return first if is_own and not others else None
 
     def _observe(self, layer: Layer, cycles: int, window: int) -> None:
-        own, y = self.predictor.layers[layer.name], self.maps[layer.name]
+        own, y = (
+            self.predictor.layers[layer.name],
+            self.maps[self._follower(layer.name) or layer.name],
+        )
         if self._is_held(layer.name):
             if self._is_apart:
                 self._react(layer, cycles, window)
@@ -261,31 +267,6 @@ class PredictionSteps(TrainingSteps):
                 break
             found.append(self._late.pop(0)[1])
         return found
-
-    def _update_cycles(self, core: CoreConfig, own: LayerTensors) -> int:
-        """About how long ``core`` takes for an update."""
-        return _UPDATE_PASSES * own.rows * -(-own.outputs // core.rows) * core.groups_per_word
-
-    def _array_cycles(self, layer: Layer) -> int:
-        """Vectors that enter the main array for a product forward."""
-        core, weights = self.core, self.parameters[f"{layer.name}.weight"]
-        height, width, inputs, outputs = weights.shape
-        _, rows, columns = layer.shape
-        tiles = -(-inputs // core.rows) * -(-outputs // core.columns)
-        return self.images * rows * columns * height * width * tiles
-
-    def _prediction_cycles(self, own: LayerTensors) -> int:
-        """About how long the predictor takes for a layer."""
-        pooling = 0 if self._is_held(own.name) else self._pooling_cycles(own)
-        core = self._predictor_core
-        vector = max(-(-(self._shape.features + 1) // core.rows),
-                     core.groups_per_vector * core.chunks_per_wide)  # fmt: skip
-        products = own.rows * -(-own.outputs // core.columns) * vector
-        return pooling + products
-
-    def _pooling_cycles(self, own: LayerTensors) -> int:
-        """About how long it takes to reorganize a layer's map."""
-        return self._pass_cycles(self._predictor_core, self.maps[own.name])
 
     def _predict(self, own: LayerTensors) -> None:
         full, matrix = self.predictor.full.tensors, self.predictor.toeplitz

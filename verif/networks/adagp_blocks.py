@@ -3,6 +3,7 @@ predictors of every kind: what tests and the regression run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import cycle
 
 import numpy as np
 import torch
@@ -13,8 +14,9 @@ from golden.arithmetic.formats import FLOAT32
 from golden.prediction.config import PredictorConfig
 from golden.prediction.schedule import Phase
 
+from . import train_blocks
 from .adagp_run import AdaGPRun
-from .train_blocks import OPTIMIZER, random_batches, random_model
+from .train_blocks import BLOCKS, OPTIMIZER, random_batches, random_model
 from .training_result import in_phases
 
 __all__ = [
@@ -68,12 +70,15 @@ def headless():
     )  # fmt: skip
 
 
-NETWORKS = {"ragged": ragged, "residual": Residual, "headless": headless}
+NETWORKS = {
+    "ragged": ragged, "residual": Residual, "headless": headless,
+    **{f"{name} block": make for name, make in BLOCKS.items()},
+}  # fmt: skip
 
 
 def predicted_run(
-    network, config, rng, phases, *, images=3, shape=INPUT_SHAPE, rate=0.1, targets=None,
-    optimizer=OPTIMIZER, **options,
+    network, config, rng, phases, *, images=3, shape=INPUT_SHAPE, classes=CLASSES, rate=0.1,
+    targets=None, optimizer=OPTIMIZER, **options,
 ) -> AdaGPRun:  # fmt: skip
     """Batches of random images and labels in phases, a letter each; ``targets`` are real ones.
 
@@ -83,7 +88,7 @@ def predicted_run(
     model = random_model(NETWORKS.get(network, network), rng)
     rates = np.broadcast_to(rate, len(phases)).tolist()
     batches = random_batches(
-        rng, rates, images=images, shape=shape, classes=CLASSES, targets=targets,
+        rng, rates, images=images, shape=shape, classes=classes, targets=targets,
         optimizer=optimizer,
     )  # fmt: skip
     return AdaGPRun(model, config, shape, in_phases(batches, map(Phase, phases)), **options)
@@ -170,4 +175,14 @@ CASES = {
         settings={"variant": "efficient"},
         prepare=lambda rng: experienced(rng, weights=1.0),
     ),
+}
+#: Every kind of layer, on each variant in turn.
+_IN_TURN = ("low", "efficient", "max")
+CASES |= {
+    f"{variant}, {name} block": PredictedCase(
+        network=f"{name} block",
+        settings={"variant": variant},
+        options={"shape": train_blocks.INPUT_SHAPE, "classes": train_blocks.CLASSES},
+    )
+    for name, variant in zip(BLOCKS, cycle(_IN_TURN))
 }

@@ -1,7 +1,7 @@
 """Programs of gradient prediction: parts, tensors, messages. What they compute: tests/verif.
 
-Covers: compiler/adagp/predictor.py, compiler/adagp/steps.py, compiler/adagp/tensors.py,
-compiler/adagp/compile.py, compiler/adagp/predicted_layers.py.
+Covers: compiler/adagp/predictor.py, compiler/adagp/steps.py, compiler/adagp/step_times.py,
+compiler/adagp/tensors.py, compiler/adagp/compile.py, compiler/adagp/predicted_layers.py.
 """
 
 import numpy as np

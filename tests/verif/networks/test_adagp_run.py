@@ -45,7 +45,7 @@ def test_everything_in_the_functional_model(case, rng, seed):
     assert [loss is None for loss in result.losses] == [headless, False, headless]
     # Nothing of golden's is left out but what is never stored: maps of layers that a ReLU is
     # computed with, what their gradient was before its mask, predictions times scale and gate.
-    norms = {f"gradient of {n.name}" for n in run.golden.nodes if n.kind == "batch_norm"}
+    norms = {f"gradient of {n.name}" for n in run.golden.nodes if n.kind.endswith("_norm")}
     predicted = {f"gradient of {name}.weight" for name in run.golden.layers}
     for number, left_out in enumerate((predicted, set(), predicted)):
         names = set(run.expected[number]) - set(run.actual(result.final, number))
