@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
 def compile(
     model: "nn.Module",
     config: "AdaGPConfig",
-    input_shape: Sequence[int],
+    input_shape: Sequence[int] | Sequence[Sequence[int]],
     *,
     placement: str | Sequence[int] | None = None,
     parameters: Sequence[Any] | None = None,
@@ -67,9 +67,9 @@ def compile(
         any network that can be trained, in evaluation mode; without the vector engine, as with
         integer formats, of convolutions, linear layers, ReLU, pooling and flattening
     config : AdaGPConfig
-    input_shape : tuple
-        (N, C, H, W), (N, F) for a network that begins with a linear layer, or (N, T, C) for
-        sequences
+    input_shape : tuple, or a list of them
+        (N, C, H, W), (N, F) for a network that begins with a linear layer, (N, T, C) for sequences
+        or (N, T) for tokens; a list of these for a network with several inputs
     placement : str, list or None
         which core computes what, see :func:`compiler.inference.placement.place`
     parameters : list or None

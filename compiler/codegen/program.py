@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numpy.typing import ArrayLike
+import numpy as np
 
+from compiler.tensors.host_input import each_input, token_codes
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
@@ -17,8 +18,12 @@ from .binary.command_bytes import Decoded
 from .binary.program_file import ProgramError, SavedProgram
 from .cost import Fields
 
+if TYPE_CHECKING:
+    from compiler.frontend.torch_graph import Layer
+
 __all__ = [
     "CompiledProgram",
+    "LayerInfo",
     "ProgramError",
     "SemaphoreNames",
     "StageInfo",
@@ -76,6 +81,34 @@ class StageInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LayerInfo:
+    """What a program says of a layer.
+
+    Members
+    -------
+    tokens, padding : of an input of tokens: how many there are, and which is none of them
+    name, kind, inputs, shape, flat, sequence : as in :class:`compiler.frontend.torch_graph.Layer`
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    shape: tuple[int, int, int]
+    flat: bool
+    sequence: bool = False
+    tokens: int | None = None
+    padding: int | None = None
+
+    @classmethod
+    def of(cls, layer: "Layer") -> "LayerInfo":
+        """That of a :class:`compiler.frontend.torch_graph.Layer`."""
+        return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
+                   shape=layer.shape, flat=layer.flat, sequence=layer.sequence,
+                   tokens=layer.options.get("tokens"),
+                   padding=layer.options.get("padding_token"))  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompiledProgram:
     """Everything that a host needs to run a network.
 
@@ -91,6 +124,7 @@ class CompiledProgram:
     stages : one :class:`StageInfo` per stage
     estimated_cycles : from start to interrupt, according to :mod:`compiler.codegen.cost`
     semaphores : list of :class:`SemaphoreNames`
+    inputs : :class:`LayerInfo` of each input, its name that of a tensor; a single one is "input"
     """
 
     config: AdaGPConfig
@@ -101,11 +135,12 @@ class CompiledProgram:
     stages: list[StageInfo]
     estimated_cycles: int
     semaphores: list[SemaphoreNames]
+    inputs: list[LayerInfo]
 
     @property
     def input(self) -> Tensor:
-        """The input tensor."""
-        return self.tensors["input"]
+        """The tensor of the first input."""
+        return self.tensors[self.inputs[0].name]
 
     @property
     def outputs(self) -> list[Tensor]:
@@ -127,13 +162,30 @@ class CompiledProgram:
             image[offset : offset + len(data)] = data
         return bytes(image)
 
-    def memory(self, values: ArrayLike, fill: int = 0) -> bytearray:
-        """The whole window with ``values`` (see :meth:`Tensor.pack`) as input; ``bytearray``."""
+    def memory(self, values: Any, fill: int = 0) -> bytearray:
+        """The whole window with the network's input in it; ``bytearray``.
+
+        Parameters
+        ----------
+        values : array
+            see :meth:`Tensor.pack`; integers (N, T) where the network reads tokens; of a network
+            with several inputs a list of these
+        fill : what the rest of the window holds
+
+        Raises
+        ------
+        ValueError
+            for another number of inputs, or values that are not of their shapes
+        """
         memory = bytearray([fill]) * self.memory_size
         image = self.image()
         memory[: len(image)] = image
-        data = self.input.pack(values)
-        memory[self.input.offset : self.input.offset + len(data)] = data
+        for layer, given in zip(self.inputs, each_input(values, self.inputs), strict=True):
+            tensor, array = self.tensors[layer.name], np.asarray(given)
+            if layer.tokens is not None and array.ndim != 4:
+                array = token_codes(tensor, array, layer)
+            data = tensor.pack(array)
+            memory[tensor.offset : tensor.offset + len(data)] = data
         return memory
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -12,7 +12,7 @@ from cli.collector import collector_paused
 from compiler.codegen.binary.command_bytes import encode_commands
 from compiler.codegen.binary.packing import packed
 from compiler.codegen.cost import estimate
-from compiler.codegen.program import CompiledProgram, SemaphoreNames, StageInfo
+from compiler.codegen.program import CompiledProgram, LayerInfo, SemaphoreNames, StageInfo
 from compiler.errors import CompileError, require_config
 from compiler.frontend.layer import Layer
 from compiler.frontend.torch_graph import trace
@@ -44,7 +44,7 @@ _FOR_EARLY_WEIGHTS = 14
 def compile_network(
     model: nn.Module,
     config: AdaGPConfig,
-    input_shape: Sequence[int],
+    input_shape: Sequence[int] | Sequence[Sequence[int]],
     *,
     placement: str | Sequence[int] | None = None,
     parameters: Sequence[Any] | None = None,
@@ -58,7 +58,8 @@ def compile_network(
     images, shape = _sizes(input_shape)
     with watched("trace"):
         traced = fold(trace(copy.deepcopy(model).eval(), shape))
-        if any(layer.name == "input" for layer in traced[1:]):
+        inputs = [layer for layer in traced if layer.kind == "input"]
+        if len(inputs) == 1 and any(layer.name == "input" for layer in traced[1:]):
             raise CompileError(
                 "layer input: the images of a program have this name; call it otherwise"
             )
@@ -100,8 +101,9 @@ def compile_network(
         for name, values in layer.module.state_dict().items()
     }
     contents = {name: placed[name].pack(codes) for name, codes in graph.contents.items()}
-    input_name = graph.maps[layers[0].name]
-    tensors["input"] = replace(tensors.pop(input_name), name="input")
+    if len(inputs) == 1:
+        name, inputs = graph.maps[inputs[0].name], [replace(inputs[0], name="input")]
+        tensors["input"] = replace(tensors.pop(name), name="input")
     return CompiledProgram(
         config=config,
         commands=code,
@@ -113,19 +115,34 @@ def compile_network(
         stages=_stages(graph, infos),
         estimated_cycles=estimate(commands, config),
         semaphores=[SemaphoreNames(first=0, names=names)],
+        inputs=[LayerInfo.of(layer) for layer in inputs],
     )
 
 
-def _sizes(input_shape: Sequence[int]) -> tuple[int, list[int]]:
-    """Images of a batch, and the shape of each."""
+def _sizes(input_shape: Any) -> tuple[int, Any]:
+    """Images of a batch, and the shape of each; a list of shapes of a network with several
+    inputs."""
+    several = isinstance(input_shape, list | tuple) and len(input_shape) > 0
+    if several and all(isinstance(shape, list | tuple) for shape in input_shape):
+        sizes = [_sizes_of(shape) for shape in input_shape]
+        if len({images for images, _ in sizes}) != 1:
+            raise CompileError(
+                "input_shape: all inputs must have as many images, not "
+                f"{', '.join(str(images) for images, _ in sizes)}"
+            )
+        return sizes[0][0], [shape for _, shape in sizes]
+    return _sizes_of(input_shape)
+
+
+def _sizes_of(input_shape: Any) -> tuple[int, list[int]]:
     try:
         images, *shape = (int(size) for size in input_shape)
     except (TypeError, ValueError):
         images, shape = 0, []
     if len(shape) not in (1, 2, 3) or min(images, *shape) < 1:
         raise CompileError(
-            "input_shape must be (N, C, H, W), (N, F) or (N, T, C) with positive sizes, not "
-            f"{input_shape!r}"
+            "input_shape must be (N, C, H, W), (N, F), (N, T, C) or (N, T) for tokens, with "
+            f"positive sizes, or a list of these, not {input_shape!r}"
         )
     return images, shape
 

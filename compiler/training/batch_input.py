@@ -2,21 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from compiler.tensors.encoding import codes_of
+from compiler.tensors.host_input import (
+    InputLayer,
+    OutputLayer,
+    check_shape,
+    encoded,
+    token_codes,
+)
 from compiler.tensors.tensor import Tensor
-from hw.formats import format_by_name
 
 __all__ = [
     "LOSSES",
     "LossFunction",
-    "OutputLayer",
-    "InputLayer",
-    "each_input",
     "each_target",
     "image_codes",
     "label_values",
@@ -42,58 +44,6 @@ class LossFunction:
     ignore: int | None = None
 
 
-class OutputLayer(Protocol):
-    """What is asked of a :class:`compiler.training.program.LayerInfo`."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]: ...
-    @property
-    def flat(self) -> bool: ...
-    @property
-    def sequence(self) -> bool: ...
-
-
-class InputLayer(OutputLayer, Protocol):
-    """The same of an input."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def tokens(self) -> int | None: ...
-    @property
-    def padding(self) -> int | None: ...
-
-
-def each_input(images: Any, inputs: Sequence[InputLayer]) -> Sequence[ArrayLike]:
-    """What the host gives for each of the ``inputs``; a ValueError if their number is another."""
-    if len(inputs) == 1:
-        return [images]
-    if not isinstance(images, list | tuple) or len(images) != len(inputs):
-        raise ValueError(
-            f"images must be a list of {len(inputs)} arrays, one for each input "
-            f"({', '.join(layer.name for layer in inputs)})"
-        )
-    return images
-
-
-def _token_codes(tensor: Tensor, tokens: np.ndarray, layer: InputLayer) -> np.ndarray:
-    """Codes of a 1 at each token, and of nothing for padding."""
-    count, length, _, channels = tensor.shape
-    _check_shape(layer.name, tokens, (count, length), "sentences, tokens")
-    if tokens.dtype.kind not in "iu":
-        raise ValueError(f"{layer.name} must be integers, not {tokens.dtype}")
-    wrong = (tokens < 0) | (tokens >= channels)
-    if wrong.any():
-        place = tuple(int(index) for index in np.argwhere(wrong)[0])
-        raise ValueError(
-            f"{layer.name}{list(place)} is {tokens[place]}; it must be from 0 to {channels - 1}"
-        )
-    found = (np.arange(channels) == tokens[..., np.newaxis]).astype(np.float64)
-    if layer.padding is not None:
-        found[tokens == layer.padding] = 0.0
-    return _codes(tensor, found.reshape(tensor.shape))
-
-
 def image_codes(tensor: Tensor, images: ArrayLike, layer: InputLayer) -> np.ndarray:
     """Operand codes, of the shape of ``tensor``, of images; see
     :meth:`compiler.training.program.TrainingProgram.batch`.
@@ -102,7 +52,7 @@ def image_codes(tensor: Tensor, images: ArrayLike, layer: InputLayer) -> np.ndar
     """
     images = np.asarray(images)
     if layer.tokens is not None and images.ndim != 4:
-        return _token_codes(tensor, images, layer)
+        return token_codes(tensor, images, layer)
     count, length, _, channels = tensor.shape
     if layer.flat:
         expected, axes = (count, channels), "images, features"
@@ -112,7 +62,7 @@ def image_codes(tensor: Tensor, images: ArrayLike, layer: InputLayer) -> np.ndar
         expected, axes = (count, length, channels), "images, length, channels"
     else:
         expected, axes = tensor.shape, "images, height, width, channels"
-    _check_shape("images", images, expected, axes)
+    check_shape("images", images, expected, axes)
     codes = images.dtype.kind == "u"
     if images.dtype.kind != "f" and not (codes and images.dtype == tensor.dtype):
         raise ValueError(
@@ -153,7 +103,7 @@ def target_codes(
     if loss.kind == "cross_entropy":
         axes = "images" + (", length" if output.sequence else ", height, width")
         dims = 1 if output.flat else 2 if output.sequence else 3
-        _check_shape("labels", targets, tensor.shape[:dims], "images" if output.flat else axes)
+        check_shape("labels", targets, tensor.shape[:dims], "images" if output.flat else axes)
         if targets.dtype.kind not in "iu":
             raise ValueError(f"labels must be integers, not {targets.dtype}")
         ignored = targets == loss.ignore
@@ -175,7 +125,7 @@ def target_codes(
         expected, axes = (tensor.shape[0], height, channels), "images, length, channels"
     else:
         expected, axes = tensor.shape, "images, height, width, channels"
-    _check_shape("targets", targets, expected, axes)
+    check_shape("targets", targets, expected, axes)
     if targets.dtype.kind not in "fiu":
         raise ValueError(f"targets must be real numbers, not {targets.dtype}")
     if loss.kind == "binary_cross_entropy":
@@ -218,33 +168,13 @@ def label_values(
     return found
 
 
-def _check_shape(name: str, values: np.ndarray, expected: tuple[int, ...], axes: str) -> None:
-    """Raise unless ``values`` have the shape ``expected``."""
-    if values.shape == expected:
-        return
-    if values.ndim == len(expected) and values.shape[1:] == expected[1:]:
-        raise ValueError(
-            f"{name} of a batch of {len(values)}: the program was compiled for batches of "
-            f"{expected[0]}"
-        )
-    shown = f"({axes},)" if len(expected) == 1 else f"({axes})"
-    raise ValueError(f"{name} must have shape {shown} = {expected}, not {values.shape}")
-
-
 def _encoded(name: str, tensor: Tensor, shaped: np.ndarray, given: np.ndarray) -> np.ndarray:
     """Codes of ``shaped``, which holds the numbers of ``given`` in the tensor's order."""
-    codes = _codes(tensor, shaped)
+    codes = encoded(tensor, shaped)
     if np.isfinite(tensor.values(codes)).all():
         return codes
-    finite = np.isfinite(tensor.values(_codes(tensor, given)))
+    finite = np.isfinite(tensor.values(encoded(tensor, given)))
     place = tuple(int(index) for index in np.argwhere(~finite)[0])
     value = given[place]
     why = f"too large for {tensor.kind}" if np.isfinite(value) else "not finite"
     raise ValueError(f"{name}{list(place)} is {value}, which is {why}")
-
-
-def _codes(tensor: Tensor, values: np.ndarray) -> np.ndarray:
-    if tensor.kind != "float32":
-        return codes_of(format_by_name(tensor.kind), values)
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(values, np.float32).view(np.uint32)

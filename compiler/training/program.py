@@ -13,8 +13,9 @@ from compiler.codegen.binary import program_file
 from compiler.codegen.binary.command_bytes import Decoded
 from compiler.codegen.binary.program_file import SavedProgram
 from compiler.codegen.cost import matmul_vectors
-from compiler.codegen.program import SemaphoreNames
+from compiler.codegen.program import LayerInfo, SemaphoreNames
 from compiler.tensors.dram_planner import MemoryPlan
+from compiler.tensors.host_input import each_input
 from compiler.tensors.parameters import StoredParameter, pack_state, unpack_state
 from compiler.tensors.tensor import Tensor
 from hw.config import AdaGPConfig
@@ -22,7 +23,6 @@ from hw.isa.encoding import Opcode
 
 from .batch_input import (
     LossFunction,
-    each_input,
     each_target,
     image_codes,
     label_values,
@@ -32,7 +32,6 @@ from .batch_input import (
 if TYPE_CHECKING:
     from compiler.codegen.core_builder import CoreProgram
     from compiler.codegen.dependencies import Recorder
-    from compiler.frontend.torch_graph import Layer
 
     from .step import Step
 
@@ -40,34 +39,6 @@ __all__ = ["ECHO_LOSS", "LayerInfo", "OutputInfo", "StepInfo", "TrainingProgram"
 
 #: The tensor with the loss of the last step of the head alone.
 ECHO_LOSS = "loss.echo"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerInfo:
-    """What a program says of a layer.
-
-    Members
-    -------
-    tokens, padding : of an input of tokens: how many there are, and which is none of them
-    name, kind, inputs, shape, flat, sequence : as in :class:`compiler.frontend.torch_graph.Layer`
-    """
-
-    name: str
-    kind: str
-    inputs: tuple[str, ...]
-    shape: tuple[int, int, int]
-    flat: bool
-    sequence: bool = False
-    tokens: int | None = None
-    padding: int | None = None
-
-    @classmethod
-    def of(cls, layer: "Layer") -> "LayerInfo":
-        """That of a :class:`compiler.frontend.torch_graph.Layer`."""
-        return cls(name=layer.name, kind=layer.kind, inputs=tuple(layer.inputs),
-                   shape=layer.shape, flat=layer.flat, sequence=layer.sequence,
-                   tokens=layer.options.get("tokens"),
-                   padding=layer.options.get("padding_token"))  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

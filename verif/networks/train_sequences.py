@@ -18,7 +18,7 @@ from .train_blocks import random_model
 from .training_result import Batch, in_phases
 from .training_run import TrainingRun
 
-__all__ = ["LENGTH", "NETWORKS", "WIDTH", "sequence_run"]
+__all__ = ["LENGTH", "NETWORKS", "TOKENS", "WIDTH", "sequence_run"]
 
 #: Vectors of a sequence, numbers of a vector, classes.
 LENGTH, WIDTH, CLASSES = 7, 8, 5

@@ -1,6 +1,6 @@
 """Networks of all layers running forward, beside golden, bit for bit; what is refused.
 
-Covers: compiler/inference/folding.py, compiler/inference/graph.py.
+Covers: compiler/inference/folding.py, compiler/inference/graph.py, compiler/tensors/host_input.py.
 """
 
 import numpy as np
@@ -10,11 +10,12 @@ from torch import nn
 
 import compiler
 from compiler.codegen.program import CompiledProgram
+from compiler.errors import CompileError
 from compiler.inference.compile import compile_network
 from emulator.interpreter import interpret
 from hw.config import make_config
 from verif.networks.train_blocks import BLOCKS, INPUT_SHAPE, random_model
-from verif.networks.train_sequences import LENGTH, WIDTH
+from verif.networks.train_sequences import LENGTH, TOKENS, WIDTH
 from verif.networks.train_sequences import NETWORKS as SEQUENCES
 from verif.networks.workload import golden_network
 
@@ -92,6 +93,38 @@ def test_sequences(name, rng, seed):
     images = network.encode_input(values).reshape(program.input.shape)
     found = results(program, images.astype(program.input.dtype), seed)[-1]
     np.testing.assert_array_equal(found, expected.reshape(found.shape))
+
+
+def _embedded():
+    return nn.Sequential(nn.Embedding(TOKENS, 8), nn.Linear(8, 5))
+
+
+@pytest.mark.parametrize("name", [_embedded, "two sentences", "transformer"])
+def test_tokens(name, rng, seed, tmp_path):
+    """Integers, and two inputs; a saved program takes the same."""
+    config = make_config(variant="baseline", preset="tiny")
+    model = random_model(SEQUENCES.get(name, name), rng)
+    lengths = [LENGTH, LENGTH - 2] if name in SEQUENCES else [LENGTH]
+    program = compile_network(model, config, [(2, length) for length in lengths])
+    network = golden_network(model, config, [(length,) for length in lengths])
+    tokens = [
+        rng.integers(0, layer.tokens, (2, length))
+        for layer, length in zip(program.inputs, lengths, strict=True)
+    ]
+    given = tokens[0] if len(tokens) == 1 else tokens
+    expected = network.stored(given)[network.nodes[-1].name]
+    program.save(tmp_path / "program.bin")
+    for each in (program, CompiledProgram.load(tmp_path / "program.bin", config)):
+        found = results(each, given, seed)[-1]
+        np.testing.assert_array_equal(found, expected.reshape(found.shape))
+    if len(tokens) == 2:
+        with pytest.raises(ValueError, match="images must be a list of 2 arrays, one for each"):
+            program.memory(tokens[0])
+    tokens[-1][1, 2] = most = program.inputs[-1].tokens
+    with pytest.raises(ValueError, match=rf"\[1, 2\] is {most}; it must be from 0 to {most - 1}"):
+        program.memory(given)
+    with pytest.raises(CompileError, match="all inputs must have as many images, not 2, 3"):
+        compile_network(model, config, [(2, LENGTH), (3, LENGTH)])
 
 
 class Residual(nn.Module):
