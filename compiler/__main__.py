@@ -19,6 +19,7 @@ from compiler.codegen.binary import program_file
 from compiler.codegen.disassemble import disassemble
 from compiler.networks.registry import read_shape
 from compiler.tensors.tensor import Tensor
+from compiler.training.batch_input import LOSSES
 from compiler.training.operators import operator_table
 from hw.config import PRESETS, VARIANTS
 from hw.config.selection import add_settings, select_config
@@ -35,9 +36,22 @@ _CLASSES: dict[str, type[CompiledProgram] | type[TrainingProgram] | type[AdaGPPr
 _DEFAULTS = {"batch": 16, "variant": "baseline", "method": "bp"}
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its help names the optimizers, which are known to a module that imports torch."""
+
+    #: What takes the name of one.
+    optimizer: argparse.Action
+
+    def format_help(self) -> str:
+        from compiler.training.optimizer import OPTIMIZERS
+
+        self.optimizer.help = f"{', '.join(OPTIMIZERS)} (default: %(default)s)"
+        return super().format_help()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m compiler",
         description="Compile a network of the paper and sum up what became of it, or look into "
         "programs that were compiled before. Other networks are compiled by compiler.compile, "
@@ -119,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _add_compilation(parser: argparse.ArgumentParser) -> None:
+def _add_compilation(parser: _Parser) -> None:
     """Options of all that compiles."""
     group = parser.add_argument_group("what is compiled (--network, --table, --plan without FILE)")
     group.add_argument(
@@ -136,10 +150,9 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--loss",
-        help="cross_entropy, mean_squared_error or binary_cross_entropy (default: the network's; "
-        "with --plan cross_entropy)",
+        help=f"{', '.join(LOSSES)} (default: the network's; with --plan cross_entropy)",
     )
-    group.add_argument("--optimizer", default="sgd", help="or nesterov, adam, adamw (default: sgd)")
+    parser.optimizer = group.add_argument("--optimizer", metavar="NAME", default="sgd")
     group.add_argument(
         "--variant", choices=tuple(VARIANTS), help="default: baseline; with --table all"
     )

@@ -200,8 +200,10 @@ def _run(options, settings, console):
     from .regression import CASES, AdaGPStep, NetworkStep, Options, TrainingStep
 
     if options.list:
+        width = max(map(len, CASES)) + 2
         for name, case in CASES.items():
-            console.print(f"{name:14}{case.description}", highlight=False)
+            line = f"{name:{width}}{case.description}"
+            console.print(line, highlight=False, soft_wrap=True)
         return 0
     names = list(CASES) if "all" in options.cases else options.cases
     unknown = [name for name in names if name not in CASES]

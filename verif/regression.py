@@ -380,7 +380,8 @@ CASES = {
         run=_train_adagp,
     ),
     "train-blocks": Case(
-        description="residual, depthwise and strided blocks learn for 3 batches", run=_train_blocks
+        description=f"{len(BLOCKS)} small networks learn for 3 batches: {', '.join(BLOCKS)}",
+        run=_train_blocks,
     ),
     "adagp-blocks": Case(
         description="ragged networks and bad predictors: 4 batches, every tensor between",
@@ -388,7 +389,7 @@ CASES = {
     ),
     "networks": Case(
         description="every network of the paper, with few channels, learns for two batches of "
-        "backpropagation and four of ADA-GP",
+        "backpropagation, and four of ADA-GP: two of each phase",
         run=_networks,
     ),
     "ragged": Case(description="random networks on sizes that divide by nothing", run=_ragged),

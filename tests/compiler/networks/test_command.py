@@ -24,7 +24,9 @@ from compiler.networks.command_counts import command_counts
 from compiler.networks.registry import network, network_names, published, read_shape, shape_text
 from compiler.networks.summary import summarize
 from compiler.stages import Stages, stage
+from compiler.training.batch_input import LOSSES
 from compiler.training.compile import compile_training, training_layers
+from compiler.training.optimizer import OPTIMIZERS
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 
@@ -41,6 +43,14 @@ def command_list(program):
                 {name: value for name, value in fields.items() if name not in header})
         for opcode, fields in program.command_list
     ]  # fmt: skip
+
+
+def test_help_names_all_losses_and_optimizers(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    assert f"--optimizer NAME {', '.join(OPTIMIZERS)} (default: sgd)" in words
+    assert f"--loss LOSS {', '.join(LOSSES)} (default" in words
 
 
 def test_a_network(tmp_path, capsys):

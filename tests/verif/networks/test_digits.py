@@ -17,6 +17,7 @@ from verif.networks.digits import digits_workload, run_digits
 from verif.networks.execute import execute
 from verif.networks.scoreboard import compare
 from verif.performance.bench import metrics
+from verif.regression import CASES
 from verif.system.record import BASE
 from verif.tables import both_busy_cycles
 
@@ -130,11 +131,12 @@ def test_run_prints_accuracy_and_counters(capsys):
         assert part in " ".join(text.split()), part
 
 
-def test_list_names_every_case(capsys):
+def test_list_names_every_case_in_a_line(capsys):
     assert command_line.main(["run", "--list"]) == 0
-    text = capsys.readouterr().out
-    for name in ("digits", "ragged", "large", "stalls", "formats", "placements", "special"):
-        assert name in text
+    lines = capsys.readouterr().out.splitlines()
+    width = max(map(len, CASES)) + 2
+    assert lines == [f"{name:{width}}{case.description}" for name, case in CASES.items()]
+    assert all(line[width - 2 : width] == "  " for line in lines)
 
 
 @pytest.mark.parametrize(
