@@ -64,10 +64,17 @@ class EmulatorDevice:
             the accelerator refuses the write: the register is read-only, or locked by a run, or
             the value has too many bits
         """
-        for found, part in host.register_writes(
-            self._map, register, value, running=lambda: self._run is not None
-        ):
+        for found, part in host.register_writes(self._map, register, value, status=self._status):
             self._write(found, part)
+
+    def _status(self) -> int:
+        """STATUS; between two batches the host decides whether a BATCH waits."""
+        registers = self._registers
+        if self._run is not None:
+            waits = self._boundary is not None
+            waits = waits and registers["BATCHES_READY"] <= registers["BATCHES_DONE"]
+            registers["STATUS"] = self._bits("STATUS", "BUSY", *["WAITING"] * waits)
+        return registers["STATUS"]
 
     def _write(self, found: Register, value: int) -> None:
         register = found.name
@@ -157,9 +164,10 @@ class EmulatorDevice:
         self._check(base, size)
         window = memoryview(self._memory)[base : base + size]
         trains = self.config.has_training_engines
-        coefficients = [self._registers[f"COEFFICIENT{n}"] if trains else 0 for n in range(8)]
         guard = bool(trains and self._registers["GUARD"])
-        self._machine = Machine(self.config, window, coefficients=coefficients, guard=guard)
+        self._machine = Machine(
+            self.config, window, coefficients=self._coefficients(), guard=guard
+        )  # fmt: skip
         if trains:
             self._registers["BATCHES_DONE"] = 0
             self._sample()
@@ -168,6 +176,9 @@ class EmulatorDevice:
         self._registers["STATUS"] = self._bits("STATUS", "BUSY")
         self._run = execute(self._machine, bytes(window[program : program + length]), program)
         self._boundary = None
+
+    def _coefficients(self):
+        return [self._registers.get(f"COEFFICIENT{number}", 0) for number in range(8)]
 
     def _advance(self, run):
         """To the next end of a batch; StopIteration at the end of the program."""
@@ -179,13 +190,13 @@ class EmulatorDevice:
             registers = self._registers
             if registers["BATCHES_DONE"] >= registers["BATCHES"]:
                 raise StopIteration
+            self._status()
             if registers["BATCHES_READY"] <= registers["BATCHES_DONE"]:
-                registers["STATUS"] = self._bits("STATUS", "BUSY", "WAITING")
                 raise TimeoutError(
                     f"the program waits for batch {registers['BATCHES_DONE']}: BATCHES_READY is "
                     f"{registers['BATCHES_READY']}"
                 )
-            registers["STATUS"] = self._bits("STATUS", "BUSY")
+            self._machine.coefficients[:] = self._coefficients()
             registers["PHASE"] = phase = scheduled_phase(registers)
             part = "gp" if phase is PhaseCode.GP else "bp"
             parity = "odd" if registers["BATCHES_DONE"] % 2 else "even"

@@ -128,7 +128,8 @@ def interpret(
         registers for BATCH
     boundary : callable or None
         ``boundary(done, memory)`` is called between batches, ``done`` of which are done, first
-        before batch 0 and last after the last one; it may change and keep what is in memory
+        before batch 0 and last after the last one; it may change and keep what is in memory, and
+        return the coefficients of the next batch, or None for those that there are
 
     Returns
     -------
@@ -286,8 +287,8 @@ class _Interpreter:
             self.phases.append(phases[len(self.phases)])
         done = len(self.phases)
         self.machine.sample_seed = (self.sample_seed + done) & 0xFFFFFFFF
-        if self.boundary:
-            self.boundary(done)
+        if self.boundary and (coefficients := self.boundary(done)) is not None:
+            self.machine.coefficients[:] = coefficients
         self.executed += 1
         if done == len(phases):
             self.halted = True

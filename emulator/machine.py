@@ -92,7 +92,8 @@ class Machine:
             self.memories[name] = Memory(name, size, 1, self.data[start:end])
             self.memories[name].written = self.written[start:end].reshape(size, 1)
             self.first[number], start = start, end
-        self.coefficients, self.guard = coefficients, guard
+        #: (8,) float32 bits, which may change between two batches.
+        self.coefficients, self.guard = np.array(coefficients, np.uint32), guard
         self.sample_seed, self.rows = sample_seed, RowList()
         #: What each core executes: (index, opcode) -> an object with ``access`` and ``execute``.
         self.commands: dict[tuple[int, Opcode], Any] = {

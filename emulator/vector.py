@@ -28,7 +28,7 @@ class VectorCommands:
         self._golden = VectorMachine(
             fmt=machine.format,
             memory=np.zeros((0, core.rows), machine.dtype),
-            coefficients=np.asarray(machine.coefficients, np.uint32),
+            coefficients=machine.coefficients,
             guard=bool(machine.guard),
         )
 

@@ -95,6 +95,7 @@ def _registers(config: AdaGPConfig) -> Iterator[dict[str, Any]]:
             "reset": register.reset,
             "unit": register.unit,
             "locked": register.locked,
+            **({"between_batches": True} if register.between_batches else {}),
             "doc": register.doc,
             "fields": [
                 {

@@ -71,7 +71,8 @@ def _register(register: Register) -> list[str]:
     if register.unit:
         text += f" Unit: {register.unit}."
     if register.locked:
-        text += " Locked during a run."
+        text += " Locked during a run"
+        text += ", but not while a batch waits." if register.between_batches else "."
     lines.append(f"    desc = {_text(text)};")
     for field in register.fields:
         lines += _field(field)

@@ -140,11 +140,14 @@ class SerialDevice:
         """Write a register, or both halves of a pair ``NAME_LO``, ``NAME_HI`` as ``NAME``; see
         :meth:`emulator.device.EmulatorDevice.write`. A register that is locked by a run is
         refused, too."""
-        for found, part in host.register_writes(self._map, register, value, running=self._busy):
+        for found, part in host.register_writes(self._map, register, value, status=self._now):
             self._bone.write(ACCELERATOR_BASE + found.offset, [part])
 
+    def _now(self) -> int:
+        return self.read("STATUS")
+
     def _busy(self) -> int:
-        return host.field_values(self._map, "STATUS", self.read("STATUS"))["BUSY"]
+        return host.field_values(self._map, "STATUS", self._now())["BUSY"]
 
     def wait(self, timeout_cycles: int | None = None) -> dict[str, int]:
         """Wait for the interrupt, and acknowledge it.

@@ -384,12 +384,11 @@ CASES = {
         run=_train_blocks,
     ),
     "adagp-blocks": Case(
-        description="ragged networks and bad predictors: 4 batches, every tensor between",
+        description="networks of every layer, bad predictors: 4 batches, every tensor between",
         run=_adagp_blocks,
     ),
     "networks": Case(
-        description="every network of the paper, with few channels, learns for two batches of "
-        "backpropagation, and four of ADA-GP: two of each phase",
+        description="networks of the paper, narrow: two batches of backpropagation, four of ADA-GP",
         run=_networks,
     ),
     "ragged": Case(description="random networks on sizes that divide by nothing", run=_ragged),

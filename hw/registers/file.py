@@ -46,8 +46,9 @@ class RegisterFile(wiring.Component):
     first error of a run is kept.
 
     Writes to locked registers and of CONTROL.START during a run and to read-only registers are
-    answered with SLVERR, accesses to undefined addresses with DECERR; neither changes anything. If
-    a cause or flag is set and cleared in the same cycle, it stays set.
+    answered with SLVERR, accesses to undefined addresses with DECERR; neither changes anything. The
+    coefficients may be written while a BATCH is ``waiting``: no command is executed then. If a
+    cause or flag is set and cleared in the same cycle, it stays set.
 
     Latency: a write takes effect 2 cycles after address and data are accepted; a read answers 2
     cycles after its address, for a counter's low half up to 14 cycles. Reset: everything as in
@@ -70,7 +71,8 @@ class RegisterFile(wiring.Component):
     error : :class:`~hw.bus.signatures.ErrorReportSignature`
     events : one input per event, see :attr:`~hw.registers.model.RegisterMap.events`
     mem_base, mem_size, program_address, program_size, watchdog : registers, stable while ``busy``
-    coefficient0 ... coefficient7, guard, sample_seed : the same, where VECTOR exists
+    guard, sample_seed : the same, where VECTOR exists, and coefficient0 ... coefficient7, which may
+        change while ``waiting``
     waiting, batch : In(1), state and interrupt cause, where BATCH exists, and its registers:
         batches, batches_ready : Out; may change at any time
         epoch_batches, warm_up, stage0 ... stage3 : Out, stable while ``busy``
@@ -157,6 +159,8 @@ class RegisterFile(wiring.Component):
                         m.d.comb += target.write_resp.eq(RESP_SLVERR)
                         continue
                     refused = self.busy & self._needs_idle(register, target.write_data & mask)
+                    if register.between_batches and self.has_batches:
+                        refused &= ~self.waiting
                     m.d.comb += target.write_resp.eq(Mux(refused, RESP_SLVERR, RESP_OKAY))
                     with m.If(~refused):
                         for field in register.fields:

@@ -56,12 +56,12 @@ def field_values(registers: RegisterMap, name: str, value: int) -> dict[str, int
 
 
 def register_writes(
-    registers: RegisterMap, name: str, value: int, *, running: Callable[[], object]
+    registers: RegisterMap, name: str, value: int, *, status: Callable[[], int]
 ) -> Iterator[tuple[Register, int]]:
     """(register, value) of each write that ``value`` takes: of both halves of a pair ``NAME_LO``,
     ``NAME_HI`` if ``name`` is that of a pair. Each is checked when it is its turn.
 
-    ``running`` says whether a program runs; it is asked for registers that a run locks only.
+    ``status`` reads STATUS; it is asked for registers that a run locks only.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def register_writes(
     """
     if name not in registers and f"{name}_LO" in registers:
         for half, part in (("LO", value & 0xFFFFFFFF), ("HI", value >> 32)):
-            yield from register_writes(registers, f"{name}_{half}", part, running=running)
+            yield from register_writes(registers, f"{name}_{half}", part, status=status)
         return
     if name not in registers:
         raise KeyError(f"the accelerator has no register {name}")
@@ -82,8 +82,11 @@ def register_writes(
     found = registers[name]
     if not found.writable:
         raise ValueError(f"{name} can only be read")
-    if found.locked and running():
-        raise ValueError(f"{name} is locked while a program runs")
+    if found.locked:
+        now = field_values(registers, "STATUS", status())
+        if now["BUSY"] and not (found.between_batches and now["WAITING"]):
+            but = " and does not wait for a batch" if found.between_batches else ""
+            raise ValueError(f"{name} is locked while a program runs{but}")
     yield found, value
 
 

@@ -48,7 +48,7 @@ ADDRESS_WIDTH = 12
 #: Value of the ID register: "ADAG" in ASCII.
 MAGIC = 0x41444147
 #: Version of this register interface and of the command encoding: major, minor.
-VERSION = (5, 0)
+VERSION = (5, 1)
 #: Byte offset of the first register of control and status; the constants lie below.
 CONTROL_BASE = 0x40
 #: Byte offset of WATCHDOG, behind the registers of as many cores as there may be.
@@ -254,8 +254,9 @@ def _vector(build, config):
         build.add(
             f"COEFFICIENT{number}",
             value(_RW),
-            f"float32 number {number} for VECTOR; a write counts from the next start on",
+            f"float32 number {number} for VECTOR; a write counts from the next start or batch on",
             locked=True,
+            between_batches=True,
         )
     build.add(
         "GUARD",

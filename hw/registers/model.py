@@ -59,6 +59,7 @@ class Register:
     offset : byte address
     unit : physical unit of the value, or ""
     locked : refuses writes while the accelerator is busy
+    between_batches : locked, but not while a BATCH waits for the host
     counter : the :class:`Counter` this is a half of, or None
     """
 
@@ -68,6 +69,7 @@ class Register:
     doc: str
     unit: str = ""
     locked: bool = False
+    between_batches: bool = False
     counter: "Counter | None" = None
 
     @property

@@ -82,6 +82,11 @@ def test_batches(lowered):
             device.write("EPOCH", 0)
         with pytest.raises(TimeoutError, match="waits for batch 7: BATCHES_READY is 7"):
             device.wait()
+        device.write("COEFFICIENT3", 5)
+        device.write("BATCHES_READY", 8)
+        with pytest.raises(ValueError, match="COEFFICIENT3 is locked .* does not wait for a batch"):
+            device.write("COEFFICIENT3", 6)
+        device.write("BATCHES_READY", 7)
         device.write("BATCHES", lowered)
         assert status(device.wait()) == {"DONE"}
     with pytest.raises(TimeoutError, match="no program runs"):

@@ -35,7 +35,11 @@ class Generator:
         self.commands = CommandFuzzer(config, [c for good in goods for c in good.commands])
         self.writable = [r for r in self.registers if r.writable and r.name != "CONTROL"]
         # Reading and writing what the run does not depend on; offsets without a register, too.
-        self.harmless = [r.offset for r in self.registers if r.name != "CONTROL" and r.locked]
+        self.harmless = [
+            register.offset
+            for register in self.registers
+            if register.name != "CONTROL" and register.locked and not register.between_batches
+        ]
         self.stop = self._field("CONTROL", "STOP")
         self.offsets = [r.offset for r in self.registers]
 

@@ -118,15 +118,12 @@ class AdaGPRun(TrainingRun):
         wanted = [batch.phase for batch in self.batches]
         if loop.phases() != wanted:
             raise ValueError(f"the schedule has {loop.phases()}, the batches {wanted}")
-        first = self._coefficients(self.batches[0])
-        for number, batch in enumerate(self.batches):
-            for name, value in self._coefficients(batch).items():
-                if value != first[name]:
-                    raise ValueError(
-                        f"batch {number} has {name} {value:g}, batch 0 {first[name]:g}: a run "
-                        "keeps its coefficient registers, which are locked until it ends; let "
-                        "another run begin at that batch (BatchLoop.after)"
-                    )
+
+    def _batch_registers(self):
+        """Coefficients of each batch by the names of their registers."""
+        found = [self.registers(batch) for batch in self.batches]
+        return [{n: v for n, v in values.items() if n.startswith("COEFFICIENT")}
+                for values in found]  # fmt: skip
 
     def interpret_loop(self, loop, seed=1, *, memory=None) -> TrainingResult:
         """All batches in one run of the functional model, in the phases that ``loop``, a
@@ -135,7 +132,7 @@ class AdaGPRun(TrainingRun):
         have."""
         self._check_loop(loop)
         memory = self.memory() if memory is None else bytearray(memory)
-        dumps, refills = [], self.refills()
+        dumps, refills, registers = [], self.refills(), self._batch_registers()
 
         def boundary(done, contents):
             if done:
@@ -144,12 +141,16 @@ class AdaGPRun(TrainingRun):
             for number in (0, 1) if done == 0 else (done + 1,):
                 for offset, data in refills[number] if number < len(refills) else ():
                     contents[offset : offset + len(data)] = data
+            return coefficients(done) if done < len(registers) else None
 
-        registers, program = self.registers(self.batches[0]), self.program.loop
+        def coefficients(number):
+            return [registers[number].get(f"COEFFICIENT{index}", 0) for index in range(8)]
+
+        program = self.program.loop
         result = interpret(
             self.config, program.commands, memory, seed=seed, guard=self.guard,
-            coefficients=[registers.get(f"COEFFICIENT{index}", 0) for index in range(8)],
-            sample_seed=registers["SAMPLE_SEED"],
+            coefficients=coefficients(0),
+            sample_seed=self.registers(self.batches[0])["SAMPLE_SEED"],
             program=program.program, loop=loop, boundary=boundary,
         )  # fmt: skip
         assert not result.semaphores, f"tokens are left: {result.semaphores}"
@@ -166,6 +167,7 @@ class AdaGPRun(TrainingRun):
         run = accelerator.Run(
             image=image, program=program.program, program_size=len(program.commands),
             registers=self.registers(self.batches[0]), loop=loop, batches=tuple(self.refills()),
+            batch_registers=tuple(self._batch_registers()),
         )  # fmt: skip
         simulator = accelerator.build(self.config, memory_bytes=BASE + len(image))
         with tempfile.TemporaryDirectory() as place:

@@ -35,7 +35,8 @@ class Run:
     the memory, and ``registers``.
 
     A program with BATCH needs ``loop``, whose registers are written as well, and ``batches``: for
-    each batch the changes before it. ``parts``, (offset, size) each, are kept of the memory behind
+    each batch the changes before it. ``batch_registers``: for each batch registers that are written
+    while it waits, if there are any. ``parts``, (offset, size) each, are kept of the memory behind
     each batch; None: the whole window. Offsets are multiples of a beat."""
 
     image: bytes | None
@@ -45,6 +46,7 @@ class Run:
     registers: dict = field(default_factory=dict)
     loop: BatchLoop | None = None
     batches: tuple = ()
+    batch_registers: tuple = ()
     parts: tuple | None = None
 
     @classmethod
@@ -238,6 +240,10 @@ class _OneRun:
             done = len(self._batches)
             if done < len(item.batches):
                 self._put(item.batches[done])
+                for name, value in (
+                    item.batch_registers[done].items() if item.batch_registers else ()
+                ):
+                    self._device.write(name, value)
                 self._device.write("BATCHES_READY", done + 1)
         if item.batches and not (causes["ERROR"] or causes["STOPPED"]):
             done = values["BATCHES_DONE"]

@@ -171,6 +171,8 @@ async def registers_during_a_run(dut):
             assert await tb.driver.read(name) == before
         else:
             raise AssertionError(f"{name} may be written during a run")
+    await tb.driver.write("COEFFICIENT7", 0x40490FDB)
+    assert await tb.driver.read("COEFFICIENT7") == 0x40490FDB
     waited = await tb.driver.read("BATCH_WAIT")
     await tb.harness.wait(500)
     again = await tb.driver.read("BATCH_WAIT")

@@ -179,6 +179,19 @@ async def locked_while_busy(dut):
     for name in ("INTERRUPT_ENABLE", *unlocked):
         await tb.write(name, 1)
         await tb.expect(name, 1)
+    # While a BATCH waits for the host, coefficients may be written and nothing else.
+    dut.waiting.value = 1
+    between = [name for name in LOCKED_REGISTERS if MAP[name].between_batches]
+    assert between == [f"COEFFICIENT{number}" for number in range(8)]
+    for name in LOCKED_REGISTERS:
+        resp = AxiResp.OKAY if name in between else AxiResp.SLVERR
+        await tb.write(name, 0x00ABC000, resp)
+        await tb.expect(name, 0x00ABC000 if name in between else before[name])
+    dut.waiting.value = 0
+    await tb.cycles(1)
+    for name in between:
+        await tb.write(name, 0xFFFFFFFF, AxiResp.SLVERR)
+        await tb.expect(name, 0x00ABC000)
     await tb.pulse(finish=1)
     await tb.write("MEM_SIZE", 5)
     await tb.expect("MEM_SIZE", 5)
