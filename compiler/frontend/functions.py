@@ -141,6 +141,11 @@ def _subtract(call: Call) -> _Combined:
     return _sum(call, first, second, -rest.alpha)
 
 
+def _subtract_from(call: Call) -> _Combined:
+    first, second, rest = call.two(alpha=1)
+    return _sum(call, second, first, -rest.alpha)
+
+
 def _sum(call: Call, first: Any, second: Any, scale: Any) -> _Combined:
     """``first + second * scale``."""
     scale = _number(call, scale)
@@ -247,6 +252,19 @@ def _mean(name: str, arguments: Any, source: Layer) -> LayerKind:
     return "average_pool", options | {"include_pad": True, "divisor": None}
 
 
+def _clamp(name: str, arguments: Any, source: Layer) -> LayerKind:
+    low, high = arguments.min, arguments.max
+    for limit in (low, high):
+        if isinstance(limit, bool) or not isinstance(limit, int | float | None):
+            refuse(name, f"its limits must be numbers, not {_text(limit)}")
+    if low == 0 and high is None:
+        return CHECKS[nn.ReLU](name, arguments, source)
+    if low is None or high is None:
+        refuse(name, f"it must have two limits, or min=0 alone, not min={low} and max={high}")
+    limits = SimpleNamespace(min_val=low, max_val=high)
+    return CHECKS[nn.Hardtanh](name, limits, source)
+
+
 #: Functions that give a map another shape, or a copy of it.
 RESHAPING: tuple[Any, ...] = (
     "view", "reshape", torch.reshape, "squeeze", torch.squeeze, "unsqueeze", torch.unsqueeze,
@@ -254,10 +272,12 @@ RESHAPING: tuple[Any, ...] = (
 )  # fmt: skip
 COMBINING: dict[Any, Callable[[Call], _Combined]] = {
     **dict.fromkeys((operator.add, torch.add, "add"), _add),
-    **dict.fromkeys((operator.sub, torch.sub, "sub"), _subtract),
-    **dict.fromkeys((operator.mul, torch.mul, "mul"), _multiply),
-    **dict.fromkeys((operator.truediv, torch.div, "div"), _divide),
-    **dict.fromkeys((operator.neg, torch.neg, "neg"), _negate),
+    **dict.fromkeys((operator.sub, torch.sub, torch.subtract, "sub", "subtract"), _subtract),
+    torch.rsub: _subtract_from,
+    **dict.fromkeys((operator.mul, torch.mul, torch.multiply, "mul", "multiply"), _multiply),
+    **dict.fromkeys((operator.truediv, torch.div, torch.divide, torch.true_divide), _divide),
+    **dict.fromkeys(("div", "divide", "true_divide"), _divide),
+    **dict.fromkeys((operator.neg, torch.neg, torch.negative, "neg", "negative"), _negate),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), _concatenate),
 }
 #: What changes its first operand, and what does the same without.
@@ -269,7 +289,12 @@ _IN_PLACE: dict[Any, Any] = {
     torch.relu_: torch.relu,
     torch.sigmoid_: torch.sigmoid,
     torch.tanh_: torch.tanh,
+    torch.neg_: torch.neg,
+    torch.negative_: torch.negative,
+    torch.clamp_: torch.clamp,
+    torch.clip_: torch.clip,
     functional.hardtanh_: functional.hardtanh,
+    functional.leaky_relu_: functional.leaky_relu,
 }
 
 _POOL = {"kernel_size": ..., "stride": None, "padding": 0}
@@ -282,6 +307,9 @@ FUNCTIONS: dict[Any, tuple[Callable[[str, Any, Any], LayerKind], dict[str, Any]]
     functional.relu6: (CHECKS[nn.ReLU6], {"inplace": False, "min_val": 0.0, "max_val": 6.0}),
     functional.hardtanh: (
         CHECKS[nn.Hardtanh], {"min_val": -1.0, "max_val": 1.0, "inplace": False},
+    ),
+    **dict.fromkeys(
+        (torch.clamp, torch.clip, "clamp", "clip"), (_clamp, {"min": None, "max": None})
     ),
     functional.leaky_relu: (
         CHECKS[nn.LeakyReLU], {"negative_slope": 0.01, "inplace": False},

@@ -62,6 +62,14 @@ def head_operation(call: Call) -> Operation | None:
         channels, length, _ = first.shape
         if len(size) == 3 and size[0] == length and size[1] * size[2] == channels:
             return _same(first, (size[1], False))
+    if isinstance(first, Layer) and call.target in REARRANGING:
+        kind = "a sequence" if first.sequence else "vectors" if first.flat else "a map"
+        refuse(
+            call.label,
+            "transpose, permute and unflatten are for heads only: a sequence (N, T, C) becomes "
+            "x.view(N, T, heads, C // heads).transpose(1, 2), or permute(0, 2, 1, 3), and back; "
+            f"its input is {kind} {first.shape} without heads",
+        )
     return None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from compiler.errors import CompileError
 from .functions import Operation
 from .layer import Layer
 from .supported_layers import ALLOWED, refuse
+from .torch_errors import refusing
 
 __all__ = [
     "Constant",
@@ -119,12 +120,13 @@ def combine(
 ) -> None:  # fmt: skip
     """Add what a step makes of constants alone, such as a part of one, to ``constants``."""
     values = [part.values if isinstance(part, Constant) else part for part in args]
-    if step.op == "call_method":
-        found = getattr(values[0], str(step.target))(*values[1:], **kwargs)
-    elif step.op == "call_function" and callable(step.target):
-        found = step.target(*values, **kwargs)
-    else:
+    if step.op == "call_module":
         refuse(label, "it takes maps, not a constant")
+    with refusing(label):
+        if step.op == "call_method":
+            found = getattr(values[0], str(step.target))(*values[1:], **kwargs)
+        else:
+            found = cast(Any, step.target)(*values, **kwargs)
     if isinstance(found, torch.Tensor):
         constants[step] = Constant(step.name, found)
 

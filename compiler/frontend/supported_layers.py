@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, prod
 from typing import Any, Never, Protocol
 
-import torch
 from torch import fx, nn
 
 from compiler.errors import CompileError
@@ -17,12 +16,12 @@ __all__ = [
     "IDENTITY",
     "LayerKind",
     "Source",
+    "TOKENS",
     "called",
     "complete_norm",
     "label_of",
     "refuse",
     "require_map",
-    "require_module",
 ]
 
 #: Kind and options of a layer.
@@ -135,9 +134,16 @@ def complete_norm(
     return whole.train(norm.training), constants
 
 
+#: What an embedding reads.
+TOKENS = (
+    "it takes an input of the network, whose numbers are tokens; for positions add a buffer (T, C) "
+    "in its place, x + self.positions[: x.size(1)], as algorithms/networks/transformer.py does"
+)
+
+
 def _embedding(name: str, layer: nn.Embedding, source: Source) -> LayerKind:
     if "tokens" not in source.options:
-        refuse(name, "it takes an input of the network, whose numbers are tokens")
+        refuse(name, TOKENS)
     if layer.max_norm is not None or layer.scale_grad_by_freq:
         refuse(name, "max_norm must be None, scale_grad_by_freq False")
     return "embedding", {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
@@ -354,18 +360,6 @@ _ATTENTION = (
 HINTS: dict[type, str] = dict.fromkeys(
     (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer), _ATTENTION
 )
-
-
-def require_module(model: object) -> None:
-    """Raise a :class:`CompileError` unless torch.fx can look into ``model``."""
-    if not isinstance(model, nn.Module):
-        raise CompileError(f"the model must be a torch.nn.Module, not {type(model).__name__}")
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            raise CompileError(
-                f"{f'layer {name}' if name else 'the model'} is scripted or traced "
-                f"({type(module).__name__}); torch.fx needs the torch.nn.Module it was made of"
-            )
 
 
 def label_of(step: fx.Node, module: nn.Module | None = None) -> str:

@@ -4,7 +4,6 @@ The module is traced with torch.fx, so networks with residual additions work. Sh
 own: every layer is run once, in order, on tensors without data. Nothing is fused here.
 """
 
-import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +13,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from compiler.errors import CompileError
-
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
+from .global_means import join_means
 from .heads import ATTENTION, Heads, head_operation
 from .layer import (
     LEARNING,
@@ -41,12 +39,14 @@ from .supported_layers import (
     ALLOWED,
     CHECKS,
     HINTS,
+    TOKENS,
     called,
     complete_norm,
     label_of,
     refuse,
-    require_module,
 )
+from .torch_errors import refusing
+from .tracing import graph_of, require_module, without_data
 
 __all__ = [
     "Layer",
@@ -82,28 +82,9 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Sequence[Sequence[int]]
     """
     given = shapes_of(input_shape)
     require_module(model)
-    try:
-        tracer = fx.Tracer()
-        tracer.proxy_buffer_attributes = True
-        graph = tracer.trace(model)
-    except fx.proxy.TraceError as error:
-        raise CompileError(
-            f"the model {type(model).__name__} cannot be traced by torch.fx, its forward must not "
-            f"depend on data: {error}"
-        ) from error
-    own = [
-        own_tensor(step.name, model, str(step.target), read=False)
-        for step in graph.nodes
-        if step.op == "get_attr"
-    ]
-    without_data = {
-        id(tensor): tensor.detach().to("meta")
-        for tensor in [*model.parameters(), *model.buffers(), *own]
-    }
-    for parameter in model.parameters():
-        without_data[id(parameter)] = nn.Parameter(without_data[id(parameter)])
-    shapes = fx.GraphModule(copy.deepcopy(model, without_data), graph)
-    modules = dict(model.named_modules())
+    graph = graph_of(model)
+    join_means(graph)
+    shapes, modules = without_data(model, graph), dict(model.named_modules())
     maps = empty_inputs(graph, given, modules, _IMAGES)
     tracing = _Tracing(shapes, modules, model)
     with torch.no_grad(), warnings.catch_warnings():
@@ -127,7 +108,8 @@ class _Tracing(fx.Interpreter):
         self.layers: dict[str, Layer] = {}  # by name
         self.names: dict[fx.Node, str] = {}  # torch.fx's steps to names of layers
         self.heads: dict[fx.Node, tuple[int, bool]] = {}  # of those that have heads, how
-        self.users: dict[int, fx.Node] = {}  # ids of parameters to the steps that use them
+        # Ids of parameters and buffers to the steps that use them.
+        self.users: dict[int, fx.Node] = {}
         # Steps whose maps are the same numbers in torch's memory, by the first of them; and what
         # became of those that something changed in place.
         self.storage: dict[fx.Node, fx.Node] = {}
@@ -144,22 +126,21 @@ class _Tracing(fx.Interpreter):
         module = self.modules[step.target] if step.op == "call_module" else None
         label = label_of(step, module) if step.op != "placeholder" else step.name
         args, kwargs = self._operands(step, label)
+        if isinstance(module, nn.Embedding) and not _holds_map(args):
+            refuse(label, TOKENS)
         masked = step.target in ATTENTION  # a constant is no map there
         if any(isinstance(part, Constant) for part in args) and not masked:
             if not _holds_map([*args, *kwargs.values()]):
                 combine(step, label, args, kwargs, self.constants)
-                return super().run_node(step)
+                return self._result(step, label)
             args = with_constants(label, args, self.layers)
             for node in set(step.all_input_nodes) & set(self.constants):
                 self.names[node], self.storage[node] = node.name, node
         if _asks_for_shape(step, args, kwargs):
-            return super().run_node(step)
+            return self._result(step, label)
         if module is not None:
             found = self._module(step, label, module, args)
-        try:
-            result = super().run_node(step)
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            refuse(label, str(error).strip().splitlines()[0])
+        result = self._result(step, label)
         if step.op == "placeholder":
             found = input_operation(step, embedding_of(step, self.modules), result)
         elif module is None:
@@ -170,6 +151,11 @@ class _Tracing(fx.Interpreter):
             refuse(label, f"its output is no batch of maps or vectors: {_described(result)}")
         self._note(step, label, found, module, result)
         return result
+
+    def _result(self, step: fx.Node, label: str) -> Any:
+        """What torch makes of a step."""
+        with refusing(label):
+            return super().run_node(step)
 
     def _operands(self, step: fx.Node, label: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of a step: layers in place of maps, and numbers."""
@@ -302,14 +288,9 @@ class _Tracing(fx.Interpreter):
         self, step: fx.Node, label: str, module: nn.Module, args: Sequence[Any]
     ) -> Operation:
         source = Call(label=label, target=module, args=args, kwargs=step.kwargs).source()
-        for parameter in module.parameters():
-            if self.users.setdefault(id(parameter), step) is not step:
-                other = self.users[id(parameter)].target
-                refuse(
-                    label,
-                    f"its parameters are used twice, by {other} as well; each layer must have its "
-                    "own",
-                )
+        self._claim(step, label, "parameters", module.parameters())
+        buffers = dict(module.named_buffers())
+        self._claim(step, label, f"buffers, {', '.join(buffers)},", buffers.values())
         check = CHECKS.get(type(module))
         if type(module) in HINTS:
             refuse(label, f"it is not supported: {HINTS[type(module)]}")
@@ -318,6 +299,18 @@ class _Tracing(fx.Interpreter):
         kind, options = check(label, module, source)
         in_place = bool(getattr(module, "inplace", False)) and kind != "identity"
         return Operation(kind=kind, options=options, sources=(source,), in_place=in_place)
+
+    def _claim(self, step: fx.Node, label: str, what: str, tensors: Iterable[torch.Tensor]) -> None:
+        """Refuse a module if another step has used its parameters or buffers."""
+        for tensor in tensors:
+            other = self.users.setdefault(id(tensor), step)
+            if other is not step:
+                who = (
+                    "because the module is called twice"
+                    if other.target == step.target
+                    else f"by {other.target} as well"
+                )
+                refuse(label, f"its {what} are used twice, {who}; each layer must have its own")
 
 
 #: What gives its map another place.

@@ -106,7 +106,8 @@ class StoredParameter:
 
         ========== ======== =====================================================
         master     float32  what is learned, or frozen
-        gradient   float32  of ``shape``; outside the groups it may hold anything
+        gradient   float32  of ``shape``; outside the groups it may hold anything; once it has a
+                            place, only of layers that an output depends on
         (slots)    float32  the optimizer's numbers, such as ``velocity``; ``corrections`` are
                             (1, 1, 2, lanes), two numbers in all lanes
         operands   operand  weights of products only: the master, rounded once; all taps of an input
@@ -126,10 +127,12 @@ class StoredParameter:
     constant: float | None = None
 
     def placed(self, offsets: Mapping[str, int]) -> "StoredParameter":
-        """The same with the tensors at ``offsets`` (by name of tensor)."""
+        """The same with the tensors at ``offsets`` (by name of tensor), without a gradient that has
+        no place: nothing writes that of a layer which no output depends on."""
         tensors = {
             role: replace(tensor, offset=offsets[tensor.name])
             for role, tensor in self.tensors.items()
+            if role != "gradient" or tensor.name in offsets
         }
         return replace(self, tensors=tensors)
 

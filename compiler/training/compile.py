@@ -28,6 +28,7 @@ from hw.isa.loops import LOOP_LEVELS
 from .echo_steps import EchoSteps
 from .group_writer import Decisions, least_hidden, write_groups
 from .groups import Group
+from .optimizer import require_parameters
 from .program import LayerInfo, StepInfo, TrainingProgram
 from .steps import COEFFICIENTS, TrainingSteps
 
@@ -66,24 +67,28 @@ def compile_training(
     ----------
     model : see :func:`compiler.frontend.torch_graph.trace`; parameters with
         ``requires_grad_(False)`` stay as they are, without gradient, velocity and update, and
-        layers below the lowest that learns have no backward pass. Running statistics follow every
-        batch.
+        layers below the lowest that learns have no backward pass. Parameters of layers that no
+        output depends on stay as they are, too. Running statistics follow every batch.
     config : with a float format and ``training``
-    input_shape : (C, H, W) of one image, or (features,)
+    input_shape : (C, H, W) of one image, (features,), (T, C) of a sequence, or (T,) of tokens; a
+        list of these where the model has several inputs
     images : in a batch
-    loss : "cross_entropy" of vectors, or "mean_squared_error"; or ``nn.CrossEntropyLoss(...)`` with
-        label smoothing and ``ignore_index``, ``nn.MSELoss()`` or ``nn.BCEWithLogitsLoss()``. Where
-        the model returns several maps a list with one for each, whose sum is minimised; or one for
-        all of them
-    optimizer : "sgd" with momentum and weight decay, "nesterov", "adam" or "adamw", or an optimizer
-        of torch; rate, momentum and decay are in the registers whatever it says
+    loss : "cross_entropy", "mean_squared_error" or "binary_cross_entropy"; or
+        ``nn.CrossEntropyLoss(...)`` with label smoothing and ``ignore_index``, ``nn.MSELoss()`` or
+        ``nn.BCEWithLogitsLoss()``. Where the model returns several maps a list with one for each,
+        whose sum is minimised; or one for all of them
+    optimizer : "sgd" with momentum and weight decay, "nesterov", "braked" for SGD with Adaptive
+        Braking (docs/training.md), "adam" or "adamw", or an optimizer of torch that has all
+        parameters which require a gradient; rate, momentum and decay are in the registers whatever
+        it says
     echo : so many more steps of the head alone behind every batch, on the features that the batch
         brought to it; the network's only output is then a linear layer
     reuse : tensors that are not needed at the same time share memory; False keeps all of them to
         be looked at
     separate : every step is a program of its own, to be run one after the other
     loops : True: commands that come again are written once, with REPEAT behind them; False writes
-        all of them out, which is a little faster; None does so while they take up to 4 MiB
+        all of them out, which is a little faster; None does so up to 65,536 commands, 4 MiB before
+        they are packed
     beside : work of the vector engine is written beside products, each in a part of the buffer: a
         batch takes less time, its program and compiling it take more; None does so where products
         forward take more than 4 million cycles
@@ -91,9 +96,11 @@ def compile_training(
     Raises
     ------
     CompileError
-        naming the layer, why it cannot be compiled and what can.
+        naming the layer, why it cannot be compiled and what can; or the parameter that the
+        optimizer lacks.
     """
     layers = training_layers(model, config, input_shape, images)
+    require_parameters(optimizer, model)
     options: dict[str, Any] = {"images": images, "loss": loss, "optimizer": optimizer}
     graph = (
         EchoSteps(layers, config, echo=echo, **options)

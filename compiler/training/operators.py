@@ -96,13 +96,16 @@ OPERATORS = (
         "`scale_grad_by_freq`",
     ),
     Operator(
-        kind="relu", written=("ReLU", "relu"), forward="POST or VECTOR", backward=_VECTOR,
-        conditions="in POST behind a product, in the same pass behind a batch normalisation",
+        kind="relu", written=("ReLU", "relu", "clamp", "clip"), forward="POST or VECTOR",
+        backward=_VECTOR,
+        conditions="in POST behind a product, in the same pass behind a batch normalisation; "
+        "`clamp` with `min=0` alone",
     ),
     Operator(
-        kind="clamp", written=("ReLU6", "Hardtanh", "relu6", "hardtanh"), forward=_VECTOR,
-        backward=_VECTOR,
-        conditions="limits that are finite and not nearly equal",
+        kind="clamp", written=("ReLU6", "Hardtanh", "relu6", "hardtanh", "clamp", "clip"),
+        forward=_VECTOR, backward=_VECTOR,
+        conditions="two limits that are finite and not nearly equal; the gradient at a limit is 0, "
+        "that of `clamp`, too",
     ),
     Operator(
         kind="max_pool",
@@ -116,7 +119,9 @@ OPERATORS = (
         written=("AvgPool2d", "AdaptiveAvgPool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean"),
         forward=_VECTOR, backward=_VECTOR,
         conditions=f"{_WINDOWS}; `count_include_pad`, `divisor_override`; an adaptive output size "
-        "that divides the map; the mean over height and width, or over the vectors of a sequence",
+        "that divides the map; the mean over height and width, in one step or in two "
+        "that follow each other, `x.mean(3).mean(2)` or `x.flatten(2).mean(2)`, or over the "
+        "vectors of a sequence",
     ),
     Operator(
         kind="leaky_relu", written=("LeakyReLU", "leaky_relu"), forward=_VECTOR, backward=_VECTOR,
@@ -143,16 +148,18 @@ OPERATORS = (
         conditions="`beta=1`, a threshold of at least 20",
     ),
     Operator(
-        kind="add", written=("add", "sub"), forward=_VECTOR,
+        kind="add", written=("add", "sub", "subtract", "rsub"), forward=_VECTOR,
         backward="moves nothing; VECTOR with `alpha` and for differences",
         conditions="two maps of one shape; `alpha`",
     ),
     Operator(
-        kind="multiply", written=("mul",), forward=_VECTOR, backward=_VECTOR,
+        kind="multiply", written=("mul", "multiply"), forward=_VECTOR, backward=_VECTOR,
         conditions="two maps of one shape",
     ),
     Operator(
-        kind="affine", written=("add", "sub", "mul", "truediv", "div", "neg"), forward=_VECTOR,
+        kind="affine", forward=_VECTOR,
+        written=("add", "sub", "subtract", "rsub", "mul", "multiply", "truediv", "true_divide",
+                 "div", "divide", "neg", "negative"),
         backward="VECTOR; moves nothing where only a number is added",
         conditions="a map and a number; no division by a map",
     ),
@@ -171,7 +178,8 @@ OPERATORS = (
         written=("Flatten", "flatten", "view", "reshape", "squeeze", "unsqueeze", "transpose",
                  "permute", "unflatten"),
         conditions="everything but the batch, or back to the map that it was; channels of a "
-        "sequence to heads, their transposition (1, 2), and back",
+        "sequence to heads, their transposition (1, 2), and back; `transpose`, `permute` and "
+        "`unflatten` of heads alone",
     ),
     Operator(
         kind="dropout", written=("Dropout", "Dropout2d", "dropout", "dropout2d"),

@@ -10,7 +10,7 @@ from compiler.errors import CompileError
 from compiler.kernels.updates.rules import AdamRule, MomentumRule, Rule
 from compiler.tensors.parameters import CORRECTIONS
 
-__all__ = ["OPTIMIZERS", "Optimizer", "optimizer_of"]
+__all__ = ["OPTIMIZERS", "Optimizer", "optimizer_of", "require_parameters"]
 
 OPTIMIZERS = ("sgd", "nesterov", "braked", "adam", "adamw")
 
@@ -74,7 +74,8 @@ def optimizer_of(given: object) -> Optimizer:
 
     Learning rate, momentum and weight decay of torch's are left out: the host writes them to the
     coefficient registers. So it does with ``rho``, which makes a subclass of SGD a ``braked`` one
-    (:class:`algorithms.braking.optimizer.BrakedSGD`).
+    (:class:`algorithms.braking.optimizer.BrakedSGD`). Adam with ``decoupled_weight_decay`` is
+    AdamW.
 
     Raises
     ------
@@ -90,7 +91,7 @@ def optimizer_of(given: object) -> Optimizer:
     if kind is None or not isinstance(given, torch.optim.Optimizer):
         raise CompileError(
             f"optimizer must be one of {', '.join(OPTIMIZERS)}, or a torch.optim.SGD, Adam or "
-            f"AdamW, not {given!r}"
+            f"AdamW, not {_in_a_line(given)}"
         )
     settings: dict[str, Any] = {}
     for group in given.param_groups:
@@ -107,7 +108,27 @@ def optimizer_of(given: object) -> Optimizer:
         return Optimizer(kind=kind)
     if kind == "sgd":
         return Optimizer(kind="nesterov" if settings["nesterov"] else "sgd")
+    kind = "adamw" if settings.get("decoupled_weight_decay", kind == "adamw") else "adam"
     return Optimizer(kind=kind, betas=tuple(settings["betas"]), epsilon=settings["eps"])
+
+
+def require_parameters(given: object, model: torch.nn.Module) -> None:
+    """Raise a :class:`CompileError` if an optimizer of torch lacks a parameter of ``model`` that
+    is trainable, and names it: all of them are trained."""
+    if not isinstance(given, torch.optim.Optimizer):
+        return
+    own = {id(parameter) for group in given.param_groups for parameter in group["params"]}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and id(parameter) not in own:
+            raise CompileError(
+                f"optimizer {type(given).__name__} does not have the parameter {name}; it must "
+                "have all parameters of this model, or they must have requires_grad=False"
+            )
+
+
+def _in_a_line(given: object) -> str:
+    text = repr(given)
+    return type(given).__name__ if "\n" in text else text
 
 
 def _is_braked(given: object) -> bool:
@@ -116,4 +137,4 @@ def _is_braked(given: object) -> bool:
 
 #: What of a group of parameters says how it is updated.
 _SETTINGS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "betas", "eps", "amsgrad",
-             "maximize")  # fmt: skip
+             "maximize", "decoupled_weight_decay")  # fmt: skip

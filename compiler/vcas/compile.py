@@ -16,6 +16,7 @@ from compiler.frontend.torch_graph import Layer
 from compiler.kernels.sampling.copies import LIST_LEVEL
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import assembled, plan_memory, training_layers, write_steps
+from compiler.training.optimizer import require_parameters
 from compiler.training.program import StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
 from hw.formats import IntFormat
@@ -108,6 +109,7 @@ def compile_vcas(
     CompileError
         naming the layer, why it cannot be compiled and what can; or what is wrong.
     """
+    require_parameters(optimizer, model)
     graph, layers = sampled_steps(
         model, config, input_shape, images=images, sampled=sampled, counts=counts, norms=norms,
         loss=loss, optimizer=optimizer,

@@ -75,6 +75,8 @@ def _bound(name, names, defaults, args, kwargs):
 
 def _arithmetic(name, sign, args, kwargs, node_type):
     """Sum, difference, product and quotient of maps and numbers: nodes, kind and options."""
+    if sign == "reversed -":
+        args, sign = args[::-1], "-"
     scale = kwargs.get("alpha", 1) if sign in "+-" else 1
     if len(args) != 2 or set(kwargs) - ({"alpha"} if sign in "+-" else set()):
         refuse(name, f"it takes two operands, not {args} {kwargs}")
@@ -151,6 +153,15 @@ def _negative(name, values, source):
     return "affine", {"factor": -1.0, "offset": 0.0}
 
 
+def _limited(name, values, source):
+    if values.max is None and values.min == 0:
+        return relu(name, values, source)
+    for limit in (values.min, values.max):
+        if isinstance(limit, bool) or not isinstance(limit, int | float):
+            refuse(name, f"its limits are 0 and none, or two numbers, not {limit}")
+    return clamp(name, SimpleNamespace(min_val=values.min, max_val=values.max), source)
+
+
 #: What changes its operand: the same that does not.
 _CHANGING = {
     operator.iadd: operator.add,
@@ -161,13 +172,20 @@ _CHANGING = {
     torch.sigmoid_: torch.sigmoid,
     torch.tanh_: torch.tanh,
     functional.hardtanh_: functional.hardtanh,
+    functional.leaky_relu_: functional.leaky_relu,
+    torch.neg_: torch.neg,
+    torch.negative_: torch.negative,
+    torch.clamp_: torch.clamp,
+    torch.clip_: torch.clip,
 }
 #: Sums, differences, products and quotients.
 _ARITHMETIC = {
     **dict.fromkeys((operator.add, torch.add, "add"), "+"),
-    **dict.fromkeys((operator.sub, torch.sub, "sub"), "-"),
-    **dict.fromkeys((operator.mul, torch.mul, "mul"), "*"),
-    **dict.fromkeys((operator.truediv, torch.div, "div"), "/"),
+    **dict.fromkeys((operator.sub, torch.sub, torch.subtract, "sub", "subtract"), "-"),
+    torch.rsub: "reversed -",
+    **dict.fromkeys((operator.mul, torch.mul, torch.multiply, "mul", "multiply"), "*"),
+    **dict.fromkeys((operator.truediv, torch.div, torch.divide, torch.true_divide), "/"),
+    **dict.fromkeys(("div", "divide", "true_divide"), "/"),
 }
 _VIEWS = (
     "view", "reshape", torch.reshape, "squeeze", torch.squeeze, "unsqueeze", torch.unsqueeze,
@@ -210,9 +228,13 @@ _FUNCTIONS = {
         {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None,
          "recompute_scale_factor": None, "antialias": False},
     ),
-    operator.neg: (_negative, (), {}),
-    torch.neg: (_negative, (), {}),
-    "neg": (_negative, (), {}),
+    **dict.fromkeys(
+        (operator.neg, torch.neg, torch.negative, "neg", "negative"), (_negative, (), {})
+    ),
+    **dict.fromkeys(
+        (torch.clamp, torch.clip, "clamp", "clip"),
+        (_limited, ("min", "max"), {"min": None, "max": None}),
+    ),
     functional.max_pool2d: (
         max_pool, _MAX, {**_NO_WINDOW, "dilation": 1, "return_indices": False},
     ),

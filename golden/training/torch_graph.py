@@ -25,11 +25,13 @@ from .network_inputs import (
 from .torch_functions import classify
 from .torch_heads import Heads, classify_heads
 from .torch_layers import Found, Refused, module_layer, refuse
+from .torch_means import one_mean
 
 __all__ = ["Node", "learning", "outputs_of", "trace"]
 
 #: Images of what the layers are tried on, without data, to see the shapes.
 _IMAGES = 11
+_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 #: Kinds whose module has parameters.
 _LEARNING = (
     "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm", "layer_norm",
@@ -100,6 +102,8 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
             f"The model {type(model).__name__} cannot be traced by torch.fx, its forward must not "
             f"depend on data: {error}"
         ) from error
+    for step in list(graph.nodes):
+        one_mean(graph, step)
     modules = dict(model.named_modules())
     inputs = [step for step in graph.nodes if step.op == "placeholder"]
     if len(inputs) != len(shapes):
@@ -168,6 +172,7 @@ class _Tracing(fx.Interpreter):
         self.constants = {}  # torch.fx's nodes that depend on no input
         self.extra_traceback = False
         self.modules = modules
+        self.owners = {}  # ids of parameters and buffers -> the module's call that has them
         self.nodes = {}  # of golden, by name
         self.names = {}  # torch.fx's nodes to golden's names
         self.heads = {}  # torch.fx's nodes that have heads -> how many, whether they come first
@@ -218,7 +223,7 @@ class _Tracing(fx.Interpreter):
         if step.op == "placeholder":
             found = Found(kind="input", options=token_options(step, self.modules) or {})
         if step.op == "call_module":
-            found = self._module(name, args)
+            found = self._module(step, args)
         try:
             result = super().run_node(step)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
@@ -259,14 +264,16 @@ class _Tracing(fx.Interpreter):
             found.append(part)
         return found
 
-    def _module(self, name, args):
+    def _module(self, step, args):
+        name = step.target
         if not args or not isinstance(args[0], Node):
             refuse(name, f"its operand must be a map, given by position, not {args}")
         module = self.modules[name]
-        mine = {id(parameter) for parameter in module.parameters()}
-        for node in self.nodes.values():
-            if node.module and mine & {id(other) for other in node.module.parameters()}:
-                refuse(name, f"its parameters are used twice, by {node.name} as well")
+        for what in ("parameters", "buffers"):
+            for tensor in getattr(module, what)():
+                if self.owners.setdefault(id(tensor), step) is not step:
+                    other = self.owners[id(tensor)].target
+                    refuse(name, f"its {what} are used twice, by {other} as well")
         return module_layer(name, module, args[0])
 
     def _add(self, step, name, found, size):
@@ -374,4 +381,8 @@ def _require_module(model):
             raise ValueError(
                 f"{f'Layer {name}' if name else 'The model'} is scripted or traced "
                 f"({type(module).__name__}); torch.fx needs the torch.nn.Module it was made of"
+            )
+        if any(getattr(module, f"_{kind}_hooks") for kind in _HOOKS):
+            raise ValueError(
+                f"{f'Layer {name}' if name else 'The model'} has hooks, which would not be called"
             )

@@ -205,7 +205,9 @@ def _adaptive(name, layer, source):
     if getattr(layer, "return_indices", False):
         refuse(name, f"return_indices must be False, not {layer.return_indices}")
     size = source.shape[1:]
-    outputs = [o or s for o, s in zip(pair(layer.output_size), size, strict=True)]
+    wanted = layer.output_size
+    wanted = wanted if isinstance(wanted, tuple | list) else (wanted, wanted)
+    outputs = [s if o is None else int(o) for o, s in zip(wanted, size, strict=True)]
     if size[0] % outputs[0] or size[1] % outputs[1]:
         refuse(name, f"output_size must divide {size}, not be {layer.output_size}")
     kernel = size[0] // outputs[0], size[1] // outputs[1]

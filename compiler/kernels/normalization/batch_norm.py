@@ -58,14 +58,19 @@ def batch_norm(
     """
     if x.shape[0] * x.shape[1] * x.shape[2] == 1:
         raise CompileError(
-            f"layer of {y.name}: batch normalisation needs more than one pixel per channel, but "
-            f"the batch is 1 image of 1 x 1"
+            f"layer {_layer_of(gamma)} (batch normalisation): it needs more than one pixel per "
+            "channel, but the batch is 1 image of 1 x 1"
         )
     if not known:
         PartStatistics(program, x, statistics).write()
     kept = {"mean": mean, "inverse": inverse, "a": a}
     parameters = gamma, beta, running_mean, running_variance
     _Forward(program, x, y, statistics, parameters, kept, epsilon, momentum, relu).write()
+
+
+def _layer_of(gamma: Tensor) -> str:
+    """The layer of a parameter; what it writes may have the name of a ReLU behind it."""
+    return gamma.name.removesuffix(".weight")
 
 
 class _Forward:
@@ -110,8 +115,8 @@ class _Forward:
                 best = step, most
         if best[1] < 1:
             raise CompileError(
-                f"layer of {self.y.name}: batch normalisation needs {len(_NAMES)} vectors of a "
-                f"word, which do not fit into the buffer ({room} words)"
+                f"layer {_layer_of(self.parameters[0])} (batch normalisation): it needs "
+                f"{len(_NAMES)} vectors of a word, which do not fit into the buffer ({room} words)"
             )
         return best
 

@@ -1,9 +1,11 @@
 """Functions, methods and what works in place are the layers that torch users expect."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from compiler.errors import CompileError
 from compiler.frontend.torch_graph import trace
 from golden.training import torch_graph as golden
 from tests.compiler.frontend.forward import Forward
@@ -43,8 +45,16 @@ def test_the_arguments_of_functions():
         (nn.AdaptiveAvgPool2d(1), lambda x: x.mean((-1, 2), keepdim=True)),
         (nn.AdaptiveMaxPool2d(2), lambda x: functional.adaptive_max_pool2d(x, 2)),
         (nn.ReLU6(), lambda x: functional.hardtanh(x, 0.0, 6.0)),
+        (nn.ReLU6(), lambda x: x.clamp(0, 6)),
+        (nn.ReLU6(), lambda x: torch.clamp(x, min=0, max=6.0)),
+        (nn.ReLU6(), lambda x: torch.clip_(x.relu(), 0, 6)),
         (nn.Hardtanh(), functional.hardtanh),
+        (nn.Hardtanh(-2, 3), lambda x: torch.clip(x, -2, 3)),
+        (nn.Hardtanh(-2, 3), lambda x: x.clip_(max=3, min=-2)),
+        (nn.ReLU(), lambda x: x.clamp(min=0)),
+        (nn.ReLU(), lambda x: torch.clip(x, 0.0)),
         (nn.LeakyReLU(0.2), lambda x: functional.leaky_relu(x, 0.2)),
+        (nn.LeakyReLU(0.2), lambda x: functional.leaky_relu_(x, 0.2)),
         (nn.Hardswish(), functional.hardswish),
         (nn.Hardsigmoid(), functional.hardsigmoid),
         (nn.Sigmoid(), lambda x: x.sigmoid_()),
@@ -58,10 +68,12 @@ def test_the_arguments_of_functions():
         (nn.UpsamplingNearest2d(scale_factor=3), lambda x: functional.interpolate(x, (12, 18))),
     ]
     for module, function in pairs:
-        expected = trace(nn.Sequential(module), (2, 4, 6))[1]
-        actual = trace(Forward(lambda self, x, call=function: call(x)), (2, 4, 6))[1]
-        for member in ("kind", "options", "shape"):
-            assert getattr(actual, member) == getattr(expected, member), module
+        model = Forward(lambda self, x, call=function: call(x))
+        for tracing in (trace, golden.trace):
+            expected = tracing(nn.Sequential(module), (2, 4, 6))[-1]
+            actual = tracing(model, (2, 4, 6))[-1]
+            for member in ("kind", "options", "shape"):
+                assert getattr(actual, member) == getattr(expected, member), module
 
 
 def test_sums_products_and_constants():
@@ -76,9 +88,55 @@ def test_sums_products_and_constants():
         (lambda x: x - x): ("add", {"scale": -1.0}),
         (lambda x: torch.add(x, x, alpha=2)): ("add", {"scale": 2.0}),
         (lambda x: x.mul_(x)): ("multiply", {}),
+        (lambda x: torch.multiply(x, x)): ("multiply", {}),
+        (lambda x: x.multiply(3)): ("affine", {"factor": 3.0, "offset": 0.0}),
+        (lambda x: torch.subtract(x, 2, alpha=3)): ("affine", {"factor": 1.0, "offset": -6.0}),
+        (lambda x: x.subtract_(x)): ("add", {"scale": -1.0}),
+        (lambda x: torch.rsub(x, 2, alpha=3)): ("affine", {"factor": -3.0, "offset": 2.0}),
+        (lambda x: torch.true_divide(x, 8)): ("affine", {"factor": 0.125, "offset": 0.0}),
+        (lambda x: x.divide(8)): ("affine", {"factor": 0.125, "offset": 0.0}),
+        (lambda x: torch.negative(x)): ("affine", {"factor": -1.0, "offset": 0.0}),
+        (lambda x: torch.neg_(x)): ("affine", {"factor": -1.0, "offset": 0.0}),
     }
     for function, expected in cases.items():
         model = Forward(lambda self, x, call=function: call(x))
         for tracing in (trace, golden.trace):
             layer = tracing(model, (2, 4, 6))[1]
             assert (layer.kind, layer.options) == expected
+
+
+def test_rsub_takes_the_first_map_from_the_second():
+    model = Forward(lambda self, x: torch.rsub(x.relu(), x.tanh(), alpha=2))
+    for tracing in (trace, golden.trace):
+        *_, layer = tracing(model, (2, 4, 6))
+        assert layer.inputs == ("tanh", "relu") and layer.options == {"scale": -2.0}
+
+
+def test_leaky_relu_in_place_changes_what_others_read():
+    def forward(self, x):
+        y = self.conv(x)
+        functional.leaky_relu_(y)
+        return y + x
+
+    model = Forward(forward, conv=nn.Conv2d(2, 2, 1))
+    for tracing in (trace, golden.trace):
+        assert tracing(model, (2, 4, 6))[-1].inputs == ("leaky_relu_", "x")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.clamp(max=6), "two limits, or min=0 alone, not min=None and max=6"),
+        (lambda x: x.clamp(0.5), "two limits, or min=0 alone, not min=0.5 and max=None"),
+        (lambda x: torch.clamp(x, x, x), "its limits must be numbers, not x"),
+        (lambda x: x.clamp(6, 0), "its limits must be finite, and the upper one larger"),
+        (lambda x: torch.true_divide(2, x), "it must divide by a number, not by x"),
+        (lambda x: torch.div(x, 2, rounding_mode="floor"), "its arguments are .*not rounding_mode"),
+    ],
+)
+def test_messages(function, message):
+    model = Forward(lambda self, x: function(x))
+    with pytest.raises(CompileError, match=message):
+        trace(model, (2, 4, 6))
+    with pytest.raises(ValueError, match="is not supported"):
+        golden.trace(model, (2, 4, 6))

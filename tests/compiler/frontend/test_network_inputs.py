@@ -15,6 +15,7 @@ from golden.layers.optimizer import SGD
 from golden.training.step import Training
 from golden.training.torch_graph import trace as golden_trace
 from hw.config import make_config
+from tests.compiler.frontend.forward import Forward
 
 
 class Pair(nn.Module):
@@ -104,6 +105,20 @@ def test_constants_that_are_none():
         trace(Changed(), (3,))
     with pytest.raises(ValueError, match="own tensor or constant, learned, must be a buffer"):
         golden_trace(Changed(), (3,))
+
+
+@pytest.mark.parametrize("length", [lambda tokens: 2, lambda tokens: tokens.shape[1]])
+def test_positions_that_are_learned(length):
+    """The message says what to write for them."""
+    model = Forward(
+        lambda self, tokens: self.words(tokens) + self.places(torch.arange(length(tokens))),
+        words=nn.Embedding(6, 4), places=nn.Embedding(2, 4),
+    )  # fmt: skip
+    message = r"layer places \(Embedding\): .* for positions add a buffer \(T, C\) in its place"
+    with pytest.raises(CompileError, match=message):
+        trace(model, (2,))
+    with pytest.raises(ValueError, match="Layer places"):
+        golden_trace(model, (2,))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,12 @@ def tied():
     return nn.Sequential(first, second)
 
 
+def shared_statistics():
+    first, second = (nn.BatchNorm2d(2, affine=False) for _ in range(2))
+    second.running_mean = first.running_mean
+    return nn.Sequential(first, second)
+
+
 SEQUENTIAL = [
     ([nn.Conv2d(2, 3, 3)], (3, 4, 4), r"layer 0 \(Conv2d\): it takes 2 channels but gets 3"),
     ([nn.Conv2d(2, 3, 3)], (2, 2, 2), r"layer 0 \(Conv2d\): .*[Kk]ernel size can't be greater"),
@@ -143,6 +149,29 @@ def test_messages(layers, shape, message):
             Forward(lambda self, x: x.relu() if x.sum() > 0 else x),
             "the model Forward cannot be traced by torch.fx, its forward must not depend on data",
         ),
+        (
+            nn.Sequential(*[nn.Conv2d(2, 2, 1)] * 2),
+            r"layer 0 \(Conv2d\): its parameters are used twice, because the module is called "
+            "twice; each layer must have its own",
+        ),
+        (
+            nn.Sequential(*[nn.BatchNorm2d(2, affine=False)] * 2),
+            r"layer 0 \(BatchNorm2d\): its buffers, running_mean, .*, are used twice, because the "
+            "module is called twice",
+        ),
+        (
+            nn.Sequential(*[nn.BatchNorm2d(2, affine=False)] * 2).eval(),
+            r"layer 0 \(BatchNorm2d\): its buffers, .* are used twice",
+        ),
+        (shared_statistics(), r"layer 1 \(BatchNorm2d\): its buffers, .* used twice, by 0 as well"),
+        (
+            Forward(lambda self, x: x.transpose(1, 2)),
+            r"layer transpose \(transpose\): .* for heads only: .*; its input is a map \(2, 4, 4\)",
+        ),
+        (
+            Forward(lambda self, x: x.flatten(1).unflatten(1, (2, 16)).permute(0, 2, 1)),
+            r"layer unflatten \(unflatten\): .* for heads only: .*; its input is vectors",
+        ),
         (nn.Conv2d(2, 2, 1), "a module's own tensor or constant, weight, cannot"),
         (
             nn.Sequential(nn.Flatten(), nn.Linear(32, 3), tied()),
@@ -202,3 +231,10 @@ def test_messages_of_other_modules(model, message):
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="^(Layer|The (model|network)) "):
         golden.trace(model, (2, 4, 4))
+
+
+def test_what_is_a_layer_without_buffers_may_be_used_twice():
+    """Statistics of the batch alone."""
+    norm = nn.BatchNorm2d(2, affine=False, track_running_stats=False)
+    kinds = [layer.kind for layer in trace(nn.Sequential(norm, norm), (2, 4, 4))]
+    assert kinds == ["input", "batch_norm", "batch_norm"]

@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 from algorithms.braking.optimizer import BrakedSGD
+from compiler.adagp.compile import compile_adagp
 from compiler.errors import CompileError
 from compiler.training.compile import compile_training
 from compiler.training.optimizer import Optimizer, optimizer_of
+from compiler.vcas.compile import compile_vcas
 from hw.config import make_config
 
 WEIGHTS = [torch.zeros(2)]
@@ -22,6 +24,8 @@ def test_names_and_optimizers_of_torch():
     adam = torch.optim.Adam(WEIGHTS, betas=(0.8, 0.99), eps=1e-5)
     assert optimizer_of(adam) == Optimizer(kind="adam", betas=(0.8, 0.99), epsilon=1e-5)
     assert optimizer_of(torch.optim.AdamW(WEIGHTS)) == Optimizer(kind="adamw")
+    decoupled = torch.optim.Adam(WEIGHTS, weight_decay=0.1, decoupled_weight_decay=True)
+    assert optimizer_of(decoupled) == Optimizer(kind="adamw")
     braked = BrakedSGD(WEIGHTS, lr=0.1, momentum=0.9, rho=1.5)
     assert optimizer_of(braked) == Optimizer(kind="braked")
 
@@ -35,6 +39,7 @@ def test_names_and_optimizers_of_torch():
             "optimizer braked: nesterov must be off, not True",
         ),
         (torch.optim.RMSprop(WEIGHTS), "or a torch.optim.SGD, Adam or AdamW, not RMSprop"),
+        (torch.optim.NAdam(WEIGHTS), "or a torch.optim.SGD, Adam or AdamW, not NAdam$"),
         (torch.optim.Adam(WEIGHTS, amsgrad=True), "optimizer adam: amsgrad must be off, not True"),
         (torch.optim.SGD(WEIGHTS, lr=1, momentum=0.9, dampening=0.5), "sgd: dampening must be off"),
         (
@@ -45,8 +50,40 @@ def test_names_and_optimizers_of_torch():
     ],
 )
 def test_messages(given, message):
-    with pytest.raises(CompileError, match=message):
+    with pytest.raises(CompileError, match=message) as caught:
         optimizer_of(given)
+    assert "\n" not in str(caught.value)
+
+
+def test_groups_must_agree_on_the_decay():
+    groups = [{"params": WEIGHTS}, {"params": [torch.zeros(1)], "decoupled_weight_decay": True}]
+    with pytest.raises(CompileError, match="adam: all groups of parameters must have one setting"):
+        optimizer_of(torch.optim.Adam(groups))
+
+
+def test_an_optimizer_has_all_parameters():
+    """All are trained, so it must not have some of them, or those of another model."""
+    config = make_config(variant="baseline", preset="tiny")
+    model = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2))
+
+    def compiled(parameters):
+        optimizer = torch.optim.SGD(parameters, lr=0.1)
+        return compile_training(model, config, (3,), images=2, optimizer=optimizer)
+
+    assert compiled(model.parameters()).parameters["1.bias"].tensors["velocity"]
+    message = "optimizer SGD does not have the parameter 1.weight; it must have all parameters"
+    with pytest.raises(CompileError, match=message):
+        compiled(model[0].parameters())
+    some = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    with pytest.raises(CompileError, match=message):
+        compile_adagp(model, config, (3,), images=2, optimizer=some)
+    with pytest.raises(CompileError, match=message):
+        compile_vcas(model, config, (3,), images=2, optimizer=some, sampled=[])
+    with pytest.raises(CompileError, match="SGD does not have the parameter 0.weight"):
+        compiled(nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)).parameters())
+    model[1].requires_grad_(False)
+    model[0].requires_grad_(True)
+    assert "velocity" not in compiled(model[0].parameters()).parameters["1.bias"].tensors
 
 
 def test_betas_must_be_below_one():

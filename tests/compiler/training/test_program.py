@@ -124,7 +124,8 @@ def test_states_that_lack_something():
 
 def test_one_pixel_per_channel():
     model = nn.Sequential(nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 2))
-    with pytest.raises(CompileError, match="layer of 0: .* but the batch is 1 image of 1 x 1"):
+    message = r"layer 0 \(batch normalisation\): .* but the batch is 1 image of 1 x 1"
+    with pytest.raises(CompileError, match=message):
         compile_training(model, CONFIG, (2, 1, 1), images=1)
 
 

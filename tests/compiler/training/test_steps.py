@@ -1,12 +1,13 @@
 """Who takes the statistics of the map that a batch normalisation reads.
 
-Covers: compiler/training/steps.py.
+Covers: compiler/training/steps.py, compiler/kernels/normalization/batch_norm.py.
 """
 
 import pytest
 from torch import nn
 
-from compiler.training.compile import training_layers
+from compiler.errors import CompileError
+from compiler.training.compile import compile_training, training_layers
 from compiler.training.steps import TrainingSteps
 from hw.config import make_config
 
@@ -53,3 +54,14 @@ def test_two_that_read_one_map():
     (statistics,) = (tensor for tensor in steps.tensors if tensor.endswith("statistics"))
     assert [step.layer for step in steps.steps if statistics in step.writes] == ["a"]
     assert [step.layer for step in steps.steps if statistics in step.reads] == ["b"]
+
+
+@pytest.mark.parametrize("behind", [[], [nn.ReLU()]])
+def test_one_pixel_has_no_variance(behind):
+    """The normalisation is named, though its map has the name of a ReLU behind it."""
+    config = make_config(variant="baseline", preset="tiny")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), *behind, nn.Flatten())
+    message = r"layer 1 \(batch normalisation\): it needs more than one pixel per channel, but the "
+    with pytest.raises(CompileError, match=message):
+        compile_training(model, config, (3, 3, 3), images=1)
+    compile_training(model, config, (3, 3, 3), images=2)
