@@ -36,8 +36,10 @@ def plot_speed_ups(rows: Sequence[Row], flow: str, path: str | Path) -> None:
         axes.set_xticklabels([row.network for row in own], rotation=35, ha="right", fontsize=8)
         axes.set_title(f"{data}, batch {images}", loc="left", fontsize=9)
         axes.grid(axis="y", alpha=0.3)
-    panels[0, 0].legend(fontsize=8, ncols=3, loc="lower right")
-    figure.suptitle(f"{flow} (Figure {FIGURES[flow]}), by formulas", fontsize=10)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, ncols=len(labels), loc="outside upper right")
+    title = f"{flow} (Figure {FIGURES[flow]}), by formulas"
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     with replacing(Path(path)) as file:
         figure.savefig(file, dpi=120, format="png")
     pyplot.close(figure)

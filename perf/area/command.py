@@ -15,6 +15,7 @@ from .document import (
     design_lines,
     efficiency_lines,
     model_lines,
+    paper_lines,
     skipping_lines,
     verdict_lines,
 )
@@ -74,7 +75,8 @@ def _area(options) -> int:
         f"{', '.join(networks)}, {options.input}, batch {images}, {options.width:g} of their "
         "channels.", "",
         "## What the designs cost", "", *design_lines(list(designs.values())),
-        "## Who is faster", "", *verdict_lines(compared), *comparison_lines(compared),
+        "## Who is faster", "", *verdict_lines(compared)[:-1], *paper_lines(),
+        *comparison_lines(compared),
         "## Speed for what it costs", "", *efficiency_lines(efficient),
         "## Equal time with skipping", "", *skipping_lines(skipped),
         "## How far the model of area is off", "", *model_lines(left_out),

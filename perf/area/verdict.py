@@ -1,6 +1,6 @@
 """Who is faster at the same cost: a variant with predictions, or a bigger baseline."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,13 @@ class Comparison:
     -------
     network, variant, cost : which; ``cost`` of :data:`~perf.area.designs.COSTS`
     rival : the bigger baseline, the faster one of that with more columns alone and that with more
-        lanes, too; None where the variant costs less than one more step of columns, and the
-        baseline itself is the rival
+        lanes, too, of those that were counted; None where there is none: the variant costs less
+        than one more step of columns, and the baseline itself is the rival, or nothing was counted
     speed : of the variant over ``baseline`` by schedule, "A" and "B"
-    rival_speed : of the rival over ``baseline``, with backpropagation alone
+    rival_speed : of the rival over ``baseline``, with backpropagation alone; None if none was
+        counted
+    missing : rivals that were not counted
+    state : of the project, by which all this was counted, each once
     """
 
     network: str
@@ -35,11 +38,16 @@ class Comparison:
     cost: str
     rival: Design | None
     speed: Mapping[str, float]
-    rival_speed: float
+    rival_speed: float | None
+    missing: Sequence[Design] = ()
+    state: str = ""
 
-    def wins(self, schedule: str) -> bool:
-        """Whether the variant is the faster one."""
-        return self.speed[schedule] > self.rival_speed
+    def wins(self, schedule: str) -> bool | None:
+        """Whether the variant is the faster one; None as long as a rival that was not counted may
+        be faster than it."""
+        if self.rival_speed is not None and self.speed[schedule] <= self.rival_speed:
+            return False
+        return None if self.missing else True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +61,20 @@ class Efficiency:
     per_cost: Mapping[str, float]
 
 
-def cells_of(report: Mapping[str, Any], batch: Cell) -> list[Cell]:
-    """What has to be counted for a batch of a network."""
-    return [design.cell(batch) for design in _all_designs(report).values()]
+def cells_of(
+    report: Mapping[str, Any], batch: Cell, variants: Sequence[str] = VARIANTS
+) -> list[Cell]:
+    """What has to be counted for a batch of a network, to compare ``variants``."""
+    return [design.cell(batch) for design in _all_designs(report, variants).values()]
 
 
-def _all_designs(report):
-    found = dict(designs_of(report))
-    for variant in VARIANTS:
+def _all_designs(report, variants=VARIANTS):
+    found = {
+        name: design
+        for name, design in designs_of(report).items()
+        if name in ("baseline", *variants)
+    }
+    for variant in [name for name in VARIANTS if name in variants]:
         for cost in COSTS:
             for rival in _rivals(report, variant, cost):
                 found.setdefault(rival.name, rival)
@@ -81,7 +95,8 @@ def speeds(baseline: Count, own: Count) -> dict[str, float]:
 def compare(
     report: Mapping[str, Any], batch: Cell, get: Callable[[Cell], Count | None]
 ) -> list[Comparison]:
-    """Every variant at every cost; what was not counted, or has no program, is left out."""
+    """Every variant at every cost; what has no program is left out, and so is a variant that was
+    not counted, and all of a network whose baseline was not."""
     designs = designs_of(report)
 
     def counted(design: Design) -> Count | None:
@@ -97,14 +112,20 @@ def compare(
             if own is None:
                 continue
             rivals = _rivals(report, variant, cost)
+            missing = [rival for rival in rivals if get(rival.cell(batch)) is None]
             others = [(rival, count) for rival in rivals if (count := counted(rival)) is not None]
-            if rivals and not others:
+            if rivals and not others and not missing:
                 continue
-            rival, other = min(others, key=lambda each: each[1].bp.cycles, default=(None, base))
+            rival, other = min(others, key=lambda each: each[1].bp.cycles, default=(None, None))
+            if not rivals:
+                other = base
+            counts = [base, own, *(count for _, count in others)]
             found.append(
                 Comparison(
                     network=batch.network, variant=variant, cost=cost, rival=rival,
-                    speed=speeds(base, own), rival_speed=base.bp.cycles / other.bp.cycles,
+                    speed=speeds(base, own), missing=missing,
+                    rival_speed=None if other is None else base.bp.cycles / other.bp.cycles,
+                    state=", ".join(dict.fromkeys(each.state for each in counts if each.state)),
                 )
             )  # fmt: skip
     return found

@@ -9,13 +9,14 @@ from hw.config.selection import select_config
 
 __all__ = ["SIZES", "Candidate", "candidates"]
 
-#: Field of the configuration -> what is tried unless the command line says otherwise.
+#: Field of the configuration -> what is tried unless the command line says otherwise; of the
+#: predictor's array a square one, and that of preset ``paper``.
 SIZES: dict[str, tuple[int, ...]] = {
     "rows": (8, 12, 16),
     "columns": (8, 12, 16, 24),
     "post_lanes": (0,),
     "predictor_rows": (8,),
-    "predictor_columns": (8,),
+    "predictor_columns": (8, 10),
     "buffer_bank_depth": (1024, 2048, 4096),
     "axi_data_width": (64, 128, 256),
 }

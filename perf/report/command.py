@@ -20,7 +20,8 @@ from .document import write_report
 from .estimates import Estimates
 from .figure_16 import figure_16
 from .figure_20 import figure_20
-from .figures_17_19 import Formulas, figures_17_19
+from .figures_17_19 import figures_17_19
+from .formulas import Formulas
 from .rooflines import rooflines
 from .tables_2_3 import tables_2_3
 from .tables_4_5 import tables_4_5
@@ -31,7 +32,7 @@ __all__ = ["add_report"]
 #: What --quick asks for.
 _QUICK = {
     "networks": ("vgg13",), "data": ("cifar10",), "variants": ("baseline", "max"), "batches": (16,),
-    "channels": (4,), "images": (16, 4, 16), "others": False,
+    "channels": (4,), "images": (16, 4, 16), "others": False, "rivals": False,
 }  # fmt: skip
 
 
@@ -40,10 +41,10 @@ def add_report(commands) -> None:
     command = commands.add_parser(
         "report",
         help="the paper's evaluation with our numbers: Markdown, JSON, pictures",
-        description="Count what is missing of the paper's networks, and write Figures 16 to 21 and "
-        "Tables 2 to 5 with the paper's figures beside ours. Every count is kept, so a report that "
-        "was ended goes on where it was. All networks take hours to days; --kept counts nothing, "
-        "and shows what has not been counted as not run.",
+        description="Count what is missing of the paper's networks and of baselines of the same "
+        "cost, and write Figures 16 to 21 and Tables 2 to 5 with the paper's figures beside ours. "
+        "Every count is kept, so a report that was ended goes on where it was. All networks take "
+        "hours to days; --kept counts nothing, and shows what has not been counted as not run.",
         epilog="example: python -m perf report --kept --output docs/evaluation.md",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

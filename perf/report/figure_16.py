@@ -46,7 +46,28 @@ def figure_16(wanted: Wanted, store: Store) -> Section:
         ],
         missing=missing,
         data={name: batch.layers for name, batch in batches.items()},
+        glance=_glance(batches),
     )
+
+
+def _glance(batches: Mapping[str, BatchCount]) -> list[tuple[str, str, str]]:
+    """What of the shape is a number."""
+    base = batches.get("baseline, backpropagation")
+    learning, predicted = (batches.get(f"max, {label}") for label in _BATCHES.values())
+    forward = _sum(base, "forward") if base is not None else 0
+    rows = (
+        ("forward pass over backward pass, `baseline`", "about a half",
+         forward, _sum(base, "backward") if base is not None else 0),
+        ("Phase BP of `max` over a batch of `baseline`", "predictor hidden",
+         learning.cycles if learning is not None else 0, base.cycles if base is not None else 0),
+        ("Phase GP of `max` over the forward pass of `baseline`", "no backward pass",
+         predicted.cycles if predicted is not None else 0, forward),
+    )  # fmt: skip
+    return [
+        (f"Figure 16, {_NETWORK}: {what}", theirs,
+         f"{over / under:.2f}" if over and under else NOT_RUN)
+        for what, theirs, over, under in rows
+    ]  # fmt: skip
 
 
 def _known(store: Store, cell: Cell) -> bool:

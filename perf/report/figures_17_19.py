@@ -4,44 +4,31 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import mean
 
-from perf.analytic.evaluation import FIGURES, evaluate, published
+from compiler.adagp.tensors import PredictorShape
+from perf.analytic.evaluation import FIGURES, published
 from perf.analytic.flows import FLOWS
-from perf.analytic.shapes import Layer
-from perf.analytic.training import VARIANTS, Batches, Machine
+from perf.analytic.training import VARIANTS, Machine
 from perf.counted import Cell, Store
 
 from . import speed_columns
 from .estimates import Estimated, Estimates, estimated_glance, estimated_table
+from .formulas import Formulas, formula_table
 from .section import NOT_RUN, Picture, Section, Table, of_networks, ratio
-from .sweeps import batch_sweep, predictor_counts, predictor_sweep
+from .sweeps import sweeps
 from .wanted import Speed, Wanted, commits, paper_networks, speed_up
 
-__all__ = ["Formulas", "figures_17_19"]
+__all__ = ["figures_17_19"]
 
 _COUNTED = "weight-stationary"
-
-
-class Formulas:
-    """Batches by the formulas of :mod:`perf.analytic`, each worked out once."""
-
-    def __init__(self) -> None:
-        self._layers: dict[tuple[str, int], list[Layer]] = {}
-        self._found: dict[tuple, dict[str, Batches]] = {}
-
-    def get(
-        self, network: str, data: str, flow: str, *, images: int | None = None,
-        features: int = Machine.features,
-    ) -> dict[str, Batches]:  # fmt: skip
-        """By variant; ``images`` None: the paper's batch, 128 or 32."""
-        key = network, data, flow, images, features
-        if key not in self._found:
-            machine = Machine(flow=flow, features=features)
-            (row,) = evaluate([network], [data], machine, images=images, layers=self._layers)
-            self._found[key] = row.cycles
-        return self._found[key]
+#: F of what is counted and estimated.
+_FEATURES = PredictorShape().features
+#: Of a picture: the bar of the formulas, and what F is.
+_GREY = f"formulas, max, F = {Machine.features}"
+_LEGEND = "F: inputs of the predictor's linear layer"
 
 
 @dataclass(frozen=True)
@@ -87,7 +74,10 @@ def figures_17_19(
 ) -> list[Section]:
     """A section for each figure, and one for the sweeps."""
     sources = _Sources(wanted, store, formulas, estimates)
-    return [_figure(flow, sources) for flow in FLOWS] + [_sweeps(sources)]
+    return [
+        *(_figure(flow, sources) for flow in FLOWS),
+        sweeps(wanted, formulas, sources.counted, store),
+    ]
 
 
 def _figure(flow: str, sources: _Sources) -> Section:
@@ -109,24 +99,78 @@ def _figure(flow: str, sources: _Sources) -> Section:
                 parts += estimated_table(wanted, data, sources.estimates)
         parts.append(_picture(sources))
         missing = _missing(sources)
-    why = {
-        "weight-stationary": "our cycles are those of compiled programs, with loads, stores, "
-        "normalisation, updates and waiting for memory, of which backpropagation has more than "
-        "formulas of products say. Updates and the predictor's own learning take time that does "
-        "not depend on the batch, and the engines for them are not as wide as the array: with few "
-        "images they outweigh what Phase GP saves. The formulas differ from the paper where a "
-        "predicted layer is larger than what it hides behind (VGG's linear layers on ImageNet).",
-        "row-stationary": "only formulas: there is no such hardware here. Where they are below the "
-        "paper, it is by VGG's linear layers on ImageNet.",
-        "input-stationary": "only formulas: there is no such hardware here, but for the gradients "
-        "of weights, which hold dY and stream X. Where they are below the paper, it is by VGG's "
-        "linear layers on ImageNet.",
-    }[flow]
+    else:
+        parts.append(formula_table(flow, wanted, sources.formulas))
     return Section(
         key=f"figure-{number}", title=f"Figure {number}: speed-ups, {flow}", paper=f"{text}.",
-        why=why, parts=parts, missing=missing, data=_data(flow, sources),
+        why=_why(flow, sources), parts=parts, missing=missing, data=_data(flow, sources),
         glance=[_glance(number, flow, data, sources) for data in wanted.data],
     )  # fmt: skip
+
+
+def _why(flow: str, sources: _Sources) -> str:
+    if flow == _COUNTED:
+        return (
+            "our cycles are those of compiled programs, with loads, stores, normalisation, updates "
+            "and waiting for memory, of which backpropagation has more than formulas of products "
+            "say. Updates and the predictor's own learning take time that does not depend on the "
+            "batch, and the engines for them are not as wide as the array: with few images they "
+            f"{_few_images(sources)}. {_of_features(sources)} The formulas differ from the paper "
+            "where a predicted layer is larger than what it hides behind (VGG's linear layers on "
+            "ImageNet)."
+        )
+    text = "only formulas: there is no such hardware here."
+    if flow == "input-stationary":
+        text += " Ours holds weights or, for the gradients of weights, dY, and never X."
+    return (
+        f"{text} Where they are below the paper, it is by VGG's linear layers on ImageNet. What "
+        "of our machine carries over to such an array: [analytic.md](analytic.md#other-arrays)."
+    )
+
+
+def _few_images(sources: _Sources) -> str:
+    """What becomes of the gain with few images, by the least speed-up that was counted."""
+    wanted, found = sources.wanted, {}
+    for data, network in product(wanted.data, wanted.networks):
+        for batch, name in product(_batches(network, data, sources), wanted.with_baseline[1:]):
+            if (speed := sources.counted(network, data, name, batch)) is not None:
+                found[data, network, name, batch] = speed.batches.steady
+    if not found:
+        return "eat up a part of what Phase GP saves"
+    (data, network, name, batch), least = min(found.items(), key=lambda each: each[1])
+    most = max(speed for key, speed in found.items() if key[:3] == (data, network, name))
+    what = "eat up most of" if 2 * (least - 1) < most - 1 else "eat up a part of"
+    return (
+        f"{'outweigh' if least < 1 else what} what Phase GP saves (the least that was counted is "
+        f"{least:.2f}, of `{name}` for {network} on {data} with {batch} images"
+        + (f"; with more images it is up to {most:.2f})" if most > least else ")")
+    )
+
+
+def _of_features(sources: _Sources) -> str:
+    """What the formulas' larger predictor does, with networks of which that is all of it."""
+    above: dict[str, dict[str, float]] = {}
+    for data, network in product(sources.wanted.data, sources.wanted.networks):
+        counted = sources.counted(network, data, "max")
+        theirs, ours = (
+            sources.formulas.get(network, data, _COUNTED, features=size)["max"].steady
+            for size in (Machine.features, _FEATURES)
+        )
+        if counted is not None and theirs < counted.batches.steady < ours:
+            above.setdefault(data, {})[network] = ours
+    text = (
+        f"The formulas (grey bars) have the paper's predictor, F = {Machine.features}, and the "
+        f"counts ours, F = {_FEATURES}, which multiplies {Machine.features / _FEATURES:g} times "
+        "less."
+    )
+    if above:
+        names = "; ".join(f"{data} {', '.join(found)}" for data, found in above.items())
+        speeds = [speed for found in above.values() for speed in found.values()]
+        text += (
+            " That is why some networks are above their grey bars: with our F, formulas give `max` "
+            f"{min(speeds):.2f} to {max(speeds):.2f} there, more than was counted ({names})."
+        )
+    return text
 
 
 def _how(wanted: Wanted) -> str:
@@ -134,21 +178,26 @@ def _how(wanted: Wanted) -> str:
         f"{data} {wanted.batches_of(wanted.networks, data)}" for data in wanted.data
     )
     return (
-        "*Counted*: programs of the compiler on the model of the machine, F = 64, images of a "
-        f"batch: {batches}. *Formulas*: as the paper counts, batch 128 and 32, F = 480, 180 PEs "
-        "and 80 more. *A*: a training of 90 epochs, 10 of them warm-up. *B*: one batch of "
-        "each phase for ever, which is what the paper's averages follow. None of them are mixed."
+        "*F*: inputs of the predictor's linear layer, the numbers that its convolution makes of a "
+        "layer's pooled output. *Counted*: programs of the "
+        f"compiler on the model of the machine, F = {_FEATURES}, images of a batch: {batches}. "
+        f"*Formulas*: as the paper counts, batch 128 and 32, F = {Machine.features}, 180 PEs and "
+        "80 more. *A*: a training of 90 epochs, 10 of them warm-up. *B*: one batch of each phase "
+        "for ever, which is what the paper's averages follow. None of them are mixed."
     )
 
 
 def _means(flow: str, sources: _Sources) -> Table:
-    """Beside the paper's averages."""
+    """Beside the paper's averages and largest ones."""
     wanted, rows = sources.wanted, []
     every = len(wanted.networks) == len(paper_networks())
+    largest = published(flow).get("largest", {})
     for data in wanted.data:
         found = [sources.formulas.get(name, data, flow)["max"] for name in wanted.networks]
         row = [data, f"{published(flow)['mean'][data]:.2f}"]
         row += [f"{mean(speed_up(each, schedule) for each in found):.3f}" for schedule in "BA"]
+        most = [f"{largest[data]:.2f}" if data in largest else "not said"]
+        most.append(f"{max(each.steady for each in found):.3f}")
         if flow == _COUNTED:
             counted = [sources.counted(name, data, "max") for name in wanted.networks]
             known = [each.batches for each in counted if each is not None]
@@ -156,18 +205,21 @@ def _means(flow: str, sources: _Sources) -> Table:
                 ratio(mean(speed_up(each, s) for each in known) if known else None) for s in "BA"
             ]
             row.append(f"{len(known)} of {len(wanted.networks)}")
-        rows.append(row)
+            most.append(ratio(max((each.steady for each in known), default=None)))
+        rows.append([*row, *most])
     headings = ["`max`, mean", "paper", "formulas B", "formulas A"]
     if flow == _COUNTED:
         headings += ["counted B", "counted A", "networks counted"]
+    headings += ["largest: paper", "largest: formulas B"]
+    headings += ["largest: counted B"] * (flow == _COUNTED)
     what = "the paper's 13 networks" if every else ", ".join(wanted.networks)
-    return Table(headings=headings, rows=rows, caption=f"Means of {what}:")
+    return Table(headings=headings, rows=rows, caption=f"Means of {what}, and the largest of them:")
 
 
 def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, str, str]:
-    names = sources.wanted.networks
+    names, theirs = sources.wanted.networks, published(flow)
     found = [sources.formulas.get(name, data, flow)["max"].steady for name in names]
-    text = f"formulas {mean(found):.2f} (mean of {len(names)})"
+    text = f"formulas {mean(found):.2f} (mean of {len(names)}), at most {max(found):.2f}"
     if flow == _COUNTED:
         counted = {name: sources.counted(name, data, "max") for name in names}
         known = {name: each.batches.steady for name, each in counted.items() if each is not None}
@@ -177,7 +229,10 @@ def _glance(number: int, flow: str, data: str, sources: _Sources) -> tuple[str, 
         if len(known) < len(names):
             text += estimated_glance(sources.wanted, data, sources.estimates)
     what = f"Figure {number}, {flow}, {data}: speed-up B of `max`"
-    return what, f"{published(flow)['mean'][data]:.2f}", text
+    said = f"{theirs['mean'][data]:.2f}"
+    if "largest" in theirs:
+        said += f", at most {theirs['largest'][data]:.2f}"
+    return what, said, text
 
 
 def _batches(network: str, data: str, sources: _Sources) -> list[int]:
@@ -273,7 +328,7 @@ def _picture(sources: _Sources) -> Picture:
         # What nobody knows anything of needs no panel, unless that is all there is.
         shown = {name: panel for name, panel in panels.items() if _is_known(panel[0])}
         panels = shown or dict(list(panels.items())[:1])
-        draw_speed_ups(wanted.networks, panels, path)
+        draw_speed_ups(wanted.networks, panels, path, _LEGEND)
 
     return Picture(
         name="figure_17", text="Speed-up of every network and variant beside the paper's mean",
@@ -287,15 +342,16 @@ def _bars(
     """Speed-ups B by network: formulas, and for each variant what ``find`` knows."""
     networks = sources.wanted.networks
     formulas = (sources.formulas.get(name, data, _COUNTED) for name in networks)
-    bars: dict[str, Sequence[float | None]] = {"formulas, max": [f["max"].steady for f in formulas]}
+    bars: dict[str, Sequence[float | None]] = {_GREY: [f["max"].steady for f in formulas]}
     for variant in VARIANTS:
         found = (find(network=name, variant=variant) for name in networks)
-        bars[variant] = [None if each is None else each.batches.steady for each in found]
+        speeds = [None if each is None else each.batches.steady for each in found]
+        bars[f"{variant}, F = {_FEATURES}"] = speeds
     return bars
 
 
 def _is_known(bars: Mapping[str, Sequence[float | None]]) -> bool:
-    return any(speed is not None for name in VARIANTS for speed in bars[name])
+    return any(speed is not None for name in bars if name != _GREY for speed in bars[name])
 
 
 def _data(flow: str, sources: _Sources) -> dict:
@@ -330,27 +386,3 @@ def _counted(network: str, data: str, sources: _Sources) -> Mapping[str, dict | 
                 "bp": own.learning, "gp": own.predicted, "commit": speed.state,
             }  # fmt: skip
     return result
-
-
-def _sweeps(sources: _Sources) -> Section:
-    """Sizes of the batch and of the predictor."""
-    wanted = sources.wanted
-    known = wanted, sources.formulas, sources.counted, sources.store
-    parts, missing, lines = batch_sweep(*known)
-    larger, more, by_size = predictor_counts(*known)
-    return Section(
-        key="sweeps", title="Sizes of the batch and of the predictor",
-        paper="does not sweep them. It has 480 inputs of the predictor's linear layer, and 80 PEs "
-        "for it in `max`; of the batch it says nothing here.",
-        why="the predictor's work does not depend on the batch, all other work does: with few "
-        "images it is not hidden, with many it is nearly free. Our predictor has F = 64, so it is "
-        "hidden from smaller batches on; our updates take time that does not depend on the batch "
-        "either. A larger predictor costs `max` most: its 80 PEs do all of the predictor's work, "
-        "of which less and less is hidden, where `low` has 180.",
-        parts=[*parts, *larger, *predictor_sweep(wanted, sources.formulas)],
-        missing=[*missing, *more],
-        data={
-            "batches": list(wanted.batches), "speed_up_b": lines,
-            "channels": list(wanted.channels), "speed_up_b_of_channels": by_size,
-        },
-    )  # fmt: skip

@@ -60,10 +60,10 @@ def draw_layers(
 def draw_speed_ups(
     networks: Sequence[str],
     panels: Mapping[str, tuple[Mapping[str, Sequence[float | None]], float]],
-    path: Path,
-) -> None:
+    path: Path, legend: str = "",
+) -> None:  # fmt: skip
     """A panel for each data set: bars by network; None is no bar but a mark; the paper's mean as a
-    line."""
+    line. ``legend`` stands above the names of the bars."""
     figure, rows = pyplot.subplots(
         len(panels), 1, figsize=(11, 2.6 * len(panels) + 0.8), layout="constrained", squeeze=False,
         sharex=True,
@@ -90,7 +90,10 @@ def draw_speed_ups(
         axes.grid(axis="y", alpha=0.3)
     rows[-1, 0].set_xticks(places, networks, rotation=30, ha="right", fontsize=8)
     handles, labels = rows[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, ncols=len(labels), fontsize=8, loc="outside upper center")
+    figure.legend(
+        handles, labels, ncols=len(labels), fontsize=8, loc="outside upper center", title=legend,
+        title_fontsize=8,
+    )  # fmt: skip
     _save(figure, path)
 
 

@@ -37,7 +37,7 @@ def rooflines(wanted: Wanted, store: Store) -> Section:
         shown = _shown(points)
         glance.append(
             (f"Roofline: of the cycles, the largest bound, `baseline`, {data}", "none",
-             of_networks(_percents(shown), "{:.0f} %"))
+             of_networks(_percents(shown), "{:.0f} %".format))
         )  # fmt: skip
         batches = wanted.batches_of(wanted.networks, data)
         if not shown:
@@ -49,7 +49,7 @@ def rooflines(wanted: Wanted, store: Store) -> Section:
             Picture(
                 name=f"roofline_{data}",
                 text=f"Roofline of all networks, {data}",
-                draw=partial(_draw, shown),
+                draw=partial(_draw, shown, f"Roofline, {data}, batch {batches}"),
             )
         )
     how = (
@@ -101,7 +101,7 @@ def _why(numbers: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     )
 
 
-def _draw(points: Sequence[Point], path: Path) -> None:
+def _draw(points: Sequence[Point], title: str, path: Path) -> None:
     from perf.roofline.picture import plot_roofline
 
-    plot_roofline(points, path)
+    plot_roofline(points, path, title)

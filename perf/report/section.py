@@ -95,14 +95,14 @@ class Section:
         return "\n\n".join(blocks) + "\n"
 
 
-def of_networks(known: Mapping[str, float], form: str = "{:.2f}") -> str:
+def of_networks(known: Mapping[str, float], form: Callable[[float], str] = "{:.2f}".format) -> str:
     """Numbers by network in short; of many their mean, the least and the largest."""
-    text = {name: form.format(value) for name, value in known.items()}
+    text = {name: form(value) for name, value in known.items()}
     if len(known) <= _FEW:
         return ", ".join(f"{name} {value}" for name, value in text.items()) or NOT_RUN
     least, largest = (each(known, key=known.__getitem__) for each in (min, max))
     return (
-        f"{form.format(mean(known.values()))}, the mean of {len(known)}, from {text[least]} "
+        f"{form(mean(known.values()))}, the mean of {len(known)}, from {text[least]} "
         f"({least}) to {text[largest]} ({largest})"
     )
 
@@ -133,10 +133,12 @@ def ratio(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """What is beyond a baseline, given in per cent."""
+    """What is beyond a baseline, given in per cent, with its sign."""
     if value is None:
         return "not measured"
-    return "±0.0 %" if abs(value) < 0.05 else f"{value:+.1f} %"
+    if abs(value) < 0.05:
+        return "±0.0 %"
+    return f"{'−' if value < 0 else '+'}{abs(value):.1f} %"
 
 
 def cycles_text(value: int | None) -> str:

@@ -10,10 +10,11 @@ from perf.analytic.flows import FLOWS
 from perf.analytic.training import VARIANTS
 from perf.counted import Cell, Store
 
-from .section import Picture, Table, ratio
-from .wanted import Speed, Wanted
+from .formulas import Formulas
+from .section import Picture, Section, Table, ratio
+from .wanted import Speed, Wanted, commits
 
-__all__ = ["FEATURES", "batch_sweep", "predictor_counts", "predictor_sweep"]
+__all__ = ["FEATURES", "sweeps"]
 
 #: F: c · S² for 4 · 4², 8 · 4², 15 · 4² and 30 · 4².
 FEATURES = (64, 128, 240, 480)
@@ -21,6 +22,31 @@ FEATURES = (64, 128, 240, 480)
 Lines = dict[str, dict[str, list[float | None]]]
 #: The one of our machine.
 _FLOW = "weight-stationary"
+
+
+def sweeps(
+    wanted: Wanted, formulas: Formulas, counted: Callable[..., Speed | None], store: Store
+) -> Section:
+    """The section; ``counted`` of network, data, variant, batch and the predictor's channels."""
+    known = wanted, formulas, counted, store
+    parts, missing, lines = _batch_sweep(*known)
+    larger, more, by_size = _predictor_counts(*known)
+    return Section(
+        key="sweeps", title="Sizes of the batch and of the predictor",
+        paper="sweeps neither. Its predictor has 480 inputs of the linear layer, and 80 PEs for it "
+        "in `max`.",
+        why="the predictor's work does not depend on the batch, all other work does: with few "
+        "images it is not hidden, with many it is nearly free. Our predictor has F = 64, so it is "
+        "hidden from smaller batches on; our updates take time that does not depend on the batch "
+        "either. A larger predictor costs `max` most: its 80 PEs do all of the predictor's work, "
+        "of which less and less is hidden, where `low` has 180.",
+        parts=[*parts, *larger, *_predictor_sweep(wanted, formulas)],
+        missing=[*missing, *more],
+        data={
+            "batches": list(wanted.batches), "speed_up_b": lines,
+            "channels": list(wanted.channels), "speed_up_b_of_channels": by_size,
+        },
+    )  # fmt: skip
 
 
 class _Sweep:
@@ -42,7 +68,8 @@ class _Sweep:
         known: dict[str, float | None] = {f"formulas, {name}": formulas[name] for name in formulas}
         for variant, speed in speeds.items():
             known[f"counted, {variant}"] = None if speed is None else speed.batches.steady
-        self.rows.append([network, *map(str, sizes), *map(ratio, known.values())])
+        states = commits(speed for speed in speeds.values() if speed is not None)
+        self.rows.append([network, *map(str, sizes), *map(ratio, known.values()), states])
         for name, value in known.items():
             self.lines.setdefault(network, {}).setdefault(name, []).append(value)
         for variant, speed in speeds.items():
@@ -59,7 +86,7 @@ class _Sweep:
         """Of all rows; ``headings`` but the network's and those of what is counted."""
         counted = [f"counted: `{variant}`" for variant in VARIANTS]
         return Table(
-            headings=["network", *headings, *counted], rows=self.rows,
+            headings=["network", *headings, *counted, "commits"], rows=self.rows,
             caption=f"Speed-up B, {self.data}, {_FLOW}, by {by}:",
         )  # fmt: skip
 
@@ -74,7 +101,7 @@ class _Sweep:
         return Picture(name=name, text=text, draw=draw)
 
 
-def batch_sweep(
+def _batch_sweep(
     wanted: Wanted, formulas, counted: Callable[..., Speed | None], store: Store
 ) -> tuple[list[str | Table | Picture], list[Cell], Lines]:
     """Parts, cells that have not been counted, and network -> line -> speed-ups by batch."""
@@ -95,10 +122,10 @@ def batch_sweep(
     return [table, picture], sweep.missing(store), sweep.lines
 
 
-def predictor_counts(
+def _predictor_counts(
     wanted: Wanted, formulas, counted: Callable[..., Speed | None], store: Store
 ) -> tuple[list[str | Table | Picture], list[Cell], Lines]:
-    """The swept networks at their usual batch with larger predictors, as :func:`batch_sweep`."""
+    """The swept networks at their usual batch with larger predictors, as :func:`_batch_sweep`."""
     data = wanted.small_data
     if data is None or not wanted.swept:
         return [], [], {}
@@ -117,7 +144,7 @@ def predictor_counts(
     return [table, picture], sweep.missing(store), sweep.lines
 
 
-def predictor_sweep(wanted: Wanted, formulas) -> list[str | Table | Picture]:
+def _predictor_sweep(wanted: Wanted, formulas) -> list[str | Table | Picture]:
     """By formulas, means of the networks."""
     rows = []
     for flow in FLOWS:

@@ -20,6 +20,8 @@ from hw.config import VARIANTS
 from hw.config.selection import DEFAULT_PRESET
 from perf.analytic.evaluation import DATA
 from perf.analytic.training import Batches
+from perf.area.measured import report_designs
+from perf.area.verdict import cells_of
 from perf.counted import Cell, Store
 
 __all__ = [
@@ -58,6 +60,7 @@ class Wanted:
     images : of a batch of CIFAR, of ImageNet and YOLO-v3; sentences of a batch of Transformer; None
         for those of :func:`compiler.networks.registry.usual_batch`
     batches, channels : of the sweeps, of images and of the predictor, for ``swept`` networks
+    others, rivals : whether Transformer and YOLO-v3 are wanted, and baselines of the same cost
     preset, settings, width : of the machine, of the networks
     """
 
@@ -69,6 +72,7 @@ class Wanted:
     channels: Sequence[int] = CHANNELS
     swept: Sequence[str] = ("vgg13",)
     others: bool = True
+    rivals: bool = True
     preset: str = DEFAULT_PRESET
     settings: tuple[str, ...] = ()
     width: float = 1.0
@@ -133,11 +137,27 @@ class Wanted:
         """All variants, the baseline first."""
         return ["baseline", *(name for name in self.variants if name != "baseline")]
 
+    @property
+    def has_costs(self) -> bool:
+        """Whether area and energy of these machines are known: of this preset only."""
+        return self.preset == DEFAULT_PRESET and not self.settings
+
+    def rival_cells(self) -> Iterator[Cell]:
+        """The baselines of the same cost as a variant; none where costs are not known."""
+        if self.has_costs:
+            report = report_designs()
+            for network in self.networks:
+                batch = self.cell(network, self.first_data, "baseline")
+                found = cells_of(report, batch, self.with_baseline[1:])
+                yield from (cell for cell in found if cell.settings)
+
     def cells(self) -> Iterator[Cell]:
         """All that the report shows of our machine, what takes least first."""
         for data in self.data:
             for network in self.networks:
                 yield from (self.cell(network, data, name) for name in self.with_baseline)
+            if data == self.first_data and self.rivals:
+                yield from self.rival_cells()
             if data != "imagenet":
                 for network in self.swept:
                     for batch in self.batches:

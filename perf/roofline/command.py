@@ -86,7 +86,8 @@ def _roofline(options) -> int:
     if options.plot and points:
         from .picture import plot_roofline
 
-        plot_roofline(points, options.plot)
+        title = f"Roofline, {options.input}, batch {options.batch}"
+        plot_roofline(points, options.plot, title)
     if options.plot_needs and found:
         from .picture import plot_needs
 

@@ -21,7 +21,7 @@ __all__ = ["plot_needs", "plot_roofline"]
 _MARKS = {"baseline": "o", "low": "v", "efficient": "s", "max": "D"}
 
 
-def plot_roofline(points: Sequence[Point], path: str | Path) -> None:
+def plot_roofline(points: Sequence[Point], path: str | Path, title: str) -> None:
     """Multiplications per cycle over those per byte; a color for each network, of up to 20.
 
     Filled: a batch with backpropagation; hollow: one with predicted gradients. Roofs are of the
@@ -37,19 +37,24 @@ def plot_roofline(points: Sequence[Point], path: str | Path) -> None:
         own = beat == points[0].beat
         axes.plot(intensity, np.minimum(points[0].pes, intensity * beat), color="black",
                   lw=1.6 if own else 0.6, alpha=1 if own else 0.5)  # fmt: skip
-        axes.annotate(f"{8 * beat} bit", (low, low * beat), fontsize=7, va="bottom", ha="left")
+        axes.annotate(
+            f"{8 * beat} bit", (low, low * beat), xytext=(-3, 0), textcoords="offset points",
+            fontsize=7, va="center", ha="right",
+        )  # fmt: skip
     for point in points:
         color = colors[point.network]
         axes.plot(point.intensity, point.rate, _MARKS[point.variant], color=color, ms=7,
                   mfc=color if point.phase == "bp" else "none")  # fmt: skip
     for network, color in colors.items():
         axes.plot([], [], "o", color=color, label=network)
-    shown = {point.variant for point in points}
-    for variant in [name for name in _MARKS if name in shown]:
-        axes.plot([], [], _MARKS[variant], color="0.3", label=variant)
-    axes.plot([], [], "o", color="0.3", mfc="none", label="Phase GP")
+    for variant, mark in _MARKS.items():
+        for phase in dict.fromkeys(each.phase for each in points if each.variant == variant):
+            name = variant if variant == "baseline" else f"{variant}, Phase {phase.upper()}"
+            filled = "0.3" if phase == "bp" else "none"
+            axes.plot([], [], mark, color="0.3", mfc=filled, label=name)
     axes.set(xscale="log", yscale="log", xlabel="multiplications per byte, busier direction",
-             ylabel="multiplications per cycle")  # fmt: skip
+             ylabel="multiplications per cycle", xlim=(low * 0.6, None))  # fmt: skip
+    axes.set_title(title, loc="left", fontsize=10)
     axes.grid(alpha=0.3, which="both")
     figure.legend(fontsize=8, loc="outside right upper")
     _save(figure, path)

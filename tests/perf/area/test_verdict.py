@@ -17,6 +17,7 @@ from perf.area.designs import (
     designs_of,
     wider_baseline,
 )
+from perf.area.document import comparison_lines, verdict_lines
 from perf.area.measured import report_designs, syntheses
 from perf.area.skipping import skipping
 from perf.area.verdict import cells_of, compare, efficiencies
@@ -32,9 +33,9 @@ def batch(cycles):
     return BatchCount(cycles=cycles, counters={}, layers=layers)
 
 
-def count(cell: Cell, bp, gp=None):
+def count(cell: Cell, bp, gp=None, state=""):
     batches = {"bp": batch(bp)} | ({} if gp is None else {"gp": batch(gp)})
-    return Count(cell=cell, batches=batches)
+    return Count(cell=cell, batches=batches, state=state)
 
 
 def fill(store):
@@ -121,6 +122,77 @@ def test_who_wins_by_hand(store):
     assert not by_name["low", "power"].wins("B")
 
 
+def kept(tmp_path, counts):
+    """What compare finds if of ``max`` only these of its rivals for standard cells were counted:
+    more columns, more lanes -> cycles; `max` is 1.667 times as fast as the baseline by B."""
+    report, found = report_designs(), Store(tmp_path / "some.jsonl", published=None)
+    designs = designs_of(report)
+    found.add(count(designs["baseline"].cell(BATCH), 1000, state="aa"))
+    found.add(count(designs["max"].cell(BATCH), 1000, 200, state="bb"))
+    for make, cycles in counts.items():
+        found.add(count(make(report, "max", "cells").cell(BATCH), cycles, state="cc"))
+    own = compare(report, BATCH, found.get)
+    return {each.cost: each for each in own}, own
+
+
+def test_a_rival_that_was_not_counted_leaves_it_open(tmp_path):
+    """As long as the variant is ahead of those that were; one that is faster decides at once."""
+    by_cost, own = kept(tmp_path, {wider_baseline: 800})
+    cells = by_cost["cells"]
+    assert cells.rival.lanes == 6 and [each.name for each in cells.missing] == ["baseline 12 × 27"]
+    assert cells.rival_speed == 1.25 and cells.wins("A") is None and cells.wins("B") is None
+    assert cells.state == "aa, bb, cc"
+    assert by_cost["chip"].rival is None and by_cost["chip"].rival_speed is None
+    rows = [
+        [part.strip() for part in line.split("|")[1:-1]] for line in comparison_lines(own)[2:-1]
+    ]
+    assert [row[3] for row in rows if row[2] == "standard cells"] == [cells.rival.name]
+    assert [row[7:] for row in rows if row[2] == "standard cells"] == [
+        ["open", "open", "baseline 12 × 27", "aa, bb, cc"]
+    ]
+    (chip,) = [row for row in rows if row[2] == "standard cells and SRAM"]
+    assert chip[3:5] == ["not run"] * 2 and chip[7:9] == ["not run"] * 2
+    assert " and ".join(each.name for each in by_cost["chip"].missing) == chip[9]
+    text = "\n".join(verdict_lines(own))
+    assert (
+        "- `max` at equal standard cells: the rival is baseline 12 × 24, 6 lanes. The variant is "
+        "faster in 0 of 1 networks by schedule A, in 0 by B. Incomplete: not run was baseline "
+        "12 × 27 in vgg13; so it is open in 1 of 1 networks by A, in 1 by B." in text
+    )
+    assert "- `max` at equal standard cells and SRAM: the rivals were not run. Incomplete" in text
+    by_cost, own = kept(tmp_path, {wider_baseline: 400})
+    assert by_cost["cells"].missing and by_cost["cells"].wins("B") is False
+    assert "another baseline is faster than the variant" in "\n".join(verdict_lines(own))
+
+
+def test_verdicts_are_of_one_cost(tmp_path):
+    """`max` has different rivals for cells and for LUTs in one network, and the same in another:
+    every number of networks is of those that were compared at that cost."""
+    report, other = report_designs(), Cell(network="vgg16", input="3x32x32", batch=IMAGES)
+    found = Store(tmp_path / "two.jsonl", published=None)
+    fill(found)
+    for cell in cells_of(report, other, ["max"]):
+        wide = "post_lanes=6" in cell.settings
+        cycles = {"max": 1000}.get(cell.variant, 500 if wide else 1000)
+        found.add(count(cell, cycles, 200 if cell.variant == "max" else None))
+    own = [each for batch in (BATCH, other) for each in compare(report, batch, found.get)]
+    lines = [line for line in verdict_lines(own) if line.startswith("- `max`")]
+    assert len(lines) == len(COSTS) and all("of 2 networks by schedule A" in line for line in lines)
+    cells = next(line for line in lines if "at equal standard cells: " in line)
+    assert "baseline 12 × 27 (1 network) or baseline 12 × 24, 6 lanes (1 network)." in cells
+    alike = [line for line in verdict_lines(own) if line.startswith("- `low`")]
+    assert len(alike) == 1 and all(words.text in alike[0] for words in COSTS.values())
+
+
+def test_cells_of_some_variants():
+    report = report_designs()
+    own = {cell.variant for cell in cells_of(report, BATCH, ["max"])}
+    assert own == {"baseline", "max"}
+    assert {cell.variant for cell in cells_of(report, BATCH, ["low"])} == {"baseline", "low"}
+    assert len(cells_of(report, BATCH, ["low"])) == 2
+    assert set(cells_of(report, BATCH, ["max"])) < set(cells_of(report, BATCH))
+
+
 def test_speed_for_cost(store):
     found = efficiencies(report_designs(), BATCH, store.get)
     by_name = {each.design.name: each for each in found}
@@ -152,6 +224,7 @@ def test_command(store, tmp_path, capsys):
         in text
     )
     assert "- vgg16 3x32x32, batch 4, baseline, bp" in text
+    assert text.count("- Paper: at the ") == 2
     found = json.loads((tmp_path / "area.json").read_text())
     assert len(found["comparisons"]) == 3 * len(COSTS)
     assert {each["network"] for each in found["not_counted"]} == {"vgg16"}

@@ -17,6 +17,7 @@ from perf.counted.count import BatchCount
 from perf.explore.bound import least_cycles
 from perf.explore.budget import Budget, area_budget, device_budget
 from perf.explore.search import Search, front
+from perf.explore.space import SIZES as USUAL
 from perf.explore.space import candidates
 from synth.fpga.devices import DEVICES
 from synth.study.analysis import metric
@@ -51,6 +52,17 @@ def test_space():
     assert [each.variant for each in found].count("baseline") == 4
     assert [each.variant for each in found].count("max") == 8
     assert all(each.config.columns != 1000 for each in found)
+
+
+def test_usual_sizes_hold_the_presets_predictor():
+    """Its array is swept, and one of its sizes is that of preset `paper`; a baseline has none."""
+    predictor = make_config(variant="max", preset="paper").cores[1]
+    few = USUAL | {"rows": (12,), "buffer_bank_depth": (4096,), "axi_data_width": (256,)}
+    found = list(candidates(("max",), few))
+    arrays = {(each.config.cores[1].rows, each.config.cores[1].columns) for each in found}
+    assert (predictor.rows, predictor.columns) in arrays and len(arrays) > 1
+    assert len(found) == len(USUAL["columns"]) * len(arrays)
+    assert len(list(candidates(("baseline",), few))) == len(USUAL["columns"])
 
 
 def test_lanes():

@@ -14,11 +14,17 @@ import pytest
 from cli.workers import Workers
 from golden.prediction.schedule import Phase, ScheduleConfig
 from perf.__main__ import main
+from perf.analytic.evaluation import published
+from perf.area.measured import report_designs
+from perf.area.verdict import cells_of
 from perf.counted import Count, Store, store
 from perf.counted.count import BatchCount
+from perf.report.costs import same_cost
 from perf.report.estimates import Estimates
-from perf.report.figures_17_19 import Formulas, figures_17_19
-from perf.report.section import of_networks
+from perf.report.figure_20 import figure_20
+from perf.report.figures_17_19 import figures_17_19
+from perf.report.formulas import Formulas
+from perf.report.section import of_networks, percent
 from perf.report.wanted import Wanted, paper_networks
 
 #: Cycles of a batch of Phase BP and of Phase GP for an image.
@@ -113,9 +119,16 @@ def test_numbers_come_from_counts(tmp_path, counted):
     energy = numbers["figure-21"]["beyond_baseline_percent"]["vgg13"]
     assert energy["max"]["DRAM bytes, B"] == pytest.approx(100 * (650 / 900 - 1))
     beside = numbers["same-cost"]
-    assert {each["variant"] for each in beside["comparisons"]} == {"low", "efficient"}
-    assert all(each["rival"] == "baseline" for each in beside["comparisons"])
-    assert any("--set columns=" in line for line in beside["not_run"])
+    assert {each["variant"] for each in beside["comparisons"]} == {"low", "efficient", "max"}
+    assert all(
+        each["rival"] == "baseline" for each in beside["comparisons"] if each["variant"] == "low"
+    )
+    assert all(each["rival_speed"] == 1 and not each["not_run"] for each in beside["comparisons"])
+    assert {each["commits"] for each in beside["comparisons"]} == {"1234567"}
+    assert beside["not_run"] == []
+    assert "batch 128, baseline, bp, columns=27" in text
+    means = numbers["figure-20"]["means"]
+    assert f"| 1.654 | {means['gpipe']:.3f} (mean of 1) |" in text
     assert numbers["table-5"]["overhead_percent"]["asic_logic"]["max"] > 0
 
 
@@ -139,6 +152,11 @@ def test_what_was_not_counted_is_not_run(tmp_path, counted):
     numbers = json.loads(output.with_suffix(".json").read_text())["sections"]
     assert numbers["figure-17"]["cifar10"]["vgg13"]["counted"]["max"] is None
     assert f"python -m perf {line}" in numbers["figure-17"]["not_run"]
+    assert any("--set columns=" in line for line in numbers["same-cost"]["not_run"])
+    assert "\nBaselines of the same cost: not run.\n" in text
+    assert (
+        "Phase GP of `max` over the forward pass of `baseline` | no backward pass | not run" in text
+    )
     assert numbers["table-2"]["low"] == {"cycles": {}, "commit": "not run"}
     assert (tmp_path / "page_figure_17.png").exists() and not (
         tmp_path / "page_figure_16.png"
@@ -165,6 +183,47 @@ def test_no_program_is_said_with_its_reason(tmp_path, counted):
     text = section.markdown(lambda picture: "")
     assert section.missing == []
     assert "- vgg19, `max`: it is too large" in text and "| no program | no program |" in text
+
+
+def _counted_baselines(tmp_path, counted):
+    """Two networks on all variants; of the bigger baselines only one, with more lanes."""
+    kept = Store(tmp_path / "kept.jsonl", published=None)
+    wanted = Wanted(networks=["vgg13", "vgg16"], data=["cifar10"], swept=[], others=False)
+    for network in wanted.networks:
+        for cell in cells_of(report_designs(), wanted.cell(network, "cifar10", "baseline")):
+            if not cell.settings or {"columns=24", "post_lanes=6"} == set(cell.settings):
+                kept.add(counted[1](cell, [cell.latency], model="", plain=True)[0])
+    return wanted, kept
+
+
+def test_a_rival_that_is_not_counted_is_not_run(tmp_path, counted):
+    wanted, kept = _counted_baselines(tmp_path, counted)
+    (section,) = same_cost(wanted, kept)
+    text = section.markdown(lambda picture: "")
+    assert "Incomplete: not run was baseline 12 × 27 in vgg13, vgg16; so it is open in 2" in text
+    assert (
+        "| not run | not run | baseline 12 × 60 and baseline 12 × 54, 6 lanes | 1234567 |" in text
+    )
+    assert {cell.network for cell in section.missing} == {"vgg13", "vgg16"}
+    glance = {what: ours for what, _, ours in section.glance}
+    cells = next(ours for what, ours in glance.items() if "same standard cells," in what)
+    assert "`max` is faster in 0 of 2, open in 2; a rival not run in 2" in cells
+    assert next(ours for what, ours in glance.items() if "and SRAM, and" in what) == "not run"
+    assert "FPGA power" in section.paper and "ASIC area" in section.paper
+    assert "- Paper" not in text
+    gains = [100 * (value - 1) for value in published("weight-stationary")["mean"].values()]
+    assert f"`max` itself gains {min(gains):.0f} to {max(gains):.0f} %" in section.paper
+
+
+def test_pipelines_beside_the_papers_means(tmp_path, counted):
+    wanted, kept = _counted_baselines(tmp_path, counted)
+    section = figure_20(wanted, kept)
+    table = section.parts[1]
+    assert [row[0] for row in table.rows[-2:]] == ["mean of 2", "paper, mean"]
+    networks = [float(row[3]) for row in table.rows[2:4]]
+    assert float(table.rows[-2][3]) == pytest.approx(sum(networks) / 2, abs=1e-3)
+    assert section.data["means"]["gpipe"] == pytest.approx(sum(networks) / 2, abs=1e-3)
+    assert "a greedy list schedule here" in section.why
 
 
 def test_quick_is_small(tmp_path, counted, unwritten):
@@ -197,14 +256,25 @@ def test_many_networks_at_a_glance():
     few = dict(zip("abcd", (1.0, 1.25, 1.5, 1.75), strict=True))
     assert of_networks(few) == "a 1.00, b 1.25, c 1.50, d 1.75"
     assert of_networks({"e": 3.0} | few) == "1.70, the mean of 5, from 1.00 (a) to 3.00 (e)"
-    assert of_networks({"a": -25.04}, "{:+.1f} %") == "a -25.0 %"
+    assert of_networks({"a": -25.04}, percent) == "a −25.0 %"
 
 
 def test_everything_that_the_paper_has_is_wanted():
     wanted = Wanted(networks=paper_networks())
     cells = set(wanted.cells())
     assert len(paper_networks()) == 13
-    assert len(cells) == 13 * 3 * 4 + 2 * 4 * 4 + 3 * 3 + 2 * 4
+    rivals = {cell for cell in cells if cell.settings}
+    assert len(cells - rivals) == 13 * 3 * 4 + 2 * 4 * 4 + 3 * 3 + 2 * 4
+    assert rivals == {
+        cell
+        for name in paper_networks()
+        for cell in cells_of(report_designs(), wanted.cell(name, "cifar10", "baseline"))
+        if cell.settings
+    }
+    assert len(rivals) % 13 == 0 and len(rivals) >= 13 * 2
+    without = set(Wanted(networks=paper_networks(), rivals=False).cells())
+    assert without == cells - rivals
+    assert not any(cell.settings for cell in Wanted(networks=["vgg13"], preset="tiny").cells())
     assert {cell.channels for cell in cells} == {4, 8, 16, 32}
     shapes = {(cell.network, cell.input) for cell in cells}
     assert {

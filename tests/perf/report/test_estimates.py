@@ -7,7 +7,8 @@ import pytest
 from compiler.networks.cells import Cell, Outcome, append_outcome
 from perf.counted import Store
 from perf.report.estimates import Estimates, estimated_glance, estimated_table
-from perf.report.figures_17_19 import Formulas, figures_17_19
+from perf.report.figures_17_19 import figures_17_19
+from perf.report.formulas import Formulas
 from perf.report.tables_2_3 import tables_2_3
 from perf.report.wanted import Wanted
 

@@ -4,7 +4,8 @@ from perf.analytic.training import Batches
 from perf.counted import Count, Store
 from perf.counted.count import BatchCount
 from perf.report.estimates import Estimates
-from perf.report.figures_17_19 import Formulas, figures_17_19
+from perf.report.figures_17_19 import figures_17_19
+from perf.report.formulas import Formulas
 from perf.report.section import Table
 from perf.report.speed_columns import columns, headings, means
 from perf.report.wanted import Speed, Wanted
@@ -29,7 +30,9 @@ def test_means_are_of_what_is_known():
 
 def test_an_estimate_stands_where_something_is_not_counted(tmp_path):
     """Two networks: with the last count there is nothing left that is estimated."""
-    wanted = Wanted(networks=["vgg13", "vgg16"], data=["cifar10"], swept=[], others=False)
+    wanted = Wanted(
+        networks=["vgg13", "vgg16"], data=["cifar10"], swept=[], others=False, rivals=False
+    )
     store, estimates = Store(tmp_path / "cycles.jsonl", published=None), Estimates()
 
     def shown():

@@ -21,7 +21,21 @@ def test_overheads_are_those_of_the_file():
     luts = paper.table("4a")
     share = 100 * (luts["max"]["CLB LUTs"] / luts["baseline"]["CLB LUTs"] - 1)
     assert f"| {percent(beyond['xc7_lut']['max'])} | {share:+.1f} % |" in text
+    assert "+0.0" not in text and "-" not in text.split("| power |")[1].split("\n")[0]
     assert "not measured" in text  # power of an FPGA
+
+
+def test_the_papers_text_and_its_tables():
+    """They differ by a tenth; both are said."""
+    fpga, asic = tables_4_5()
+    text = paper.figures()["overheads_percent"]
+    for section, name in ((fpga, "fpga_power"), (asic, "asic_area")):
+        low, efficient, largest = text[name].values()
+        assert f"({low}, {efficient} and {largest} % more" in section.paper
+    area = paper.table("5a")
+    own = [100 * (area[name]["total area"] / area["baseline"]["total area"] - 1)
+           for name in ("low", "efficient", "max")]  # fmt: skip
+    assert "take {:.1f}, {:.1f} and {:.1f} % more area".format(*own) in asic.paper
 
 
 def test_a_file_of_something_else(tmp_path):
@@ -47,7 +61,7 @@ def test_commands_count_what_lacks():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "not measured"), (-0.01, "±0.0 %"), (3.14, "+3.1 %"), (-2, "-2.0 %")]
+    ("value", "text"), [(None, "not measured"), (-0.01, "±0.0 %"), (3.14, "+3.1 %"), (-2, "−2.0 %")]
 )
 def test_percent(value, text):
     assert percent(value) == text

@@ -13,6 +13,7 @@ from perf.__main__ import main
 from perf.analytic.shapes import Layer
 from perf.counted import Cell, Count, Store
 from perf.counted.count import BatchCount
+from perf.roofline import picture
 from perf.roofline.needs import cells_of, pays_from, swept
 from perf.roofline.work import point_of, work_of
 
@@ -90,6 +91,34 @@ def test_never_pays():
         for cell in cells_of(base, {"batch": (1,)})
     }
     assert pays_from(swept(base, {"batch": (1,)}, slow.get), "batch", "max") is None
+
+
+def test_picture(monkeypatch, tmp_path):
+    """Points and the legend have the same marks, and names of buses are left of their roofs."""
+    figures = []
+    monkeypatch.setattr(picture, "_save", lambda figure, path: figures.append(figure))
+    work, config = work_of(LAYERS, 5, backward=True), make_config(variant="max", preset="tiny")
+    points = [
+        point_of("n", variant, phase, config, work, batch(1000))
+        for variant, phase in (("baseline", "bp"), ("max", "bp"), ("max", "gp"))
+    ]
+    for shown, names in (
+        (points, ["n", "baseline", "max, Phase BP", "max, Phase GP"]),
+        (points[::2], ["n", "baseline", "max, Phase GP"]),
+    ):
+        picture.plot_roofline(shown, tmp_path / "a.png", "Roofline, cifar10")
+        (axes,) = figures[-1].axes
+        assert axes.get_title(loc="left") == "Roofline, cifar10"
+        (legend,) = figures[-1].legends
+        assert [text.get_text() for text in legend.get_texts()] == names
+        drawn = {(line.get_marker(), line.get_markerfacecolor() == "none")
+                 for line in axes.lines if len(line.get_xdata()) == 1}  # fmt: skip
+        named = [(line.get_marker(), line.get_markerfacecolor() == "none")
+                 for line in legend.get_lines()]  # fmt: skip
+        assert drawn == set(named[1:])
+        starts = {text.xy for text in axes.texts}
+        assert all(text.get_ha() == "right" for text in axes.texts) and len(starts) == 4
+        assert axes.get_xlim()[0] < min(x for x, _ in starts)
 
 
 def test_command(store, tmp_path, capsys):
