@@ -90,14 +90,17 @@ class Scratch:
         self._time = 0
 
     def take(
-        self, words: int, *, apart: Sequence[Sequence[Block]] = (), key: Hashable = None
-    ) -> Block:
+        self, words: int, *, apart: Sequence[Sequence[Block]] = (), key: Hashable = None,
+        edge: bool = False,
+    ) -> Block:  # fmt: skip
         """A new block with one user, in other banks than ``apart`` (groups of blocks, the most
-        important first) if there is room.
+        important first) if there is room. ``edge``: it lies at an edge of the smallest free place,
+        so that what is left is in one piece, since it stays for long.
 
         Raises :class:`NoRoom` if there is none.
         """
-        place = self._find(words, apart)
+        find = self._find_edge if edge else self._find
+        place = find(words, apart)
         while place is None:
             idle = [block for block in self._blocks if not block.users]
             if not idle:
@@ -107,7 +110,7 @@ class Scratch:
                     "are in use"
                 )
             self._remove(min(idle, key=lambda block: block.used))
-            place = self._find(words, apart)
+            place = find(words, apart)
         return self._insert(place, words, key)
 
     def take_at(self, address: int, words: int, *, key: Hashable = None) -> Block | None:
@@ -240,8 +243,8 @@ class Scratch:
         if block.key is not None:
             del self._known[block.key]
 
-    def _find(self, words: int, apart: Sequence[Sequence[Block]]) -> int | None:
-        """First word of a free place: the next one in turn of those that share the fewest banks."""
+    def _gaps(self, words: int) -> list[tuple[int, int]]:
+        """Free places [begin, end) of so many words or more."""
         gaps, end = [], 0
         for block in self._blocks:
             begin = block.address - self.base
@@ -250,6 +253,20 @@ class Scratch:
             end = begin + block.words
         if self.words - end >= words:
             gaps.append((end, self.words))
+        return gaps
+
+    def _find_edge(self, words: int, _apart: Sequence[Sequence[Block]]) -> int | None:
+        """The same at an edge of the smallest place, that of the memory before others."""
+        found = [
+            (end - begin, edge not in (0, self.words), start)
+            for begin, end in self._gaps(words)
+            for edge, start in ((begin, begin), (end, end - words))
+        ]
+        return min(found)[2] if found else None
+
+    def _find(self, words: int, apart: Sequence[Sequence[Block]]) -> int | None:
+        """First word of a free place: the next one in turn of those that share the fewest banks."""
+        gaps = self._gaps(words)
         busy = [
             {
                 bank

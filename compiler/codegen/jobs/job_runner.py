@@ -261,6 +261,7 @@ class JobRunner:
                         need.words,
                         apart=() if packed else _apart(job, blocks, watched),
                         key=need.key,
+                        edge=need.load is None and self.recorder.is_gathered(),
                     )
                     missing.append((need, block))
                 blocks.append(block)

@@ -135,3 +135,17 @@ def test_blocks_side_by_side_lie_behind_what_was_taken_last():
     assert [block.address for block in scratch.take_side_by_side([1000, 1048])] == [0, 1000]
     with pytest.raises(NoRoom, match="2049 words do not fit into a memory of 2048"):
         scratch.take_side_by_side([2048, 1])
+
+
+def test_what_stays_lies_at_an_edge_of_the_smallest_place():
+    """In the middle of a place it would leave two pieces, with less room in each."""
+    scratch = Scratch(make_config(variant="baseline", preset="tiny"))
+    first, middle = scratch.take(100), scratch.take_at(1500, 200)
+    kept = scratch.take(300, edge=True)
+    assert (first.address, middle.address, kept.address) == (0, 1500, scratch.words - 300)
+    assert scratch.take(40, edge=True).address == 1700  # 48 words are free there, else 1400
+    scratch.release(first)
+    assert scratch.take(90, edge=True).address == 0
+    assert scratch.take(1410, edge=True).address == 90
+    with pytest.raises(NoRoom, match="9 more words do not fit"):
+        scratch.take(9, edge=True)

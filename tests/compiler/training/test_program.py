@@ -211,3 +211,16 @@ class Joined(nn.Module):
 
     def forward(self, x):
         return torch.cat([x, x.relu()], 1)
+
+
+@pytest.mark.long
+def test_a_large_map_on_a_small_machine():
+    """A line of its weight gradient takes half of the buffer, and the sums that stay must not lie
+    between two lines."""
+    network = nn.Sequential(
+        nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+    config = make_config(variant="baseline", preset="tiny")
+    program = compile_training(network, config, (3, 112, 112), images=2)
+    assert len(program.commands) < 1 << 19
