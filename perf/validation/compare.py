@@ -89,15 +89,15 @@ def compared(counters: Mapping[str, int], result: Result, **origin: Any) -> Comp
 
 
 def compare(
-    point: Point, measured: Sequence[Measured], *, model: str = MODELS[0]
+    point: Point, measured: Sequence[Measured], *, model: str = MODELS[0], plain: bool = False
 ) -> list[Comparison]:
     """Run on a model (:data:`~perf.counted.count.MODELS`) what has been measured; without programs
-    that it does not know."""
+    that it does not know. ``plain``: in plain Python, for short programs."""
     found = []
     for number, item in enumerate(measured):
         result = on_model(
             model, item.commands, AdaGPConfig(**item.config), offset=item.offset,
-            latency=item.latency, base=item.base, loop=item.loop,
+            latency=item.latency, base=item.base, loop=item.loop, plain=plain,
         )  # fmt: skip
         if result is not None:
             found.append(
@@ -111,23 +111,27 @@ def compare(
 
 def on_model(
     model: str, commands: bytes, config: AdaGPConfig, *, offset: int, latency: int,
-    base: int = BASE, loop: BatchLoop | None = None,
+    base: int = BASE, loop: BatchLoop | None = None, plain: bool = False,
 ) -> Result | None:  # fmt: skip
     """A program on one of :data:`~perf.counted.count.MODELS`; None of one with ROWS or BATCH if
     that goes by events."""
     if model == "cycles":
-        return run(commands, config, offset=offset, latency=latency, base=base, loop=loop)
+        return run(
+            commands, config, offset=offset, latency=latency, base=base, loop=loop,
+            compiled=not plain,
+        )  # fmt: skip
     if base != BASE:
         raise ValueError(f"the model of events knows a window at {BASE:#x}, not at {base:#x}")
     try:
-        return run_events(commands, config, works=_works(config, latency), offset=offset)
+        works = _works(config, latency, plain)
+        return run_events(commands, config, works=works, offset=offset)
     except Unknown:
         return None
 
 
 @cache
-def _works(config: AdaGPConfig, latency: int) -> Works:
-    return Works(config, latency)
+def _works(config: AdaGPConfig, latency: int, plain: bool) -> Works:
+    return Works(config, latency, compiled=not plain)
 
 
 @dataclass(frozen=True, kw_only=True)

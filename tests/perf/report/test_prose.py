@@ -1,4 +1,7 @@
-"""What README.md and docs/paper.md say of the evaluation is what docs/evaluation.json has."""
+"""What README.md and docs/paper.md say of the evaluation is what docs/evaluation.json has.
+
+Covers: perf/report/document.py.
+"""
 
 import json
 from pathlib import Path
