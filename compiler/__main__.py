@@ -17,6 +17,7 @@ from typing import Any
 from compiler import AdaGPProgram, CompiledProgram, ProgramError, TrainingProgram
 from compiler.codegen.binary import program_file
 from compiler.codegen.disassemble import disassemble
+from compiler.kernels.updates.rules import OPTIMIZERS
 from compiler.networks.registry import read_shape
 from compiler.tensors.tensor import Tensor
 from compiler.training.batch_input import LOSSES
@@ -36,22 +37,9 @@ _CLASSES: dict[str, type[CompiledProgram] | type[TrainingProgram] | type[AdaGPPr
 _DEFAULTS = {"batch": 16, "variant": "baseline", "method": "bp"}
 
 
-class _Parser(argparse.ArgumentParser):
-    """Its help names the optimizers, which are known to a module that imports torch."""
-
-    #: What takes the name of one.
-    optimizer: argparse.Action
-
-    def format_help(self) -> str:
-        from compiler.training.optimizer import OPTIMIZERS
-
-        self.optimizer.help = f"{', '.join(OPTIMIZERS)} (default: %(default)s)"
-        return super().format_help()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="python -m compiler",
         description="Compile a network of the paper and sum up what became of it, or look into "
         "programs that were compiled before. Other networks are compiled by compiler.compile, "
@@ -133,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _add_compilation(parser: _Parser) -> None:
+def _add_compilation(parser: argparse.ArgumentParser) -> None:
     """Options of all that compiles."""
     group = parser.add_argument_group("what is compiled (--network, --table, --plan without FILE)")
     group.add_argument(
@@ -152,7 +140,9 @@ def _add_compilation(parser: _Parser) -> None:
         "--loss",
         help=f"{', '.join(LOSSES)} (default: the network's; with --plan cross_entropy)",
     )
-    parser.optimizer = group.add_argument("--optimizer", metavar="NAME", default="sgd")
+    group.add_argument(
+        "--optimizer", metavar="NAME", default="sgd", help=f"{', '.join(OPTIMIZERS)} (default: sgd)"
+    )
     group.add_argument(
         "--variant", choices=tuple(VARIANTS), help="default: baseline; with --table all"
     )

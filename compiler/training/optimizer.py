@@ -7,12 +7,10 @@ import torch
 
 from compiler.codegen.view import Coefficient
 from compiler.errors import CompileError
-from compiler.kernels.updates.rules import AdamRule, MomentumRule, Rule
+from compiler.kernels.updates.rules import OPTIMIZERS, AdamRule, MomentumRule, Rule
 from compiler.tensors.parameters import CORRECTIONS
 
-__all__ = ["OPTIMIZERS", "Optimizer", "optimizer_of", "require_parameters"]
-
-OPTIMIZERS = ("sgd", "nesterov", "braked", "adam", "adamw")
+__all__ = ["Optimizer", "optimizer_of", "require_parameters"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +19,7 @@ class Optimizer:
 
     Members
     -------
-    kind : one of :data:`OPTIMIZERS`
+    kind : one of :data:`~compiler.kernels.updates.rules.OPTIMIZERS`
     betas, epsilon : of ``adam`` and ``adamw``
     """
 

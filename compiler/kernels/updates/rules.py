@@ -11,7 +11,10 @@ from compiler.codegen.vector_commands import VectorCommands
 from compiler.codegen.view import Coefficient, View
 from hw.isa.vector import Carry, Factor, Term
 
-__all__ = ["AdamRule", "MomentumRule", "Rule"]
+__all__ = ["OPTIMIZERS", "AdamRule", "MomentumRule", "Rule"]
+
+#: By name: SGD with momentum, with Nesterov's, with braked gradients; Adam, and with its own decay.
+OPTIMIZERS = ("sgd", "nesterov", "braked", "adam", "adamw")
 
 
 class Rule(Protocol):

@@ -19,6 +19,7 @@ from compiler.__main__ import main
 from compiler.adagp.compile import compile_adagp
 from compiler.codegen.cost import Command, estimate
 from compiler.codegen.program import executed_commands
+from compiler.kernels.updates.rules import OPTIMIZERS
 from compiler.networks.array_use import PRODUCTS, ArrayUse, cause_of, ratio
 from compiler.networks.command_counts import command_counts
 from compiler.networks.registry import network, network_names, published, read_shape, shape_text
@@ -26,7 +27,6 @@ from compiler.networks.summary import summarize
 from compiler.stages import Stages, stage
 from compiler.training.batch_input import LOSSES
 from compiler.training.compile import compile_training, training_layers
-from compiler.training.optimizer import OPTIMIZERS
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 
