@@ -166,7 +166,7 @@ class EmulatorDevice:
         trains = self.config.has_training_engines
         guard = bool(trains and self._registers["GUARD"])
         self._machine = Machine(
-            self.config, window, coefficients=self._coefficients(), guard=guard
+            self.config, window, coefficients=host.coefficients(self._registers), guard=guard
         )  # fmt: skip
         if trains:
             self._registers["BATCHES_DONE"] = 0
@@ -176,9 +176,6 @@ class EmulatorDevice:
         self._registers["STATUS"] = self._bits("STATUS", "BUSY")
         self._run = execute(self._machine, bytes(window[program : program + length]), program)
         self._boundary = None
-
-    def _coefficients(self):
-        return [self._registers.get(f"COEFFICIENT{number}", 0) for number in range(8)]
 
     def _advance(self, run):
         """To the next end of a batch; StopIteration at the end of the program."""
@@ -196,7 +193,7 @@ class EmulatorDevice:
                     f"the program waits for batch {registers['BATCHES_DONE']}: BATCHES_READY is "
                     f"{registers['BATCHES_READY']}"
                 )
-            self._machine.coefficients[:] = self._coefficients()
+            self._machine.coefficients[:] = host.coefficients(self._registers)
             registers["PHASE"] = phase = scheduled_phase(registers)
             part = "gp" if phase is PhaseCode.GP else "bp"
             parity = "odd" if registers["BATCHES_DONE"] % 2 else "even"

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from hw.isa.error_codes import ErrorCode
+from hw.isa.vector import COEFFICIENTS
 
 from .map import Unit
 from .model import Register, RegisterMap
 
 __all__ = [
+    "coefficients",
     "counters",
     "ending",
     "field_values",
@@ -88,6 +90,12 @@ def register_writes(
             but = " and does not wait for a batch" if found.between_batches else ""
             raise ValueError(f"{name} is locked while a program runs{but}")
     yield found, value
+
+
+def coefficients(values: Mapping[str, int]) -> list[int]:
+    """What COEFFICIENT0 and those behind it hold, of values of registers by name; 0 of those that
+    are not there."""
+    return [values.get(f"COEFFICIENT{number}", 0) for number in range(COEFFICIENTS)]
 
 
 def ending(registers: RegisterMap, values: Mapping[str, int]) -> str:

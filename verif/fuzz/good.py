@@ -22,6 +22,7 @@ from golden.commands.vector import Carry, Factor, Source
 from golden.prediction.schedule import ScheduleConfig, Stage
 from hw.config import BUFFER_ADDRESS_WIDTH, AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
+from hw.registers import host
 from hw.registers.map import register_map
 from verif.programs.batch_programs import BatchProgram
 from verif.programs.convolution_programs import ConvolutionProgram
@@ -126,7 +127,7 @@ class _Image:
 def _finish(config, name, image, program, *, loop=None, **registers):
     """What the interpreter makes of it."""
     after = bytearray(image)
-    coefficients = [registers.get(f"COEFFICIENT{number}", 0) for number in range(8)]
+    coefficients = host.coefficients(registers)
     interpret(config, program, after, coefficients=coefficients, loop=loop)
     if bytes(after) == image:
         raise AssertionError(f"{name} stores nothing")

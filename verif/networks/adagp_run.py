@@ -10,6 +10,7 @@ from compiler.adagp.compile import AdaGPProgram, PredictorShape, compile_adagp
 from emulator.interpreter import interpret
 from golden.prediction.config import PredictorConfig
 from golden.prediction.step import PredictedTraining
+from hw.registers import host
 from verif.system import accelerator
 from verif.system.record import BASE
 
@@ -132,7 +133,8 @@ class AdaGPRun(TrainingRun):
         have."""
         self._check_loop(loop)
         memory = self.memory() if memory is None else bytearray(memory)
-        dumps, refills, registers = [], self.refills(), self._batch_registers()
+        dumps, refills = [], self.refills()
+        coefficients = [host.coefficients(values) for values in self._batch_registers()]
 
         def boundary(done, contents):
             if done:
@@ -141,15 +143,12 @@ class AdaGPRun(TrainingRun):
             for number in (0, 1) if done == 0 else (done + 1,):
                 for offset, data in refills[number] if number < len(refills) else ():
                     contents[offset : offset + len(data)] = data
-            return coefficients(done) if done < len(registers) else None
-
-        def coefficients(number):
-            return [registers[number].get(f"COEFFICIENT{index}", 0) for index in range(8)]
+            return coefficients[done] if done < len(coefficients) else None
 
         program = self.program.loop
         result = interpret(
             self.config, program.commands, memory, seed=seed, guard=self.guard,
-            coefficients=coefficients(0),
+            coefficients=coefficients[0],
             sample_seed=self.registers(self.batches[0])["SAMPLE_SEED"],
             program=program.program, loop=loop, boundary=boundary,
         )  # fmt: skip

@@ -14,6 +14,7 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import FLOAT32
 from golden.layers.optimizer import SGD, AdamW, BrakedSGD
 from golden.training.step import Training
+from hw.registers import host
 from verif.system import accelerator
 from verif.system.record import BASE
 
@@ -240,13 +241,12 @@ class TrainingRun:
             for offset, data in self.changes(batch):
                 memory[offset : offset + len(data)] = data
             registers = self.registers(batch, number)
-            coefficients = [registers.get(f"COEFFICIENT{index}", 0) for index in range(8)]
             result = interpret(
                 self.config,
                 self.program_of(batch).commands,
                 memory,
                 seed=seed + number,
-                coefficients=coefficients,
+                coefficients=host.coefficients(registers),
                 sample_seed=registers["SAMPLE_SEED"],
                 guard=self.guard,
                 program=self.program_of(batch).program,
