@@ -24,7 +24,6 @@ from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import plan_memory, training_layers
 from compiler.training.group_writer import Decisions, least_hidden, write_groups
-from compiler.training.optimizer import require_parameters
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from compiler.training.step import Step
 from hw.config import AdaGPConfig
@@ -76,8 +75,7 @@ def compile_adagp(
     CompileError
         naming the layer, why it cannot be compiled and what can.
     """
-    layers = training_layers(model, config, input_shape, images)
-    require_parameters(optimizer, model)
+    layers = training_layers(model, config, input_shape, images, optimizer)
     if not isinstance(shape, PredictorShape):
         raise CompileError(f"shape must be a PredictorShape, not {shape!r}")
     if isinstance(predict, str):

@@ -195,15 +195,12 @@ class PredictionSteps(StepTimes):
 
     def _follower(self, name: str) -> str | None:
         """The ReLU that alone reads a map and writes another one; products write that of theirs."""
-        first, *others = self._readers[name] or [name]
-        is_own = self.layers[first].kind == "relu" and first not in self._fused
-        return first if is_own and not others else None
+        relu = self._relu_behind(name)
+        return None if relu in self._fused else relu
 
     def _observe(self, layer: Layer, cycles: int, window: int) -> None:
-        own, y = (
-            self.predictor.layers[layer.name],
-            self.maps[self._follower(layer.name) or layer.name],
-        )
+        own = self.predictor.layers[layer.name]
+        y = self.maps[self._follower(layer.name) or layer.name]
         if self._is_held(layer.name):
             if self._is_apart:
                 self._react(layer, cycles, window)

@@ -99,8 +99,7 @@ def compile_training(
         naming the layer, why it cannot be compiled and what can; or the parameter that the
         optimizer lacks.
     """
-    layers = training_layers(model, config, input_shape, images)
-    require_parameters(optimizer, model)
+    layers = training_layers(model, config, input_shape, images, optimizer)
     options: dict[str, Any] = {"images": images, "loss": loss, "optimizer": optimizer}
     graph = (
         EchoSteps(layers, config, echo=echo, **options)
@@ -193,6 +192,7 @@ def training_layers(
     config: AdaGPConfig,
     input_shape: Sequence[int] | Sequence[Sequence[int]],
     images: int,
+    optimizer: object = None,
 ) -> list[Layer]:
     """Layers of a network in training, of :func:`compiler.frontend.torch_graph.trace`.
 
@@ -212,6 +212,7 @@ def training_layers(
     with stage("trace"):
         layers = trace(model, input_shape)
     require_trainable(layers)
+    require_parameters(optimizer, model)
     return layers
 
 

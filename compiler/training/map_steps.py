@@ -99,11 +99,15 @@ class MapSteps(StepGraph):
 
     def _output(self, layer: Layer, **options: Any) -> tuple[str, bool]:
         """The tensor that a layer writes: its map, or that of a ReLU that alone reads it."""
-        follower = self._readers[layer.name]
-        if len(follower) == 1 and self.layers[follower[0]].kind == "relu":
-            self._fused[follower[0]] = layer.name
-            layer = replace(layer, name=follower[0])
+        if (follower := self._relu_behind(layer.name)) is not None:
+            self._fused[follower] = layer.name
+            layer = replace(layer, name=follower)
         return self._map(layer, **options), layer.name in self._fused
+
+    def _relu_behind(self, name: str) -> str | None:
+        """The ReLU that alone reads a map, or None."""
+        readers = self._readers[name]
+        return readers[0] if len(readers) == 1 and self.layers[readers[0]].kind == "relu" else None
 
     def _concatenation(self, layer: Layer) -> str:
         """The map of a concatenation, which exists from the first of its parts on."""

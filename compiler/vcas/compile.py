@@ -16,7 +16,6 @@ from compiler.frontend.torch_graph import Layer
 from compiler.kernels.sampling.copies import LIST_LEVEL
 from compiler.tensors.tensor import Tensor
 from compiler.training.compile import assembled, plan_memory, training_layers, write_steps
-from compiler.training.optimizer import require_parameters
 from compiler.training.program import StepInfo, TrainingProgram
 from hw.config import AdaGPConfig
 from hw.formats import IntFormat
@@ -109,7 +108,6 @@ def compile_vcas(
     CompileError
         naming the layer, why it cannot be compiled and what can; or what is wrong.
     """
-    require_parameters(optimizer, model)
     graph, layers = sampled_steps(
         model, config, input_shape, images=images, sampled=sampled, counts=counts, norms=norms,
         loss=loss, optimizer=optimizer,
@@ -131,7 +129,7 @@ def sampled_steps(
     counts: Sequence[int] | None = None, norms: bool = False, **options: Any,
 ) -> tuple[SampledSteps, list[Layer]]:  # fmt: skip
     """The :class:`~compiler.vcas.steps.SampledSteps` of :func:`compile_vcas`, and the layers."""
-    layers = training_layers(model, config, input_shape, images)
+    layers = training_layers(model, config, input_shape, images, options.get("optimizer"))
     if isinstance(config.format, IntFormat) or config.format.exponent_bits < 8:
         raise CompileError(
             f"samples of images need an operand format with 8 bits of exponent, not "
