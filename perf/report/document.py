@@ -23,8 +23,8 @@ python -m perf {command}
 
 *Counted* are cycles of programs that the compiler makes, on the model of the machine that counts
 as the RTL does ([perf_model.md](perf_model.md)), or on that of events, which goes by whole
-commands; [how near it comes to the RTL](perf_model.md#from-event-to-event) was measured for VGG13
-with two images (0.1 %) and for small networks (1 to 3 %). The last table says which. *Estimated* is
+commands: [beside the first](perf_model.md#from-event-to-event) it is off by 0.6 % at most on full
+networks, beside the RTL by 1 to 3 % on small ones. The last table says which. *Estimated* is
 what the compiler says of such programs when it has made them
 ([results_networks.md](results_networks.md)). *Formulas* are the paper's way of counting, without
 memory ([analytic.md](analytic.md)). *Not run* is what nobody has counted yet; the command below

@@ -1,6 +1,6 @@
 """What limits a batch of every network: multiplications and bytes beside cycles."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,45 +11,39 @@ from perf.roofline.points import point_lines, points_of
 from perf.roofline.work import Point
 
 from .section import NOT_RUN, Picture, Section, of_networks
-from .wanted import Wanted
+from .wanted import OTHERS, Wanted
 
 __all__ = ["rooflines"]
 
 
 def rooflines(wanted: Wanted, store: Store) -> Section:
-    """One section: a table and a picture for small images and for large ones."""
+    """One section: a table and a picture for small images, for large ones, and for the networks
+    that do not classify images."""
     parts: list[str | Picture] = []
     glance: list[tuple[str, str, str]] = []
     missing: list[Cell] = []
     numbers: dict[str, list[dict[str, Any]]] = {}
-    large = [data for data in wanted.data if data == "imagenet"]
-    for data in dict.fromkeys((wanted.first_data, *large)):
-        cells = [
-            wanted.cell(network, data, name)
-            for network in wanted.networks
-            for name in wanted.with_baseline
-        ]
+    for name, batches, cells in _groups(wanted):
         missing += [cell for cell in cells if store.get(cell) is None]
         points = points_of(store, cells)
-        numbers[data] = [
+        numbers[name] = [
             asdict(point) | {"limit": point.limit, "share": point.share} for point in points
         ]
         shown = _shown(points)
         glance.append(
-            (f"Roofline: of the cycles, the largest bound, `baseline`, {data}", "none",
+            (f"Roofline: of the cycles, the largest bound, `baseline`, {name}", "none",
              of_networks(_percents(shown), "{:.0f} %".format))
         )  # fmt: skip
-        batches = wanted.batches_of(wanted.networks, data)
         if not shown:
-            parts.append(f"**{data}**, batch {batches}: {NOT_RUN} (see Figure 17).")
+            parts.append(f"**{name}**, batch {batches}: {NOT_RUN} (see Figure 17).")
             continue
-        parts.append(f"**{data}**, batch {batches}:")
+        parts.append(f"**{name}**, batch {batches}:")
         parts.append("\n".join(point_lines(shown)).rstrip())
         parts.append(
             Picture(
-                name=f"roofline_{data}",
-                text=f"Roofline of all networks, {data}",
-                draw=partial(_draw, shown, f"Roofline, {data}, batch {batches}"),
+                name=f"roofline_{name.replace(' ', '_')}",
+                text=f"Roofline of all networks, {name}",
+                draw=partial(_draw, shown, f"Roofline, {name}, batch {batches}"),
             )
         )
     how = (
@@ -67,6 +61,24 @@ def rooflines(wanted: Wanted, store: Store) -> Section:
         why=_why(numbers), parts=[how, *parts], glance=glance, missing=missing,
         data={"points": numbers},
     )  # fmt: skip
+
+
+def _groups(wanted: Wanted) -> Iterator[tuple[str, str, list[Cell]]]:
+    """(name, images of a batch, cells)."""
+    large = [data for data in wanted.data if data == "imagenet"]
+    for data in dict.fromkeys((wanted.first_data, *large)):
+        cells = [
+            wanted.cell(network, data, name)
+            for network in wanted.networks
+            for name in wanted.with_baseline
+        ]
+        yield data, wanted.batches_of(wanted.networks, data), cells
+    if wanted.others:
+        cells = [
+            wanted.other_cell(network, name) for network in OTHERS for name in wanted.with_baseline
+        ]
+        batches = dict.fromkeys(str(cell.batch) for cell in cells)
+        yield "other tasks", " or ".join(batches), cells
 
 
 def _shown(points: Sequence[Point]) -> list[Point]:

@@ -28,6 +28,7 @@ __all__ = [
     "BATCHES",
     "CHANNELS",
     "EPOCHS",
+    "OTHERS",
     "Speed",
     "Wanted",
     "commits",
@@ -39,6 +40,8 @@ __all__ = [
 BATCHES = (16, 32, 64, 128, 256)
 #: Of the predictor, with S = 4: whole granules of the DRAM.
 CHANNELS = (4, 8, 16, 32)
+#: The networks of Tables 2 and 3.
+OTHERS = ("transformer", "yolo-v3")
 #: Of schedule A.
 EPOCHS = 90
 
@@ -169,7 +172,7 @@ class Wanted:
                 ):
                     yield self.cell(network, data, name, channels=size)
         if self.others:
-            for network in ("transformer", "yolo-v3"):
+            for network in OTHERS:
                 yield from (self.other_cell(network, name) for name in self.with_baseline)
 
 

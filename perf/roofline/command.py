@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from compiler.networks.registry import published, usual_method
+from compiler.networks.registry import network, read_shape, usual_method
 from hw.config import VARIANTS
 from perf.area.designs import VARIANTS as WITH_PREDICTOR
 from perf.counted import Cell
@@ -63,8 +63,7 @@ def _roofline(options) -> int:
         cells = cells_of(base, {"batch": (options.batch,)})
     varied = cells_of(base, sweeps)
     for cell in dict.fromkeys((*cells, *varied)):
-        if not published(cell.network).reads_images:
-            raise ValueError(f"network must read images, {cell.network} does not")
+        network(cell.network, read_shape(cell.input), width=cell.width)  # or a clear error
     console, store = Console(highlight=False), store_of(options)
     missing = fill_unless_kept(store, [*cells, *varied], options, console)
     points, found = points_of(store, cells), swept(base, sweeps, store.get)

@@ -4,33 +4,36 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from compiler.networks.registry import network, read_shape
-from perf.analytic.shapes import Layer, model_layers
 from perf.counted import Cell, Store
 from synth.study.tables import table
 
-from .work import Point, point_of, work_of
+from .work import Point, Work, point_of, work_of
 
 __all__ = ["point_lines", "points_of"]
 
 
 def points_of(store: Store, cells: Iterable[Cell]) -> list[Point]:
-    """The counted batches of cells, whose networks read images."""
+    """The counted batches of cells."""
     points: list[Point] = []
     for cell in cells:
         found = store.get(cell)
         if found is None or found.reason is not None:
             continue
         for phase, batch in found.batches.items():
-            layers = _layers(cell.network, cell.input, cell.width)
-            work = work_of(layers, cell.batch, backward=phase == "bp")
+            work = _work(cell, phase == "bp")
             points.append(point_of(cell.network, cell.variant, phase, cell.config, work, batch))
     return points
 
 
+def _work(cell: Cell, backward: bool) -> Work:
+    return _work_of(cell.network, cell.input, cell.classes, cell.width, cell.batch, backward)
+
+
 @cache
-def _layers(name: str, size: str, width: float) -> Sequence[Layer]:
+def _work_of(name, size, classes, width, images, backward) -> Work:
     shape = read_shape(size)
-    return model_layers(network(name, shape, width=width), shape)  # type: ignore[arg-type]  # an image
+    model = network(name, shape, classes=classes, width=width)
+    return work_of(model, shape, images, backward=backward)
 
 
 def point_lines(points: Sequence[Point]) -> list[str]:

@@ -1,10 +1,13 @@
 """What a batch has to compute and to move, and the cycles that this takes at least."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from compiler.networks.registry import InputShape
 from hw.config import AdaGPConfig
-from perf.analytic.shapes import Layer
 from perf.counted.count import BatchCount
 
 __all__ = ["Point", "Work", "point_of", "work_of"]
@@ -28,18 +31,55 @@ class Work:
         return self.array + self.depthwise
 
 
-def work_of(layers: Sequence[Layer], images: int, *, backward: bool) -> Work:
-    """Of a batch: forward, and with ``backward`` weight and input gradients, which take as many
-    each; the first layer has no input gradient."""
-    array = depthwise = 0
-    for number, layer in enumerate(layers):
-        times = 1 if not backward else 3 if number else 2
-        macs = layer.forward(images).macs * times
-        if layer.groups > 1 and layer.groups == layer.inputs:
-            depthwise += macs
-        else:
-            array += macs
-    return Work(array=array, depthwise=depthwise)
+def work_of(model: nn.Module, shape: InputShape, images: int, *, backward: bool) -> Work:
+    """Of a batch: forward, and with ``backward`` the gradients of weights and of inputs, which take
+    as many each; a layer that reads the network's input has no input gradient.
+
+    ``model`` and its input of ``shape`` are on the meta device, and torch's own counter of
+    operations counts: convolutions, linear layers, both products of an attention. What it does not
+    count right are grouped convolutions backward, so backward follows from forward here.
+    """
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Conv2d | nn.Linear)
+    }
+    without: set[str] = set()  # layers of which nothing asks for an input gradient
+
+    def watch(name):
+        def hook(module, inputs, output):
+            if not inputs[0].requires_grad:
+                without.add(name)
+
+        return hook
+
+    model = model.to("meta").eval()  # with constants that were not made there
+    handles = [module.register_forward_hook(watch(name)) for name, module in layers.items()]
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model(*_inputs(shape))
+    for handle in handles:
+        handle.remove()
+    path = f"{type(model).__name__}."
+    macs = {
+        name.removeprefix(path): sum(found.values()) // 2  # a multiplication and an addition
+        for name, found in counter.get_flop_counts().items()
+    }
+    depthwise = sum(macs.get(name, 0) for name, layer in layers.items() if _is_depthwise(layer))
+    array, times = counter.get_total_flops() // 2 - depthwise, 1
+    if backward:
+        array, times = 3 * array - sum(macs.get(name, 0) for name in without), 3
+    return Work(array=images * array, depthwise=images * times * depthwise)
+
+
+def _inputs(shape: InputShape) -> list[torch.Tensor]:
+    """Of one image or of one sentence of each length."""
+    if all(isinstance(size, int) for size in shape):
+        return [torch.empty(1, *shape)]  # type: ignore[arg-type]  # an image
+    return [torch.zeros(1, *length, dtype=torch.long) for length in shape]  # type: ignore[misc]
+
+
+def _is_depthwise(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Conv2d) and layer.groups > 1 and layer.groups == layer.in_channels
 
 
 @dataclass(frozen=True, kw_only=True)

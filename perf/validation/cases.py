@@ -6,7 +6,7 @@ from functools import partial
 
 from hw.config import AdaGPConfig, make_config
 from verif.networks.digits import run_digits
-from verif.networks.reduced.reduced_networks import REDUCED, run_network
+from verif.networks.reduced.reduced_networks import METHODS, REDUCED, run_network
 from verif.networks.train_adagp import EPOCHS, train_adagp
 from verif.networks.train_digits import train_digits
 from verif.performance import bench, cycles
@@ -97,7 +97,8 @@ def _loops(config: AdaGPConfig, *, seeds: int) -> None:
 
 
 def _network(config: AdaGPConfig, *, name: str, method: str) -> None:
-    step = run_network(name, method, config, preset="", batches=None)
+    """A batch of each phase; a second one would run the same commands."""
+    step = run_network(name, method, config, preset="", batches=len(set(METHODS[method])))
     if step.error:
         raise RuntimeError(f"{name} {method}: {step.error}")
 

@@ -71,5 +71,17 @@ def test_small_images_and_large_ones(store):
     section = rooflines(both, store)
     pictures = [part.name for part in section.parts if isinstance(part, Picture)]
     assert pictures == ["roofline_cifar10", "roofline_imagenet"]
-    small, large = (points[0] for points in section.data["points"].values())
+    small, large = (section.data["points"][data][0] for data in ("cifar10", "imagenet"))
     assert large["macs"] > 6 * small["macs"]  # 49 times as many pixels, an eighth of the images
+
+
+def test_other_tasks(store):
+    """Networks of Tables 2 and 3, each with its own batch."""
+    wanted = Wanted(networks=[], data=["cifar10"], swept=[])
+    add(store, wanted.other_cell("transformer", "baseline"), {"bp": 10**9})
+    add(store, wanted.other_cell("yolo-v3", "baseline"), {"bp": 10**9})
+    section = rooflines(wanted, store)
+    assert "**other tasks**, batch 16:" in section.parts
+    points = section.data["points"]["other tasks"]
+    assert [point["network"] for point in points] == ["transformer", "yolo-v3"]
+    assert {each.variant for each in section.missing} == {"low", "efficient", "max"}

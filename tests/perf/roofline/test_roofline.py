@@ -6,25 +6,20 @@ perf/roofline/points.py, perf/roofline/command.py.
 
 import json
 
+import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from hw.config import make_config
 from perf.__main__ import main
-from perf.analytic.shapes import Layer
 from perf.counted import Cell, Count, Store
 from perf.counted.count import BatchCount
 from perf.roofline import picture
 from perf.roofline.needs import cells_of, pays_from, swept
 from perf.roofline.work import point_of, work_of
 
-LAYERS = [
-    Layer(name="conv", inputs=3, outputs=8, groups=1, kernel=(3, 3), in_size=(4, 4),
-          out_size=(4, 4)),
-    Layer(name="depthwise", inputs=8, outputs=8, groups=8, kernel=(3, 3), in_size=(4, 4),
-          out_size=(4, 4)),
-    Layer(name="head", inputs=8, outputs=2, groups=1, kernel=(1, 1), in_size=(1, 1),
-          out_size=(1, 1), head=True),
-]  # fmt: skip
+SHAPE = (3, 4, 4)
 SWEEPS = {"batch": (1, 2, 4), "axi_data_width": (64, 128)}
 
 
@@ -33,16 +28,45 @@ def batch(cycles, read=1024, written=512):
     return BatchCount(cycles=cycles, counters=counters, layers={})
 
 
+def layers():
+    """A convolution, a depthwise one, and a linear layer on the mean of each map."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2),
+    )  # fmt: skip
+
+
 def test_work_by_hand():
     conv, depthwise, head = 5 * 16 * 27 * 8, 5 * 16 * 9 * 8, 5 * 8 * 2
-    assert work_of(LAYERS, 5, backward=False).macs == conv + depthwise + head
-    both = work_of(LAYERS, 5, backward=True)
+    assert work_of(layers(), SHAPE, 5, backward=False).macs == conv + depthwise + head
+    both = work_of(layers(), SHAPE, 5, backward=True)
     assert (both.array, both.depthwise) == (2 * conv + 3 * head, 3 * depthwise)
+
+
+def test_work_of_an_attention():
+    """A query for each of 6 words; keys and values are embeddings of 4 others; constants."""
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(10, 8)
+            self.query = nn.Linear(8, 8)
+            self.register_buffer("positions", torch.from_numpy(np.zeros((6, 8), np.float32)))
+
+        def forward(self, target, source):
+            keys = self.words(source)
+            query = self.query(self.words(target) + self.positions)
+            return nn.functional.scaled_dot_product_attention(query, keys, keys)
+
+    forward = 3 * (6 * 8 * 8 + 2 * 6 * 8 * 4)
+    lengths = ((6,), (4,))
+    assert work_of(Attention(), lengths, 3, backward=False).macs == forward
+    assert work_of(Attention(), lengths, 3, backward=True).macs == 3 * forward
 
 
 def test_the_limit_is_the_largest_bound():
     config = make_config(variant="baseline", preset="tiny", axi_data_width=64)
-    work = work_of(LAYERS, 5, backward=True)
+    work = work_of(layers(), SHAPE, 5, backward=True)
     point = point_of("n", "baseline", "bp", config, work, batch(100_000))
     assert point.bounds == {
         "array": work.array / 16, "vector engine": work.depthwise / config.cores[0].post_lanes,
@@ -97,7 +121,10 @@ def test_picture(monkeypatch, tmp_path):
     """Points and the legend have the same marks, and names of buses are left of their roofs."""
     figures = []
     monkeypatch.setattr(picture, "_save", lambda figure, path: figures.append(figure))
-    work, config = work_of(LAYERS, 5, backward=True), make_config(variant="max", preset="tiny")
+    work, config = (
+        work_of(layers(), SHAPE, 5, backward=True),
+        make_config(variant="max", preset="tiny"),
+    )
     points = [
         point_of("n", variant, phase, config, work, batch(1000))
         for variant, phase in (("baseline", "bp"), ("max", "bp"), ("max", "gp"))
@@ -136,4 +163,4 @@ def test_command(store, tmp_path, capsys):
         with open(name, "rb") as file:
             assert file.read(4) == b"\x89PNG"
     assert main(["roofline", "--network", "transformer", "--kept"]) == 2
-    assert "network must read images, transformer does not" in capsys.readouterr().err
+    assert "network transformer must be one as 32+32, not 3x32x32" in capsys.readouterr().err
