@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, prod
-from typing import Any, Never, Protocol
+from typing import Any, Never, Protocol, TypeAlias
 
 from torch import fx, nn
 
@@ -15,6 +15,7 @@ __all__ = [
     "HINTS",
     "IDENTITY",
     "LayerKind",
+    "Norm",
     "Source",
     "TOKENS",
     "called",
@@ -116,21 +117,34 @@ def _batch_norm(name: str, layer: nn.BatchNorm1d | nn.BatchNorm2d, source: Sourc
     return "fixed_norm" if fixed else "batch_norm", {}
 
 
-def complete_norm(
-    norm: nn.BatchNorm1d | nn.BatchNorm2d,
-) -> tuple[nn.BatchNorm1d | nn.BatchNorm2d, dict[str, float]]:
-    """A batch normalisation with all parameters and statistics, and those that have been added to
-    it: the numbers that they have."""
-    parts = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
-    constants = {name: value for name, value in parts.items() if getattr(norm, name) is None}
+#: Normalisations, and numbers that stand for the parameters and statistics which one may lack.
+Norm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | nn.GroupNorm
+_NORM_PARTS = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
+
+
+def complete_norm(norm: Norm) -> tuple[Norm, dict[str, float]]:
+    """A normalisation with all parameters and statistics, and those that have been added to it:
+    the numbers that they have."""
+    constants = {
+        name: value
+        for name, value in _NORM_PARTS.items()
+        if getattr(norm, name, value) is None  # statistics are of batch normalisations alone
+    }
     if not constants:
         return norm, {}
-    whole = type(norm)(norm.num_features, eps=norm.eps, momentum=norm.momentum or 0.0)
-    for name in parts:
-        if name not in constants:
+    whole: Norm
+    if isinstance(norm, nn.LayerNorm):
+        whole = nn.LayerNorm(norm.normalized_shape, eps=norm.eps)
+    elif isinstance(norm, nn.GroupNorm):
+        whole = nn.GroupNorm(norm.num_groups, norm.num_channels, eps=norm.eps)
+    else:
+        whole = type(norm)(norm.num_features, eps=norm.eps, momentum=norm.momentum or 0.0)
+    for name in _NORM_PARTS:
+        if name in constants:
+            if isinstance(part := getattr(whole, name), nn.Parameter):
+                part.requires_grad_(False)
+        elif hasattr(norm, name):
             setattr(whole, name, getattr(norm, name))
-        elif isinstance(part := getattr(whole, name), nn.Parameter):
-            part.requires_grad_(False)
     return whole.train(norm.training), constants
 
 
@@ -156,8 +170,6 @@ def _layer_norm(name: str, layer: nn.LayerNorm, source: Source) -> LayerKind:
             "it must normalise the vectors of a sequence; normalized_shape is "
             f"{tuple(layer.normalized_shape)}, the input {source.shape}",
         )
-    if layer.weight is None or layer.bias is None:
-        refuse(name, "elementwise_affine and bias must be True")
     return "layer_norm", {}
 
 
@@ -165,8 +177,6 @@ def _group_norm(name: str, layer: nn.GroupNorm, source: Source) -> LayerKind:
     require_map(name, source)
     if layer.num_channels != source.shape[0]:
         refuse(name, f"it takes {layer.num_channels} channels but gets {source.shape[0]}")
-    if layer.weight is None or layer.bias is None:
-        refuse(name, "affine must be True")
     return "group_norm", {"groups": layer.num_groups}
 
 

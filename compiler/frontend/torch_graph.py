@@ -40,6 +40,7 @@ from .supported_layers import (
     CHECKS,
     HINTS,
     TOKENS,
+    Norm,
     called,
     complete_norm,
     label_of,
@@ -239,7 +240,7 @@ class _Tracing(fx.Interpreter):
             options = {**options, "stream": len(before)}
         module = module if kind in LEARNING else None
         constants: dict[str, float] = {}
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+        if isinstance(module, Norm):
             module, constants = complete_norm(module)
         parameters = () if module is None else module.named_parameters()
         self.layers[name] = Layer(

@@ -69,12 +69,12 @@ OPERATORS = (
     Operator(
         kind="layer_norm", written=("LayerNorm",), forward="VECTOR, array",
         backward="VECTOR, array",
-        conditions="over the numbers of every vector of a sequence, with weight and bias",
+        conditions="over every vector of a sequence; with or without weight and bias",
     ),
     Operator(
         kind="group_norm", written=("GroupNorm",), forward="VECTOR, array",
         backward="VECTOR, array",
-        conditions="any groups, with weight and bias",
+        conditions="any groups; with or without `affine`",
     ),
     Operator(
         kind="attention", written=("scaled_dot_product_attention",), forward="array, VECTOR",

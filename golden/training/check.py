@@ -263,7 +263,7 @@ def _layer_bounds(training, node, before, done, dy):
         y, found = softmax_bounds(fmt, x.value, gradient.value, rows)
         return y, [found], {}
     if node.kind in ("layer_norm", "group_norm"):
-        own = [Estimate.bits(FLOAT32, before["weights"][name]) for name in node.parameters]
+        own = _scale_and_shift(before["weights"], node)
         bounds = layer_norm_bounds if node.kind == "layer_norm" else group_norm_bounds
         y, dx, scale, shift = bounds(
             fmt, x, gradient, *own, epsilon=node.module.eps, rows=rows, **node.options
@@ -274,12 +274,7 @@ def _layer_bounds(training, node, before, done, dy):
             Estimate(e.value.reshape(len(e.value), -1, e.value.shape[3]), np.float64(0))
             for e in (x, gradient)
         ]
-        gamma, beta = (
-            Estimate.bits(FLOAT32, before["weights"][name])
-            if (name := f"{node.name}.{key}") in before["weights"]
-            else Estimate.exact(value)
-            for key, value in (("weight", 1.0), ("bias", 0.0))
-        )
+        gamma, beta = _scale_and_shift(before["weights"], node)
         fixed = node.kind == "fixed_norm"
         mean, variance = training_bounds.statistics(flat[0], *x.value.shape[1:3])
         if fixed:
@@ -299,6 +294,16 @@ def _layer_bounds(training, node, before, done, dy):
         y, dx = smooth_bounds(fmt, node.kind, x, gradient, **node.options)
         return y, [dx], {}
     return *map_bounds(node.kind, exact, gradient, node.options), {}
+
+
+def _scale_and_shift(weights, node):
+    """Of a normalisation: 1 and 0 where it has no parameters."""
+    return [
+        Estimate.bits(FLOAT32, weights[f"{node.name}.{key}"])
+        if f"{node.name}.{key}" in weights
+        else Estimate.exact(np.full(node.shape[0], value))
+        for key, value in (("weight", 1.0), ("bias", 0.0))
+    ]
 
 
 def _summed(fmt, estimates):

@@ -161,8 +161,6 @@ def _embedding(name, layer, source):
 def _layer_norm(name, layer, source):
     if not source.sequence or tuple(layer.normalized_shape) != source.shape[:1]:
         refuse(name, f"it normalises the vectors of a sequence, not {layer.normalized_shape}")
-    if layer.weight is None or layer.bias is None:
-        refuse(name, "it must have a weight and a bias")
     return "layer_norm", {}
 
 
@@ -170,8 +168,6 @@ def _group_norm(name, layer, source):
     needs_map(name, source)
     if layer.num_channels != source.shape[0]:
         refuse(name, f"it takes {layer.num_channels} channels but gets {source.shape[0]}")
-    if layer.weight is None or layer.bias is None:
-        refuse(name, "it must have a weight and a bias")
     return "group_norm", {"groups": layer.num_groups}
 
 

@@ -74,7 +74,7 @@ def work_of(model: nn.Module, shape: InputShape, images: int, *, backward: bool)
 def _inputs(shape: InputShape) -> list[torch.Tensor]:
     """Of one image or of one sentence of each length."""
     if all(isinstance(size, int) for size in shape):
-        return [torch.empty(1, *shape)]  # type: ignore[arg-type]  # an image
+        return [torch.empty(1, *shape)]
     return [torch.zeros(1, *length, dtype=torch.long) for length in shape]  # type: ignore[misc]
 
 

@@ -63,21 +63,24 @@ class SharesOfTokens(nn.Module):
 
 
 class NormalizedMLP(nn.Module):
-    """Normalisation over the numbers of each vector, of 8 and of 11 of them."""
+    """Normalisation over the numbers of each vector, of 8 and of 11 of them; one has no bias, one
+    neither weight nor bias."""
 
     def __init__(self):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(11, eps=1e-3)
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(11, eps=1e-3, bias=False)
+        self.last = nn.LayerNorm(WIDTH, elementwise_affine=False)
         self.first, self.second = nn.Linear(WIDTH, 11), nn.Linear(11, WIDTH)
         self.head = nn.Linear(WIDTH, CLASSES)
         with torch.no_grad():
             for norm in (self.norm1, self.norm2):
                 norm.weight.uniform_(0.5, 1.5)
-                norm.bias.uniform_(-0.5, 0.5)
+            self.norm1.bias.uniform_(-0.5, 0.5)
 
     def forward(self, x):
         x = self.norm1(x)
-        return self.head(x + self.second(torch.relu(self.norm2(self.first(x)))))
+        x = x + self.second(torch.relu(self.norm2(self.first(x))))
+        return self.head(self.last(x))
 
 
 class CausalAttention(nn.Module):

@@ -68,7 +68,6 @@ SEQUENTIAL = [
     ([nn.Flatten(), nn.BatchNorm1d(12)], (3, 2, 2), "BatchNorm2d takes maps"),
     ([nn.BatchNorm2d(4)], (4,), "BatchNorm2d takes maps"),
     ([nn.GroupNorm(2, 4)], (6, 3, 3), r"\(GroupNorm\): it takes 4 channels but gets 6"),
-    ([nn.GroupNorm(2, 4, affine=False)], (4, 3, 3), r"\(GroupNorm\): affine must be True"),
     ([nn.GroupNorm(2, 4)], (4,), r"\(GroupNorm\): its input has been flattened to vectors"),
     ([nn.MaxPool2d(2, dilation=2)], (2, 5, 5), "dilation must be 1, not 2"),
     ([nn.MaxPool2d(2, return_indices=True)], (2, 5, 5), "return_indices must be False, not True"),

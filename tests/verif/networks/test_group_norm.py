@@ -31,6 +31,22 @@ def test_in_a_small_buffer(channels, groups, shape, depth, rng, seed):
     assert result.passed, "\n".join(map(str, result.differences[:5]))
 
 
+def test_without_weight_and_bias(rng, seed):
+    def network():
+        return nn.Sequential(
+            nn.Conv2d(3, 6, 3), nn.GroupNorm(3, 6, affine=False), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 2),
+        )  # fmt: skip
+
+    config = make_config(variant="baseline", preset="tiny")
+    run = block_run(
+        network, config, rng, shape=(3, 6, 5), classes=2, batches=2, images=3, reuse=False
+    )
+    result = run.interpret(seed)
+    assert result.passed, "\n".join(map(str, result.differences[:5]))
+    assert not any(name.startswith("1.") for name in run.model.state_dict())
+
+
 @pytest.mark.long
 def test_on_the_accelerator(rng, seed):
     config = make_config(variant="baseline", preset="tiny")
