@@ -14,7 +14,19 @@ from torch.nn import functional
 from .layer import Layer
 from .supported_layers import ALLOWED, CHECKS, IDENTITY, LayerKind, refuse, require_map
 
-__all__ = ["COMBINING", "FUNCTIONS", "RESHAPING", "SHAPES", "Call", "Operation", "operation"]
+__all__ = [
+    "COMBINING",
+    "DIVIDING",
+    "FUNCTIONS",
+    "IN_PLACE",
+    "MULTIPLYING",
+    "RESHAPING",
+    "SHAPES",
+    "SHAPE_ATTRIBUTES",
+    "Call",
+    "Operation",
+    "operation",
+]
 
 #: What only asks for the shape of a map: no layer.
 SHAPES = ("size", "dim", "ndimension", "numel", len)
@@ -83,22 +95,25 @@ class Call:
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """What a call is: the layer's kind and options, the layers it reads; ``in_place`` if its result
-    takes the place of the first of them. ``heads`` are how many heads torch sees in a sequence, and
-    whether they come before the vectors, ``shape`` is that of the map where torch's is another."""
+    takes the place of the first of them. ``heads``: count and axes of
+    :class:`~compiler.frontend.heads.Heads` where torch sees a sequence so, ``shape`` that of the
+    map where torch's is another, ``scores`` the
+    :class:`~compiler.frontend.attention.Scores` that it makes in place of a map."""
 
     kind: str
     options: Mapping[str, Any]
     sources: tuple[Layer, ...]
     in_place: bool = False
-    heads: tuple[int, bool] | None = None
+    heads: tuple[int, str] | None = None
     shape: tuple[int, int, int] | None = None
+    scores: Any = None
 
 
 def operation(call: Call) -> Operation:
     """What a call is; a :class:`~compiler.errors.CompileError` if it is nothing that is known."""
     target = call.target
     in_place = isinstance(target, str) and target.endswith("_") and not target.endswith("__")
-    plain = target[:-1] if in_place else _IN_PLACE.get(target, target)
+    plain = target[:-1] if in_place else IN_PLACE.get(target, target)
     in_place |= plain is not target and not isinstance(target, str)
     if plain in COMBINING:
         sources, (kind, options) = COMBINING[plain](call)
@@ -270,18 +285,23 @@ RESHAPING: tuple[Any, ...] = (
     "view", "reshape", torch.reshape, "squeeze", torch.squeeze, "unsqueeze", torch.unsqueeze,
     "contiguous", "clone", torch.clone,
 )  # fmt: skip
+#: What multiplies, and what divides.
+MULTIPLYING: tuple[Any, ...] = (operator.mul, torch.mul, torch.multiply, "mul", "multiply")
+DIVIDING: tuple[Any, ...] = (
+    operator.truediv, torch.div, torch.divide, torch.true_divide, "div", "divide", "true_divide",
+)  # fmt: skip
+#: What a call of several maps, or of a map and a number, is.
 COMBINING: dict[Any, Callable[[Call], _Combined]] = {
     **dict.fromkeys((operator.add, torch.add, "add"), _add),
     **dict.fromkeys((operator.sub, torch.sub, torch.subtract, "sub", "subtract"), _subtract),
     torch.rsub: _subtract_from,
-    **dict.fromkeys((operator.mul, torch.mul, torch.multiply, "mul", "multiply"), _multiply),
-    **dict.fromkeys((operator.truediv, torch.div, torch.divide, torch.true_divide), _divide),
-    **dict.fromkeys(("div", "divide", "true_divide"), _divide),
+    **dict.fromkeys(MULTIPLYING, _multiply),
+    **dict.fromkeys(DIVIDING, _divide),
     **dict.fromkeys((operator.neg, torch.neg, torch.negative, "neg", "negative"), _negate),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), _concatenate),
 }
 #: What changes its first operand, and what does the same without.
-_IN_PLACE: dict[Any, Any] = {
+IN_PLACE: dict[Any, Any] = {
     operator.iadd: operator.add,
     operator.isub: operator.sub,
     operator.imul: operator.mul,

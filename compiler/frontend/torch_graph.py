@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from .attention import ATTENTION, Scores, attention_operation
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
 from .global_means import join_means
-from .heads import ATTENTION, Heads, head_operation
+from .heads import Heads, heads_operation
 from .layer import (
     LEARNING,
     Layer,
@@ -108,7 +109,8 @@ class _Tracing(fx.Interpreter):
         self.modules = modules  # with their numbers
         self.layers: dict[str, Layer] = {}  # by name
         self.names: dict[fx.Node, str] = {}  # torch.fx's steps to names of layers
-        self.heads: dict[fx.Node, tuple[int, bool]] = {}  # of those that have heads, how
+        self.heads: dict[fx.Node, tuple[int, str]] = {}  # count and axes of those that have heads
+        self.scores: dict[fx.Node, Scores] = {}  # what others make in place of maps
         # Ids of parameters and buffers to the steps that use them.
         self.users: dict[int, fx.Node] = {}
         # Steps whose maps are the same numbers in torch's memory, by the first of them; and what
@@ -129,7 +131,8 @@ class _Tracing(fx.Interpreter):
         args, kwargs = self._operands(step, label)
         if isinstance(module, nn.Embedding) and not _holds_map(args):
             refuse(label, TOKENS)
-        masked = step.target in ATTENTION  # a constant is no map there
+        # A constant is no map there.
+        masked = step.target in ATTENTION or any(isinstance(part, Scores) for part in args)
         if any(isinstance(part, Constant) for part in args) and not masked:
             if not _holds_map([*args, *kwargs.values()]):
                 combine(step, label, args, kwargs, self.constants)
@@ -147,7 +150,7 @@ class _Tracing(fx.Interpreter):
         elif module is None:
             shape = tuple(getattr(result, "shape", ()))
             call = Call(label=label, target=step.target, args=args, kwargs=kwargs, shape=shape)
-            found = head_operation(call) or operation(call)
+            found = attention_operation(call) or heads_operation(call) or operation(call)
         if not isinstance(result, torch.Tensor) or result.shape[:1] != (_IMAGES,):
             refuse(label, f"its output is no batch of maps or vectors: {_described(result)}")
         self._note(step, label, found, module, result)
@@ -170,6 +173,8 @@ class _Tracing(fx.Interpreter):
                 )
             if argument in self.constants:
                 return self.constants[argument]
+            if argument in self.scores:
+                return self.scores[argument]
             if argument in self.names:
                 layer = self.layers[self.names[argument]]
                 return Heads(layer, *self.heads[argument]) if argument in self.heads else layer
@@ -182,6 +187,9 @@ class _Tracing(fx.Interpreter):
         result: torch.Tensor,
     ) -> None:  # fmt: skip
         """The layer of a step, and whose numbers it has."""
+        if found.scores is not None:
+            self._note_scores(step, found)
+            return
         reads = [self._step_of(step, layer) for layer in found.sources[:1]]
         if found.in_place and found.sources[0].kind == "constant":
             refuse(label, "a constant cannot be changed")
@@ -199,6 +207,15 @@ class _Tracing(fx.Interpreter):
         self._append(step, name, found, module, result)
         if found.in_place:
             self._replace(step, label, found.sources[0], self.storage[reads[0]])
+
+    def _note_scores(self, step: fx.Node, found: Operation) -> None:
+        if found.in_place:
+            (old,) = {self.scores[node] for node in step.all_input_nodes if node in self.scores}
+            for node, own in self.scores.items():
+                if own is old:
+                    self.scores[node] = found.scores
+        self.scores[step] = found.scores
+        self.names[step], self.storage[step] = found.sources[0].name, step
 
     def _step_of(self, step: fx.Node, layer: Layer) -> fx.Node:
         """The step among the operands whose map is ``layer``'s."""
@@ -260,7 +277,7 @@ class _Tracing(fx.Interpreter):
         returned = output if isinstance(output, list | tuple) else [output]
         for value in returned:
             known = isinstance(value, fx.Node) and value in self.names
-            if not known or value in self.heads:
+            if not known or value in self.heads or value in self.scores:
                 refuse("output", f"a network returns a map, or a tuple of maps, not {output!r}")
         names = [self.names[value] for value in returned]
         last, read = list(self.layers)[-1], readers(self.layers.values())
@@ -288,7 +305,10 @@ class _Tracing(fx.Interpreter):
     def _module(
         self, step: fx.Node, label: str, module: nn.Module, args: Sequence[Any]
     ) -> Operation:
-        source = Call(label=label, target=module, args=args, kwargs=step.kwargs).source()
+        call = Call(label=label, target=module, args=args, kwargs=step.kwargs)
+        if (found := attention_operation(call)) is not None:
+            return found
+        source = call.source()
         self._claim(step, label, "parameters", module.parameters())
         buffers = dict(module.named_buffers())
         self._claim(step, label, f"buffers, {', '.join(buffers)},", buffers.values())
@@ -322,7 +342,7 @@ def _asks_for_shape(step: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any
     """Whether a step only computes with shapes."""
     if step.op not in ("call_function", "call_method"):
         return False
-    if step.target is getattr:
+    if step.target is getattr and args[1] != "mT":
         if args[1] not in SHAPE_ATTRIBUTES:
             refuse(label_of(step), f"{called(step)} is not supported; allowed are {ALLOWED}")
         return True
@@ -331,7 +351,9 @@ def _asks_for_shape(step: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any
 
 def _holds_map(values: Iterable[Any]) -> bool:
     return any(
-        _holds_map(value) if isinstance(value, list | tuple) else isinstance(value, Layer | Heads)
+        _holds_map(value)
+        if isinstance(value, list | tuple)
+        else isinstance(value, Layer | Heads | Scores)
         for value in values
     )
 

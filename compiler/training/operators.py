@@ -77,12 +77,14 @@ OPERATORS = (
         conditions="any groups; with or without `affine`",
     ),
     Operator(
-        kind="attention", written=("scaled_dot_product_attention",), forward="array, VECTOR",
-        backward="array, VECTOR",
+        kind="attention", written=("scaled_dot_product_attention", "matmul", "bmm"),
+        forward="array, VECTOR", backward="array, VECTOR",
         conditions="of sequences (N, T, C), or of heads as "
         "`x.view(N, T, heads, C).transpose(1, 2)` makes them, each of whole granules of channels "
         "(4 at 16 bits and 8 bytes); `is_causal`, `scale`; `attn_mask` a constant, of booleans or "
-        "numbers, (queries, keys) for all sentences and heads; no dropout",
+        "numbers, (queries, keys) for all sentences and heads; no dropout. Or as products: "
+        "`softmax(q @ k.transpose(-2, -1) * scale + mask, dim=-1) @ v`, where `masked_fill` with "
+        "-10,000 or less hides a key",
     ),
     Operator(
         kind="softmax", written=("Softmax", "Softmax2d", "softmax"), forward="array, VECTOR",
@@ -176,10 +178,10 @@ OPERATORS = (
     Operator(
         kind="flatten", forward=_NOTHING, backward=_NOTHING,
         written=("Flatten", "flatten", "view", "reshape", "squeeze", "unsqueeze", "transpose",
-                 "permute", "unflatten"),
+                 "permute", "swapaxes", "swapdims", "mT", "unflatten"),
         conditions="everything but the batch, or back to the map that it was; channels of a "
-        "sequence to heads, their transposition (1, 2), and back; `transpose`, `permute` and "
-        "`unflatten` of heads alone",
+        "sequence to heads, and back; axes of a sequence or of its heads in another order for the "
+        "products of an attention alone",
     ),
     Operator(
         kind="dropout", written=("Dropout", "Dropout2d", "dropout", "dropout2d"),

@@ -4,7 +4,6 @@ The module is traced with torch.fx, so networks with residual additions work. Ev
 map; nothing is fused here, since fusing ReLU with what comes before it changes no bit.
 """
 
-import copy
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,23 +14,23 @@ from torch.nn import functional
 
 from .network_inputs import (
     Constant,
-    attribute,
     combined,
     constant_values,
     own_tensor,
     shapes_of,
     token_options,
 )
+from .torch_attention import Scores, classify_attention
 from .torch_functions import classify
 from .torch_heads import Heads, classify_heads
 from .torch_layers import Found, Refused, module_layer, refuse
 from .torch_means import one_mean
+from .torch_module import require_module, without_data
 
 __all__ = ["Node", "learning", "outputs_of", "trace"]
 
 #: Images of what the layers are tried on, without data, to see the shapes.
 _IMAGES = 11
-_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 #: Kinds whose module has parameters.
 _LEARNING = (
     "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm", "layer_norm",
@@ -92,7 +91,7 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
         naming the layer and why it is not supported.
     """
     shapes = shapes_of(input_shape)
-    _require_module(model)
+    require_module(model)
     try:
         tracer = fx.Tracer()
         tracer.proxy_buffer_attributes = True
@@ -112,7 +111,7 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
             f"the shape of each, not {input_shape!r}"
         )
     kinds = [torch.int64 if token_options(s, modules) else torch.float32 for s in inputs]
-    tracing = _Tracing(_without_data(model, graph), modules, model)
+    tracing = _Tracing(without_data(model, graph), modules, model)
     with torch.no_grad(), warnings.catch_warnings():
         # Of how torch computes it, which it does not here.
         warnings.filterwarnings("ignore", "Using padding='same' with even kernel lengths")
@@ -153,16 +152,6 @@ def learning(nodes) -> frozenset[str]:
     return frozenset(found)
 
 
-def _without_data(model, graph):
-    """A copy of the model whose tensors have shapes only."""
-    known = {}
-    own = [attribute(model, step.target) for step in graph.nodes if step.op == "get_attr"]
-    for tensor in (*model.parameters(), *model.buffers(), *own):
-        empty = tensor.detach().to("meta")
-        known[id(tensor)] = nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
-    return fx.GraphModule(copy.deepcopy(model, known), graph)
-
-
 class _Tracing(fx.Interpreter):
     """Executes the graph on tensors without data; makes a node of every step."""
 
@@ -175,7 +164,8 @@ class _Tracing(fx.Interpreter):
         self.owners = {}  # ids of parameters and buffers -> the module's call that has them
         self.nodes = {}  # of golden, by name
         self.names = {}  # torch.fx's nodes to golden's names
-        self.heads = {}  # torch.fx's nodes that have heads -> how many, whether they come first
+        self.heads = {}  # torch.fx's nodes that have heads -> how many, the order of axes
+        self.scores = {}  # torch.fx's nodes that are products of queries and keys
         self.memory = {}  # torch.fx's nodes to the first one that had the same memory
         self.changed = {}  # torch.fx's nodes of which a view was changed in place -> by what
 
@@ -205,11 +195,12 @@ class _Tracing(fx.Interpreter):
             fx.node.map_arg(part, lambda node: self._value(name, node))
             for part in (step.args, step.kwargs)
         )
-        if step.target is getattr and args[1] not in ("shape", "ndim"):
+        if step.target is getattr and args[1] not in ("shape", "ndim", "mT"):
             refuse(name, f"reading .{args[1]} is unknown")
         function = step.op in ("call_function", "call_method")
         held = _maps((args, kwargs))
         attends = step.target is functional.scaled_dot_product_attention
+        attends |= any(isinstance(part, Scores) for part in args)
         if any(isinstance(part, Constant) for part in args) and not attends:
             if not held:
                 self.constants[step] = combined(step, name, args, kwargs)
@@ -217,7 +208,8 @@ class _Tracing(fx.Interpreter):
             args = self._with_maps(name, args)
             for other in set(step.all_input_nodes) & set(self.constants):
                 self.names[other], self.memory[other] = other.name, other
-        if function and (step.target in (getattr, "size", "dim") or not held):
+        asks = step.target in ("size", "dim") or (step.target is getattr and args[1] != "mT")
+        if function and (asks or not held):
             return super().run_node(step)
         found = Found(kind="input")
         if step.op == "placeholder":
@@ -231,7 +223,8 @@ class _Tracing(fx.Interpreter):
         shape = tuple(getattr(result, "shape", ()))
         if function:
             call = name, step.target, args, dict(kwargs), shape[1:], Node
-            found = classify_heads(*call) or classify(*call)
+            found = classify_attention(name, step.target, args, dict(kwargs), Node)
+            found = found or classify_heads(*call) or classify(*call)
         if shape[:1] != (_IMAGES,) or len(shape) not in (2, 3, 4):
             refuse(name, f"its output is no batch of maps, sequences or vectors: {shape}")
         self._add(step, name, found, shape[1:])
@@ -240,8 +233,8 @@ class _Tracing(fx.Interpreter):
     def _value(self, name, node):
         if node in self.changed:
             refuse(name, f"it reads {node.name}, of which {self.changed[node]} changed a view")
-        if node in self.constants:
-            return self.constants[node]
+        if node in self.constants or node in self.scores:
+            return self.constants.get(node) or self.scores[node]
         if node not in self.names:
             return self.env[node]
         found = self.nodes[self.names[node]]
@@ -266,6 +259,8 @@ class _Tracing(fx.Interpreter):
 
     def _module(self, step, args):
         name = step.target
+        if found := classify_attention(name, self.modules[name], args, {}, Node):
+            return found
         if not args or not isinstance(args[0], Node):
             refuse(name, f"its operand must be a map, given by position, not {args}")
         module = self.modules[name]
@@ -278,6 +273,12 @@ class _Tracing(fx.Interpreter):
 
     def _add(self, step, name, found, size):
         """The node of a step, unless it changes nothing."""
+        if found.scores is not None:
+            old = [self.scores.get(node) for node in step.all_input_nodes if found.in_place]
+            changed = {node: found.scores for node, own in self.scores.items() if own in old}
+            self.scores |= changed | {step: found.scores}
+            self.names[step], self.memory[step] = found.sources[0].name, step
+            return
         self.memory[step] = step
         operand = None
         if found.heads:
@@ -302,6 +303,8 @@ class _Tracing(fx.Interpreter):
         if found.kind == "attention":
             query, _, value = found.sources
             shape, sequence = (value.shape[0], query.shape[1], 1), True
+        elif found.heads:
+            shape, sequence = found.sources[0].shape, True
         if found.kind == "flatten":
             shape = found.sources[0].shape
         elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
@@ -340,7 +343,11 @@ class _Tracing(fx.Interpreter):
         several = isinstance(output, tuple | list)
         results = list(output) if several else [output]
         known = [isinstance(r, fx.Node) and r in self.names for r in results]
-        if not results or not all(known) or any(r in self.heads for r in results):
+        if (
+            not results
+            or not all(known)
+            or any(r in self.heads or r in self.scores for r in results)
+        ):
             refuse("output", f"a network returns one map or a tuple of maps, not {output!r}")
         places = [self.names[result] for result in results]
         inner = {name for node in self.nodes.values() for name in node.inputs}
@@ -361,7 +368,7 @@ def _maps(values):
     if isinstance(values, Mapping):
         values = values.values()
     return any(
-        isinstance(value, Node | Heads)
+        isinstance(value, Node | Heads | Scores)
         or (isinstance(value, Mapping | list | tuple) and _maps(value))
         for value in values
     )
@@ -370,19 +377,3 @@ def _maps(values):
 def _trainable(name, module):
     parameters = module.named_parameters()
     return tuple(f"{name}.{short}" for short, values in parameters if values.requires_grad)
-
-
-def _require_module(model):
-    """A module that torch.fx can look into."""
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"The model must be a torch.nn.Module, not {type(model).__name__}")
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            raise ValueError(
-                f"{f'Layer {name}' if name else 'The model'} is scripted or traced "
-                f"({type(module).__name__}); torch.fx needs the torch.nn.Module it was made of"
-            )
-        if any(getattr(module, f"_{kind}_hooks") for kind in _HOOKS):
-            raise ValueError(
-                f"{f'Layer {name}' if name else 'The model'} has hooks, which would not be called"
-            )

@@ -84,7 +84,8 @@ class NormalizedMLP(nn.Module):
 
 
 class CausalAttention(nn.Module):
-    """Two heads, of which no query sees a later key; then one head that looks at what is near."""
+    """Two heads, of which no query sees a later key; then one head that looks at what is near,
+    written as products."""
 
     def __init__(self):
         super().__init__()
@@ -105,8 +106,8 @@ class CausalAttention(nn.Module):
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(images, length, 16))
         y = self.again(x)
-        y = functional.scaled_dot_product_attention(y, y, y, attn_mask=self.nearby, scale=0.5)
-        return self.head(y)
+        scores = 0.5 * (y @ y.transpose(1, 2)) + self.nearby
+        return self.head(torch.softmax(scores, dim=-1) @ y)
 
 
 class TwoSentences(nn.Module):

@@ -106,12 +106,12 @@ def test_messages_about_masks(model, message):
         (lambda self, x: torch.relu(split(x)), "can be transposed"),
         (lambda self, x: split(x).reshape(x.shape), "can be transposed"),
         (lambda self, x: split(x).flatten(1), "can be transposed"),
-        (lambda self, x: split(x).transpose(2, 3), "can be transposed"),
+        (lambda self, x: split(x).transpose(2, 3), "a network returns a map"),
+        (lambda self, x: split(x).transpose(0, 1), "the batch must stay in front"),
         (lambda self, x: attend(*[split(x).transpose(1, 2)] * 3), "must be sequences"),
         (
-            lambda self, x: x.permute(0, 2, 1),
-            r"layer permute .* for heads only: .* permute\(0, 2, 1, 3\), and back; its input is a "
-            r"sequence \(8, 5, 1\) without heads",
+            lambda self, x: torch.relu(x.permute(0, 2, 1)),
+            r"can be transposed, scaled by a number, .*; its input is x as \(N, C, T\)",
         ),
         (lambda self, x: attend(x, x, x, dropout_p=0.5), "dropout_p must be 0"),
         (lambda self, x: attend(x, x, x, scale=float("inf")), "scale must be a finite number"),

@@ -165,11 +165,11 @@ def test_messages(layers, shape, message):
         (shared_statistics(), r"layer 1 \(BatchNorm2d\): its buffers, .* used twice, by 0 as well"),
         (
             Forward(lambda self, x: x.transpose(1, 2)),
-            r"layer transpose \(transpose\): .* for heads only: .*; its input is a map \(2, 4, 4\)",
+            r"layer transpose .* are for sequences: .*; its input is a map \(2, 4, 4\)",
         ),
         (
             Forward(lambda self, x: x.flatten(1).unflatten(1, (2, 16)).permute(0, 2, 1)),
-            r"layer unflatten \(unflatten\): .* for heads only: .*; its input is vectors",
+            r"layer unflatten \(unflatten\): .* are for sequences: .*; its input is vectors",
         ),
         (nn.Conv2d(2, 2, 1), "a module's own tensor or constant, weight, cannot"),
         (

@@ -1,6 +1,6 @@
 """What torch.fx cannot trace, and what it would not see: one message that says where.
 
-Covers: compiler/frontend/torch_errors.py.
+Covers: compiler/frontend/torch_errors.py, golden/training/torch_module.py.
 """
 
 import threading

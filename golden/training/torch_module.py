@@ -1,0 +1,38 @@
+"""What is asked of a ``torch.nn.Module``, and its copy without numbers."""
+
+import copy
+
+import torch
+from torch import fx, nn
+
+from .network_inputs import attribute
+
+__all__ = ["require_module", "without_data"]
+
+_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
+
+
+def require_module(model):
+    """A module that torch.fx can look into."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"The model must be a torch.nn.Module, not {type(model).__name__}")
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(
+                f"{f'Layer {name}' if name else 'The model'} is scripted or traced "
+                f"({type(module).__name__}); torch.fx needs the torch.nn.Module it was made of"
+            )
+        if any(getattr(module, f"_{kind}_hooks") for kind in _HOOKS):
+            raise ValueError(
+                f"{f'Layer {name}' if name else 'The model'} has hooks, which would not be called"
+            )
+
+
+def without_data(model, graph):
+    """A copy of the model whose tensors have shapes only."""
+    known = {}
+    own = [attribute(model, step.target) for step in graph.nodes if step.op == "get_attr"]
+    for tensor in (*model.parameters(), *model.buffers(), *own):
+        empty = tensor.detach().to("meta")
+        known[id(tensor)] = nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
+    return fx.GraphModule(copy.deepcopy(model, known), graph)
