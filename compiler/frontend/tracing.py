@@ -1,10 +1,12 @@
 """Networks as torch.fx sees them: what it can trace, and what is refused before it does."""
 
 import copy
+import operator
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import sep
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -77,6 +79,32 @@ def _reasons(module: nn.Module) -> Iterator[str]:
             )
 
 
+class _Proxy(fx.Proxy):
+    """What ``forward`` gets in place of a map. torch.fx takes ``x += y`` for ``x = x + y``; in
+    torch it changes what other names of ``x`` mean, too."""
+
+
+def _in_place(name: str) -> Callable[[fx.Proxy, Any], fx.Proxy]:
+    function = getattr(operator, name)
+    return lambda self, other: self.tracer.create_proxy(
+        "call_function", function, (self, other), {}, name.removeprefix("i")
+    )
+
+
+for _name in (
+    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior",
+    "ixor", "ilshift", "irshift",
+):  # fmt: skip
+    setattr(_Proxy, f"__{_name}__", _in_place(_name))
+
+
+class _Tracer(fx.Tracer):
+    proxy_buffer_attributes = True
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
+
 def graph_of(model: nn.Module) -> fx.Graph:
     """The steps of ``model``, which :func:`require_module` has seen.
 
@@ -85,8 +113,7 @@ def graph_of(model: nn.Module) -> fx.Graph:
     CompileError
         for whatever its ``forward`` raises, with the line.
     """
-    tracer = fx.Tracer()
-    tracer.proxy_buffer_attributes = True
+    tracer = _Tracer()
     start = f"the model {type(model).__name__} cannot be traced by torch.fx"
     try:
         return tracer.trace(model)

@@ -1,5 +1,6 @@
 """What a network reads: images, sequences, tokens, and tensors that never change."""
 
+import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,9 @@ __all__ = [
     "shapes_of",
     "token_options",
 ]
+
+
+_CHANGING = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +80,9 @@ def combined(step, name, args, kwargs):
     if step.op == "call_module":
         refuse(name, "it takes maps, not a constant")
     method = step.op == "call_method"
+    in_place = step.target.endswith("_") if method else step.target in _CHANGING
+    if in_place and isinstance(args[0], Constant):
+        refuse(name, "a constant cannot be changed")
     function = getattr(values[0], step.target) if method else step.target
     found = function(*values[method:], **kwargs)
     return Constant(step.name, found) if isinstance(found, torch.Tensor) else found

@@ -25,7 +25,7 @@ from .torch_functions import classify
 from .torch_heads import Heads, classify_heads
 from .torch_layers import Found, Refused, module_layer, refuse
 from .torch_means import one_mean
-from .torch_module import require_module, without_data
+from .torch_module import Tracer, require_module, without_data
 
 __all__ = ["Node", "learning", "outputs_of", "trace"]
 
@@ -93,9 +93,7 @@ def trace(model: nn.Module, input_shape) -> list[Node]:
     shapes = shapes_of(input_shape)
     require_module(model)
     try:
-        tracer = fx.Tracer()
-        tracer.proxy_buffer_attributes = True
-        graph = tracer.trace(model)
+        graph = Tracer().trace(model)
     except fx.proxy.TraceError as error:
         raise ValueError(
             f"The model {type(model).__name__} cannot be traced by torch.fx, its forward must not "

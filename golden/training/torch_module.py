@@ -1,15 +1,48 @@
 """What is asked of a ``torch.nn.Module``, and its copy without numbers."""
 
 import copy
+import operator
 
 import torch
 from torch import fx, nn
 
 from .network_inputs import attribute
 
-__all__ = ["require_module", "without_data"]
+__all__ = ["Tracer", "require_module", "without_data"]
 
+#: Python's operators in place.
+_IN_PLACE = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift",
+)  # fmt: skip
 _HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
+
+
+class Tracer(fx.Tracer):
+    """Sees ``+=`` and the like as operations in place; torch.fx takes ``x += y`` for ``x = x + y``,
+    which other names of ``x`` would not notice."""
+
+    proxy_buffer_attributes = True
+
+    def proxy(self, node):
+        return _Proxy(node, self)
+
+
+class _Proxy(fx.Proxy):
+    pass
+
+
+def _operator(name):
+    function = getattr(operator, f"i{name}")
+
+    def call(self, other):
+        return self.tracer.create_proxy("call_function", function, (self, other), {}, name)
+
+    return call
+
+
+for _name in _IN_PLACE:
+    setattr(_Proxy, f"__i{_name}__", _operator(_name))
 
 
 def require_module(model):

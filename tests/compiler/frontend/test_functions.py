@@ -1,5 +1,7 @@
 """Functions, methods and what works in place are the layers that torch users expect."""
 
+import operator
+
 import pytest
 import torch
 from torch import nn
@@ -27,6 +29,52 @@ def test_in_place_operations_change_what_others_read():
     assert [node.inputs for node in golden.trace(model, (2, 4, 4))] == [
         layer.inputs for layer in layers.values()
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (operator.iadd, "add"), (operator.isub, "add"), (operator.imul, "multiply"),
+        (lambda x, y: operator.itruediv(x, 4), "affine"),
+    ],
+)  # fmt: skip
+def test_operators_in_place_change_all_names(change, kind):
+    """``y += x`` changes what another name of ``y`` stands for; ``y = y + x`` would not."""
+
+    def forward(self, x):
+        y = self.conv(x)
+        other = y
+        y = change(y, x)
+        return other * x
+
+    model = Forward(forward, conv=nn.Conv2d(2, 2, 1))
+    for tracing in (trace, golden.trace):
+        *_, changed, last = tracing(model, (2, 4, 4))
+        assert changed.kind == kind and last.inputs == (changed.name, "x")
+
+
+def test_sizes_in_place_are_new_numbers():
+    """As numbers are in Python."""
+
+    def forward(self, x):
+        whole = size = x.size(2)
+        size //= 2
+        return functional.interpolate(functional.avg_pool2d(x, size), size=(whole, whole))
+
+    for tracing in (trace, golden.trace):
+        layers = tracing(Forward(forward), (2, 4, 4))
+        assert layers[1].shape == (2, 2, 2) and layers[2].shape == (2, 4, 4)
+
+
+@pytest.mark.parametrize("change", [lambda b: b.add_(1), lambda b: operator.iadd(b, 1)])
+def test_a_buffer_stays_as_it_is(change):
+    model = Forward(lambda self, x: x + change(self.numbers))
+    model.register_buffer("numbers", torch.zeros(2, 4, 4))
+    with pytest.raises(CompileError, match="a constant cannot be changed"):
+        trace(model, (2, 4, 4))
+    with pytest.raises(ValueError, match="a constant cannot be changed"):
+        golden.trace(model, (2, 4, 4))
+    assert not model.numbers.any()
 
 
 def test_the_arguments_of_functions():
