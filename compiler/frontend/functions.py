@@ -138,12 +138,33 @@ def operation(call: Call) -> Operation:
 _Combined = tuple[tuple[Layer, ...], LayerKind]
 
 
-def _same_shape(call: Call, what: str, first: Layer, second: Layer) -> None:
+def _of_one_shape(call: Call, what: str, first: Layer, second: Layer) -> tuple[Layer, Layer]:
+    """Two maps as torch broadcasts them: one of a single row or column, or of a number for each
+    channel, is an upsampling of it."""
+    maps = not any(part.flat or part.sequence for part in (first, second))
+    if maps and first.shape[0] == second.shape[0]:
+        height, width = (max(pair) for pair in zip(first.shape[1:], second.shape[1:], strict=True))
+        first, second = (_repeated(part, height, width) for part in (first, second))
     if (first.shape, first.flat, first.sequence) != (second.shape, second.flat, second.sequence):
         refuse(
             call.label, f"it {what} maps of {first.shape} and {second.shape}; they must have one "
-            "shape",
+            "shape, but for height or width of 1",
         )  # fmt: skip
+    return first, second
+
+
+def _repeated(layer: Layer, height: int, width: int) -> Layer:
+    """A layer that repeats rows and columns of which there is one."""
+    channels, *size = layer.shape
+    if size == [height, width] or any(
+        own not in (1, new) for own, new in zip(size, (height, width), strict=True)
+    ):
+        return layer
+    return Layer(
+        name=f"{layer.name}_{height}x{width}", kind="upsample", inputs=(layer.name,),
+        shape=(channels, height, width),
+        options={"factor": (height // size[0], width // size[1])},
+    )  # fmt: skip
 
 
 def _add(call: Call) -> _Combined:
@@ -168,15 +189,16 @@ def _sum(call: Call, first: Any, second: Any, scale: Any) -> _Combined:
         return _affine(call, second, scale, _number(call, first))
     if not isinstance(second, Layer):
         return _affine(call, first, 1.0, _number(call, second) * scale)
-    _same_shape(call, "adds", first, second)
-    return (first, second), ("add", {} if scale == 1 else {"scale": scale})
+    return _of_one_shape(call, "adds", first, second), (
+        "add",
+        {} if scale == 1 else {"scale": scale},
+    )
 
 
 def _multiply(call: Call) -> _Combined:
     first, second, _ = call.two()
     if isinstance(first, Layer) and isinstance(second, Layer):
-        _same_shape(call, "multiplies", first, second)
-        return (first, second), ("multiply", {})
+        return _of_one_shape(call, "multiplies", first, second), ("multiply", {})
     if isinstance(first, Layer):
         return _affine(call, first, _number(call, second), 0.0)
     return _affine(call, second, _number(call, first), 0.0)
@@ -238,6 +260,10 @@ def _text(value: Any) -> str:
 def _reshape(call: Call, source: Layer) -> LayerKind:
     """What only gives a map another shape."""
     _, *size = call.shape
+    if call.target in EXPANDING and len(size) == 3 and not source.flat and not source.sequence:
+        larger = _repeated(source, *size[1:])
+        if list(larger.shape) == size:
+            return IDENTITY if larger is source else (larger.kind, dict(larger.options))
     count = source.shape[0] * source.shape[1] * source.shape[2]
     own = [count] if source.flat else list(source.shape)
     if source.sequence:
@@ -280,8 +306,11 @@ def _clamp(name: str, arguments: Any, source: Layer) -> LayerKind:
     return CHECKS[nn.Hardtanh](name, limits, source)
 
 
+#: What repeats rows and columns.
+EXPANDING: tuple[Any, ...] = ("expand", "expand_as")
 #: Functions that give a map another shape, or a copy of it.
 RESHAPING: tuple[Any, ...] = (
+    *EXPANDING,
     "view", "reshape", torch.reshape, "squeeze", torch.squeeze, "unsqueeze", torch.unsqueeze,
     "contiguous", "clone", torch.clone,
 )  # fmt: skip

@@ -190,7 +190,10 @@ class _Tracing(fx.Interpreter):
         if found.scores is not None:
             self._note_scores(step, found)
             return
-        reads = [self._step_of(step, layer) for layer in found.sources[:1]]
+        for source in found.sources:  # an upsampling that only this step needs
+            self.layers.setdefault(source.name, source)
+        same = found.in_place or found.kind in ("identity", "flatten")
+        reads = [self._step_of(step, layer) for layer in found.sources[:1] if same]
         if found.in_place and found.sources[0].kind == "constant":
             refuse(label, "a constant cannot be changed")
         self.storage[step] = step

@@ -152,11 +152,12 @@ OPERATORS = (
     Operator(
         kind="add", written=("add", "sub", "subtract", "rsub"), forward=_VECTOR,
         backward="moves nothing; VECTOR with `alpha` and for differences",
-        conditions="two maps of one shape; `alpha`",
+        conditions="two maps of one shape, or one of a single row, column or pixel, which an "
+        "upsampling repeats; `alpha`",
     ),
     Operator(
         kind="multiply", written=("mul", "multiply"), forward=_VECTOR, backward=_VECTOR,
-        conditions="two maps of one shape",
+        conditions="as of additions",
     ),
     Operator(
         kind="affine", forward=_VECTOR,
@@ -166,7 +167,8 @@ OPERATORS = (
         conditions="a map and a number; no division by a map",
     ),
     Operator(
-        kind="upsample", written=("Upsample", "UpsamplingNearest2d", "interpolate"),
+        kind="upsample",
+        written=("Upsample", "UpsamplingNearest2d", "interpolate", "expand", "expand_as"),
         forward=_VECTOR, backward=_VECTOR, conditions="`nearest`, by whole factors",
     ),
     Operator(

@@ -1,6 +1,7 @@
 """What functions and methods of torch are as layers, see ``torch_layers``."""
 
 import operator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,7 +51,9 @@ def classify(name, target, args, kwargs, shape, node_type) -> Found:
         if not args or not isinstance(args[0], node_type):
             refuse(name, f"its operand must be a map, given by position, not {args} {kwargs}")
         source, sources = args[0], args[:1]
-        if base in _VIEWS and not in_place:
+        if base in ("expand", "expand_as"):
+            kind, options = _expand(name, source, tuple(shape))
+        elif base in _VIEWS and not in_place:
             kind, options = _view(name, source, tuple(shape))
         elif base in _FUNCTIONS:
             check, names, defaults = _FUNCTIONS[base]
@@ -86,6 +89,7 @@ def _arithmetic(name, sign, args, kwargs, node_type):
         plain = isinstance(number, int | float) and not isinstance(number, bool)
         if not plain or not np.abs(number) < 2.0**127:
             refuse(name, f"its operands are maps and finite numbers, not {number}")
+    maps = _broadcast(maps)
     if len({(part.shape, part.flat, part.sequence) for part in maps}) != 1:
         refuse(name, f"its maps are {[part.shape for part in maps]}, not of one shape")
     scale = float(-scale if sign == "-" else scale)
@@ -106,6 +110,25 @@ def _arithmetic(name, sign, args, kwargs, node_type):
     else:
         line = 1.0 / second, 0.0
     return maps, "affine", {"factor": float(line[0]), "offset": float(line[1])}
+
+
+def _broadcast(maps):
+    """Maps as torch repeats their rows and columns, by nodes that do that."""
+    if any(part.flat or part.sequence for part in maps):
+        return maps
+    size = tuple(max(part.shape[axis] for part in maps) for axis in (1, 2))
+    found = []
+    for part in maps:
+        factor = tuple(new // own for new, own in zip(size, part.shape[1:], strict=True))
+        fits = all(old in (1, new) for old, new in zip(part.shape[1:], size, strict=True))
+        if fits and factor != (1, 1):
+            part = replace(
+                part, name=f"{part.name}_{size[0]}x{size[1]}", kind="upsample", module=None,
+                inputs=(part.name,), shape=(part.shape[0], *size), trainable=(),
+                options={"factor": factor},
+            )  # fmt: skip
+        found.append(part)
+    return found
 
 
 def _join(name, args, kwargs, node_type):
@@ -135,6 +158,14 @@ def _mean(name, values, source):
     size = source.shape[1:]
     options = {"kernel": size, "stride": size, "padding": (0, 0), "ceil_mode": False}
     return "average_pool", {**options, "include_pad": True, "divisor": None}
+
+
+def _expand(name, source, shape):
+    """``expand`` and ``expand_as``."""
+    factor = tuple(new // own for new, own in zip(shape[-2:], source.shape[1:], strict=True))
+    if source.flat or source.sequence or len(shape) != 3 or shape[0] != source.shape[0]:
+        refuse(name, f"it makes {shape} of {source.shape}")
+    return SAME if factor == (1, 1) else ("upsample", {"factor": factor})
 
 
 def _view(name, source, shape):

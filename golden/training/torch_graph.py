@@ -283,7 +283,10 @@ class _Tracing(fx.Interpreter):
             self.heads[step] = found.heads
         if found.sources:
             wanted = found.sources[0].name
-            operand = next(n for n in step.all_input_nodes if self.names.get(n) == wanted)
+            for source in found.sources:
+                self.nodes.setdefault(source.name, source)
+            inputs = (n for n in step.all_input_nodes if self.names.get(n) == wanted)
+            operand = next(inputs, None)
             if found.in_place and found.sources[0].kind == "constant":
                 refuse(name, "a constant cannot be changed")
             copied = step.target in ("clone", torch.clone)

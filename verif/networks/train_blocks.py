@@ -110,8 +110,8 @@ class GrowingBlock(nn.Module):
 
 
 class SmoothBlock(nn.Module):
-    """Activations with exponentials: a gated one as in EfficientNet, GELU in both forms; and what
-    is dropped."""
+    """Activations with exponentials, GELU in both forms, and what is dropped; channels are gated by
+    what is in all of them, as in EfficientNet."""
 
     def __init__(self):
         super().__init__()
@@ -122,7 +122,8 @@ class SmoothBlock(nn.Module):
     def forward(self, x):
         x = self.drop(functional.silu(self.stem(x)))
         y = functional.gelu(self.wide(x)).tanh()
-        y = functional.gelu(self.back(y), approximate="tanh") * self.squeeze(x).sigmoid()
+        gate = self.squeeze(x.mean((2, 3), keepdim=True)).sigmoid()
+        y = functional.gelu(self.back(y), approximate="tanh") * gate
         y = functional.dropout(y, 0.4, self.training)
         return self.head(functional.softplus(y.mean((2, 3))))
 

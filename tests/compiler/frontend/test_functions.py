@@ -32,6 +32,58 @@ def test_in_place_operations_change_what_others_read():
 
 
 @pytest.mark.parametrize(
+    "forward",
+    [
+        lambda self, x, gate: x * gate,
+        lambda self, x, gate: gate * x,
+        lambda self, x, gate: torch.sub(gate, x, alpha=2),
+        lambda self, x, gate: x.mul_(gate),
+        lambda self, x, gate: x * gate.expand(-1, -1, 4, 6),
+        lambda self, x, gate: x + gate.expand_as(x),
+    ],
+)
+def test_maps_of_one_pixel_are_repeated(forward):
+    """By an upsampling."""
+    model = Forward(
+        lambda self, x: forward(self, self.conv(x), self.gate(x.mean((2, 3), keepdim=True))),
+        conv=nn.Conv2d(2, 2, 1), gate=nn.Conv2d(2, 2, 1),
+    )  # fmt: skip
+    layers, nodes = (tracing(model, (2, 4, 6)) for tracing in (trace, golden.trace))
+    for layer, node in zip(layers, nodes, strict=True):
+        for member in ("name", "kind", "inputs", "shape", "options"):
+            assert getattr(layer, member) == getattr(node, member), (layer.name, member)
+    *_, upsampled, last = layers
+    assert (upsampled.kind, upsampled.inputs, upsampled.shape) == ("upsample", ("gate",), (2, 4, 6))
+    assert upsampled.options == {"factor": (4, 6)} and set(last.inputs) == {"conv", upsampled.name}
+
+
+def test_rows_and_columns_are_repeated():
+    """A column of means by a row of means, which are two layers; both are read twice."""
+
+    def forward(self, x):
+        rows, columns = (
+            functional.avg_pool2d(x, size) for size in ((1, x.size(3)), (x.size(2), 1))
+        )
+        return rows * columns + (rows - columns)
+
+    layers, nodes = (tracing(Forward(forward), (2, 4, 6)) for tracing in (trace, golden.trace))
+    assert [(layer.kind, layer.inputs) for layer in layers] == [
+        (node.kind, node.inputs) for node in nodes
+    ]
+    factors = [layer.options["factor"] for layer in layers if layer.kind == "upsample"]
+    assert factors == [(1, 6), (4, 1)]
+
+
+def test_other_maps_are_not_repeated():
+    other = Forward(lambda self, x: x * x.mean((2, 3)), conv=nn.Conv2d(2, 2, 1))
+    pixels = Forward(lambda self, x: x + self.conv(x), conv=nn.Conv2d(4, 1, 1))
+    for model in (other, pixels):
+        for tracing, error in ((trace, CompileError), (golden.trace, ValueError)):
+            with pytest.raises(error, match="one shape|broadcast"):
+                tracing(model, (4, 4, 4))
+
+
+@pytest.mark.parametrize(
     ("change", "kind"),
     [
         (operator.iadd, "add"), (operator.isub, "add"), (operator.imul, "multiply"),

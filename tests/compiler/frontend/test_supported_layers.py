@@ -129,8 +129,8 @@ def test_messages(layers, shape, message):
         (TwoInputs(), "layer y: a network has one input, not y besides"),
         (Forward(lambda self, x: (x.relu(), x)), "layer x: an output must be what a layer"),
         (
-            Forward(lambda self, x: x + self.pool(x), pool=nn.AvgPool2d(4)),
-            r"layer add \(add\): it adds maps of \(2, 4, 4\) and \(2, 1, 1\)",
+            Forward(lambda self, x: x + self.conv(x), conv=nn.Conv2d(2, 1, 1)),
+            r"layer add \(add\): it adds maps of \(2, 4, 4\) and \(1, 4, 4\)",
         ),
         (
             Forward(lambda self, x: x.erf()),
