@@ -69,6 +69,12 @@ def _reasons(module: nn.Module) -> Iterator[str]:
             f"it has parametrizations, of {names}, which are not supported; "
             "torch.nn.utils.parametrize.remove_parametrizations makes a parameter of each"
         )
+    leaf = fx.Tracer().is_leaf_module(module, "")
+    if leaf and "forward" in vars(module):
+        yield "its forward has been replaced, which torch.fx does not see in a layer of torch.nn"
+    for name, parameter in module.named_parameters(recurse=False):
+        if getattr(parameter, "_backward_hooks", None):
+            yield f"its {name} has a hook, which the accelerator would not call; remove it first"
     for place, what in _HOOKS.items():
         for hook in getattr(module, place).values():
             own = getattr(hook, "__name__", type(hook).__name__)

@@ -55,9 +55,12 @@ def require_module(model):
                 f"{f'Layer {name}' if name else 'The model'} is scripted or traced "
                 f"({type(module).__name__}); torch.fx needs the torch.nn.Module it was made of"
             )
-        if any(getattr(module, f"_{kind}_hooks") for kind in _HOOKS):
+        hooked = any(p._backward_hooks for p in module.parameters(recurse=False))
+        hooked |= "forward" in vars(module) and Tracer().is_leaf_module(module, "")
+        if hooked or any(getattr(module, f"_{kind}_hooks") for kind in _HOOKS):
             raise ValueError(
-                f"{f'Layer {name}' if name else 'The model'} has hooks, which would not be called"
+                f"{f'Layer {name}' if name else 'The model'} has hooks or a forward that nothing "
+                "would call"
             )
 
 

@@ -140,6 +140,39 @@ def test_hooks(name):
         golden.trace(model, SHAPE)
 
 
+def with_weight_hook():
+    model = nn.Sequential(nn.ReLU(), nn.Conv2d(2, 2, 1))
+    model[1].weight.register_hook(lambda gradient: 2 * gradient)
+    return model
+
+
+def with_another_forward():
+    model = nn.Sequential(nn.ReLU(), nn.Conv2d(2, 2, 1))
+    model[1].forward = lambda x: x
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (with_weight_hook, "its weight has a hook, which the accelerator would not call"),
+        (with_another_forward, "its forward has been replaced"),
+    ],
+)
+def test_what_torch_fx_would_not_see(make, reason):
+    message, _ = refusal(make())
+    assert message.startswith(f"layer 1 (Conv2d): {reason}")
+    with pytest.raises(ValueError, match="Layer 1 has hooks"):
+        golden.trace(make(), SHAPE)
+
+
+def test_a_forward_that_torch_fx_sees():
+    """Of a module that is no layer of torch.nn."""
+    model = Forward(lambda self, x: self.inner(x), inner=Forward(lambda self, x: x))
+    model.inner.forward = torch.relu
+    assert [layer.kind for layer in trace(model, SHAPE)] == ["input", "relu"]
+
+
 def test_a_hook_of_the_whole_model():
     model = nn.Sequential(nn.ReLU())
     handle = model.register_forward_hook(lambda *_: None)
