@@ -27,8 +27,15 @@ def stream(fmt_name, rows, columns, tiles, note, **options):
     return results
 
 
-@pytest.mark.parametrize("fmt_name", FORMATS)
-@pytest.mark.parametrize(("rows", "columns"), SHAPES)
+@pytest.mark.parametrize(
+    ("rows", "columns", "fmt_name"),
+    [
+        pytest.param(*shape, name, marks=() if short else pytest.mark.long)
+        for shape in SHAPES
+        for name in FORMATS
+        for short in [shape == (5, 7) or name in ("bf16", "int8")]
+    ],
+)
 def test_random_tiles(fmt_name, rows, columns, seed):
     """Close and far exponents, special values, masked columns; weights load while others stream."""
     rng = np.random.default_rng((seed, rows, columns))

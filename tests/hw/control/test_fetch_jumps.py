@@ -84,8 +84,14 @@ PACES = {
 }
 
 
-@pytest.mark.parametrize("width", [64, 512])
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize(
+    ("pace", "width"),
+    [
+        pytest.param(pace, width, marks=() if width == 64 or pace == "far" else pytest.mark.long)
+        for pace in PACES
+        for width in (64, 512)
+    ],
+)
 def test_random_jumps(width, pace, seed):
     bench = JumpBench(config_of(width), f"{seed} {pace} {width}", **PACES[pace])
 

@@ -104,8 +104,14 @@ class PackedBench(Bench):
             self.target = None
 
 
-@pytest.mark.parametrize("width", [32, 64, 512])
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize(
+    ("pace", "width"),
+    [
+        pytest.param(pace, width, marks=() if width == 64 or pace == "far" else pytest.mark.long)
+        for pace in PACES
+        for width in (32, 64, 512)
+    ],
+)
 def test_random_ways(width, pace, seed):
     rng = random.Random(f"{seed} {pace} {width}")
     bench = PackedBench(config_of(width), rng.random(), **PACES[pace])

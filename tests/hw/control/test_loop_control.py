@@ -32,17 +32,25 @@ def config_of(width):
     return make_config(variant="baseline", preset="tiny", axi_data_width=width, axi_burst_beats=4)
 
 
-@pytest.mark.parametrize("width", [32, 64, 512])
+MEMORIES = {
+    "fast": {},
+    "slow": {"latency": 40},
+    "all": {"latency": 17, "accept": 0.4, "beat": 0.7, "take": 0.5},
+    "queue": {"latency": 3, "take": 0.05},
+}
+
+
 @pytest.mark.parametrize(
-    "memory",
+    ("width", "memory"),
     [
-        {},
-        {"latency": 40},
-        {"latency": 17, "accept": 0.4, "beat": 0.7, "take": 0.5},
-        {"latency": 3, "take": 0.05},
+        pytest.param(
+            width, memory, id=f"{name}-{width}",
+            marks=() if width == 64 or name == "all" else pytest.mark.long,
+        )
+        for name, memory in MEMORIES.items()
+        for width in (32, 64, 512)
     ],
-    ids=["fast", "slow", "all", "queue"],
-)
+)  # fmt: skip
 def test_random_loops(width, memory, seed):
     """Every command as often as it should be, in order, with its address."""
 

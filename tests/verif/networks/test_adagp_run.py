@@ -275,7 +275,8 @@ def test_batches_alone_on_the_accelerator(rng, seed):
 )
 def test_phases_on_the_accelerator(variant, rng, seed):
     """One run of many batches, each with its own learning rate, on a memory that stalls."""
-    config = make_config(variant=variant, preset="tiny")
+    sizes = {"rows": 5, "columns": 3} if variant == "low" else {}
+    config = make_config(variant=variant, preset="tiny", **sizes)
     run = looped_run(LOOP, config, rng, rate=[0.1, 0.05, 0.2, 0.01, 0.1, 0.02])
     result = run.simulate_loop(
         LOOP, seed=seed, stall_share=0.3, latency=10, timeout_cycles=3_000_000

@@ -23,7 +23,7 @@ from verif.system.record import BASE
 CONFIGS = {
     "max": {"variant": "max"},
     "efficient": {"variant": "efficient"},
-    "5x3": {"variant": "baseline", "rows": 5, "columns": 3},
+    "5x3": {"variant": "low", "rows": 5, "columns": 3},  # the simulator of test_adagp_run.py
     "fp8": {"variant": "max", "rows": 6, "predictor_rows": 2, "operand_format": "fp8_e5m2"},
 }
 

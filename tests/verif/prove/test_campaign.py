@@ -10,7 +10,7 @@ from verif.prove.command import table
 from verif.prove.proofs import PROOFS
 
 #: Mutants of a proof that are tried without --long, about.
-MOST = 3
+MOST = 1
 
 
 def some_tasks(name, others):
