@@ -118,6 +118,8 @@ def _found(call: Call, scores: Scores, value: Layer, *, causal: bool = False) ->
 
 def _finite(call: Call, scale: Any) -> float:
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not isfinite(scale):
+        if isinstance(scale, Constant):
+            scale = f"a constant {tuple(scale.values.shape)}"
         refuse(call.label, f"scale must be a finite number, not {scale}")
     return float(scale)
 
@@ -256,7 +258,7 @@ def _shared(call: Call, scores: Scores) -> Scores:
         dim, dtype = arguments.dim, arguments.dtype
     last = 3 if scores.heads else 2
     if dim not in (-1, last) or dtype not in (None, torch.float32):
-        refuse(call.label, f"it must be taken over the keys, dim=-1, not dim={dim}")
+        refuse(call.label, f"it must be over the keys, dim=-1, in float32, not dim={dim}, {dtype}")
     return replace(scores, shares=True)
 
 
