@@ -96,6 +96,7 @@ class Recorder:
         self.runs = 0
         self._cuts: list[int] = []
         self._places: list[int] = []
+        self._positions: list[int] = []
         self._size = 0
         self.semaphores: dict[int, str] = {}
         self._entries: list[Entry] = []
@@ -125,6 +126,18 @@ class Recorder:
         """Where the command that was emitted as this one is among those that :meth:`link` has
         returned, or would be."""
         return self._places[number] if number < len(self._places) else self._size
+
+    def parts(self, first: int, last: int) -> tuple[tuple[int, int], ...] | None:
+        """Where the commands [first, last) as they were emitted are among those that :meth:`link`
+        has returned, [begin, end) of each stretch, if commands of several threads take turns there;
+        else None: they are from :meth:`place` of the first one to that of the last one."""
+        if not self._positions:
+            return None
+        found: list[tuple[int, int]] = []
+        for place in sorted(set(self._positions[first:last])):
+            begin = found.pop()[0] if found and found[-1][1] == place else place
+            found.append((begin, place + 1))
+        return tuple(found)
 
     # Lists of jobs ---------------------------------------------------------------------------
 
@@ -357,6 +370,7 @@ class Recorder:
                         levels=self.levels)  # fmt: skip
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
+        self._positions = linker.positions
         self._size = len(commands) - 1
         self.forget()
         return commands

@@ -25,7 +25,7 @@ from hw.config.selection import select_config
 from .command_counts import counts_table
 from .layer_table import array_table, layer_table, print_totals
 from .registry import InputShape, network, published, read_shape
-from .summary import summarize
+from .summary import in_order, summarize
 
 __all__ = ["chosen", "compile_network", "compiled"]
 
@@ -58,7 +58,7 @@ def compile_network(options: argparse.Namespace) -> None:
             total = time.perf_counter() - start
     run = program.loop if isinstance(program, AdaGPProgram) else program
     stream_bytes = len(run.commands)
-    console.print(layer_table(layers, programs))
+    console.print(layer_table(layers, programs, apart=not in_order(program)))
     if uses := array_table(layers, config.cores[0]):
         console.print(uses)
     print_totals(

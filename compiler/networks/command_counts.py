@@ -13,12 +13,7 @@ from compiler.codegen.cost import executions
 from compiler.training.program import TrainingProgram
 from hw.isa.encoding import Opcode
 
-from .summary import in_order
-
 __all__ = ["CommandCount", "command_counts", "counts_table"]
-
-#: What all steps are called where commands of several threads are between each other.
-_ALL = "all"
 
 
 @dataclass(kw_only=True)
@@ -42,17 +37,16 @@ class CommandCount:
 
 
 def command_counts(program: TrainingProgram) -> dict[str, CommandCount]:
-    """Direction of steps -> their commands; HALT belongs to none. Where commands of several
-    steps take turns, there is one entry, "all"."""
+    """Direction of steps -> their commands; HALT belongs to none."""
     commands = program.command_list
     codes = commands.codes
     times = executions(len(codes), commands.of(Opcode.REPEAT), program.program)
-    apart = in_order(program)
     counts: dict[str, CommandCount] = {}
     for step in program.steps:
-        found = counts.setdefault(step.direction if apart else _ALL, CommandCount())
+        found = counts.setdefault(step.direction, CommandCount())
         found.steps += 1
-        own, often = codes[step.first : step.last], times[step.first : step.last]
+        places = np.fromiter(step.places, np.int64)
+        own, often = codes[places], times[places]
         found.written += len(own)
         found.looped += int((often > 1).sum())
         found.executed += int(often[own != Opcode.REPEAT].sum())

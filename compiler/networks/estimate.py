@@ -1,14 +1,36 @@
 """How long the steps of a program take, by the compiler's estimate, with loops in steady state."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from compiler.codegen.binary.command_bytes import Decoded
 from compiler.codegen.cost import Command, Timeline
 from hw.config import AdaGPConfig
 from hw.isa.encoding import COMMAND_BYTES, QUEUE_OPCODES, Opcode
 
-__all__ = ["command_ends"]
+__all__ = ["Times", "command_times"]
 
 #: Iterations of a loop that are timed one by one; the last of them stand for all others.
 _TIMED, _STEADY = 5, 2
+
+
+@dataclass(frozen=True)
+class Times:
+    """For every command of a program, by its place.
+
+    Members
+    -------
+    ends : the cycle at which it and all before it have finished; of a loop when all iterations have
+    own : the cycle at which it has finished itself, the last time if it is in a loop; 0 of what
+        goes to no queue
+    """
+
+    ends: list[int]
+    own: list[int]
+
+    def end_of(self, places: Iterable[int]) -> int:
+        """When all of these have finished."""
+        return max((self.own[place] for place in places), default=0)
 
 
 class _Clock(Timeline):
@@ -56,7 +78,7 @@ class _Walk:
     def __init__(self, commands: Decoded, offset: int, config: AdaGPConfig) -> None:
         self.commands = commands
         self.clock = _Clock(config)
-        self.ends = [0] * len(commands)
+        self.ends, self.own = [0] * len(commands), [0] * len(commands)
         # Where a loop begins, its REPEATs; the one that goes furthest is the outermost.
         self.loops: dict[int, list[int]] = {}
         for place, fields in commands.of(Opcode.REPEAT):
@@ -75,6 +97,7 @@ class _Walk:
             opcode, fields = self.commands[place]
             if opcode in QUEUE_OPCODES:
                 self.clock.push(Command.decoded(opcode, fields))
+                self.own[place] = self.clock.finished
             self.ends[place] = self.clock.end
             place += 1
 
@@ -92,17 +115,18 @@ class _Walk:
             after = self.clock.tokens_left()
             gained = {which: number - before.get(which, 0) for which, number in after.items()}
             self.clock.skip(count - _TIMED, pace, gained)
+            for place in range(first, repeat):
+                self.own[place] += round(pace * (count - _TIMED))
         for place in range(first, repeat + 1):
             self.ends[place] = self.clock.end
 
 
-def command_ends(commands: Decoded, offset: int, config: AdaGPConfig) -> list[int]:
-    """For every command of a program that lies at ``offset``, the cycle at which it and all before
-    it have finished; those of a loop when all iterations have.
+def command_times(commands: Decoded, offset: int, config: AdaGPConfig) -> Times:
+    """Of the commands of a program that lies at ``offset``.
 
     The first iterations of a loop are timed by :class:`~compiler.codegen.cost.Timeline`; each of
     the others is taken to last as long as the last of these.
     """
     walk = _Walk(commands, offset, config)
     walk.run(0, len(walk.commands))
-    return walk.ends
+    return Times(ends=walk.ends, own=walk.own)

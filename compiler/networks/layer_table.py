@@ -15,11 +15,21 @@ from .summary import PHASES, LayerSummary, ProgramSummary
 __all__ = ["array_table", "layer_table", "print_totals"]
 
 _MIB = 1 << 20
+_BESIDE = (
+    "predictor: beside the other phases, on a clock of its own; a step that waits for it lasts "
+    "as long"
+)
 
 
-def layer_table(layers: Sequence[LayerSummary], programs: dict[str, ProgramSummary]) -> Table:
-    """A row for each layer: MACs, commands, and estimated cycles by program and phase."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=True)
+def layer_table(
+    layers: Sequence[LayerSummary], programs: dict[str, ProgramSummary], *, apart: bool = False
+) -> Table:
+    """A row for each layer: MACs, commands, and estimated cycles by program and phase; ``apart``:
+    those of the predictor have a clock of their own."""
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_footer=True, caption_justify="left",
+        caption=_BESIDE if apart else None,
+    )  # fmt: skip
     phases = [
         (program, phase)
         for program in programs

@@ -10,7 +10,7 @@ from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from hw.isa.encoding import Opcode
 
 from .array_use import PRODUCTS, ArrayUse, cause_of
-from .estimate import command_ends
+from .estimate import command_times
 
 __all__ = [
     "PHASES",
@@ -51,7 +51,8 @@ class LayerSummary:
     array : program -> direction of products -> :class:`~.array_use.ArrayUse`; empty where
         ``cycles`` are
     cycles : program -> phase -> estimated cycles by which the layer's steps put off the end of what
-        has come before; empty where the steps of two threads overlap
+        has come before. Where steps of a second thread overlap with these, they are "predictor",
+        with a clock of their own
     """
 
     name: str
@@ -84,8 +85,10 @@ class ProgramSummary:
     idle: dict[str, int]
 
 
-def in_order(program: TrainingProgram) -> bool:
+def in_order(program: TrainingProgram | AdaGPProgram) -> bool:
     """Whether steps come one after the other: all of them work in the same memory."""
+    if isinstance(program, AdaGPProgram):
+        return all(in_order(part) for part in program.parts.values())
     if not program.config.has_predictor_memory:
         return True
     return not any(step.background or step.predictor for step in program.steps)
@@ -117,8 +120,9 @@ def _batch(
     name: str, program: TrainingProgram, layers: Mapping[str, LayerSummary]
 ) -> ProgramSummary:
     commands = program.command_list
-    ends = command_ends(commands, program.program, program.config)
-    timed, before, vectors = in_order(program), 0, 0
+    times = command_times(commands, program.program, program.config)
+    timed, vectors, ends = in_order(program), 0, times.ends
+    clocks = {False: 0, True: 0}  # of the network's steps, and of those of another thread
     idle: dict[str, int] = {}
     for step in program.steps:
         layer = layers[layer_of(step, layers)]
@@ -126,11 +130,15 @@ def _batch(
         layer.vectors[name] = layer.vectors.get(name, 0) + step.vectors
         if not (step.predictor and program.config.has_predictor_core):
             vectors += step.vectors
-        if timed and step.last > step.first:
-            end = max(before, ends[step.last - 1])
-            cycles, before = end - before, end
-            phases = layer.cycles.setdefault(name, {})
-            phases[phase_of(step)] = phases.get(phase_of(step), 0) + cycles
+        if step.last == step.first:
+            continue
+        other = not timed and (step.predictor or step.background)
+        end = ends[step.last - 1] if timed else times.end_of(step.places)
+        cycles = max(end - clocks[other], 0)
+        clocks[other] += cycles
+        phases, phase = layer.cycles.setdefault(name, {}), "predictor" if other else phase_of(step)
+        phases[phase] = phases.get(phase, 0) + cycles
+        if timed:
             cause = cause_of(step)
             idle[cause] = idle.get(cause, 0) + cycles - step.vectors
             if step.vectors and step.direction in PRODUCTS:

@@ -1,7 +1,8 @@
 """A compiled training step: what a host runs, reads, writes and keeps in a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import fsum, isfinite
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -85,8 +86,9 @@ class StepInfo:
     -------
     layer, direction, writes, predictor, background : as in
         :class:`~compiler.training.step.Step`
-    first, last : its commands, [first, last), where all are of one core; with a HALT of its own in
-        a program of separate steps
+    first, last : its commands, [first, last), with a HALT of its own in a program of separate
+        steps; where commands of several threads take turns, as many as these
+    parts : [begin, end) of each stretch of its commands in that case; else None, see :attr:`places`
     vectors : that enter a PE array
     beside : names of the steps whose commands are among these, and which have none of their own
     """
@@ -100,6 +102,7 @@ class StepInfo:
     last: int
     vectors: int
     beside: tuple[str, ...] = ()
+    parts: tuple[tuple[int, int], ...] | None = None
 
     @classmethod
     def of(
@@ -121,7 +124,16 @@ class StepInfo:
 
     def placed(self, recorder: "Recorder") -> "StepInfo":
         """The same when ``recorder`` has linked its commands, some of which are loops then."""
-        return replace(self, first=recorder.place(self.first), last=recorder.place(self.last))
+        return replace(
+            self, first=recorder.place(self.first), last=recorder.place(self.last),
+            parts=recorder.parts(self.first, self.last),
+        )  # fmt: skip
+
+    @property
+    def places(self) -> Iterator[int]:
+        """Of its commands in the program, in order."""
+        parts = ((self.first, self.last),) if self.parts is None else self.parts
+        return chain.from_iterable(range(begin, end) for begin, end in parts)
 
     @property
     def name(self) -> str:

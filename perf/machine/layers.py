@@ -42,7 +42,7 @@ def batches_of(program: TrainingProgram | AdaGPProgram) -> Mapping[str, Training
 
 def step_ends(program: TrainingProgram, result: Result) -> list[int]:
     """For each step the cycle in which the last of its commands was over."""
-    return [max(result.ends[step.first : step.last], default=0) for step in program.steps]
+    return [max((result.ends[place] for place in step.places), default=0) for step in program.steps]
 
 
 def time_batch(

@@ -81,6 +81,7 @@ class Linker:
     semaphores : number -> name of those that are used
     places : of every entry, in the order in which they were recorded, its place among the commands;
         with several threads, how many commands there are of what was recorded before it
+    positions : of every entry with several threads, its place among the commands; else empty
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Linker:
         self._cuts, self._early, self._levels = cuts, early, levels
         self.semaphores: dict[int, str] = {}
         self.places: list[int] = []
+        self.positions: list[int] = []
         self._queues: dict[Queue, list[Entry]] = {}
         self._order: dict[Queue, int] = {}
         self._none: Finished = ()
@@ -153,7 +155,8 @@ class Linker:
             commands, moved = fold(commands, cuts, self._levels)
             self.places = [moved[place] for place in self.places]
         if threads > 1:
-            self.places = _counted(self.places[entry.position] for entry in recorded)
+            self.positions = [self.places[entry.position] for entry in recorded]
+            self.places = _counted(self.positions)
         return [*commands, Command(Opcode.HALT)]
 
     def _join(self) -> None:

@@ -94,7 +94,8 @@ def test_a_network(tmp_path, capsys):
 
 @pytest.mark.parametrize("variant", ["low", "max"])
 def test_predicted_layers(variant):
-    """A row has its layer's steps of both batches, and their cycles where they come in order."""
+    """A row has its layer's steps of both batches, and their cycles; those of the predictor beside
+    the network have a clock of their own."""
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 5), nn.ReLU(), nn.Linear(5, 4)
     )
@@ -108,11 +109,21 @@ def test_predicted_layers(variant):
         assert programs[name].commands == len(part.command_list)
         assert sum(layer.commands.get(name, 0) for layer in layers) == programs[name].commands - 1
         assert programs[name].cycles == estimate(command_list(part), config)
-        timed = [layer.cycles.get(name, {}) for layer in layers]
-        total = sum(sum(phases.values()) for phases in timed)
-        assert total == (0 if variant == "max" else programs[name].cycles)
+        places = sorted(place for step in part.steps for place in step.places)
+        assert places == list(range(len(part.command_list) - 1))
+        for step in part.steps:
+            found = [part.command_list[place] for place in step.places]
+            cores = {fields["core"] for opcode, fields in found if opcode is not Opcode.REPEAT}
+            assert cores == {int(variant == "max" and step.predictor)}, step.name
+        clocks = dict.fromkeys((False, True), 0)
+        for layer in layers:
+            for phase, cycles in layer.cycles.get(name, {}).items():
+                clocks[variant == "max" and phase == "predictor"] += cycles
+        assert max(clocks.values()) == programs[name].cycles
+        assert (clocks[True] > 0) == (variant == "max")
+        total = clocks[False]
         counts = command_counts(part)
-        assert ("all" in counts) == (variant == "max")
+        assert set(counts) == {step.direction for step in part.steps}
         assert sum(count.written for count in counts.values()) == programs[name].commands - 1
         beside = variant == "max"  # a core of its own
         main = [step.vectors for step in part.steps if not (beside and step.predictor)]

@@ -6,7 +6,7 @@ from torch import nn
 from compiler.codegen.binary.command_bytes import Decoded
 from compiler.codegen.cost import Command, estimate, executed_count
 from compiler.codegen.program import executed_commands
-from compiler.networks.estimate import command_ends
+from compiler.networks.estimate import command_times
 from compiler.training.compile import compile_training
 from hw.config import make_config
 from hw.isa.encoding import COMMAND_BYTES, Opcode, encode
@@ -43,7 +43,7 @@ def test_loops_in_steady_state(looped):
     commands = as_commands(looped.command_list, looped.program)
     assert any(command.opcode is Opcode.REPEAT for command in commands)
     exact = estimate(commands, config)
-    ends = command_ends(looped.command_list, looped.program, config)
+    ends = command_times(looped.command_list, looped.program, config).ends
     assert ends == sorted(ends)
     assert ends[-1] == pytest.approx(exact, rel=0.01)
 
@@ -63,7 +63,7 @@ def test_tokens_that_a_loop_gives_and_another_takes(given, taken):
     stream += loop(Opcode.STORE, *taken, len(stream), wait=1)
     encoded = Decoded(b"".join([*stream, encode(Opcode.HALT)]))
     exact = estimate(as_commands(encoded, 0), config)
-    ends = command_ends(encoded, 0, config)
+    ends = command_times(encoded, 0, config).ends
     assert ends == sorted(ends)
     # The iterations that are timed are the first ones, with queues that are empty yet.
     assert 0.65 * exact < ends[-1] < 1.1 * exact
