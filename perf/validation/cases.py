@@ -115,6 +115,10 @@ def _cycles(config: AdaGPConfig, *, images: int) -> None:
 
 
 _BOTH = ("baseline", "max")
+#: Networks that are compared at preset ``paper``, too: one of each kind.
+_AT_PAPER = (
+    "vgg13", "resnet50", "mobilenet-v2", "densenet121", "inception-v3", "transformer", "yolo-v3",
+)  # fmt: skip
 #: By name.
 CASES: dict[str, Case] = {
     "engines": Case(
@@ -132,7 +136,8 @@ CASES: dict[str, Case] = {
     ),
     **{
         f"{name}-{method}": Case(
-            work=partial(_network, name=name, method=method), tiny=("max",), paper=()
+            work=partial(_network, name=name, method=method), tiny=("max",),
+            paper=("max",) if name in _AT_PAPER else (),
         )
         for name in REDUCED
         for method in ("bp", "adagp")
