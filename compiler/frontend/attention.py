@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .functions import DIVIDING, IN_PLACE, MULTIPLYING, Call, Operation
+from .functions import DIVIDING, MULTIPLYING, Call, Operation, out_of_place
 from .heads import Heads
 from .layer import Layer
 from .network_inputs import Constant
@@ -185,11 +185,7 @@ def _scores(scores: Scores, *, in_place: bool = False) -> Operation:
 
 def _on_scores(call: Call, scores: Scores) -> Operation:
     """What a function, a method or a module makes of scores."""
-    target, in_place = call.target, False
-    if isinstance(target, str) and target.endswith("_"):
-        target, in_place = target[:-1], True
-    elif target in IN_PLACE:
-        target, in_place = IN_PLACE[target], True
+    target, in_place = out_of_place(call.target)
     kind = type(target) if isinstance(target, nn.Module) else target
     if call.args[0] is not scores and kind in _ONE_WAY:
         refuse(call.label, f"{scores} must be its first operand")

@@ -15,18 +15,9 @@ from .layer import Layer
 from .supported_layers import ALLOWED, CHECKS, IDENTITY, LayerKind, refuse, require_map
 
 __all__ = [
-    "COMBINING",
-    "DIVIDING",
-    "FUNCTIONS",
-    "IN_PLACE",
-    "MULTIPLYING",
-    "RESHAPING",
-    "SHAPES",
-    "SHAPE_ATTRIBUTES",
-    "Call",
-    "Operation",
-    "operation",
-]
+    "COMBINING", "DIVIDING", "FUNCTIONS", "MULTIPLYING", "RESHAPING", "SHAPES",
+    "SHAPE_ATTRIBUTES", "Call", "Operation", "operation", "out_of_place",
+]  # fmt: skip
 
 #: What only asks for the shape of a map: no layer.
 SHAPES = ("size", "dim", "ndimension", "numel", len)
@@ -109,12 +100,18 @@ class Operation:
     scores: Any = None
 
 
+def out_of_place(target: Any) -> tuple[Any, bool]:
+    """What does the same as ``target`` to another map, and whether ``target`` works in place."""
+    if isinstance(target, str):
+        changes = target.endswith("_") and not target.endswith("__")
+        return (target[:-1], True) if changes else (target, False)
+    plain = _IN_PLACE.get(target, target)
+    return plain, plain is not target
+
+
 def operation(call: Call) -> Operation:
     """What a call is; a :class:`~compiler.errors.CompileError` if it is nothing that is known."""
-    target = call.target
-    in_place = isinstance(target, str) and target.endswith("_") and not target.endswith("__")
-    plain = target[:-1] if in_place else IN_PLACE.get(target, target)
-    in_place |= plain is not target and not isinstance(target, str)
+    target, (plain, in_place) = call.target, out_of_place(call.target)
     if plain in COMBINING:
         sources, (kind, options) = COMBINING[plain](call)
         return Operation(kind=kind, options=options, sources=sources, in_place=in_place)
@@ -330,7 +327,7 @@ COMBINING: dict[Any, Callable[[Call], _Combined]] = {
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), _concatenate),
 }
 #: What changes its first operand, and what does the same without.
-IN_PLACE: dict[Any, Any] = {
+_IN_PLACE: dict[Any, Any] = {
     operator.iadd: operator.add,
     operator.isub: operator.sub,
     operator.imul: operator.mul,

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from compiler.errors import CompileError
 
-from .functions import IN_PLACE, Operation
+from .functions import Operation, out_of_place
 from .layer import Layer
 from .supported_layers import ALLOWED, refuse
 from .torch_errors import refusing
@@ -122,8 +122,7 @@ def combine(
     values = [part.values if isinstance(part, Constant) else part for part in args]
     if step.op == "call_module":
         refuse(label, "it takes maps, not a constant")
-    changes = isinstance(step.target, str) and step.target.endswith("_")
-    if isinstance(args[0], Constant) and (changes or step.target in IN_PLACE):
+    if isinstance(args[0], Constant) and out_of_place(step.target)[1]:
         refuse(label, "a constant cannot be changed")
     with refusing(label):
         if step.op == "call_method":

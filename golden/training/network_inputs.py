@@ -1,6 +1,5 @@
 """What a network reads: images, sequences, tokens, and tensors that never change."""
 
-import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +8,7 @@ from torch import nn
 
 from golden.arithmetic.dot_product import encode
 
+from .torch_functions import out_of_place
 from .torch_layers import refuse
 
 __all__ = [
@@ -21,9 +21,6 @@ __all__ = [
     "shapes_of",
     "token_options",
 ]
-
-
-_CHANGING = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +77,7 @@ def combined(step, name, args, kwargs):
     if step.op == "call_module":
         refuse(name, "it takes maps, not a constant")
     method = step.op == "call_method"
-    in_place = step.target.endswith("_") if method else step.target in _CHANGING
-    if in_place and isinstance(args[0], Constant):
+    if isinstance(args[0], Constant) and out_of_place(step.target)[1]:
         refuse(name, "a constant cannot be changed")
     function = getattr(values[0], step.target) if method else step.target
     found = function(*values[method:], **kwargs)

@@ -13,10 +13,18 @@ from golden.layers.batch_norm import (
     update_running,
 )
 
-__all__ = ["NORMS", "backward", "forward", "new_running"]
+__all__ = ["NORMS", "backward", "forward", "new_running", "parameters"]
 
 #: Kinds of nodes; the statistics of the second are always those that are kept.
 NORMS = ("batch_norm", "fixed_norm")
+
+
+def parameters(node, state):
+    """Weight and bias of a normalisation: 1 and 0 where it has none."""
+    return [
+        state.get(f"{node.name}.{key}", np.full(node.shape[0], constant(value)))
+        for key, value in (("weight", 1.0), ("bias", 0.0))
+    ]
 
 
 def forward(fmt, node, x, state, *, training):
@@ -31,10 +39,7 @@ def forward(fmt, node, x, state, *, training):
         mean, variance, flags = statistics.mean, statistics.variance, statistics.flags
     else:
         mean, variance = (state[f"{node.name}.running_{key}"] for key in ("mean", "var"))
-    gamma, beta = (
-        state.get(f"{node.name}.{key}", np.full(len(mean), constant(value)))
-        for key, value in (("weight", 1.0), ("bias", 0.0))
-    )
+    gamma, beta = parameters(node, state)
     factors, new = scale_and_shift(mean, variance, gamma, beta, epsilon=node.module.eps)
     codes, last = normalize(fmt, x, *factors[1:])
     return codes, flags | new | last, statistics, factors

@@ -4,10 +4,11 @@ stores, and its gradients."""
 import numpy as np
 
 from golden.arithmetic.dot_product import encode
-from golden.arithmetic.float32_unit import constant
 from golden.layers.attention import attention, attention_backward
 from golden.layers.group_norm import group_norm, group_norm_backward
 from golden.layers.layer_norm import layer_norm, layer_norm_backward
+
+from .norm_layers import parameters
 
 __all__ = ["SEQUENCE_KINDS", "backward", "forward"]
 
@@ -34,7 +35,7 @@ def forward(training, node, maps, done):
         result = attention(training.format, *own, **_PLAIN, rows=training.rows)
         done.saved[node.name] = result
         return result.output.reshape(maps[0].shape), result.flags
-    gamma, beta = _parameters(training, node)
+    gamma, beta = parameters(node, training.weights)
     normalize = group_norm if node.kind == "group_norm" else layer_norm
     result = normalize(
         training.format, *maps, gamma, beta, epsilon=node.module.eps, rows=training.rows,
@@ -59,7 +60,7 @@ def backward(training, node, dy, done):
             rows=training.rows,
         )  # fmt: skip
         return [results[0].reshape(dy.shape)], {}, flags
-    gamma, _ = _parameters(training, node)
+    gamma, _ = parameters(node, training.weights)
     own = {"mean": saved.mean, "inverse": saved.inverse, "rows": training.rows}
     if node.kind == "group_norm":
         result = group_norm_backward(
@@ -70,14 +71,6 @@ def backward(training, node, dy, done):
     new = {f"{node.name}.weight": result.scale, f"{node.name}.bias": result.shift}
     new = {name: values for name, values in new.items() if name in node.trainable}
     return [result.input], new, result.flags
-
-
-def _parameters(training, node):
-    """Weight and bias of a normalisation: 1 and 0 where it has none."""
-    return (
-        training.weights.get(f"{node.name}.{key}", np.full(node.shape[0], constant(value)))
-        for key, value in (("weight", 1.0), ("bias", 0.0))
-    )
 
 
 def _as_attention(fmt, x):

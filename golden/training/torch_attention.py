@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from .network_inputs import Constant
+from .torch_functions import out_of_place
 from .torch_heads import Heads
 from .torch_layers import Found, refuse
 
@@ -54,15 +55,7 @@ def classify_attention(name, target, args, kwargs, node_type) -> Found | None:
         return _made(_product(name, *args, node_type))
     if not scores:
         return None
-    changes = isinstance(target, str) and target.endswith("_")
-    kind = type(target) if isinstance(target, nn.Module) else target
-    for other, plain in (
-        (operator.itruediv, operator.truediv), (operator.imul, operator.mul),
-        (operator.iadd, operator.add),
-    ):  # fmt: skip
-        if kind is other:
-            kind, changes = plain, True
-    kind = kind[:-1] if isinstance(kind, str) and changes else kind
+    kind, changes = out_of_place(type(target) if isinstance(target, nn.Module) else target)
     for targets, step, behind in _STEPS:
         if kind in targets:
             if scores[0].normalized and not behind:
@@ -171,7 +164,7 @@ def _scaled(name, target, args, kwargs):
     first, second = args
     scores, number = (first, second) if isinstance(first, Scores) else (second, first)
     factor = _factor(name, number)
-    if target in _QUOTIENTS:
+    if out_of_place(target)[0] in _QUOTIENTS:
         if scores is not first or not factor:
             refuse(name, "scores are divided by a number that is not 0")
         factor = 1.0 / factor
@@ -228,8 +221,8 @@ def _same(name, target, args, kwargs):
     return scores
 
 
-_QUOTIENTS = (operator.truediv, operator.itruediv, torch.div, torch.divide, "div", "divide", "div_",
-              torch.true_divide, "true_divide", "divide_", "true_divide_")  # fmt: skip
+_QUOTIENTS = (operator.truediv, torch.div, torch.divide, torch.true_divide, "div", "divide",
+              "true_divide")  # fmt: skip
 #: (targets, what they do, whether they may come behind the softmax).
 _STEPS = (
     ((operator.mul, torch.mul, torch.multiply, "mul", "multiply", *_QUOTIENTS), _scaled, False),

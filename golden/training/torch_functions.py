@@ -31,7 +31,17 @@ from .torch_layers import (
     upsample,
 )
 
-__all__ = ["classify"]
+__all__ = ["classify", "out_of_place"]
+
+
+def out_of_place(target):
+    """What a function or method is called that does the same elsewhere, and whether it is not that
+    one."""
+    if isinstance(target, str):
+        base = target if target.endswith("__") else target.removesuffix("_")
+    else:
+        base = _CHANGING.get(target, target)
+    return base, base != target
 
 
 def classify(name, target, args, kwargs, shape, node_type) -> Found:
@@ -40,9 +50,7 @@ def classify(name, target, args, kwargs, shape, node_type) -> Found:
     ``args`` and ``kwargs`` have nodes (of ``node_type``) in place of maps; ``shape`` is that of the
     result for one image.
     """
-    in_place = isinstance(target, str) and target.endswith("_")
-    base = target[:-1] if in_place else _CHANGING.get(target, target)
-    in_place = in_place or base is not target
+    base, in_place = out_of_place(target)
     if base in _ARITHMETIC:
         sources, kind, options = _arithmetic(name, _ARITHMETIC[base], args, kwargs, node_type)
     elif base in (torch.cat, torch.concat, torch.concatenate):

@@ -62,8 +62,9 @@ def _roofline(options) -> int:
     if options.quick:
         cells = cells_of(base, {"batch": (options.batch,)})
     varied = cells_of(base, sweeps)
-    for cell in dict.fromkeys((*cells, *varied)):
-        network(cell.network, read_shape(cell.input), width=cell.width)  # or a clear error
+    kinds = dict.fromkeys((cell.network, cell.input, cell.width) for cell in (*cells, *varied))
+    for name, size, width in kinds:
+        network(name, read_shape(size), width=width)  # or a clear error
     console, store = Console(highlight=False), store_of(options)
     missing = fill_unless_kept(store, [*cells, *varied], options, console)
     points, found = points_of(store, cells), swept(base, sweeps, store.get)
