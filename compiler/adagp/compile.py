@@ -1,15 +1,16 @@
 """Training by gradient prediction: batches of backpropagation and of Phase GP."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import Any
 
 import torch
 
 from cli.collector import collector_paused
-from compiler.codegen.attempts import MOST_WRITTEN_OUT, write_program
+from compiler.codegen.attempts import MOST_WRITTEN_OUT, Findings, write_program
 from compiler.codegen.binary.command_bytes import encode_commands, moved
 from compiler.codegen.binary.packing import packed
 from compiler.codegen.core_builder import CoreProgram
@@ -120,6 +121,7 @@ class _Compiler:
         self.recordings = Recordings()
         self._worth = least_hidden(first.groups, images)
         self._known = {part: Decisions() for part in PARTS}
+        self._findings: defaultdict[tuple[str, bool | None], Findings] = defaultdict(Findings)
         #: What has been recorded, by part and whether it loads what stays.
         self._written: dict[
             tuple[str, bool], tuple[list[Command], list[StepInfo], dict[int, str]]
@@ -262,17 +264,21 @@ class _Compiler:
                 commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
-        attempt = partial(
-            write_program, self.config, write, levels=_PARITY, recordings=self.recordings
-        )
+        def attempt(loops: bool | None) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+            # What is loaded or stays makes little difference to what has been found.
+            return write_program(
+                self.config, write, loops=loops, levels=_PARITY, recordings=self.recordings,
+                findings=self._findings[part, loops],
+            )  # fmt: skip
+
         if self.loops is not None or not self._is_long:
-            return attempt(loops=self.loops)
+            return attempt(self.loops)
         # Likely to be too long to be written out: with loops that is known sooner.
-        found = attempt(loops=True)
+        found = attempt(True)
         repeats = [(n, c.fields) for n, c in enumerate(found[0]) if c.opcode is Opcode.REPEAT]
         if executed_count(len(found[0]), repeats) > MOST_WRITTEN_OUT:
             return found
-        return attempt(loops=False)
+        return attempt(False)
 
     @property
     def _is_long(self) -> bool:
