@@ -68,7 +68,7 @@ class SmallResNet(nn.Sequential):
         )
 
 
-#: Of layers that ``golden.training.torch_graph.trace`` knows; fit for images of 8 × 8.
+#: Of layers that ``golden.frontend.torch_graph.trace`` knows; fit for images of 8 × 8.
 SMALL = {"vgg": SmallVGG, "resnet": SmallResNet}
 
 

@@ -31,7 +31,7 @@ from torch.nn import functional
 from golden.arithmetic.dot_product import decode, dot_error_bound
 from golden.arithmetic.formats import FLOAT32, FloatFormat, IntFormat
 from golden.arithmetic.running_error import rounding_error
-from golden.training.torch_convolution import conv2d
+from golden.layers.torch_convolution import conv2d
 
 from .fusion import FusedProduct
 from .network import Network

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from golden.training.torch_graph import Node
+from golden.frontend.torch_graph import Node
 
 __all__ = ["fold"]
 

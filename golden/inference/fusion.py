@@ -23,9 +23,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from golden.frontend.torch_graph import Node
 from golden.layers.conv2d import ends, output_size, pair
-from golden.training.torch_convolution import conv2d
-from golden.training.torch_graph import Node
+from golden.layers.torch_convolution import conv2d
 
 __all__ = ["FusedProduct", "Pool", "fuse"]
 

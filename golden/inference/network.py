@@ -59,7 +59,7 @@ class Network(Training):
 
     Members
     -------
-    nodes : list of :class:`golden.training.torch_graph.Node`
+    nodes : list of :class:`golden.frontend.torch_graph.Node`
     products, parameters : :class:`~golden.inference.fusion.FusedProduct` and
         :class:`~golden.inference.parameters.ProductParameters` by node
     scales : real value of one unit of the map of a node; none in float formats

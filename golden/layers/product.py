@@ -29,7 +29,7 @@ class Product:
     -------
     fmt : operand format
     kind : one of :data:`PRODUCTS`
-    options : of :class:`golden.training.torch_graph.Node`
+    options : of :class:`golden.frontend.torch_graph.Node`
     rows, columns : of the array
     """
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from golden.arithmetic.float32_unit import VectorUnit, widen
+from golden.frontend.torch_graph import Node
 from golden.layers.optimizer import SGD
 from golden.training.step import StepResult, Training
-from golden.training.torch_graph import Node
 
 from .arithmetic import (
     GRADIENT_STATISTICS,
@@ -37,7 +37,7 @@ class PredictedLayer:
 
     Members
     -------
-    node : :class:`golden.training.torch_graph.Node`
+    node : :class:`golden.frontend.torch_graph.Node`
     source : name of the node whose stored map the predictor sees
     kernel : (O, I, KH, KW); a linear layer's kernel is its map
     """

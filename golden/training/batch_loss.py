@@ -28,7 +28,7 @@ def batch_loss(fmt: FloatFormat, loss: LossFunction, wide, targets, node) -> Los
     wide : (N, H, W, C) float32 bits of the outputs
     targets : labels (N,) of vectors, (N, T) of sequences, (N, H, W) of maps; or real numbers (N, H,
         W, C), of vectors (N, features) in torch's order, of sequences (N, T, C)
-    node : :class:`~golden.training.torch_graph.Node` of the output
+    node : :class:`~golden.frontend.torch_graph.Node` of the output
 
     Raises
     ------

@@ -14,8 +14,7 @@ from torch.nn import functional
 from golden.arithmetic.dot_product import decode, dot_error_bound
 from golden.arithmetic.running_error import Estimate, map_sum
 from golden.layers.batch_norm import part_lines
-
-from .torch_convolution import conv2d
+from golden.layers.torch_convolution import conv2d
 
 __all__ = [
     "average_pool",

@@ -17,6 +17,7 @@ from golden.arithmetic.running_error import Estimate, worst_excess
 from golden.layers.conv2d import pair
 from golden.layers.dropout import dropout_mask
 from golden.layers.product import PRODUCTS
+from golden.layers.torch_convolution import conv2d
 
 from . import bounds as training_bounds
 from .attention_bounds import attention_bounds, softmax_bounds
@@ -24,7 +25,6 @@ from .map_bounds import map_bounds
 from .norm_bounds import group_norm_bounds, layer_norm_bounds
 from .norm_layers import NORMS
 from .smooth_bounds import SMOOTH_KINDS, smooth_bounds
-from .torch_convolution import conv2d
 
 __all__ = ["complaints", "torch_layer"]
 

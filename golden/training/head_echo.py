@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from golden.frontend.torch_graph import Node
+
 from .batch_loss import batch_loss
 from .step_result import EchoStep, ForwardPass
-from .torch_graph import Node
 
 __all__ = ["echo_step", "head_of"]
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from golden.frontend.torch_graph import Node
 from golden.layers.row_sampling import (
     RowSample,
     RowSampling,
@@ -14,7 +15,6 @@ from golden.layers.row_sampling import (
 )
 
 from .step_result import ForwardPass
-from .torch_graph import Node
 
 __all__ = ["sampled_backward", "sampled_layers", "sampled_rows"]
 

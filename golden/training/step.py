@@ -1,7 +1,7 @@
 """A whole training step as the accelerator computes it: every stored map, gradient and weight.
 
 The executable form of docs/training.md, put together: a network is traced to nodes
-(:func:`golden.training.torch_graph.trace`), run forward, its loss differentiated, the nodes run
+(:func:`golden.frontend.torch_graph.trace`), run forward, its loss differentiated, the nodes run
 backward, and the weights updated.
 """
 
@@ -11,6 +11,8 @@ from torch import nn
 from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.float32_unit import widen
 from golden.arithmetic.formats import FLOAT32, format_by_name
+from golden.frontend.network_inputs import encode_inputs
+from golden.frontend.torch_graph import Node, learning, outputs_of, trace
 from golden.layers import elementwise_pool
 from golden.layers.optimizer import BrakedSGD, require_optimizer, update
 from golden.layers.product import PRODUCTS, Product
@@ -20,11 +22,9 @@ from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
 from .head_echo import echo_step, head_of
 from .loss_function import LossFunction
-from .network_inputs import encode_inputs
 from .sampled_backward import sampled_backward, sampled_layers, sampled_rows
 from .sequence_layers import SEQUENCE_KINDS
 from .step_result import ForwardPass, StepResult
-from .torch_graph import Node, learning, outputs_of, trace
 
 __all__ = ["ForwardPass", "StepResult", "Training", "trace"]
 
@@ -37,7 +37,7 @@ class Training:
 
     Parameters
     ----------
-    model : the initial state; see :func:`golden.training.torch_graph.trace`. It is not changed.
+    model : the initial state; see :func:`golden.frontend.torch_graph.trace`. It is not changed.
     input_shape : (C, H, W) of one image, or (features,)
     optimizer : :class:`golden.layers.optimizer.SGD`, ``BrakedSGD``, ``Adam`` or ``AdamW``; may be
         replaced between steps by one that keeps the same numbers
@@ -55,7 +55,7 @@ class Training:
 
     Members
     -------
-    nodes : list of :class:`golden.training.torch_graph.Node`
+    nodes : list of :class:`golden.frontend.torch_graph.Node`
     outputs : those that the network returns
     losses : :class:`~golden.training.loss_function.LossFunction` of each of them
     weights : float32 bits by parameter, in torch's names and shapes: the master copy

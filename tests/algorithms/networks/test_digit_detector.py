@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from algorithms.networks.digit_detector import DigitDetector
-from golden.training.torch_graph import outputs_of, trace
+from golden.frontend.torch_graph import outputs_of, trace
 
 
 @pytest.mark.parametrize("size", [16, 32])

@@ -9,7 +9,7 @@ from torch import nn
 
 from algorithms.networks.network_facts import examine
 from algorithms.networks.paper_networks import LARGE, LEAST, NETWORKS, imagenet_shape
-from golden.training.torch_graph import trace
+from golden.frontend.torch_graph import trace
 
 #: Parameters with 1000 classes as torchvision gives them (of Inception-V4 as timm does), millions
 #: of multiplications in a forward pass. VGG's convolutions have no bias here, Inception-V3 no

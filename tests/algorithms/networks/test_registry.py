@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from algorithms.networks.registry import SMALL
-from golden.training.torch_graph import trace
+from golden.frontend.torch_graph import trace
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from algorithms.networks.transformer import Transformer
-from golden.training.torch_graph import trace
+from golden.frontend.torch_graph import trace
 
 SIZES = {"length": 6, "width": 8, "heads": 2, "layers": 2, "hidden": 12}
 

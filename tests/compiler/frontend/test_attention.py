@@ -1,6 +1,6 @@
 """Attention as products and a softmax, as the compiler and golden see it.
 
-Covers: golden/training/torch_attention.py.
+Covers: golden/frontend/attention.py.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import trace
-from golden.training.torch_graph import trace as golden_trace
+from golden.frontend.torch_graph import trace as golden_trace
 
 from .forward import Forward
 

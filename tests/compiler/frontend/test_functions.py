@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import trace
-from golden.training import torch_graph as golden
+from golden.frontend import torch_graph as golden
 from tests.compiler.frontend.forward import Forward
 
 

@@ -1,6 +1,6 @@
 """Means over height and width in two steps, in compiler and golden.
 
-Covers: golden/training/torch_means.py.
+Covers: golden/frontend/global_means.py.
 """
 
 import pytest
@@ -8,7 +8,7 @@ import torch
 
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import trace
-from golden.training import torch_graph as golden
+from golden.frontend import torch_graph as golden
 from tests.compiler.frontend.forward import Forward
 
 SHAPE = (3, 4, 6)

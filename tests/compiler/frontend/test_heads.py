@@ -1,6 +1,6 @@
 """Heads of sequences in a model's ``forward``, as the compiler and golden see them.
 
-Covers: golden/training/torch_heads.py.
+Covers: golden/frontend/heads.py.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import trace
-from golden.training.torch_graph import trace as golden_trace
+from golden.frontend.torch_graph import trace as golden_trace
 
 from .forward import Forward
 

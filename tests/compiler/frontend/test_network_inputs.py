@@ -1,6 +1,6 @@
 """Tokens, several inputs and constants, as the compiler and golden see them.
 
-Covers: golden/training/network_inputs.py.
+Covers: golden/frontend/network_inputs.py.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ from torch import nn
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import trace
 from compiler.training import compile_training
+from golden.frontend.torch_graph import trace as golden_trace
 from golden.layers.optimizer import SGD
 from golden.training.step import Training
-from golden.training.torch_graph import trace as golden_trace
 from hw.config import make_config
 from tests.compiler.frontend.forward import Forward
 

@@ -1,7 +1,7 @@
 """Traced layers: the same as golden's on many networks.
 
-Covers: compiler/frontend/layer.py, golden/training/torch_layers.py,
-golden/training/torch_functions.py.
+Covers: compiler/frontend/layer.py, golden/frontend/layers.py,
+golden/frontend/functions.py.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 from compiler.frontend.torch_graph import backward_order, learning, readers, trace
+from golden.frontend import torch_graph as golden
 from golden.layers.optimizer import SGD
-from golden.training import torch_graph as golden
 from golden.training.step import Training
 
 

@@ -1,6 +1,6 @@
 """What torch.fx cannot trace, and what it would not see: one message that says where.
 
-Covers: compiler/frontend/torch_errors.py, golden/training/torch_module.py.
+Covers: compiler/frontend/torch_errors.py, golden/frontend/tracing.py.
 """
 
 import threading
@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations, prune, spectral_norm
 
 from compiler.errors import CompileError
 from compiler.frontend.torch_graph import trace
-from golden.training import torch_graph as golden
+from golden.frontend import torch_graph as golden
 from tests.compiler.frontend.forward import Forward
 
 SHAPE = (2, 4, 4)

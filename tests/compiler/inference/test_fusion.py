@@ -18,8 +18,8 @@ from compiler.inference.tiling import Geometry, k_boxes
 from compiler.inference.weight_layout import WeightSlice
 from compiler.tensors.tensor import Tensor
 from emulator.machine import Machine
+from golden.frontend import torch_graph as golden_graph
 from golden.inference import fusion as golden_fusion
-from golden.training import torch_graph as golden_graph
 from hw.config import make_config
 from hw.isa.encoding import Opcode
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from golden.frontend.torch_graph import trace
 from golden.inference.folding import fold
 from golden.inference.network import Network
-from golden.training.torch_graph import trace
 
 PRODUCTS = {
     "convolution": (lambda: nn.Conv2d(4, 6, 3, groups=2), nn.BatchNorm2d(6), (4, 5, 4)),

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from golden.frontend.torch_graph import trace
 from golden.inference.fusion import fuse
-from golden.training.torch_graph import trace
 
 CONV = lambda: nn.Conv2d(3, 5, 3)  # noqa: E731
 

@@ -9,9 +9,9 @@ from torch import nn
 
 from golden.arithmetic.dot_product import decode
 from golden.arithmetic.formats import INT8
+from golden.frontend.torch_graph import trace
 from golden.inference.fusion import fuse
 from golden.inference.quantize import SHIFT_LIMIT, quantize, scale_field
-from golden.training.torch_graph import trace
 
 
 def nodes_of(model, shape):

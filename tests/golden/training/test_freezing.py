@@ -1,6 +1,6 @@
 """Parameters with ``requires_grad_(False)``: what golden leaves alone is what torch leaves alone.
 
-It goes with golden/training/torch_graph.py, golden/training/step.py and golden/prediction/step.py.
+It goes with golden/frontend/torch_graph.py, golden/training/step.py and golden/prediction/step.py.
 
 Covers: golden/training/step.py.
 """

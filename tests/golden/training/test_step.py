@@ -4,9 +4,9 @@ A step is checked layer by layer by :mod:`golden.training.check`; the bounds are
 :mod:`golden.training.bounds`.
 
 Covers: golden/training/batch_loss.py, golden/training/arguments.py, golden/training/check.py,
-golden/training/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py,
+golden/frontend/torch_graph.py, golden/training/map_layers.py, golden/training/map_bounds.py,
 golden/training/norm_layers.py, golden/training/step_result.py,
-golden/training/torch_convolution.py.
+golden/layers/torch_convolution.py.
 """
 
 import numpy as np

@@ -12,6 +12,11 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from .attention import Scores, classify_attention
+from .functions import classify
+from .global_means import one_mean
+from .heads import Heads, classify_heads
+from .layers import Found, Refused, module_layer, refuse
 from .network_inputs import (
     Constant,
     combined,
@@ -20,12 +25,7 @@ from .network_inputs import (
     shapes_of,
     token_options,
 )
-from .torch_attention import Scores, classify_attention
-from .torch_functions import classify
-from .torch_heads import Heads, classify_heads
-from .torch_layers import Found, Refused, module_layer, refuse
-from .torch_means import one_mean
-from .torch_module import Tracer, require_module, without_data
+from .tracing import Tracer, require_module, without_data
 
 __all__ = ["Node", "learning", "outputs_of", "trace"]
 

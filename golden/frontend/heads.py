@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from .torch_functions import classify
-from .torch_layers import Found, refuse
+from .functions import classify
+from .layers import Found, refuse
 
 __all__ = ["Heads", "classify_heads"]
 

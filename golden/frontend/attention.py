@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from .functions import out_of_place
+from .heads import Heads
+from .layers import Found, refuse
 from .network_inputs import Constant
-from .torch_functions import out_of_place
-from .torch_heads import Heads
-from .torch_layers import Found, refuse
 
 __all__ = ["Scores", "classify_attention"]
 

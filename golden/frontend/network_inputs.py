@@ -8,8 +8,8 @@ from torch import nn
 
 from golden.arithmetic.dot_product import encode
 
-from .torch_functions import out_of_place
-from .torch_layers import refuse
+from .functions import out_of_place
+from .layers import refuse
 
 __all__ = [
     "Constant",

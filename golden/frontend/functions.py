@@ -1,4 +1,4 @@
-"""What functions and methods of torch are as layers, see ``torch_layers``."""
+"""What functions and methods of torch are as layers, see ``layers``."""
 
 import operator
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from .torch_layers import (
+from .layers import (
     ALLOWED,
     SAME,
     Found,
