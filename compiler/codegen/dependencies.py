@@ -96,8 +96,6 @@ class Recorder:
         self.runs = 0
         self._cuts: list[int] = []
         self._places: list[int] = []
-        self._positions: list[int] = []
-        self._size = 0
         self.semaphores: dict[int, str] = {}
         self._entries: list[Entry] = []
         self._queues: dict[Queue, list[Entry]] = {}
@@ -122,19 +120,12 @@ class Recorder:
         for place in range(first, last):
             yield self._entries[place].command, counts.get(place, 1)
 
-    def place(self, number: int) -> int:
-        """Where the command that was emitted as this one is among those that :meth:`link` has
-        returned, or would be."""
-        return self._places[number] if number < len(self._places) else self._size
-
-    def parts(self, first: int, last: int) -> tuple[tuple[int, int], ...] | None:
+    def parts(self, first: int, last: int) -> tuple[tuple[int, int], ...]:
         """Where the commands [first, last) as they were emitted are among those that :meth:`link`
-        has returned, [begin, end) of each stretch, if commands of several threads take turns there;
-        else None: they are from :meth:`place` of the first one to that of the last one."""
-        if not self._positions:
-            return None
+        has returned: [begin, end) of each stretch, of which there are several where commands of
+        other threads are between them."""
         found: list[tuple[int, int]] = []
-        for place in sorted(set(self._positions[first:last])):
+        for place in sorted(set(self._places[first:last])):
             begin = found.pop()[0] if found and found[-1][1] == place else place
             found.append((begin, place + 1))
         return tuple(found)
@@ -370,8 +361,6 @@ class Recorder:
                         levels=self.levels)  # fmt: skip
         commands = linker.link()
         self.semaphores, self._places = linker.semaphores, linker.places
-        self._positions = linker.positions
-        self._size = len(commands) - 1
         self.forget()
         return commands
 

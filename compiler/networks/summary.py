@@ -126,11 +126,11 @@ def _batch(
     idle: dict[str, int] = {}
     for step in program.steps:
         layer = layers[layer_of(step, layers)]
-        layer.commands[name] = layer.commands.get(name, 0) + step.last - step.first
+        layer.commands[name] = layer.commands.get(name, 0) + step.command_count
         layer.vectors[name] = layer.vectors.get(name, 0) + step.vectors
         if not (step.predictor and program.config.has_predictor_core):
             vectors += step.vectors
-        if step.last == step.first:
+        if not step.command_count:
             continue
         other = not timed and (step.predictor or step.background)
         end = ends[step.last - 1] if timed else times.end_of(step.places)

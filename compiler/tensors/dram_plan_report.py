@@ -31,9 +31,7 @@ class ListedStep(Protocol):
     @property
     def direction(self) -> str: ...
     @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
+    def command_count(self) -> int: ...
 
 
 class SteppedProgram(Protocol):
@@ -91,8 +89,8 @@ def print_steps(program: SteppedProgram, console: Console | None = None) -> None
     for heading, justify in columns:
         table.add_column(heading, justify=justify)
     for number, step in enumerate(program.steps):
-        count = step.last - step.first
-        table.add_row(str(number), escape(step.layer), step.direction, str(count))
+        count = str(step.command_count)
+        table.add_row(str(number), escape(step.layer), step.direction, count)
     console.print(table)
     console.print(
         f"{len(program.command_list)} commands for a batch of {program.images} images, "

@@ -116,11 +116,9 @@ def compile_training(
         first = len(commands)
         semaphores.append(SemaphoreNames(first=first, names=names))
         commands += moved(written, first * COMMAND_BYTES)
-        infos += [
-            replace(info, first=first + info.first,
-                    last=len(commands) if separate else first + info.last)
-            for info in found
-        ]  # fmt: skip
+        infos += [info.moved(first) for info in found]
+        if separate:
+            infos[-1] = replace(infos[-1], parts=((first, len(commands)),))
     return assembled(
         TrainingProgram, graph, layers, plan, commands, whole=separate, semaphores=semaphores,
         steps=infos, tensors=tensors,

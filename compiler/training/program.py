@@ -86,9 +86,8 @@ class StepInfo:
     -------
     layer, direction, writes, predictor, background : as in
         :class:`~compiler.training.step.Step`
-    first, last : its commands, [first, last), with a HALT of its own in a program of separate
-        steps; where commands of several threads take turns, as many as these
-    parts : [begin, end) of each stretch of its commands in that case; else None, see :attr:`places`
+    parts : [begin, end) of each stretch of its commands, with a HALT of its own in a program of
+        separate steps; several where commands of other threads are between them
     vectors : that enter a PE array
     beside : names of the steps whose commands are among these, and which have none of their own
     """
@@ -98,11 +97,9 @@ class StepInfo:
     writes: tuple[str, ...]
     predictor: bool
     background: bool
-    first: int
-    last: int
+    parts: tuple[tuple[int, int], ...]
     vectors: int
     beside: tuple[str, ...] = ()
-    parts: tuple[tuple[int, int], ...] | None = None
 
     @classmethod
     def of(
@@ -118,22 +115,37 @@ class StepInfo:
         )
         return cls(
             layer=step.layer, direction=step.direction, writes=step.writes,
-            predictor=step.predictor, background=step.background, first=first, last=last,
-            vectors=vectors, beside=tuple(beside),
+            predictor=step.predictor, background=step.background,
+            parts=((first, last),), vectors=vectors, beside=tuple(beside),
         )  # fmt: skip
 
     def placed(self, recorder: "Recorder") -> "StepInfo":
         """The same when ``recorder`` has linked its commands, some of which are loops then."""
-        return replace(
-            self, first=recorder.place(self.first), last=recorder.place(self.last),
-            parts=recorder.parts(self.first, self.last),
-        )  # fmt: skip
+        return replace(self, parts=recorder.parts(*self.parts[0]))
+
+    def moved(self, commands: int) -> "StepInfo":
+        """The same behind so many commands."""
+        parts = tuple((begin + commands, end + commands) for begin, end in self.parts)
+        return replace(self, parts=parts)
 
     @property
     def places(self) -> Iterator[int]:
         """Of its commands in the program, in order."""
-        parts = ((self.first, self.last),) if self.parts is None else self.parts
-        return chain.from_iterable(range(begin, end) for begin, end in parts)
+        return chain.from_iterable(range(begin, end) for begin, end in self.parts)
+
+    @property
+    def command_count(self) -> int:
+        return sum(end - begin for begin, end in self.parts)
+
+    @property
+    def first(self) -> int:
+        """The place of its first command."""
+        return self.parts[0][0]
+
+    @property
+    def last(self) -> int:
+        """The place behind its last command."""
+        return self.parts[-1][1]
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """A training step with sampled backward passes as one program that branches by lists of rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -177,9 +177,7 @@ class _Stream:
         )
         self.semaphores.append(SemaphoreNames(first=first, names=names))
         self.commands += moved(written[:-1], first * COMMAND_BYTES)
-        self.infos += [
-            replace(info, first=first + info.first, last=first + info.last) for info in infos
-        ]
+        self.infos += [info.moved(first) for info in infos]
 
     def _branch(self, branch: Branch) -> None:
         """A list, and a table of where it goes on for every length that the list may have."""

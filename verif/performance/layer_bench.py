@@ -87,7 +87,7 @@ def measure_layers(config, *, images=8, seed=1, model=None, input_shape=None, re
         accelerator.Run(
             image=None if number else image,
             program=program.program + step.first * COMMAND_BYTES,
-            program_size=(step.last - step.first) * COMMAND_BYTES,
+            program_size=step.command_count * COMMAND_BYTES,
             registers=registers,
         )
         for number, step in enumerate(program.steps)

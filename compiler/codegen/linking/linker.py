@@ -79,9 +79,8 @@ class Linker:
     Members
     -------
     semaphores : number -> name of those that are used
-    places : of every entry, in the order in which they were recorded, its place among the commands;
-        with several threads, how many commands there are of what was recorded before it
-    positions : of every entry with several threads, its place among the commands; else empty
+    places : of every entry, in the order in which they were recorded, its place among the commands:
+        that of a REPEAT for those that are not written
     """
 
     def __init__(
@@ -92,7 +91,6 @@ class Linker:
         self._cuts, self._early, self._levels = cuts, early, levels
         self.semaphores: dict[int, str] = {}
         self.places: list[int] = []
-        self.positions: list[int] = []
         self._queues: dict[Queue, list[Entry]] = {}
         self._order: dict[Queue, int] = {}
         self._none: Finished = ()
@@ -155,8 +153,7 @@ class Linker:
             commands, moved = fold(commands, cuts, self._levels)
             self.places = [moved[place] for place in self.places]
         if threads > 1:
-            self.positions = [self.places[entry.position] for entry in recorded]
-            self.places = _counted(self.positions)
+            self.places = [self.places[entry.position] for entry in recorded]
         return [*commands, Command(Opcode.HALT)]
 
     def _join(self) -> None:
@@ -350,12 +347,3 @@ class Linker:
         if not target.number:
             return False
         return self._knows(self._queues[target.queue][target.number - 1], last)
-
-
-def _counted(places: Iterable[int]) -> list[int]:
-    """How many different ones there are in front of each."""
-    result, seen = [], set[int]()
-    for place in places:
-        result.append(len(seen))
-        seen.add(place)
-    return result

@@ -147,7 +147,7 @@ def test_gradient_prediction(variant, rng, seed):
     for name, part in run.program.parts.items():
         assert any(opcode is Opcode.REPEAT for opcode, _ in part.command_list)
         assert sorted(work(part)) == sorted(work(plain.parts[name]))
-        steps = [step.last - step.first for step in part.steps]
+        steps = [step.command_count for step in part.steps]
         assert sum(steps) + 1 == len(part.command_list)  # HALT
     result = run.interpret_loop(RUN, seed)
     assert not result.differences, result.differences[0]
