@@ -122,33 +122,51 @@ class _GradientSums:
 
     def _cut(self) -> tuple[list[Channels], int, bool]:
         """Parts of the channels, blocks of rows that are in the buffer together, and whether the
-        sums of blocks are added up as they come: because those of all blocks do not fit, or, where
-        jobs take turns with others, not all blocks do, so that jobs are like each other."""
+        sums of blocks are added up as they come: where those of all blocks do not fit, or would
+        leave so little room that it takes more commands; or where jobs take turns with others and
+        not all blocks fit, so that jobs are like each other."""
+        layer = self.layer
+        found = [cut for streamed in (False, True) if (cut := self._fitting(streamed))]
+        if not found:
+            raise CompileError(
+                f"layer {layer.name}: {BLOCK} rows of its gradient, one word per row, and the sums "
+                f"for its gate do not fit into the buffer ({self.program.scratch.words} words)"
+            )
+        if self.program.in_turns:
+            return found[0]
+        return min(found, key=self._commands)
+
+    def _fitting(self, streamed: bool) -> tuple[list[Channels], int, bool] | None:
+        """The same with sums that are ``streamed`` or not; None where that has no room."""
         program, layer = self.program, self.layer
         room = program.scratch.words - 3 * self.words
         last = sum(need.words for need in self.statistics.needs) if self.statistics else 0
-        tensors = [layer.error, self.gradient, layer.prediction]
-        for streamed in (False, True):
-            # Vectors of a product for every block that is there, and besides.
-            each, fixed = (1, MapSums.rows(1, 1)) if streamed else (0, self.blocks)
-            for words in channel_steps(program, layer.error):
-                wide = self.chunks * words
-                free = room - 3 * fixed * wide
-                # Two maps, those of the next job as well.
-                for copies in (2, 1):
-                    most = min(free // (2 * copies * BLOCK + 3 * each), MOST_WORDS // BLOCK) // wide
-                    if most >= 1:
-                        break
-                most = _regular(min(most, self.blocks)) if streamed else min(most, self.blocks)
-                enough = most >= (1 if streamed or not self.program.in_turns else self.blocks)
-                if enough and free - 3 * each * most * wide >= last:
-                    parts = channel_parts(program, tensors, words)
-                    # Behind the channels a part may have words of the pitch alone.
-                    return [part for part in parts if self._size(part)], most, streamed
-        raise CompileError(
-            f"layer {layer.name}: {BLOCK} rows of its gradient, one word per row, and the sums for "
-            f"its gate do not fit into the buffer ({program.scratch.words} words)"
-        )
+        # Vectors of a product for every block that is there, and besides.
+        each, fixed = (1, MapSums.rows(1, 1)) if streamed else (0, self.blocks)
+        for words in channel_steps(program, layer.error):
+            wide = self.chunks * words
+            free = room - 3 * fixed * wide
+            # Two maps, those of the next job as well.
+            for copies in (2, 1):
+                most = min(free // (2 * copies * BLOCK + 3 * each), MOST_WORDS // BLOCK) // wide
+                if most >= 1:
+                    break
+            most = _regular(min(most, self.blocks)) if streamed else min(most, self.blocks)
+            enough = most >= (1 if streamed or not program.in_turns else self.blocks)
+            if enough and free - 3 * each * most * wide >= last:
+                tensors = [layer.error, self.gradient, layer.prediction]
+                parts = channel_parts(program, tensors, words)
+                # Behind the channels a part may have words of the pitch alone.
+                return [part for part in parts if self._size(part)], most, streamed
+        return None
+
+    def _commands(self, cut: tuple[list[Channels], int, bool]) -> int:
+        """About how many there are with such a cut."""
+        parts, count, streamed = cut
+        groups = -(-self.blocks // count)
+        # Two maps are loaded; three products of every block, and what adds up a group's.
+        added = 3 * -(-count // TURNS) if streamed else 0
+        return len(parts) * (groups * (2 + added) + 3 * self.blocks)
 
     def _size(self, channels: Channels) -> int:
         """Channels of a part."""
@@ -182,7 +200,7 @@ class _GradientSums:
                         Job(
                             needs,
                             partial(self._sum, box, group),
-                            like=like if program.in_turns else None,
+                            like=like if self.streamed or program.in_turns else None,
                             at=((channels or (0, 0))[0], rows[0]),
                         )
                     )

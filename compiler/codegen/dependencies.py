@@ -21,7 +21,16 @@ from hw.isa.loops import LOOP_LEVELS
 
 from .cost import Command, Fields
 from .linking.clock import MAIN, MOST_CYCLES, Clock
-from .linking.entries import Entry, Queue, Region, Segments, latest, thread_of
+from .linking.entries import (
+    DRAM,
+    Entry,
+    PagedSegments,
+    Queue,
+    Region,
+    Segments,
+    latest,
+    thread_of,
+)
 from .linking.linker import Linker
 from .linking.loops import AFTER, BEFORE, Loop, Unsettled, strides
 from .replay import Recording, Recordings
@@ -99,7 +108,8 @@ class Recorder:
         self.semaphores: dict[int, str] = {}
         self._entries: list[Entry] = []
         self._queues: dict[Queue, list[Entry]] = {}
-        self._memories: defaultdict[Hashable, Segments] = defaultdict(Segments)
+        self._memories: defaultdict[Hashable, Segments | PagedSegments] = defaultdict(Segments)
+        self._memories[DRAM] = PagedSegments()
         self._background = False
         self._clock = Clock(config) if loops else None
 

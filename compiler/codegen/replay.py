@@ -19,13 +19,12 @@ from typing import NamedTuple, Protocol
 from compiler.tensors.tensor import Tensor
 
 from .cost import Command, Fields
-from .linking.entries import Region
+from .linking.entries import DRAM, Region
 from .linking.loops import Loop
 
 __all__ = ["Likeness", "Recording", "Recordings", "StepCall"]
 
-#: The memory whose addresses differ.
-_DRAM = "dram"
+#: What says where in DRAM a command begins.
 _ADDRESS = "dram_address"
 _Regions = tuple[Region, ...]
 
@@ -164,10 +163,10 @@ class _Moves:
         )
 
     def _region(self, region: Region) -> Region:
-        if region.memory != _DRAM:
+        if region.memory != DRAM:
             return region
         distance = self._distance(region.begin)
-        return Region(_DRAM, region.begin + distance, region.end + distance)
+        return Region(DRAM, region.begin + distance, region.end + distance)
 
 
 class Recordings:

@@ -8,7 +8,7 @@ from hw.isa.encoding import Opcode
 
 from .cost import Command, Fields, Timeline
 from .dependencies import Recorder
-from .linking.entries import Region
+from .linking.entries import DRAM, Region
 
 __all__ = ["Trial"]
 
@@ -88,4 +88,4 @@ class Trial(Recorder):
 
 
 def _on_chip(regions: Iterable[Region]) -> list[Region]:
-    return [r for r in regions if r.memory != "dram" and r.begin < r.end]
+    return [r for r in regions if r.memory != DRAM and r.begin < r.end]

@@ -1,7 +1,8 @@
 """Commands as they are recorded, and who has touched which part of a memory."""
 
 from bisect import bisect_left
-from collections.abc import Hashable, Mapping
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -9,9 +10,14 @@ from compiler.codegen.cost import Command, Fields
 from hw.isa.encoding import Opcode
 
 __all__ = [
-    "Entry", "Finished", "Queue", "Region", "Segments", "Thread", "dram_region", "joined", "latest",
-    "thread_of",
+    "DRAM", "Entry", "Finished", "PagedSegments", "Queue", "Region", "Segments", "Thread",
+    "dram_region", "joined", "latest", "thread_of",
 ]  # fmt: skip
+
+
+#: The memory off chip, and the bits of an address in a page of it.
+DRAM = "dram"
+_PAGE_BITS = 22
 
 
 class Region(NamedTuple):
@@ -26,7 +32,7 @@ def dram_region(fields: Fields) -> Region:
     """What a LOAD or STORE touches in DRAM, from its first byte to its last one."""
     begin = fields["dram_address"]
     size = (fields["run_count"] - 1) * fields["run_stride"] + fields["run_bytes"]
-    return Region("dram", begin, begin + size)
+    return Region(DRAM, begin, begin + size)
 
 
 #: (core, opcode, background): a queue; while commands are collected, every thread has its own.
@@ -162,4 +168,46 @@ class Segments:
                 found[writer] = part.number
             if readers and part.readers:
                 latest(found, part.readers)
+        return found
+
+
+class PagedSegments:
+    """The same of a large memory, page by page: with a list for all of it, each new part would move
+    a hundred thousand others."""
+
+    def __init__(self) -> None:
+        self._pages: defaultdict[int, Segments] = defaultdict(Segments)
+
+    def _parts(self, region: Region) -> Iterator[tuple[Segments, Region]]:
+        """The pages that a region is in, each with its part of the region."""
+        memory, begin, end = region
+        first, last = begin >> _PAGE_BITS, (end - 1) >> _PAGE_BITS
+        if first == last:
+            yield self._pages[first], region
+            return
+        for page in range(first, last + 1):
+            edge = page << _PAGE_BITS
+            part = Region(memory, max(begin, edge), min(end, edge + (1 << _PAGE_BITS)))
+            yield self._pages[page], part
+
+    def read(self, region: Region, entry: Entry) -> None:
+        """As :meth:`Segments.read`."""
+        for page, part in self._parts(region):
+            page.read(part, entry)
+
+    def write(self, region: Region, entry: Entry) -> None:
+        """As :meth:`Segments.write`."""
+        for page, part in self._parts(region):
+            page.write(part, entry)
+
+    def note(self, region: Region, entry: Entry, *, writes: bool) -> None:
+        """As :meth:`Segments.note`."""
+        for page, part in self._parts(region):
+            page.note(part, entry, writes=writes)
+
+    def users(self, region: Region, *, readers: bool) -> dict[Queue, int]:
+        """As :meth:`Segments.users`."""
+        found: dict[Queue, int] = {}
+        for page, part in self._parts(region):
+            latest(found, page.users(part, readers=readers))
         return found

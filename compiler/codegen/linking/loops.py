@@ -20,7 +20,7 @@ from compiler.errors import CompileError
 from hw.isa.encoding import COMMAND_BYTES, Opcode
 from hw.isa.loops import stride_name
 
-from .entries import Entry, Region, dram_region
+from .entries import DRAM, Entry, Region, dram_region
 
 __all__ = ["AFTER", "BEFORE", "Loop", "Unsettled", "roll", "strides"]
 
@@ -96,7 +96,7 @@ class Loop:
             if entry.position in loop.period(0):
                 stride = loop.strides[entry.position - loop.first]
                 far = stride * (BEFORE + loop.times + AFTER - 1)
-                result = Region("dram", result.begin + min(0, far), result.end + max(0, far))
+                result = Region(DRAM, result.begin + min(0, far), result.end + max(0, far))
         return result
 
     def touched(self, entry: Entry, place: int, first: int, last: int) -> Region:

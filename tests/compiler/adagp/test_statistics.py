@@ -18,6 +18,7 @@ from golden.arithmetic.float32_unit import VectorUnit
 from golden.arithmetic.formats import FLOAT32
 from golden.prediction import arithmetic as golden
 from hw.config import make_config
+from hw.isa.encoding import Opcode
 from verif.programs.layer_programs import LayerProgram
 
 #: Configurations, and the core that works.
@@ -32,9 +33,10 @@ CORES = {
 RUNNING = 0.75
 
 
-def new_case(core, **fields):
+def new_case(core, *, loops=False, **fields):
     chosen, number = CORES[core]
-    return LayerProgram(config=make_config(preset="tiny", **chosen, **fields), core=number)
+    config = make_config(preset="tiny", **chosen, **fields)
+    return LayerProgram(config=config, core=number, loops=loops)
 
 
 def numbers_of(case, name, values):
@@ -225,3 +227,21 @@ def test_more_blocks_of_rows_than_fit(core, rows, rng, seed):
         fields |= {"predictor_memory_banks": 13, "predictor_memory_bank_depth": 16}
     case, _ = observed_gradient(rng, new_case(core, **fields), rows, 6)
     case.check_with_interpreter(f"{rows} rows", seed)
+
+
+@pytest.mark.parametrize("core", ["4x4", "3x2 beside 4x4"])
+def test_many_blocks_of_rows(core, rng, seed):
+    """Sums of all blocks would have room, but leave little for the rows: they are added up as they
+    come, by commands that are the same every eight blocks."""
+    fields = {"buffer_banks": 8, "buffer_bank_depth": 64}
+    if CORES[core][1]:
+        fields |= {"predictor_memory_banks": 8, "predictor_memory_bank_depth": 64}
+    lengths = {}
+    for loops in (False, True):
+        case = new_case(core, loops=loops, **fields)
+        case, _ = observed_gradient(rng, case, 32 * 64, 5)
+        case.check_with_interpreter(f"loops {loops}", seed)
+        lengths[loops] = len(case.commands)
+        repeats = sum(command.opcode is Opcode.REPEAT for command in case.commands)
+        assert bool(repeats) == loops
+    assert lengths[True] < 0.7 * lengths[False]
