@@ -100,5 +100,6 @@ def _area(options) -> int:
     if options.plot:
         from .picture import plot_designs
 
-        plot_designs(efficient, options.plot)
+        title = f"{options.input}, {images} images; speed-up B of variants"
+        plot_designs(efficient, options.plot, title=title)
     return 0

@@ -15,13 +15,17 @@ from .verdict import Efficiency
 
 __all__ = ["plot_designs"]
 
-_MARKS = {"baseline, lanes": "P", "low": "v", "efficient": "s", "max": "D"}
+#: Marker and color.
+_MARKS = {
+    "baseline, more lanes": ("P", "tab:red"), "low": ("v", "tab:blue"),
+    "efficient": ("s", "tab:orange"), "max": ("D", "tab:green"),
+}  # fmt: skip
 
 
-def plot_designs(found: Sequence[Efficiency], path: str | Path) -> None:
+def plot_designs(found: Sequence[Efficiency], path: str | Path, *, title: str = "") -> None:
     """A row for each network, a panel for each cost: baselines with more columns as a line, those
-    with more lanes and variants as points. A point above the line is faster than the baseline of
-    its cost."""
+    with more lanes and variants as points, with their columns. A point above the line is faster
+    than the baseline of its cost."""
     networks = list(dict.fromkeys(each.network for each in found))
     least = min(each.design.lanes for each in found)
     figure, panels = pyplot.subplots(
@@ -36,19 +40,30 @@ def plot_designs(found: Sequence[Efficiency], path: str | Path) -> None:
                 for each in own
                 if each.design.variant == "baseline" and each.design.lanes == least
             )  # fmt: skip
-            axes.plot(*zip(*bases, strict=True), "o-", color="0.4", ms=4, label="baseline, columns")
+            axes.plot(*zip(*bases, strict=True), "o-", color="0.4", ms=4,
+                      label="baseline, more columns")  # fmt: skip
             for each in own:
                 kind = each.design.variant
                 if each.design.variant == "baseline" and each.design.lanes > least:
-                    kind = "baseline, lanes"
-                if kind != "baseline" and name in each.design.costs:
-                    axes.plot(each.design.costs[name] / cost.size, each.speed, _MARKS[kind],
-                              label=kind)  # fmt: skip
+                    kind = "baseline, more lanes"
+                if kind == "baseline" or name not in each.design.costs:
+                    continue
+                place = each.design.costs[name] / cost.size, each.speed
+                marker, color = _MARKS[kind]
+                axes.plot(*place, marker, color=color, ls="", label=kind)
+                if each.design.variant == "baseline":
+                    axes.annotate(
+                        str(each.design.columns), place, (0, 6), textcoords="offset points",
+                        ha="center", fontsize=7,
+                    )  # fmt: skip
+            axes.margins(y=0.12)
             axes.grid(alpha=0.3)
             axes.tick_params(labelsize=8)
         row[0].set_ylabel(f"{network}\nspeed over baseline", fontsize=8)
     for axes, cost in zip(panels[-1], COSTS.values(), strict=True):
         axes.set_xlabel(f"{cost.text},\n{cost.unit}", fontsize=8)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=9)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     figure.legend(once.values(), once.keys(), ncols=5, fontsize=8,
