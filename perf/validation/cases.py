@@ -96,9 +96,10 @@ def _loops(config: AdaGPConfig, *, seeds: int) -> None:
     )
 
 
-def _network(config: AdaGPConfig, *, name: str, method: str) -> None:
+def _network(config: AdaGPConfig, *, name: str, method: str, width: float | None = None) -> None:
     """A batch of each phase; a second one would run the same commands."""
-    step = run_network(name, method, config, preset="", batches=len(set(METHODS[method])))
+    batches = len(set(METHODS[method]))
+    step = run_network(name, method, config, preset="", width=width, batches=batches)
     if step.error:
         raise RuntimeError(f"{name} {method}: {step.error}")
 
@@ -141,6 +142,14 @@ CASES: dict[str, Case] = {
         )
         for name in REDUCED
         for method in ("bp", "adagp")
+    },
+    # At its own size, two images of 32 x 32: some ten minutes for each latency, or an hour.
+    **{
+        f"vgg13-whole-{method}": Case(
+            work=partial(_network, name="vgg13", method=method, width=1.0),
+            tiny=(), paper=(variant,),
+        )
+        for method, variant in (("bp", "baseline"), ("adagp", "low"))
     },
 }  # fmt: skip
 
