@@ -23,7 +23,7 @@ from compiler.frontend.torch_graph import Layer
 from compiler.stages import stage
 from compiler.tensors.intervals import round_up
 from compiler.tensors.tensor import Tensor
-from compiler.training.compile import plan_memory, training_layers
+from compiler.training.compile import WrittenSteps, plan_memory, training_layers
 from compiler.training.group_writer import Decisions, least_hidden, write_groups
 from compiler.training.program import LayerInfo, StepInfo, TrainingProgram
 from compiler.training.step import Step
@@ -123,9 +123,7 @@ class _Compiler:
         self._known = {part: Decisions() for part in PARTS}
         self._findings: defaultdict[tuple[str, bool | None], Findings] = defaultdict(Findings)
         #: What has been recorded, by part and whether it loads what stays.
-        self._written: dict[
-            tuple[str, bool], tuple[list[Command], list[StepInfo], dict[int, str]]
-        ] = {}
+        self._written: dict[tuple[str, bool], WrittenSteps] = {}
         self._codes: dict[tuple[str, bool], bytes] = {}
 
     def _tensors(self, part: str) -> dict[str, Tensor]:
@@ -230,9 +228,7 @@ class _Compiler:
                         command = replace(command, fields=fields)
             yield command
 
-    def _write(
-        self, part: str, *, load: bool
-    ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+    def _write(self, part: str, *, load: bool) -> WrittenSteps:
         """Commands of a batch without its end, what of them belongs to which step, and the names
         of their semaphores. Where nothing stays in a memory for the predictor, ``load`` makes no
         difference."""
@@ -244,12 +240,10 @@ class _Compiler:
     def _key(self, part: str, load: bool) -> tuple[str, bool]:
         return part, load and self._stays
 
-    def _record(
-        self, part: str, *, load: bool
-    ) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+    def _record(self, part: str, *, load: bool) -> WrittenSteps:
         tensors = self.tensors[part]
 
-        def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+        def write(recorder: Recorder) -> WrittenSteps:
             main, predictor = self._programs(recorder)
             self._keep(part, predictor, load=load)
 
@@ -264,7 +258,7 @@ class _Compiler:
                 commands = recorder.link()[:-1]
             return commands, [info.placed(recorder) for info in infos], recorder.semaphores
 
-        def attempt(loops: bool | None) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+        def attempt(loops: bool | None) -> WrittenSteps:
             # What is loaded or stays makes little difference to what has been found.
             return write_program(
                 self.config, write, loops=loops, levels=_PARITY, recordings=self.recordings,

@@ -55,12 +55,17 @@ ALLOWED = (
 )
 
 
-def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
+def _require_channels(name: str, layer: nn.Conv2d | nn.ConvTranspose2d, source: Source) -> None:
+    """Refuse a convolution of what is no map of its channels, or without zeros around it."""
     require_map(name, source)
     if layer.padding_mode != "zeros":
         refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
     if layer.in_channels != source.shape[0]:
         refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+
+
+def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
+    _require_channels(name, layer, source)
     kernel, dilation = _pair(layer.kernel_size), _pair(layer.dilation)
     if layer.padding == "same":
         # Above and on the left; what is behind the map follows from the size of the output.
@@ -75,11 +80,7 @@ def _convolution(name: str, layer: nn.Conv2d, source: Source) -> LayerKind:
 
 
 def _transposed(name: str, layer: nn.ConvTranspose2d, source: Source) -> LayerKind:
-    require_map(name, source)
-    if layer.padding_mode != "zeros":
-        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
-    if layer.in_channels != source.shape[0]:
-        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    _require_channels(name, layer, source)
     options: dict[str, Any] = {
         key: _pair(getattr(layer, key)) for key in ("stride", "padding", "dilation")
     }

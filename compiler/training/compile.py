@@ -36,6 +36,7 @@ __all__ = [
     "COEFFICIENTS",
     "StepInfo",
     "TrainingProgram",
+    "WrittenSteps",
     "assembled",
     "compile_training",
     "plan_memory",
@@ -43,6 +44,8 @@ __all__ = [
     "write_steps",
 ]
 
+#: Commands, what of them belongs to which step, and the names of their semaphores.
+WrittenSteps = tuple[list[Command], list[StepInfo], dict[int, str]]
 _Program = TypeVar("_Program", bound=TrainingProgram)
 
 
@@ -165,7 +168,7 @@ def write_steps(
     loops: bool | None,
     early: bool = False,
     levels: int = LOOP_LEVELS,
-) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+) -> WrittenSteps:
     """Commands of a program of these steps for so many images, with HALT, what of them belongs to
     which step, and the names of their semaphores; ``early`` and ``levels`` as of
     :class:`~compiler.codegen.linking.linker.Linker`."""
@@ -173,7 +176,7 @@ def write_steps(
     known = Decisions()
     worth = least_hidden(groups, images)
 
-    def write(recorder: Recorder) -> tuple[list[Command], list[StepInfo], dict[int, str]]:
+    def write(recorder: Recorder) -> WrittenSteps:
         programs = [CoreProgram(config, core, recorder) for core in config.cores]
         infos = write_groups(
             groups, recorder, lambda step: programs[step.core], tensors, known, worth=worth

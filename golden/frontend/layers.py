@@ -82,12 +82,17 @@ def module_layer(name, module, source) -> Found:
     return Found(kind=kind, options=options, sources=(source,), in_place=in_place)
 
 
-def _convolution(name, layer, source):
+def _needs_channels(name, layer, source):
+    """A convolution of a map, with zeros around it."""
     needs_map(name, source)
     if layer.padding_mode != "zeros":
         refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
     if layer.in_channels != source.shape[0]:
         refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+
+
+def _convolution(name, layer, source):
+    _needs_channels(name, layer, source)
     options = {key: pair(getattr(layer, key)) for key in ("stride", "dilation")}
     padding = layer.padding
     if isinstance(padding, str):
@@ -104,11 +109,7 @@ def _convolution(name, layer, source):
 
 
 def _transposed(name, layer, source):
-    needs_map(name, source)
-    if layer.padding_mode != "zeros":
-        refuse(name, f"padding_mode must be 'zeros', not {layer.padding_mode!r}")
-    if layer.in_channels != source.shape[0]:
-        refuse(name, f"it takes {layer.in_channels} channels but gets {source.shape[0]}")
+    _needs_channels(name, layer, source)
     names = ("stride", "padding", "dilation", "output_padding", "kernel_size")
     stride, padding, dilation, more, kernel = (pair(getattr(layer, key)) for key in names)
     if any(m >= s for m, s in zip(more, stride, strict=True)):

@@ -43,10 +43,10 @@ def plot_designs(found: Sequence[Efficiency], path: str | Path, *, title: str = 
             axes.plot(*zip(*bases, strict=True), "o-", color="0.4", ms=4,
                       label="baseline, more columns")  # fmt: skip
             for each in own:
-                kind = each.design.variant
-                if each.design.variant == "baseline" and each.design.lanes > least:
+                kind, lanes = each.design.variant, each.design.lanes
+                if kind == "baseline" and lanes > least:
                     kind = "baseline, more lanes"
-                if kind == "baseline" or name not in each.design.costs:
+                if kind not in _MARKS or name not in each.design.costs:
                     continue
                 place = each.design.costs[name] / cost.size, each.speed
                 marker, color = _MARKS[kind]

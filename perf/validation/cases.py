@@ -143,7 +143,7 @@ CASES: dict[str, Case] = {
         for name in REDUCED
         for method in ("bp", "adagp")
     },
-    # At its own size, two images of 32 x 32: some ten minutes for each latency, or an hour.
+    # At its own size, two images of 32 x 32: ten minutes for each latency, or half an hour.
     **{
         f"vgg13-whole-{method}": Case(
             work=partial(_network, name="vgg13", method=method, width=1.0),

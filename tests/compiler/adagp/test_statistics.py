@@ -33,8 +33,12 @@ CORES = {
 RUNNING = 0.75
 
 
-def new_case(core, *, loops=False, **fields):
+def new_case(core, *, memory=None, loops=False):
+    """``memory``: banks of the one that the core works with, and words in each."""
     chosen, number = CORES[core]
+    fields = {}
+    for name in ("buffer", "predictor_memory")[: number + 1] if memory else ():
+        fields |= {f"{name}_banks": memory[0], f"{name}_bank_depth": memory[1]}
     config = make_config(preset="tiny", **chosen, **fields)
     return LayerProgram(config=config, core=number, loops=loops)
 
@@ -174,10 +178,8 @@ def test_cells_in_parts(core, rng, seed):
     """Parts of the channels, some of which are the pitch alone."""
     lengths = {}
     for words in (2048, 128, 96, 48):
-        fields = {"buffer_banks": words // 16, "buffer_bank_depth": 16} if words < 2048 else {}
-        if CORES[core][1] and fields:
-            fields |= {"predictor_memory_banks": words // 16, "predictor_memory_bank_depth": 16}
-        case = observed_map(rng, new_case(core, **fields), 3, 25)
+        memory = (words // 16, 16) if words < 2048 else None
+        case = observed_map(rng, new_case(core, memory=memory), 3, 25)
         if words == 48:
             message = r"layer layer: its cells, one word per pixel, and .* \(48 words\)"
             with pytest.raises(CompileError, match=message):
@@ -193,10 +195,8 @@ def test_small_memories(core, rng, seed):
     """Parts of the channels, some of which are the pitch alone, and blocks of rows."""
     lengths = {}
     for depth in (2048, 256, 192, 128):
-        fields = {"buffer_banks": depth // 64, "buffer_bank_depth": 64} if depth < 1024 else {}
-        if CORES[core][1] and fields:
-            fields |= {"predictor_memory_banks": depth // 64, "predictor_memory_bank_depth": 64}
-        case, _ = observed_gradient(rng, new_case(core, **fields), 70, 6)
+        memory = (depth // 64, 64) if depth < 1024 else None
+        case, _ = observed_gradient(rng, new_case(core, memory=memory), 70, 6)
         if depth == 128:
             message = (
                 r"layer layer: 32 rows of its gradient, one word per row, and the sums .* "
@@ -214,7 +214,7 @@ def test_small_memories(core, rng, seed):
 @pytest.mark.parametrize("outputs", [25, 40])
 def test_what_stays_leaves_the_rest_in_one_piece(outputs, rng, seed):
     """Sums in the middle of the memory would leave no room for rows of several channels."""
-    case = new_case("4x4", buffer_banks=8, buffer_bank_depth=64)
+    case = new_case("4x4", memory=(8, 64))
     case, _ = observed_gradient(rng, case, 130, outputs)
     case.check_with_interpreter(f"{outputs} channels", seed)
 
@@ -222,10 +222,7 @@ def test_what_stays_leaves_the_rest_in_one_piece(outputs, rng, seed):
 @pytest.mark.parametrize(("core", "rows"), [("4x4", 560), ("3x2 beside 4x4", 450)])
 def test_more_blocks_of_rows_than_fit(core, rows, rng, seed):
     """Their sums are added up as they come, eight at a time and a rest."""
-    fields = {"buffer_banks": 13, "buffer_bank_depth": 16}
-    if CORES[core][1]:
-        fields |= {"predictor_memory_banks": 13, "predictor_memory_bank_depth": 16}
-    case, _ = observed_gradient(rng, new_case(core, **fields), rows, 6)
+    case, _ = observed_gradient(rng, new_case(core, memory=(13, 16)), rows, 6)
     case.check_with_interpreter(f"{rows} rows", seed)
 
 
@@ -233,12 +230,9 @@ def test_more_blocks_of_rows_than_fit(core, rows, rng, seed):
 def test_many_blocks_of_rows(core, rng, seed):
     """Sums of all blocks would have room, but leave little for the rows: they are added up as they
     come, by commands that are the same every eight blocks."""
-    fields = {"buffer_banks": 8, "buffer_bank_depth": 64}
-    if CORES[core][1]:
-        fields |= {"predictor_memory_banks": 8, "predictor_memory_bank_depth": 64}
     lengths = {}
     for loops in (False, True):
-        case = new_case(core, loops=loops, **fields)
+        case = new_case(core, memory=(8, 64), loops=loops)
         case, _ = observed_gradient(rng, case, 32 * 64, 5)
         case.check_with_interpreter(f"loops {loops}", seed)
         lengths[loops] = len(case.commands)

@@ -84,14 +84,16 @@ PACES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("pace", "width"),
-    [
+def paces(*widths):
+    """(pace, bits of the bus) of all of them, of which some run in the long regression alone."""
+    return [
         pytest.param(pace, width, marks=() if width == 64 or pace == "far" else pytest.mark.long)
         for pace in PACES
-        for width in (64, 512)
-    ],
-)
+        for width in widths
+    ]
+
+
+@pytest.mark.parametrize(("pace", "width"), paces(64, 512))
 def test_random_jumps(width, pace, seed):
     bench = JumpBench(config_of(width), f"{seed} {pace} {width}", **PACES[pace])
 

@@ -13,7 +13,7 @@ from hw.isa.error_codes import ErrorCode
 from hw.isa.field import pack_fields
 from hw.isa.packing import LINE_BYTES, PACKED, PACKED_CODE, SLOTS, WORD_BYTES, WORDS, unpack
 from tests.hw.control.test_fetch import BASE, Bench, config_of
-from tests.hw.control.test_fetch_jumps import PACES
+from tests.hw.control.test_fetch_jumps import PACES, paces
 
 #: Programs begin at a multiple of lines.
 ADDRESS = 0x340
@@ -104,14 +104,7 @@ class PackedBench(Bench):
             self.target = None
 
 
-@pytest.mark.parametrize(
-    ("pace", "width"),
-    [
-        pytest.param(pace, width, marks=() if width == 64 or pace == "far" else pytest.mark.long)
-        for pace in PACES
-        for width in (32, 64, 512)
-    ],
-)
+@pytest.mark.parametrize(("pace", "width"), paces(32, 64, 512))
 def test_random_ways(width, pace, seed):
     rng = random.Random(f"{seed} {pace} {width}")
     bench = PackedBench(config_of(width), rng.random(), **PACES[pace])
