@@ -60,6 +60,7 @@ class GoldenTwin:
             "optimizer": optimizer,
             "rows": config.rows,
             "columns": config.columns,
+            "granule": config.granule_operands,
             "operand_format": config.operand_format,
             **options,
         }

@@ -40,6 +40,7 @@ class Scores:
     scale : what the products are multiplied by
     mask : (queries, keys) that is added to that, float64; None for nothing
     shares : whether a softmax has made shares of them
+    p : probability of a share to be dropped
     """
 
     query: Layer
@@ -48,6 +49,7 @@ class Scores:
     scale: float = 1.0
     mask: torch.Tensor | None = None
     shares: bool = False
+    p: float = 0.0
 
     def __str__(self) -> str:
         return f"{'shares' if self.shares else 'scores'} of {self.query.name} and {self.key.name}"
@@ -79,8 +81,8 @@ def _attention(call: Call) -> Operation:
             "query, key and value must be sequences (N, T, C), or with heads (N, heads, T, C) as "
             "x.view(N, T, heads, C).transpose(1, 2) makes them",
         )
-    if arguments.dropout_p or arguments.enable_gqa:
-        refuse(call.label, "dropout_p must be 0 and enable_gqa False")
+    if arguments.enable_gqa:
+        refuse(call.label, "enable_gqa must be False")
     query, key, value = layers
     scale = arguments.scale
     if scale is None:
@@ -90,7 +92,8 @@ def _attention(call: Call) -> Operation:
         if arguments.is_causal:
             refuse(call.label, "with is_causal attn_mask must be None")
         mask = _added(call, "attn_mask", arguments.attn_mask, query, key)
-    scores = Scores(query, key, counts[0], _finite(call, scale), mask)
+    p = _probability(call, "dropout_p", arguments.dropout_p)
+    scores = Scores(query, key, counts[0], _finite(call, scale), mask, p=p)
     return _found(call, scores, value, causal=bool(arguments.is_causal))
 
 
@@ -107,6 +110,8 @@ def _operand(part: Any, axes: str) -> tuple[Layer | None, int | None]:
 def _found(call: Call, scores: Scores, value: Layer, *, causal: bool = False) -> Operation:
     heads = scores.heads or 1
     options: dict[str, Any] = {"heads": heads, "causal": causal, "scale": scores.scale}
+    if scores.p:
+        options["p"] = scores.p
     if scores.mask is not None:
         options["mask"] = _rows(call, scores.mask)
     return Operation(
@@ -122,6 +127,12 @@ def _finite(call: Call, scale: Any) -> float:
             scale = f"a constant {tuple(scale.values.shape)}"
         refuse(call.label, f"scale must be a finite number, not {scale}")
     return float(scale)
+
+
+def _probability(call: Call, what: str, p: Any) -> float:
+    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p < 1:
+        refuse(call.label, f"{what} must be at least 0 and below 1, not {p}")
+    return float(p)
 
 
 # Masks -------------------------------------------------------------------------------------------
@@ -267,9 +278,12 @@ def _kept(call: Call, scores: Scores) -> Scores:
     else:
         copies = call.target in ("clone", torch.clone)
         return replace(scores) if copies else scores
-    if p and training:
-        refuse(call.label, f"dropout of {scores} is not supported: p must be 0, not {p}")
-    return scores
+    p = _probability(call, "p", p)
+    if not p or not training:
+        return scores
+    if not scores.shares or scores.p:
+        refuse(call.label, f"dropout must come behind the softmax, once; its input is {scores}")
+    return replace(scores, p=p)
 
 
 _Step = Callable[[Call, Scores], Scores]

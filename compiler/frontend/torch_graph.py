@@ -255,9 +255,9 @@ class _Tracing(fx.Interpreter):
             refuse(name, f"its output {shape} is no batch of maps, sequences or vectors")
         self.names[step] = name
         options = found.options
-        if kind == "dropout":
-            before = [layer for layer in self.layers.values() if layer.kind == kind]
-            options = {**options, "stream": len(before)}
+        if "p" in options:
+            dropping = ["p" in layer.options for layer in self.layers.values()]
+            options = {**options, "stream": sum(dropping)}
         module = module if kind in LEARNING else None
         constants: dict[str, float] = {}
         if isinstance(module, Norm):

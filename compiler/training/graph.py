@@ -108,8 +108,9 @@ class StepGraph:
 
     def _unit(self, kind: str) -> int:
         """Channels of a granule."""
-        item = 4 if kind in ("float32", "int32") else self.core.operand_width // 8
-        return lcm(self.config.granule_bytes, item) // item
+        if kind in ("float32", "int32"):
+            return lcm(self.config.granule_bytes, 4) // 4
+        return self.config.granule_operands
 
     def _tensor(
         self, name: str, shape: Shape, *, kind: str | None = None, pitch: int | None = None

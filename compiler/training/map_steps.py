@@ -1,11 +1,9 @@
-"""Steps of layers without parameters, and where the parts of concatenations lie."""
+"""Steps of layers without parameters."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
-from compiler.errors import CompileError
 from compiler.frontend.layer import Layer, readers
 from compiler.kernels.maps.activations import (
     clamp,
@@ -22,7 +20,6 @@ from compiler.kernels.maps.elementwise import (
     add,
     add_scaled,
     affine,
-    copy_channels,
     multiply,
     relu,
     relu_backward,
@@ -37,15 +34,12 @@ from compiler.kernels.maps.pooling import (
 from compiler.kernels.maps.smooth import gelu, sigmoid, silu, softplus, tanh
 from hw.config import AdaGPConfig
 
-from .graph import StepGraph
+from .concatenations import Concatenations
 
 __all__ = ["MapSteps", "window_options"]
 
-#: Kinds of layers whose map has no place of its own: it is what the layer before stored.
-_SHARING = ("flatten", "input", "constant")
 
-
-class MapSteps(StepGraph):
+class MapSteps(Concatenations):
     """Layers without parameters.
 
     ``_forward_<kind>(layer, sources)`` adds the steps of a layer and notes its map;
@@ -60,42 +54,10 @@ class MapSteps(StepGraph):
     """
 
     def __init__(self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int) -> None:
-        super().__init__(config, images=images)
-        self.layers = {layer.name: layer for layer in layers}
-        self.maps: dict[str, str] = {}
+        super().__init__(layers, config, images=images)
         self._needs_gradient: frozenset[str] = frozenset()
-        self._parts = self._joined(layers)
         self._readers = readers(layers)
         self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
-
-    def _joined(self, layers: Sequence[Layer]) -> dict[str, tuple[str, int]]:
-        """Layers that write their map into that of a concatenation -> its name, and their first
-        channel there. A map that two concatenations join lies in the last of them."""
-        found: dict[str, tuple[str, int]] = {}
-        unit = self._unit(self.config.operand_format)
-        for layer in reversed(layers):
-            if layer.kind != "concatenate":
-                continue
-            channels = [self.layers[name].shape[0] for name in layer.inputs]
-            begins = [0, *accumulate(channels)][:-1]
-            for name, begin in zip(layer.inputs, begins, strict=True):
-                if begin % unit:
-                    raise CompileError(
-                        f"layer {layer.name}: it joins maps of {', '.join(map(str, channels))} "
-                        f"channels; all but the last must have a multiple of {unit}, which is what "
-                        f"{self.config.granule_bytes} bytes of memory hold"
-                    )
-                part = self.layers[name]
-                if name not in found and part.kind not in _SHARING:
-                    found[name] = layer.name, begin
-        return found
-
-    def _map(self, layer: Layer, name: str | None = None, **options: Any) -> str:
-        if name is None and layer.name in self._parts:
-            joined, begin = self._parts[layer.name]
-            whole = self._concatenation(self.layers[joined])
-            return self._slice(layer.name, whole, (begin, begin + layer.shape[0]))
-        return super()._map(layer, name, **options)
 
     def _output(self, layer: Layer, **options: Any) -> tuple[str, bool]:
         """The tensor that a layer writes: its map, or that of a ReLU that alone reads it."""
@@ -108,10 +70,6 @@ class MapSteps(StepGraph):
         """The ReLU that alone reads a map, or None."""
         readers = self._readers[name]
         return readers[0] if len(readers) == 1 and self.layers[readers[0]].kind == "relu" else None
-
-    def _concatenation(self, layer: Layer) -> str:
-        """The map of a concatenation, which exists from the first of its parts on."""
-        return layer.name if layer.name in self.tensors else self._map(layer)
 
     # Forward ---------------------------------------------------------------------------------
 
@@ -189,20 +147,6 @@ class MapSteps(StepGraph):
         places = [self._map(layer, f"{layer.name}.places")] if backward else []
         self._simple(layer, sources, max_pool, *places, **window_options(layer))
 
-    def _forward_concatenate(self, layer: Layer, sources: list[str]) -> None:
-        """Nothing is to be done for parts that have been written to their place."""
-        whole, begin = self._concatenation(layer), 0
-        self.maps[layer.name] = whole
-        there: set[str] = set()
-        for number, (name, source) in enumerate(zip(layer.inputs, sources, strict=True)):
-            end = begin + self.layers[name].shape[0]
-            if self._parts.get(name) != (layer.name, begin) or name in there:
-                part = self._slice(f"{layer.name}.part{number}", whole, (begin, end))
-                self._add(layer.name, "forward", copy_channels, source, part, reads=[source],
-                          writes=[part])  # fmt: skip
-            there.add(name)
-            begin = end
-
     # Backward --------------------------------------------------------------------------------
 
     def _gradient_map(self, layer: Layer, goal: str | None, number: int = 0) -> str | None:
@@ -241,16 +185,6 @@ class MapSteps(StepGraph):
             if self._gradient_map(layer, goal, number):
                 self._add(layer.name, "backward", multiply, dy, other, goal, reads=[dy, other],
                           writes=[goal])  # fmt: skip
-
-    def _backward_concatenate(
-        self, layer: Layer, dy: str, goals: list[str | None]
-    ) -> list[str | None]:
-        """Each part's gradient is some channels of that of the output."""
-        ends = [0, *accumulate(self.layers[name].shape[0] for name in layer.inputs)]
-        return [
-            goal and self._slice(goal, dy, (ends[number], ends[number + 1]))
-            for number, goal in enumerate(goals)
-        ]
 
     def _simple_backward(
         self, layer: Layer, goals: list[str | None], function: Callable[..., object], *reads: str,

@@ -82,9 +82,9 @@ OPERATORS = (
         conditions="of sequences (N, T, C), or of heads as "
         "`x.view(N, T, heads, C).transpose(1, 2)` makes them, each of whole granules of channels "
         "(4 at 16 bits and 8 bytes); `is_causal`, `scale`; `attn_mask` a constant, of booleans or "
-        "numbers, (queries, keys) for all sentences and heads; no dropout. Or as products: "
-        "`softmax(q @ k.transpose(-2, -1) * scale + mask, dim=-1) @ v`, where `masked_fill` with "
-        "-10,000 or less hides a key",
+        "numbers, (queries, keys) for all sentences and heads; `dropout_p`. Or as products: "
+        "`softmax(q @ k.transpose(-2, -1) * scale + mask, dim=-1) @ v`, perhaps with `Dropout` of "
+        "the softmax, where `masked_fill` with -10,000 or less hides a key",
     ),
     Operator(
         kind="softmax", written=("Softmax", "Softmax2d", "softmax"), forward="array, VECTOR",
@@ -173,9 +173,11 @@ OPERATORS = (
     ),
     Operator(
         kind="concatenate", written=("cat", "concat", "concatenate"),
-        forward="moves nothing, or LOAD and STORE", backward=_NOTHING,
-        conditions="of channels; all parts but the last have whole granules of channels (4 at 16 "
-        "bits and 8 bytes). A part is copied if it is the input, or joined twice",
+        forward="moves nothing, or LOAD and STORE, or array and POST",
+        backward="moves nothing, or array and POST",
+        conditions="of channels. A part is copied if it is the input, or joined twice. If a part "
+        "that is not the last has no whole granules of channels (4 at 16 bits and 8 bytes), a "
+        "product with ones and zeros joins all of them",
     ),
     Operator(
         kind="flatten", forward=_NOTHING, backward=_NOTHING,

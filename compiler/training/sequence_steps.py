@@ -8,6 +8,7 @@ from compiler.errors import CompileError
 from compiler.frontend.layer import Layer
 from compiler.kernels.attention.products import over_channels, over_keys, over_queries
 from compiler.kernels.attention.softmax import softmax, softmax_backward
+from compiler.kernels.maps.dropout import dropout
 from compiler.kernels.normalization.layer_norm import layer_norm, layer_norm_input_gradient
 from compiler.kernels.normalization.layer_norm_parameters import layer_norm_parameter_gradients
 from compiler.kernels.updates.scalars import lanes
@@ -120,8 +121,17 @@ class SequenceSteps(TransposedSteps):
         named = {"mask": self._mask(layer)} if masked else {}
         self._add(layer.name, "forward", softmax, scores, shares, writes=[shares],
                   reads=[scores, *named.values()], named=named)  # fmt: skip
+        if "p" in layer.options:
+            dropped = self._table(layer, "dropped")
+            self._add(layer.name, "forward", dropout, shares, dropped, reads=[shares],
+                      writes=[dropped], **self._dropping(layer))  # fmt: skip
+            shares = dropped
         self._add(layer.name, "forward", over_keys, shares, value, output, reads=[shares, value],
                   writes=[output], heads=heads)  # fmt: skip
+
+    def _dropping(self, layer: Layer) -> dict[str, Any]:
+        """Options of the dropout of an attention's shares."""
+        return {"p": layer.options["p"], "whole": False, "stream": layer.options["stream"]}
 
     def _mask(self, layer: Layer) -> str:
         """What is added to the scores: minus infinity for keys behind the query, +0 elsewhere, or
@@ -141,6 +151,7 @@ class SequenceSteps(TransposedSteps):
     def _backward_attention(self, layer: Layer, dy: str, goals: list[str | None]) -> None:
         query, key, value = (self.maps[name] for name in layer.inputs)
         shares, heads = f"{layer.name}.shares", layer.options["heads"]
+        dropped = f"{layer.name}.dropped" if "p" in layer.options else shares
         goals = [self._gradient_map(layer, goal, number) for number, goal in enumerate(goals)]
 
         def add(function: Any, *names: str, **options: Any) -> None:
@@ -149,12 +160,16 @@ class SequenceSteps(TransposedSteps):
                       **options)  # fmt: skip
 
         if goals[2]:
-            add(over_queries, shares, dy, goals[2], heads=heads)
+            add(over_queries, dropped, dy, goals[2], heads=heads)
         if not (goals[0] or goals[1]):
             return
         gradient = self._table(layer, "shares.gradient", kind="float32")
         scores = self._table(layer, "scores.gradient")
         add(over_channels, value, dy, gradient, heads=heads, scale=layer.options["scale"])
+        if dropped != shares:
+            thinned = self._table(layer, "dropped.gradient", kind="float32")
+            add(dropout, gradient, thinned, **self._dropping(layer))
+            gradient = thinned
         add(softmax_backward, shares, gradient, scores)
         if goals[0]:
             add(over_keys, scores, key, goals[0], heads=heads)

@@ -31,6 +31,7 @@ class Scores:
     heads : (count, order of axes) of torch's queries, None if they have no heads
     scale, added : the products times ``scale``, plus (queries, keys) numbers
     normalized : they have been through the softmax
+    p : probability with which each share is dropped
     """
 
     query: object
@@ -39,6 +40,7 @@ class Scores:
     scale: float
     added: np.ndarray | None = None
     normalized: bool = False
+    p: float = 0.0
 
 
 def classify_attention(name, target, args, kwargs, node_type) -> Found | None:
@@ -71,9 +73,8 @@ def _made(scores, in_place=False):
 def _whole(name, args, kwargs, node_type):
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
     given = dict(zip(names, args, strict=False)) | kwargs
-    for key in ("dropout_p", "enable_gqa"):
-        if given.get(key):
-            refuse(name, f"{key} is not supported")
+    if given.get("enable_gqa"):
+        refuse(name, "enable_gqa is not supported")
     parts = [given[key] for key in names[:3]]
     seen = [_operand(part, _HEADS_FIRST, node_type) for part in parts]
     counts = {count for _, count in seen}
@@ -84,7 +85,7 @@ def _whole(name, args, kwargs, node_type):
     if scale is None:
         scale = 1.0 / np.sqrt(query.shape[0] // (count or 1))
     heads = (count, _HEADS_FIRST) if count else None
-    scores = Scores(query, key, heads, _factor(name, scale))
+    scores = Scores(query, key, heads, _factor(name, scale), p=_probability(name, given))
     if given.get("attn_mask") is not None:
         if given.get("is_causal"):
             refuse(name, "attn_mask and is_causal are not supported together")
@@ -98,12 +99,21 @@ def _whole(name, args, kwargs, node_type):
 def _attention(name, scores, value, causal=False):
     count = scores.heads[0] if scores.heads else 1
     options = {"heads": count, "causal": causal, "scale": scores.scale}
+    if scores.p:
+        options["p"] = scores.p
     if scores.added is not None:
         if (scores.added.max(1) == -np.inf).any():
             refuse(name, "its attn_mask must have a key for every query")
         options["mask"] = tuple(map(tuple, scores.added.tolist()))
     sources = scores.query, scores.key, value
     return Found(kind="attention", options=options, sources=sources, heads=scores.heads)
+
+
+def _probability(name, given):
+    p = given.get("dropout_p", 0.0)
+    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p < 1:
+        refuse(name, f"dropout_p is from 0 to 1, without 1, not {p}")
+    return float(p)
 
 
 def _operand(part, order, node_type):
@@ -217,7 +227,9 @@ def _same(name, target, args, kwargs):
         if isinstance(target, nn.Module):
             given = {"p": target.p, "training": target.training}
         if given["p"] and given["training"]:
-            refuse(name, "dropout of shares is not supported")
+            if not scores.normalized or scores.p:
+                refuse(name, "dropout comes behind the softmax, once")
+            return replace(scores, p=_probability(name, {"dropout_p": given["p"]}))
     return scores
 
 

@@ -311,9 +311,9 @@ class _Tracing(fx.Interpreter):
         elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
             shape = found.sources[0].shape
         options = found.options
-        if found.kind == "dropout":
-            kinds = [node.kind for node in self.nodes.values()]
-            options = {**options, "stream": kinds.count("dropout")}
+        if "p" in options:
+            dropping = ["p" in node.options for node in self.nodes.values()]
+            options = {**options, "stream": sum(dropping)}
         module = self.modules[step.target] if found.kind in _LEARNING else None
         self.nodes[name] = Node(
             name=name,

@@ -72,8 +72,8 @@ class Network(Training):
 
     def __init__(
         self, model: nn.Module, *, input_shape, rows: int, columns: int | None = None,
-        operand_format: str = "bf16", calibration=None, vector: bool = True,
-        window: int | None = None,
+        granule: int | None = None, operand_format: str = "bf16", calibration=None,
+        vector: bool = True, window: int | None = None,
     ):  # fmt: skip
         fmt = format_by_name(operand_format)
         self._vector, self._window = vector and fmt.is_float, window
@@ -84,6 +84,7 @@ class Network(Training):
             optimizer=SGD(learning_rate=0.0),
             rows=rows,
             columns=columns,
+            granule=granule,
             operand_format=operand_format,
             loss="mean_squared_error",
         )

@@ -13,9 +13,10 @@ from golden.arithmetic.float32 import max_f32
 from golden.arithmetic.float32_unit import VectorUnit, constant, negate, widen
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
+from .dropout import dropout, dropout_mask
 from .smooth import exponential
 
-__all__ = ["Attended", "attention", "attention_backward"]
+__all__ = ["Attended", "attention", "attention_backward", "products"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,17 +27,20 @@ class Attended:
     -------
     output : (N, Tq, 1, C) operand codes
     shares : (N * heads, Tk, 1, Tq) operand codes: the softmax, a column for each query
+    dropped : the same as the values are multiplied by them: ``shares``, or these with dropout
     flags : union of :class:`golden.arithmetic.dot_product.Flags`
     """
 
     output: np.ndarray
     shares: np.ndarray
+    dropped: np.ndarray
     flags: int
 
 
 def attention(
-    fmt: FloatFormat, q, k, v, *, heads: int, causal: bool, scale: float, rows: int, mask=None
-) -> Attended:
+    fmt: FloatFormat, q, k, v, *, heads: int, causal: bool, scale: float, rows: int, mask=None,
+    p: float = 0.0, stream: int = 0, seed: int | None = None,
+) -> Attended:  # fmt: skip
     """For every sentence and head, with the keys as pixels and the queries as channels: scores
     ``(k . q) * scale``, minus infinity for keys behind the query if ``causal``, plus ``mask``
     (Tq, Tk), real numbers that are rounded to operands; shares their softmax over the keys; the
@@ -44,6 +48,9 @@ def attention(
 
     The softmax: m, the largest score of a query; w = :func:`golden.layers.smooth.exponential` of
     the score minus m; s, the sum of w over the keys; the share ``w * (1 / s)``, rounded.
+
+    With a probability ``p`` above 0 the shares go through :func:`golden.layers.dropout.dropout`, a
+    map of one column, before they are multiplied by v; without ``seed`` (evaluation) they do not.
     """
     unit = VectorUnit()
     q, k, v = (_by_head(part, heads) for part in (q, k, v))
@@ -59,33 +66,49 @@ def attention(
     total = unit.sum(np.moveaxis(w, 1, 0))
     inverse = unit.divide(constant(1.0), total)
     shares = unit.round(fmt, unit.multiply(w, inverse[:, np.newaxis]))
-    output = _over_keys(fmt, shares, v, rows, unit)
+    dropped = shares
+    if p and seed is not None:
+        codes, flags = dropout(
+            fmt, shares[:, :, np.newaxis], p=p, whole=False, stream=stream, seed=seed
+        )
+        dropped = codes[:, :, 0]
+        unit.flags |= flags
+    output = _over_keys(fmt, dropped, v, rows, unit)
     return Attended(
-        output=_joined(output, heads), shares=shares[:, :, np.newaxis], flags=unit.flags
-    )
+        output=_joined(output, heads), shares=shares[:, :, np.newaxis],
+        dropped=dropped[:, :, np.newaxis], flags=unit.flags,
+    )  # fmt: skip
 
 
 def attention_backward(
-    fmt: FloatFormat, q, k, v, dy, shares, *, heads: int, causal: bool, scale: float, rows: int,
-    mask=None,
+    fmt: FloatFormat, q, k, v, dy, attended: Attended, *, heads: int, causal: bool, scale: float,
+    rows: int, mask=None, p: float = 0.0, stream: int = 0, seed: int | None = None,
 ):  # fmt: skip
-    """([codes] of the gradients of q, k and v, flags).
+    """([codes] of the gradients of q, k and v, flags); ``attended`` is what the forward pass gave.
 
     With g = ``(v . dy) * scale`` and D, the sum of share times g over the keys: the gradient of a
     score is ``(g - D) * share``, rounded. That of q is the sum of it times k over the keys, that of
-    k the sum of it times q over the queries, that of v the sum of the shares times dy.
+    k the sum of it times q over the queries, that of v the sum of the shares times dy. With dropout
+    g is multiplied by ``1 / (1 - p)`` where the share was kept, and +0 elsewhere; the shares of v
+    are those that were kept.
     """
     unit = VectorUnit()
     q, k, v, dy = (_by_head(part, heads) for part in (q, k, v, dy))
-    shares = np.asarray(shares)[:, :, 0]
+    shares, dropped = (codes[:, :, 0] for codes in (attended.shares, attended.dropped))
     g = _scores(fmt, v, dy, scale, rows, unit)
+    if p and seed is not None:
+        size = attended.shares.shape
+        kept = dropout_mask(size, p=p, whole=False, stream=stream, seed=seed)[:, :, 0]
+        thinned = np.zeros_like(g)
+        thinned[kept] = unit.multiply(g[kept], constant(1.0 / (1.0 - p)))
+        g = thinned
     wide = widen(fmt, shares)
     sums = unit.sum(np.moveaxis(unit.multiply(wide, g), 1, 0))
     ds = unit.multiply(unit.subtract(g, sums[:, np.newaxis]), wide)
     ds = unit.round(fmt, ds)
     dq = _over_keys(fmt, ds, k, rows, unit)
     dk = _over_queries(fmt, ds, q, rows, unit)
-    dv = _over_queries(fmt, shares, dy, rows, unit)
+    dv = _over_queries(fmt, dropped, dy, rows, unit)
     return [_joined(part, heads) for part in (dq, dk, dv)], unit.flags
 
 
@@ -110,20 +133,20 @@ def _future(keys, queries):
 
 def _scores(fmt, a, b, scale, rows, unit):
     """(N * heads, Ta, Tb): products over the channels, K tiles of these, times ``scale``."""
-    return unit.multiply(_products(fmt, a, np.moveaxis(b, 1, 2), rows, unit), constant(scale))
+    return unit.multiply(products(fmt, a, np.moveaxis(b, 1, 2), rows, unit), constant(scale))
 
 
 def _over_keys(fmt, shares, values, rows, unit):
     """(N * heads, Tq, C), rounded: shares (Tk, Tq) times values (Tk, C), K tiles of keys."""
-    return unit.round(fmt, _products(fmt, np.moveaxis(shares, 1, 2), values, rows, unit))
+    return unit.round(fmt, products(fmt, np.moveaxis(shares, 1, 2), values, rows, unit))
 
 
 def _over_queries(fmt, shares, values, rows, unit):
     """(N * heads, Tk, C), rounded: shares (Tk, Tq) times values (Tq, C), K tiles of queries."""
-    return unit.round(fmt, _products(fmt, shares, values, rows, unit))
+    return unit.round(fmt, products(fmt, shares, values, rows, unit))
 
 
-def _products(fmt, a, b, rows, unit):
+def products(fmt, a, b, rows, unit):
     """(P, M, C) float32 bits: each ``a`` (P, M, K) times its ``b`` (P, K, C), from +0 on, K tiles
     of ``rows`` in order; lanes behind the last one hold +0 on both sides."""
     fill = (0, 0), (0, -a.shape[2] % rows)

@@ -16,7 +16,6 @@ __all__ = [
     "affine",
     "clamp",
     "clamp_mask",
-    "concatenate",
     "hardsigmoid",
     "hardsigmoid_backward",
     "hardswish",
@@ -24,7 +23,6 @@ __all__ = [
     "leaky_relu",
     "leaky_relu_backward",
     "multiply",
-    "split",
 ]
 
 _ZERO, _HALF, _THREE, _SIX = (constant(value) for value in (0.0, 0.5, 3.0, 6.0))
@@ -53,16 +51,6 @@ def clamp_mask(fmt: FloatFormat, y_bits, *, low: float, high: float) -> np.ndarr
     y = decode(fmt, y_bits)
     least, most = (decode(fmt, encode(fmt, limit)) for limit in (low, high))
     return ~((y <= least) | (y >= most))
-
-
-def concatenate(maps) -> np.ndarray:
-    """The channels of all ``maps``, one behind the other."""
-    return np.concatenate([np.asarray(part) for part in maps], axis=-1)
-
-
-def split(dy_bits, channels) -> list[np.ndarray]:
-    """The inverse: ``channels`` of each part."""
-    return np.split(np.asarray(dy_bits), np.cumsum(channels)[:-1], axis=-1)
 
 
 def leaky_relu(fmt: FloatFormat, x_bits, *, slope: float):

@@ -18,14 +18,17 @@ _UNIT = 2.0**-24
 _SMALL = 2.0**-117
 
 
-def attention_bounds(fmt, q, k, v, dy, *, heads, causal, scale, rows, mask=None):
+def attention_bounds(fmt, q, k, v, dy, *, heads, causal, scale, rows, mask=None, p=0.0, kept=None):
     """Errors of the output and of the gradients of q, k and v, (N, T, 1, C) each, before they are
-    rounded to operands; from their real values."""
+    rounded to operands; from their real values. ``kept`` (N * heads, Tk, Tq) are the shares that a
+    dropout with probability ``p`` keeps, None without one."""
     q, k, v, dy = (_by_head(part, heads) for part in (q, k, v, dy))
     shares = _shares(fmt, q, k, causal, scale, rows, mask)
     exact = [Estimate.exact(part) for part in (q, k, v, dy)]
-    output = _product(shares, exact[2], "bkq,bkc->bqc", rows)
+    dropped = shares if kept is None else _thinned(shares, p, kept).round(fmt)
+    output = _product(dropped, exact[2], "bkq,bkc->bqc", rows)
     g = _product(exact[2], exact[3], "bkc,bqc->bkq", rows) * Estimate.constant(scale)
+    g = g if kept is None else _thinned(g, p, kept)
     terms = shares * g
     magnitude = (np.abs(terms.value) + terms.error).sum(axis=1)
     total = interleaved_sum(
@@ -35,8 +38,14 @@ def attention_bounds(fmt, q, k, v, dy, *, heads, causal, scale, rows, mask=None)
     ds = ((g - total) * shares).round(fmt)
     dq = _product(ds, exact[1], "bkq,bkc->bqc", rows)
     dk = _product(ds, exact[0], "bkq,bqc->bkc", rows)
-    dv = _product(shares, exact[3], "bkq,bqc->bkc", rows)
+    dv = _product(dropped, exact[3], "bkq,bqc->bkc", rows)
     return [_joined(part.error, heads) for part in (output, dq, dk, dv)]
+
+
+def _thinned(values, p, kept):
+    """Values times 1 / (1 - p) where they are kept, else 0."""
+    scaled = values * Estimate.constant(1.0 / (1.0 - p))
+    return Estimate(np.where(kept, scaled.value, 0.0), np.where(kept, scaled.error, 0.0))
 
 
 def softmax_bounds(fmt, x, dy, rows):

@@ -152,6 +152,9 @@ def torch_layer(training, node, before, mode=True):
         )
     if node.kind == "dropout":
         return partial(_dropout, node, training.sample_seed + before["count"]), parameters
+    if node.kind == "attention":
+        options["kept"] = _kept_shares(training, node, before)
+        options.pop("stream", None)
     if node.options.get("mask"):
         fmt = training.format
         options["mask"] = decode(fmt, encode(fmt, options["mask"])).tolist()
@@ -166,13 +169,33 @@ def _of_vectors(function, x, *arguments, **named):
     return function(x.movedim(1, 3), *arguments, **named).movedim(3, 1)
 
 
-def _attention(*maps, heads, causal, scale, mask=None):
+def _kept_shares(training, node, before):
+    """Which shares an attention's dropout keeps, a function of the size (N * heads, Tk, 1, Tq);
+    None without one."""
+    if "p" not in node.options:
+        return None
+    place = {key: node.options[key] for key in ("p", "stream")}
+    seed = training.sample_seed + before["count"]
+    return partial(dropout_mask, **place, whole=False, seed=seed)
+
+
+def _attention(*maps, heads, causal, scale, mask=None, p=0.0, kept=None):
     """On maps (N, C, T, 1)."""
     parts = [part[..., 0].unflatten(1, (heads, -1)).transpose(2, 3) for part in maps]
     mask = None if mask is None else torch.tensor(mask, dtype=torch.float64)
-    y = functional.scaled_dot_product_attention(
-        *parts, attn_mask=mask, is_causal=causal, scale=scale
-    )
+    if kept is None:
+        y = functional.scaled_dot_product_attention(
+            *parts, attn_mask=mask, is_causal=causal, scale=scale
+        )
+    else:
+        query, key, value = parts
+        scores = query @ key.transpose(2, 3) * scale
+        if causal:
+            mask = torch.full(scores.shape[2:], -torch.inf, dtype=torch.float64).triu(1)
+        shares = torch.softmax(scores if mask is None else scores + mask, -1)
+        images, _, queries, keys = shares.shape
+        there = torch.from_numpy(kept((images * heads, keys, 1, queries))[:, :, 0])
+        y = (shares * there.unflatten(0, (-1, heads)).transpose(2, 3) / (1.0 - p)) @ value
     return y.transpose(2, 3).flatten(1, 2)[..., None]
 
 
@@ -257,7 +280,11 @@ def _layer_bounds(training, node, before, done, dy):
         return bounds["y"].error, [bounds["dx"].error], {"weight": dw, "bias": bounds["db"].error}
     if node.kind == "attention":
         values = (part.value for part in (*exact, gradient))
-        y, *found = attention_bounds(fmt, *values, **node.options, rows=rows)
+        options = {key: value for key, value in node.options.items() if key != "stream"}
+        if kept := _kept_shares(training, node, before):
+            (images, queries), keys = inputs[0].shape[:2], inputs[1].shape[1]
+            options["kept"] = kept((images * options["heads"], keys, 1, queries))[:, :, 0]
+        y, *found = attention_bounds(fmt, *values, **options, rows=rows)
         return y, found, {}
     if node.kind == "softmax":
         y, found = softmax_bounds(fmt, x.value, gradient.value, rows)

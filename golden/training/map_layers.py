@@ -6,23 +6,28 @@ y)`` the gradients of the maps that the node reads, and the flags. All are opera
 
 import numpy as np
 
-from golden.layers import elementwise_pool, pointwise, smooth
+from golden.layers import concatenation, elementwise_pool, pointwise, smooth
 from golden.layers.dropout import dropout
 
 __all__ = ["MAP_KINDS", "backward", "forward"]
 
 
-def forward(fmt, node, maps, seed=None):
+def forward(fmt, node, maps, seed=None, **array):
     """(codes, flags) of what a node makes of the stored maps that it reads; ``seed`` is that of the
-    random numbers of the batch, None in evaluation."""
+    random numbers of the batch, None in evaluation; ``array`` what
+    :func:`golden.layers.concatenation.concatenate` knows of it."""
+    if node.kind == "concatenate":
+        return concatenation.concatenate(fmt, maps, **array)
     if node.kind == "dropout":
         return (maps[0], 0) if seed is None else dropout(fmt, *maps, **node.options, seed=seed)
     return _FORWARD[node.kind](fmt, maps, **node.options)
 
 
-def backward(fmt, node, dy, maps, y, seed=None):
-    """([codes] of the gradients of ``maps``, flags); ``y`` is what the node stored, ``seed`` as for
+def backward(fmt, node, dy, maps, y, seed=None, **array):
+    """([codes] of the gradients of ``maps``, flags); ``y`` is what the node stored, the rest as for
     :func:`forward`."""
+    if node.kind == "concatenate":
+        return concatenation.split(fmt, dy, [part.shape[3] for part in maps], **array)
     if node.kind == "dropout":
         return _alone(dropout(fmt, dy, **node.options, seed=seed))
     return _BACKWARD[node.kind](fmt, dy, maps, y, **node.options)
@@ -47,10 +52,6 @@ def _max_pool_backward(fmt, dy, maps, y, **window):
 def _average_pool_backward(fmt, dy, maps, y, **window):
     size = maps[0].shape[1:3]
     return _alone(elementwise_pool.average_pool_backward(fmt, dy, input_size=size, **window))
-
-
-def _concatenate_backward(fmt, dy, maps, y):
-    return pointwise.split(dy, [part.shape[3] for part in maps]), 0
 
 
 def _passed_on(fmt, dy, maps, y):
@@ -129,7 +130,6 @@ _FORWARD = {
     "hardsigmoid": lambda fmt, maps: pointwise.hardsigmoid(fmt, *maps),
     "hardswish": lambda fmt, maps: pointwise.hardswish(fmt, *maps),
     "upsample": _upsample,
-    "concatenate": lambda fmt, maps: (pointwise.concatenate(maps), 0),
 }
 _BACKWARD = {
     **{kind: _smooth_backward(function) for kind, function in _SMOOTH.items()},
@@ -147,7 +147,6 @@ _BACKWARD = {
     "hardsigmoid": lambda fmt, dy, maps, y: _alone(pointwise.hardsigmoid_backward(fmt, dy, *maps)),
     "hardswish": lambda fmt, dy, maps, y: _alone(pointwise.hardswish_backward(fmt, dy, *maps)),
     "upsample": _upsample_backward,
-    "concatenate": _concatenate_backward,
 }
 #: Kinds of nodes that these functions know.
-MAP_KINDS = (*_FORWARD, "dropout")
+MAP_KINDS = (*_FORWARD, "concatenate", "dropout")

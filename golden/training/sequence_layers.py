@@ -17,7 +17,7 @@ SEQUENCE_KINDS = ("layer_norm", "group_norm", "attention", "softmax")
 _PLAIN = {"heads": 1, "causal": False, "scale": 1.0}
 
 
-def forward(training, node, maps, done):
+def forward(training, node, maps, done, seed=None):
     """(codes, flags) of a node, from the ``maps`` that it reads; ``done.saved`` gets what its
     backward pass needs.
 
@@ -25,9 +25,10 @@ def forward(training, node, maps, done):
     ----------
     training : :class:`golden.training.step.Training`
     done : :class:`golden.training.step.ForwardPass`
+    seed : of the random numbers of the batch, None in evaluation
     """
     if node.kind == "attention":
-        result = attention(training.format, *maps, **node.options, rows=training.rows)
+        result = attention(training.format, *maps, **node.options, rows=training.rows, seed=seed)
         done.saved[node.name] = result
         return result.output, result.flags
     if node.kind == "softmax":
@@ -45,19 +46,19 @@ def forward(training, node, maps, done):
     return result.output, result.flags
 
 
-def backward(training, node, dy, done):
-    """([codes] of the gradients of its inputs, gradients of parameters by name, flags)."""
+def backward(training, node, dy, done, seed=None):
+    """([codes] of the gradients of its inputs, gradients of parameters by name, flags); ``seed`` as
+    for :func:`forward`."""
     maps, saved = [done.outputs[name] for name in node.inputs], done.saved[node.name]
     if node.kind == "attention":
         results, flags = attention_backward(
-            training.format, *maps, dy, saved.shares, **node.options, rows=training.rows
+            training.format, *maps, dy, saved, **node.options, rows=training.rows, seed=seed
         )
         return results, {}, flags
     if node.kind == "softmax":
         own = _as_attention(training.format, *maps)
         results, flags = attention_backward(
-            training.format, *own, dy.reshape(own[0].shape), saved.shares, **_PLAIN,
-            rows=training.rows,
+            training.format, *own, dy.reshape(own[0].shape), saved, **_PLAIN, rows=training.rows
         )  # fmt: skip
         return [results[0].reshape(dy.shape)], {}, flags
     gamma, _ = parameters(node, training.weights)

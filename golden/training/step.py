@@ -42,6 +42,7 @@ class Training:
     optimizer : :class:`golden.layers.optimizer.SGD`, ``BrakedSGD``, ``Adam`` or ``AdamW``; may be
         replaced between steps by one that keeps the same numbers
     rows, columns : of the array; columns matter to non-finite values in grouped layers only
+    granule : of memory, in operands: see :func:`golden.layers.concatenation.concatenate`
     operand_format : name of a float format
     loss : "cross_entropy" with labels (N,), or "mean_squared_error" with real targets: (N, H, W, C)
         where the output is a map, (N, features) in torch's order where it is a vector; or
@@ -79,6 +80,7 @@ class Training:
         optimizer,
         rows: int,
         columns: int | None,
+        granule: int | None = None,
         operand_format: str = "bf16",
         loss="cross_entropy",
         sample_seed: int = 0,
@@ -92,6 +94,7 @@ class Training:
         self.nodes: list[Node] = self._trace(model, input_shape)
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
+        self._array = {"rows": rows, "granule": granule}
         several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
         self.losses = [LossFunction.of(own) for own in several]
         if len(self.losses) != len(self.outputs):
@@ -245,14 +248,9 @@ class Training:
                 weights, gradient = weights.reshape(kernel), gradient.reshape(kernel)
                 slots = tuple(slot.reshape(kernel) for slot in slots)
             result = update(
-                self.optimizer,
-                self.format,
-                weights,
-                slots,
-                gradient,
-                guard=self.guard,
+                self.optimizer, self.format, weights, slots, gradient, guard=self.guard,
                 tile=self.guard_tile,
-            )
+            )  # fmt: skip
             self.weights[name] = result.weights.reshape(shape)
             self.slots[name] = tuple(
                 slot.reshape(shape) if slot.shape == weights.shape else slot
@@ -274,7 +272,7 @@ class Training:
         return self._kernel(node, done.outputs[node.inputs[0]]).shape
 
     def _forward_node(self, node, values, done, training):
-        fmt = self.format
+        fmt, seed = self.format, self.batch_seed() if training else None
         if node.kind == "constant":
             return encode(fmt, node.options["values"]), 0
         x = values[0]
@@ -287,10 +285,10 @@ class Training:
         if node.kind in norm_layers.NORMS:
             return self._normalize(node, x, done, training)
         if node.kind in SEQUENCE_KINDS:
-            return sequence_layers.forward(self, node, values, done)
+            return sequence_layers.forward(self, node, values, done, seed)
         if node.kind == "input":
             return x, 0
-        return map_layers.forward(fmt, node, values, self.batch_seed() if training else None)
+        return map_layers.forward(fmt, node, values, seed, **self._array)
 
     def run_product(self, node, x) -> tuple[np.ndarray, np.ndarray]:
         """Float32 sums of a product of operand codes ``x`` with its weights, and flags."""
@@ -313,7 +311,7 @@ class Training:
         if node.kind in PRODUCTS:
             return self.backward_product(node, dy, outputs[node.inputs[0]])
         if node.kind in SEQUENCE_KINDS:
-            return sequence_layers.backward(self, node, dy, done)
+            return sequence_layers.backward(self, node, dy, done, self.batch_seed())
         if node.kind in norm_layers.NORMS:
             dx, new, flags = norm_layers.backward(
                 fmt, node, dy, outputs[node.inputs[0]], self.running,
@@ -323,7 +321,7 @@ class Training:
             return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]
         results, flags = map_layers.backward(
-            fmt, node, dy, maps, outputs[node.name], self.batch_seed()
+            fmt, node, dy, maps, outputs[node.name], self.batch_seed(), **self._array
         )
         return results, {}, flags
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
+from math import gcd, lcm
 from typing import Any
 
 from hw.formats import FORMATS, FloatFormat, IntFormat
@@ -258,6 +258,12 @@ class AdaGPConfig:
         The largest unit that divides an AXI beat and the words of all cores.
         """
         return gcd(self.beat_bytes, *(core.word_bytes for core in self.cores))
+
+    @property
+    def granule_operands(self) -> int:
+        """Operands in a granule, or in the fewest whole granules that hold whole operands."""
+        width = self.format.width
+        return lcm(8 * self.granule_bytes, width) // width
 
     @property
     def semaphore_count(self) -> int:

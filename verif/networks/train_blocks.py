@@ -91,6 +91,23 @@ class DenseBlock(nn.Module):
         return self.head(self.pool(torch.cat([y, x], 1)).mean((2, 3)))
 
 
+class UnevenBlock(nn.Module):
+    """Concatenations whose parts end within a granule: of the input, of what they join in turn, of
+    a map twice, of vectors."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Conv2d(3, 5, 3, padding=1), nn.Conv2d(3, 2, 1, bias=False)
+        self.norm, self.mix = nn.BatchNorm2d(10), nn.Conv2d(10, 6, 3, padding=1)
+        self.pool, self.head = nn.MaxPool2d(2), nn.Linear(32, CLASSES)
+
+    def forward(self, x):
+        y = torch.cat([x, self.wide(x).relu(), self.narrow(x)], 1)
+        z = self.mix(self.norm(y).relu())
+        z = self.pool(torch.cat([z, y, z], 1))
+        return self.head(torch.cat([y.mean((2, 3)), z.mean((2, 3))], 1))
+
+
 class GrowingBlock(nn.Module):
     """As in a detector: a map grows and is joined with an earlier one; and gates, constants."""
 
@@ -227,6 +244,7 @@ BLOCKS = {
     "inception": InceptionBlock,
     "dense": DenseBlock,
     "growing": GrowingBlock,
+    "uneven": UnevenBlock,
     "smooth": SmoothBlock,
     "norms": NormBlock,
     "transposed": TransposedBlock,

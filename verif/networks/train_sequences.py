@@ -85,14 +85,14 @@ class NormalizedMLP(nn.Module):
 
 class CausalAttention(nn.Module):
     """Two heads, of which no query sees a later key; then one head that looks at what is near,
-    written as products."""
+    written as products. Both drop some of their shares."""
 
     def __init__(self):
         super().__init__()
         self.query, self.key = nn.Linear(WIDTH, 16), nn.Linear(WIDTH, 16, bias=False)
         self.value, self.out = nn.Linear(WIDTH, 16), nn.Linear(16, WIDTH)
         self.again = nn.Linear(WIDTH, 5)
-        self.head = nn.Linear(5, CLASSES)
+        self.head, self.drop = nn.Linear(5, CLASSES), nn.Dropout(0.25)
         away = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)
         nearby = -0.3 * away.abs().masked_fill(away > 3, 1000)
         self.register_buffer("nearby", nearby.masked_fill(away > 4, float("-inf")))
@@ -103,11 +103,12 @@ class CausalAttention(nn.Module):
             layer(x).view(images, length, 2, 8).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        p = 0.3 if self.training else 0.0
+        y = functional.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(images, length, 16))
         y = self.again(x)
         scores = 0.5 * (y @ y.transpose(1, 2)) + self.nearby
-        return self.head(torch.softmax(scores, dim=-1) @ y)
+        return self.head(self.drop(torch.softmax(scores, dim=-1)) @ y)
 
 
 class TwoSentences(nn.Module):

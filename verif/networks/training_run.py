@@ -77,6 +77,7 @@ class TrainingRun:
             optimizer=batches[0].optimizer,
             rows=config.rows,
             columns=config.columns,
+            granule=config.granule_operands,
             operand_format=config.operand_format,
             loss=loss,
             guard=guard,

@@ -55,6 +55,7 @@ def golden_network(model: nn.Module, config: AdaGPConfig, shape, calibration=Non
         input_shape=shape,
         rows=config.rows,
         columns=config.columns,
+        granule=config.granule_operands,
         operand_format=config.operand_format,
         calibration=calibration,
         vector=config.training,

@@ -88,6 +88,7 @@ class Model(Forward):
     def __init__(self, forward):
         super().__init__(forward)
         self.drop, self.softmax = nn.Dropout(0.0), nn.Softmax(dim=-1)
+        self.thinned = nn.Dropout(0.5)
         self.register_buffer("tril", torch.ones(6, 6).tril())
         self.register_buffer("near", -torch.rand(6, 6, generator=torch.manual_seed(1)))
         self.register_buffer("root", torch.tensor([2.0]))
@@ -134,6 +135,31 @@ def test_scaled_queries():
             assert getattr(layer, member) == getattr(node, member), (layer.name, member)
 
 
+def test_dropout_of_shares():
+    """Each has a stream of its own, as other dropout layers have; in evaluation there is none."""
+
+    def forward(self, x):
+        x = self.thinned(x)
+        x = functional.scaled_dot_product_attention(x, x, x, dropout_p=0.25)
+        x = functional.dropout(x, 0.1, self.training)
+        x = self.thinned(torch.softmax(x @ x.transpose(1, 2), dim=-1)) @ x
+        return functional.scaled_dot_product_attention(x, x, x)
+
+    model = Model(forward)
+    layers, nodes = (function(model, (5, 8)) for function in (trace, golden_trace))
+    for layer, node in zip(layers, nodes, strict=True):
+        for member in ("name", "kind", "inputs", "shape", "options"):
+            assert getattr(layer, member) == getattr(node, member), (layer.name, member)
+    found = [(y.kind, y.options.get("p"), y.options.get("stream")) for y in layers[1:]]
+    assert found == [
+        ("dropout", 0.5, 0), ("attention", 0.25, 1), ("dropout", 0.1, 2), ("attention", 0.5, 3),
+        ("attention", None, None),
+    ]  # fmt: skip
+    # What is written as a function has the probability that it is given, as in torch.
+    kinds = [(y.kind, y.options.get("p")) for y in trace(model.eval(), (5, 8))[1:]]
+    assert kinds == [("attention", 0.25), ("attention", None), ("attention", None)]
+
+
 def scores_of(x):
     return split(x) @ split(x).transpose(-2, -1)
 
@@ -159,8 +185,20 @@ def scores_of(x):
         (lambda self, x: scores_of(x) + self.near, "broadcast|must match"),
         (lambda self, x: scores_of(x).masked_fill(self.near[:5, :5] < 0, -9), "or less, not -9"),
         (
-            lambda self, x: functional.dropout(scores_of(x).softmax(-1), 0.1) @ split(x),
-            "dropout of shares of x and x is not supported: p must be 0, not 0.1",
+            lambda self, x: functional.dropout(scores_of(x), 0.1).softmax(-1) @ split(x),
+            "dropout must come behind the softmax, once; its input is scores of x and x$",
+        ),
+        (
+            lambda self, x: self.thinned(self.thinned(scores_of(x).softmax(-1))) @ split(x),
+            "dropout must come behind the softmax, once; its input is shares of x and x$",
+        ),
+        (
+            lambda self, x: functional.dropout(scores_of(x).softmax(-1), 1.0) @ split(x),
+            "p must be at least 0 and below 1, not 1.0",
+        ),
+        (
+            lambda self, x: functional.scaled_dot_product_attention(x, x, x, dropout_p=-0.5),
+            "dropout_p must be at least 0 and below 1, not -0.5",
         ),
         (
             lambda self, x: scores_of(x).masked_fill(self.tril[:5, :5] < 1, -INF).masked_fill(

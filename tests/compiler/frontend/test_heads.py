@@ -113,7 +113,8 @@ def test_messages_about_masks(model, message):
             lambda self, x: torch.relu(x.permute(0, 2, 1)),
             r"can be transposed, scaled by a number, .*; its input is x as \(N, C, T\)",
         ),
-        (lambda self, x: attend(x, x, x, dropout_p=0.5), "dropout_p must be 0"),
+        (lambda self, x: attend(x, x, x, dropout_p=1), "dropout_p must be at least 0 and below 1"),
+        (lambda self, x: attend(x, x, x, enable_gqa=True), "enable_gqa must be False"),
         (lambda self, x: attend(x, x, x, scale=float("inf")), "scale must be a finite number"),
     ],
 )

@@ -31,6 +31,7 @@ KEPT = {
     "norms": ["second", "third", "fourth"],
     "transposed": ["norm"],
     "shares": [],
+    "uneven": ["norm"],
     "groups": [],
 }
 ARRAYS = [{}, {"rows": 5, "columns": 3}]

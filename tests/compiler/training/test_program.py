@@ -1,7 +1,8 @@
 """Compiled training steps: plans, messages, the command line. Results are tested in tests/verif.
 
 Covers: compiler/training/steps.py, compiler/training/step.py, compiler/training/compile.py,
-compiler/frontend/example.py, compiler/training/graph.py, compiler/training/map_steps.py.
+compiler/frontend/example.py, compiler/training/graph.py, compiler/training/map_steps.py,
+compiler/training/concatenations.py.
 """
 
 import pytest
@@ -199,18 +200,23 @@ def test_a_map_in_two_concatenations_is_copied_once():
     assert inner.offset == outer.offset and inner.distance == outer.pitch == 24
 
 
-def test_concatenations_join_whole_granules():
-    model = nn.Sequential(nn.Conv2d(3, 5, 1), Joined())
-    message = r"layer cat: it joins maps of 5, 5 channels; .* a multiple of 4, .* 8 bytes"
-    with pytest.raises(CompileError, match=message):
-        compile_training(model, CONFIG, INPUT_SHAPE, images=2, loss="mean_squared_error")
-
-
-class Joined(nn.Module):
-    """A map beside what a ReLU makes of it."""
-
-    def forward(self, x):
-        return torch.cat([x, x.relu()], 1)
+def test_parts_that_are_no_whole_granules_are_joined_by_a_product():
+    """They lie side by side, each from a granule on, until it closes the gaps; all but what is
+    somewhere else, the input, and a map for the second time, is written there."""
+    names, program = compiled_block("uneven")
+    joined = [name for name in names if name.startswith("cat ")]
+    # Of the last two one adds the gradients of three layers that read it.
+    assert joined == ["cat forward", "cat forward", "cat backward", "cat backward"]
+    parts, whole = program.tensors["cat.parts"], program.tensors[program.maps["cat"]]
+    assert (parts.shape[3], parts.pitch, whole.shape[3]) == (14, 16, 10)
+    first, second = (program.tensors[program.maps[name]] for name in ("relu", "narrow"))
+    item = parts.dtype.itemsize
+    assert [part.offset - parts.offset for part in (first, second)] == [4 * item, 12 * item]
+    # With granules of one operand there are no gaps.
+    config = make_config(variant="baseline", preset="tiny", rows=5, columns=3)
+    assert config.granule_operands == 1
+    plain = compile_training(BLOCKS["uneven"](), config, INPUT_SHAPE, images=2)
+    assert not [name for name in plain.tensors if name.endswith((".parts", ".selection"))]
 
 
 @pytest.mark.long

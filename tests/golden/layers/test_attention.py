@@ -12,6 +12,7 @@ from golden.arithmetic.dot_product import decode, encode
 from golden.arithmetic.formats import BF16, FP16
 from golden.arithmetic.running_error import Estimate, worst_excess
 from golden.layers.attention import attention, attention_backward
+from golden.layers.dropout import dropout_mask
 from golden.training.attention_bounds import attention_bounds
 
 #: (sentences, queries, keys, channels of q and k, channels of v, heads, causal)
@@ -37,18 +38,23 @@ def golden(fmt, maps, **options):
     """Real output and gradients of q, k and v."""
     *operands, dy = maps
     done = attention(fmt, *operands, **options)
-    gradients, _ = attention_backward(fmt, *operands, dy, done.shares, **options)
+    gradients, _ = attention_backward(fmt, *operands, dy, done, **options)
     return [decode(fmt, part) for part in (done.output, *gradients)]
 
 
-def reference(fmt, maps, *, heads, causal, scale, mask=None, **_):
+def reference(fmt, maps, *, heads, causal, scale, mask=None, p=0.0, stream=0, seed=None, **_):
     """The same in float64 by torch."""
     leaves = [torch.from_numpy(decode(fmt, part)).requires_grad_() for part in maps[:3]]
     q, k, v = (leaf[:, :, 0].unflatten(2, (heads, -1)).transpose(1, 2) for leaf in leaves)
     added = None if mask is None else torch.from_numpy(decode(fmt, encode(fmt, mask)))
-    y = functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=added, is_causal=causal, scale=scale
-    )
+    if p:
+        shares = torch.softmax(q @ k.transpose(2, 3) * scale, -1)
+        kept = torch.from_numpy(kept_shares(maps, heads, p, stream, seed))
+        y = (shares * kept.unflatten(0, (-1, heads)).transpose(2, 3) / (1 - p)) @ v
+    else:
+        y = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=added, is_causal=causal, scale=scale
+        )
     y = y.transpose(1, 2).flatten(2)[:, :, None]
     found = torch.autograd.grad(y, leaves, torch.from_numpy(decode(fmt, maps[3])))
     return [part.detach().numpy() for part in (y, *found)]
@@ -61,6 +67,32 @@ def test_every_result_within_its_bound(case, fmt, rng):
     options = {"heads": heads, "causal": causal, "scale": 0.4, "rows": 5}
     errors = attention_bounds(fmt, *(decode(fmt, part) for part in maps), **options)
     within_bounds(fmt, maps, options, errors)
+
+
+def kept_shares(maps, heads, p, stream, seed):
+    """(N * heads, keys, queries) which shares a dropout keeps."""
+    (images, queries), keys = maps[0].shape[:2], maps[1].shape[1]
+    place = {"p": p, "whole": False, "stream": stream, "seed": seed}
+    return dropout_mask((images * heads, keys, 1, queries), **place)[:, :, 0]
+
+
+@pytest.mark.parametrize("fmt", [BF16, FP16], ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("p", [0.2, 0.75])
+def test_dropout(fmt, p, rng):
+    maps = random_case(rng, fmt, CASES[1])
+    place = {"p": p, "stream": 3, "seed": 99}
+    options = {"heads": 2, "causal": False, "scale": 0.4, "rows": 5}
+    kept = kept_shares(maps, 2, **place)
+    assert 0 < kept.mean() < 1
+    real = [decode(fmt, part) for part in maps]
+    errors = attention_bounds(fmt, *real, **options, p=p, kept=kept)
+    within_bounds(fmt, maps, options | place, errors)
+    # In evaluation nothing is dropped.
+    alone, dropped = (
+        attention(fmt, *maps[:3], **options, p=p, stream=3, seed=seed).output for seed in (None, 99)
+    )
+    assert (alone == attention(fmt, *maps[:3], **options).output).all()
+    assert (alone != dropped).any()
 
 
 @pytest.mark.parametrize("fmt", [BF16, FP16], ids=lambda fmt: fmt.name)

@@ -16,7 +16,6 @@ from golden.layers.pointwise import (
     affine,
     clamp,
     clamp_mask,
-    concatenate,
     hardsigmoid,
     hardsigmoid_backward,
     hardswish,
@@ -24,7 +23,6 @@ from golden.layers.pointwise import (
     leaky_relu,
     leaky_relu_backward,
     multiply,
-    split,
 )
 from golden.training.map_bounds import map_bounds
 
@@ -53,15 +51,6 @@ def test_clamp(fmt, limits, rng):
     mask = clamp_mask(fmt, result, low=limits[0], high=limits[1])
     # NaN lets the gradient through; torch does so in ReLU, but not here.
     np.testing.assert_array_equal(mask, (x.grad.numpy() > 0) | np.isnan(decode(fmt, codes)))
-
-
-def test_concatenate(rng):
-    maps = [rng.integers(0, 1 << 16, (2, 3, 1, c)).astype(np.uint16) for c in (4, 1, 3)]
-    joined = concatenate(maps)
-    expected = torch.cat([torch.from_numpy(m.astype(np.int64)).movedim(3, 1) for m in maps], 1)
-    np.testing.assert_array_equal(joined, expected.movedim(1, 3).numpy())
-    for part, back in zip(maps, split(joined, [4, 1, 3]), strict=True):
-        np.testing.assert_array_equal(part, back)
 
 
 def close(fmt, what, codes, reference, error):
