@@ -89,7 +89,8 @@ class Operation:
     takes the place of the first of them. ``heads``: count and axes of
     :class:`~compiler.frontend.heads.Heads` where torch sees a sequence so, ``shape`` that of the
     map where torch's is another, ``scores`` the
-    :class:`~compiler.frontend.attention.Scores` that it makes in place of a map."""
+    :class:`~compiler.frontend.attention.Scores` that it makes in place of a map, and ``parts`` the
+    :class:`~compiler.frontend.slices.Parts`."""
 
     kind: str
     options: Mapping[str, Any]
@@ -98,6 +99,7 @@ class Operation:
     heads: tuple[int, str] | None = None
     shape: tuple[int, int, int] | None = None
     scores: Any = None
+    parts: Any = None
 
 
 def out_of_place(target: Any) -> tuple[Any, bool]:

@@ -50,8 +50,8 @@ ALLOWED = (
     "ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, "
     "Softplus, Softmax, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, "
     "Flatten, Dropout, Dropout2d, Identity, the functions of these without parameters, "
-    "scaled_dot_product_attention or its products, mean over a map, view, reshape, cat, +, -, *, "
-    "and / by a number"
+    "scaled_dot_product_attention or its products, mean over a map, view, reshape, cat, chunk, "
+    "split, slices of channels, +, -, *, and / by a number"
 )
 
 

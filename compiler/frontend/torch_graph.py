@@ -36,6 +36,7 @@ from .network_inputs import (
     shapes_of,
     with_constants,
 )
+from .slices import Parts, slice_operation
 from .supported_layers import (
     ALLOWED,
     CHECKS,
@@ -111,6 +112,7 @@ class _Tracing(fx.Interpreter):
         self.names: dict[fx.Node, str] = {}  # torch.fx's steps to names of layers
         self.heads: dict[fx.Node, tuple[int, str]] = {}  # count and axes of those that have heads
         self.scores: dict[fx.Node, Scores] = {}  # what others make in place of maps
+        self.parts: dict[fx.Node, Parts] = {}
         # Ids of parameters and buffers to the steps that use them.
         self.users: dict[int, fx.Node] = {}
         # Steps whose maps are the same numbers in torch's memory, by the first of them; and what
@@ -150,7 +152,14 @@ class _Tracing(fx.Interpreter):
         elif module is None:
             shape = tuple(getattr(result, "shape", ()))
             call = Call(label=label, target=step.target, args=args, kwargs=kwargs, shape=shape)
-            found = attention_operation(call) or heads_operation(call) or operation(call)
+            found = (
+                attention_operation(call) or heads_operation(call) or slice_operation(call)
+                or operation(call)
+            )  # fmt: skip
+        if found.parts is not None:
+            self.parts[step], self.storage[step] = found.parts, self._stored(step, found)
+            self.names[step] = found.parts.layer.name
+            return result
         if not isinstance(result, torch.Tensor) or result.shape[:1] != (_IMAGES,):
             refuse(label, f"its output is no batch of maps or vectors: {_described(result)}")
         self._note(step, label, found, module, result)
@@ -175,6 +184,8 @@ class _Tracing(fx.Interpreter):
                 return self.constants[argument]
             if argument in self.scores:
                 return self.scores[argument]
+            if argument in self.parts:  # of what has become of the map meanwhile
+                return replace(self.parts[argument], layer=self.layers[self.names[argument]])
             if argument in self.names:
                 layer = self.layers[self.names[argument]]
                 return Heads(layer, *self.heads[argument]) if argument in self.heads else layer
@@ -192,14 +203,14 @@ class _Tracing(fx.Interpreter):
             return
         for source in found.sources:  # an upsampling that only this step needs
             self.layers.setdefault(source.name, source)
-        same = found.in_place or found.kind in ("identity", "flatten")
+        same = found.in_place or found.kind in _VIEWS
         reads = [self._step_of(step, layer) for layer in found.sources[:1] if same]
         if found.in_place and found.sources[0].kind == "constant":
             refuse(label, "a constant cannot be changed")
         self.storage[step] = step
         if found.heads:
             self.heads[step] = found.heads
-        if found.kind in ("identity", "flatten") and step.target not in _COPYING:
+        if found.kind in _VIEWS and step.target not in _COPYING:
             self.storage[step] = self.storage[reads[0]]
         if found.kind == "identity":
             self.names[step] = found.sources[0].name
@@ -219,6 +230,10 @@ class _Tracing(fx.Interpreter):
                     self.scores[node] = found.scores
         self.scores[step] = found.scores
         self.names[step], self.storage[step] = found.sources[0].name, step
+
+    def _stored(self, step: fx.Node, found: Operation) -> fx.Node:
+        """The step whose storage what ``found`` reads first has."""
+        return self.storage[self._step_of(step, found.sources[0])]
 
     def _step_of(self, step: fx.Node, layer: Layer) -> fx.Node:
         """The step among the operands whose map is ``layer``'s."""
@@ -280,7 +295,7 @@ class _Tracing(fx.Interpreter):
         returned = output if isinstance(output, list | tuple) else [output]
         for value in returned:
             known = isinstance(value, fx.Node) and value in self.names
-            if not known or value in self.heads or value in self.scores:
+            if not known or any(value in kind for kind in (self.heads, self.scores, self.parts)):
                 refuse("output", f"a network returns a map, or a tuple of maps, not {output!r}")
         names = [self.names[value] for value in returned]
         last, read = list(self.layers)[-1], readers(self.layers.values())
@@ -337,6 +352,8 @@ class _Tracing(fx.Interpreter):
                 refuse(label, f"its {what} are used twice, {who}; each layer must have its own")
 
 
+#: What has the numbers of the map that it reads.
+_VIEWS = ("identity", "flatten", "slice")
 #: What gives its map another place.
 _COPYING = ("clone", torch.clone)
 
@@ -356,7 +373,7 @@ def _holds_map(values: Iterable[Any]) -> bool:
     return any(
         _holds_map(value)
         if isinstance(value, list | tuple)
-        else isinstance(value, Layer | Heads | Scores)
+        else isinstance(value, Layer | Heads | Scores | Parts)
         for value in values
     )
 

@@ -29,7 +29,7 @@ FUSED = "fused"
 #: Kinds that POST computes.
 _JOINING = ("relu", "max_pool", "average_pool")
 #: Kinds that need no vector engine, but a float format.
-_WITHOUT_VECTOR = ("convolution", "embedding", "concatenate")
+_WITHOUT_VECTOR = ("convolution", "embedding", "concatenate", "slice")
 #: The largest step of a coordinate that MATMUL knows.
 _MOST_STEP = 255
 

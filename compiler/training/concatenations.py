@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from compiler.frontend.layer import Layer
+from compiler.frontend.layer import Layer, readers
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
 from compiler.kernels.maps.elementwise import copy_channels
@@ -24,7 +25,7 @@ from .named_tensors import NamedConvolution
 __all__ = ["Concatenations"]
 
 #: Kinds of layers whose map has no place of its own: it is what the layer before stored.
-_SHARING = ("flatten", "input", "constant")
+_SHARING = ("flatten", "input", "constant", "slice")
 
 
 class Concatenations(StepGraph):
@@ -40,6 +41,7 @@ class Concatenations(StepGraph):
         super().__init__(config, images=images)
         self.layers = {layer.name: layer for layer in layers}
         self.maps: dict[str, str] = {}
+        self._readers = readers(layers)
         self._parts = self._joined(layers)
 
     def _joined(self, layers: Sequence[Layer]) -> dict[str, tuple[str, Interval]]:
@@ -91,9 +93,13 @@ class Concatenations(StepGraph):
         channels = np.concatenate([np.arange(*place) for place in places])
         weights = f"{layer.name}.selection"
         if weights not in self.tensors:
-            ones = np.arange(places[-1][1])[:, np.newaxis] == channels
-            self._constant(weights, ones[np.newaxis, np.newaxis])
+            self._selection(weights, places[-1][1], channels)
         return NamedConvolution(name=layer.name, x=x, y=y, weights=weights, bias=None)
+
+    def _selection(self, name: str, inputs: int, channels: NDArray[np.int64]) -> None:
+        """Weights of a product that takes ``channels`` of so many ``inputs``."""
+        ones = np.arange(inputs)[:, np.newaxis] == channels
+        self._constant(name, ones[np.newaxis, np.newaxis])
 
     def _forward_concatenate(self, layer: Layer, sources: list[str]) -> None:
         """Nothing is to be done for parts that have been written to their place."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compiler.frontend.layer import Layer, readers
+from compiler.frontend.layer import Layer
 from compiler.kernels.maps.activations import (
     clamp,
     clamp_backward,
@@ -34,12 +34,12 @@ from compiler.kernels.maps.pooling import (
 from compiler.kernels.maps.smooth import gelu, sigmoid, silu, softplus, tanh
 from hw.config import AdaGPConfig
 
-from .concatenations import Concatenations
+from .slices import Slices
 
 __all__ = ["MapSteps", "window_options"]
 
 
-class MapSteps(Concatenations):
+class MapSteps(Slices):
     """Layers without parameters.
 
     ``_forward_<kind>(layer, sources)`` adds the steps of a layer and notes its map;
@@ -56,7 +56,6 @@ class MapSteps(Concatenations):
     def __init__(self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int) -> None:
         super().__init__(layers, config, images=images)
         self._needs_gradient: frozenset[str] = frozenset()
-        self._readers = readers(layers)
         self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
 
     def _output(self, layer: Layer, **options: Any) -> tuple[str, bool]:

@@ -180,6 +180,14 @@ OPERATORS = (
         "product with ones and zeros joins all of them",
     ),
     Operator(
+        kind="slice", written=("chunk", "split", "narrow", "getitem"),
+        forward="moves nothing, or array and POST", backward="moves nothing, or array and POST",
+        conditions="of channels: `x[:, a:b]` of maps and vectors, `x[..., a:b]` of sequences; "
+        "parts are taken one by one, `a, b = x.chunk(2, dim=1)`. A slice that does not begin and "
+        "end with granules of channels is made by a product with ones and zeros; so are gradients, "
+        "but those of a map that slices of whole granules divide among each other",
+    ),
+    Operator(
         kind="flatten", forward=_NOTHING, backward=_NOTHING,
         written=("Flatten", "flatten", "view", "reshape", "squeeze", "unsqueeze", "transpose",
                  "permute", "swapaxes", "swapdims", "mT", "unflatten"),

@@ -41,8 +41,8 @@ ALLOWED = (
     "ReLU, ReLU6, Hardtanh, LeakyReLU, Hardsigmoid, Hardswish, Sigmoid, Tanh, SiLU, GELU, "
     "Softplus, Softmax, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Upsample, "
     "Flatten, Dropout, Dropout2d, Identity, the functions of these without parameters, "
-    "scaled_dot_product_attention or its products, mean over a map, view, reshape, cat, +, -, *, "
-    "and / by a number"
+    "scaled_dot_product_attention or its products, mean over a map, view, reshape, cat, chunk, "
+    "split, slices of channels, +, -, *, and / by a number"
 )
 
 
@@ -59,7 +59,8 @@ def refuse(name, reason):
 class Found:
     """What a step of torch.fx is: kind and options, the nodes it reads, whether it changes the
     first of them in place; ``heads``: how many torch sees in a sequence, and the order of its axes;
-    ``scores``: what it makes of queries and keys, which is no map."""
+    ``scores``: what it makes of queries and keys, which is no map; ``divided``: likewise of a map
+    in several parts."""
 
     kind: str
     options: dict = field(default_factory=dict)
@@ -67,6 +68,7 @@ class Found:
     in_place: bool = False
     heads: tuple | None = None
     scores: object = None
+    divided: object = None
 
 
 SAME = ("identity", {})

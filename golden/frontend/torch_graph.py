@@ -25,12 +25,15 @@ from .network_inputs import (
     shapes_of,
     token_options,
 )
+from .slices import Divided, classify_slices
 from .tracing import Tracer, require_module, without_data
 
 __all__ = ["Node", "learning", "outputs_of", "trace"]
 
 #: Images of what the layers are tried on, without data, to see the shapes.
 _IMAGES = 11
+#: Kinds that make vectors of another size.
+_OTHER_SIZE = ("linear", "concatenate", "average_pool", "slice")
 #: Kinds whose module has parameters.
 _LEARNING = (
     "convolution", "depthwise", "linear", "transposed", "batch_norm", "fixed_norm", "layer_norm",
@@ -164,6 +167,7 @@ class _Tracing(fx.Interpreter):
         self.names = {}  # torch.fx's nodes to golden's names
         self.heads = {}  # torch.fx's nodes that have heads -> how many, the order of axes
         self.scores = {}  # torch.fx's nodes that are products of queries and keys
+        self.divided = {}  # torch.fx's nodes that are several parts of a map
         self.memory = {}  # torch.fx's nodes to the first one that had the same memory
         self.changed = {}  # torch.fx's nodes of which a view was changed in place -> by what
 
@@ -222,7 +226,13 @@ class _Tracing(fx.Interpreter):
         if function:
             call = name, step.target, args, dict(kwargs), shape[1:], Node
             found = classify_attention(name, step.target, args, dict(kwargs), Node)
-            found = found or classify_heads(*call) or classify(*call)
+            shapes = (each.shape[1:] for each in result) if isinstance(result, tuple) else ()
+            parts = classify_slices(name, step.target, args, dict(kwargs), shapes, Node)
+            found = found or classify_heads(*call) or parts or classify(*call)
+        if found.divided is not None:
+            self.divided[step], self.names[step] = found.divided, found.sources[0].name
+            self.memory[step] = self.memory[self._operand(step, found)]
+            return result
         if shape[:1] != (_IMAGES,) or len(shape) not in (2, 3, 4):
             refuse(name, f"its output is no batch of maps, sequences or vectors: {shape}")
         self._add(step, name, found, shape[1:])
@@ -236,7 +246,14 @@ class _Tracing(fx.Interpreter):
         if node not in self.names:
             return self.env[node]
         found = self.nodes[self.names[node]]
+        if node in self.divided:
+            return replace(self.divided[node], node=found)
         return Heads(found, *self.heads[node]) if node in self.heads else found
+
+    def _operand(self, step, found):
+        """The first of torch.fx's nodes whose map ``found`` reads first."""
+        wanted = found.sources[0].name
+        return next((n for n in step.all_input_nodes if self.names.get(n) == wanted), None)
 
     def _with_maps(self, name, args):
         """Arguments with nodes in place of constants."""
@@ -285,12 +302,11 @@ class _Tracing(fx.Interpreter):
             wanted = found.sources[0].name
             for source in found.sources:
                 self.nodes.setdefault(source.name, source)
-            inputs = (n for n in step.all_input_nodes if self.names.get(n) == wanted)
-            operand = next(inputs, None)
+            operand = self._operand(step, found)
             if found.in_place and found.sources[0].kind == "constant":
                 refuse(name, "a constant cannot be changed")
             copied = step.target in ("clone", torch.clone)
-            if found.kind in ("identity", "flatten") and not copied:
+            if found.kind in ("identity", "flatten", "slice") and not copied:
                 self.memory[step] = self.memory[operand]
         if found.kind == "identity":
             self.names[step] = wanted
@@ -308,7 +324,7 @@ class _Tracing(fx.Interpreter):
             shape, sequence = found.sources[0].shape, True
         if found.kind == "flatten":
             shape = found.sources[0].shape
-        elif flat and found.sources and found.kind not in ("linear", "concatenate", "average_pool"):
+        elif flat and found.sources and found.kind not in _OTHER_SIZE:
             shape = found.sources[0].shape
         options = found.options
         if "p" in options:
@@ -347,7 +363,7 @@ class _Tracing(fx.Interpreter):
         if (
             not results
             or not all(known)
-            or any(r in self.heads or r in self.scores for r in results)
+            or any(r in kind for r in results for kind in (self.heads, self.scores, self.divided))
         ):
             refuse("output", f"a network returns one map or a tuple of maps, not {output!r}")
         places = [self.names[result] for result in results]
@@ -369,7 +385,7 @@ def _maps(values):
     if isinstance(values, Mapping):
         values = values.values()
     return any(
-        isinstance(value, Node | Heads | Scores)
+        isinstance(value, Node | Heads | Scores | Divided)
         or (isinstance(value, Mapping | list | tuple) and _maps(value))
         for value in values
     )

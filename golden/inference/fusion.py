@@ -30,7 +30,7 @@ from golden.layers.torch_convolution import conv2d
 __all__ = ["FusedProduct", "Pool", "fuse"]
 
 #: Kinds that need no vector unit, in float formats.
-_ARRAY_ALONE = ("convolution", "embedding", "concatenate")
+_ARRAY_ALONE = ("convolution", "embedding", "concatenate", "slice")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""Concatenation of channels, and the parts of its gradient, bit for bit.
+"""Concatenations and slices of channels, and their gradients, bit for bit.
 
-The executable form of the section "Concatenation" of docs/training.md. Where all parts but the last
-are whole granules of channels, no bit changes. Others are joined by products with ones and zeros.
+The executable form of "Concatenation" and "Slices" in docs/training.md. Where parts are whole
+granules of channels, no bit changes. Others are moved by products with ones and zeros.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from golden.arithmetic.formats import FloatFormat
 
 from .attention import products
 
-__all__ = ["concatenate", "split"]
+__all__ = ["concatenate", "divides", "is_whole", "put", "split", "take"]
 
 
 def concatenate(fmt: FloatFormat, maps, *, rows: int, granule: int | None = None):
@@ -44,6 +44,34 @@ def split(fmt: FloatFormat, dy_bits, channels, *, rows: int, granule: int | None
         wide, flags = _product(fmt, dy, places[:, np.newaxis] == np.arange(size), rows)
         dy = wide[..., places]
     return np.split(dy, np.cumsum(channels)[:-1], axis=-1), flags
+
+
+def is_whole(channels, size: int, granule: int | None) -> bool:
+    """Whether ``channels`` (begin, end) of ``size`` begin and end with granules."""
+    begin, end = channels
+    return not granule or (begin % granule == 0 and (end % granule == 0 or end == size))
+
+
+def divides(ranges, size: int, granule: int | None) -> bool:
+    """Whether (begin, end) of some slices are whole granules that divide ``size`` channels."""
+    ends = [0, *(end for _, end in sorted(ranges))]
+    begins = [*(begin for begin, _ in sorted(ranges)), size]
+    return ends == begins and all(is_whole(own, size, granule) for own in ranges)
+
+
+def take(fmt: FloatFormat, x_bits, *, begin: int, end: int, rows: int, granule: int | None = None):
+    """(codes, flags): channels ``begin`` to ``end`` of a map."""
+    x = np.asarray(x_bits)
+    size = x.shape[3]
+    if is_whole((begin, end), size, granule):
+        return x[..., begin:end], 0
+    return _product(fmt, x, np.arange(size)[:, np.newaxis] == np.arange(begin, end), rows)
+
+
+def put(fmt: FloatFormat, dy_bits, size: int, *, begin: int, end: int, rows: int):
+    """(codes, flags): the gradient of a map of ``size`` channels from that of a slice of it."""
+    ones = np.arange(begin, end)[:, np.newaxis] == np.arange(size)
+    return _product(fmt, np.asarray(dy_bits), ones, rows)
 
 
 def _places(channels, granule):

@@ -235,6 +235,7 @@ _MAPS = {
     "affine": lambda x, factor, offset: x * factor + offset,
     "upsample": lambda x, factor: functional.interpolate(x, scale_factor=factor),
     "concatenate": lambda *x: torch.cat(x, 1),
+    "slice": lambda x, begin, end: x[:, begin:end],
     "softmax": lambda x: torch.softmax(x, 1),
     "attention": lambda *x, **options: _attention(*x, **options),
     "flatten": lambda x: x * 1,
@@ -242,7 +243,7 @@ _MAPS = {
     "average_pool": _average_pool,
 }
 #: Those of them whose gradients are those of the output, or none.
-_PASSING = ("flatten", "add", "relu", "clamp", "concatenate")
+_PASSING = ("flatten", "add", "relu", "clamp", "concatenate", "slice")
 
 
 def _layer_bounds(training, node, before, done, dy):

@@ -18,6 +18,8 @@ def forward(fmt, node, maps, seed=None, **array):
     :func:`golden.layers.concatenation.concatenate` knows of it."""
     if node.kind == "concatenate":
         return concatenation.concatenate(fmt, maps, **array)
+    if node.kind == "slice":
+        return concatenation.take(fmt, *maps, **node.options, **array)
     if node.kind == "dropout":
         return (maps[0], 0) if seed is None else dropout(fmt, *maps, **node.options, seed=seed)
     return _FORWARD[node.kind](fmt, maps, **node.options)
@@ -28,6 +30,9 @@ def backward(fmt, node, dy, maps, y, seed=None, **array):
     :func:`forward`."""
     if node.kind == "concatenate":
         return concatenation.split(fmt, dy, [part.shape[3] for part in maps], **array)
+    if node.kind == "slice":
+        size, rows = maps[0].shape[3], array["rows"]
+        return _alone(concatenation.put(fmt, dy, size, **node.options, rows=rows))
     if node.kind == "dropout":
         return _alone(dropout(fmt, dy, **node.options, seed=seed))
     return _BACKWARD[node.kind](fmt, dy, maps, y, **node.options)
@@ -149,4 +154,4 @@ _BACKWARD = {
     "upsample": _upsample_backward,
 }
 #: Kinds of nodes that these functions know.
-MAP_KINDS = (*_FORWARD, "concatenate", "dropout")
+MAP_KINDS = (*_FORWARD, "concatenate", "dropout", "slice")

@@ -20,6 +20,7 @@ from golden.layers.product import PRODUCTS, Product
 from . import map_layers, norm_layers, sequence_layers
 from .arguments import require_names
 from .batch_loss import batch_loss, total_loss
+from .divided_maps import divided_maps, joined_gradients, part_of
 from .head_echo import echo_step, head_of
 from .loss_function import LossFunction
 from .sampled_backward import sampled_backward, sampled_layers, sampled_rows
@@ -95,6 +96,7 @@ class Training:
         self.outputs = outputs_of(self.nodes)
         self.optimizer, self.rows, self.columns = optimizer, rows, columns
         self._array = {"rows": rows, "granule": granule}
+        self._divided = divided_maps(self.nodes, granule)
         several = loss if isinstance(loss, list | tuple) else [loss] * len(self.outputs)
         self.losses = [LossFunction.of(own) for own in several]
         if len(self.losses) != len(self.outputs):
@@ -200,15 +202,13 @@ class Training:
         """:meth:`step` from operand codes."""
         done = self.forward(input_bits)
         losses = self._losses(done.outputs, targets)
-        pending = {
-            node.name: [loss.gradient] for node, loss in zip(self.outputs, losses, strict=True)
-        }
+        pending = {n.name: [loss.gradient] for n, loss in zip(self.outputs, losses, strict=True)}
         maps, parameters, flags = {}, {}, {}
         for node in reversed(self.nodes):
             if node.name not in pending:
                 continue  # it depends on no parameter, or the loss does not depend on it
-            dy, flags[node.name] = elementwise_pool.sum_gradients(
-                self.format, pending.pop(node.name)
+            dy, flags[node.name] = joined_gradients(
+                self.format, pending.pop(node.name), node.name in self._divided
             )
             maps[node.name] = dy
             results, new, node_flags = self._backward_node(node, dy, done)
@@ -320,6 +320,8 @@ class Training:
             )  # fmt: skip
             return [dx], new, flags
         maps = [outputs[name] for name in node.inputs]
+        if node.kind == "slice" and node.inputs[0] in self._divided:
+            return [part_of(dy, maps[0].shape[3], **node.options)], {}, 0
         results, flags = map_layers.backward(
             fmt, node, dy, maps, outputs[node.name], self.batch_seed(), **self._array
         )

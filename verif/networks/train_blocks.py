@@ -108,6 +108,27 @@ class UnevenBlock(nn.Module):
         return self.head(torch.cat([y.mean((2, 3)), z.mean((2, 3))], 1))
 
 
+class ShuffledBlock(nn.Module):
+    """Slices of channels: those that divide a map, of whole granules and of others, that are read
+    twice or not at all, joined in another order, or leave channels out; of vectors."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 12, 3, padding=1), nn.BatchNorm2d(12)
+        self.left, self.right = nn.Conv2d(4, 6, 1), nn.Conv2d(8, 10, 3, stride=2, padding=1)
+        self.pool, self.head = nn.MaxPool2d(2, ceil_mode=True), nn.Linear(9, CLASSES)
+
+    def forward(self, x):
+        y = self.norm(self.stem(x)).relu()
+        a, b = y[:, :4], y[:, 4:]
+        a = self.pool(self.left(a) * 0.5)
+        b = torch.cat([self.right(b), self.pool(b[:, 4:])], 1)
+        first, _, third = b.split([5, 4, 5], dim=1)
+        b = torch.cat([third, first.tanh() * third, a], 1)
+        x, y = b.mean((2, 3)).chunk(2, 1)
+        return self.head(torch.cat([x, y.narrow(1, 3, 1)], 1))
+
+
 class GrowingBlock(nn.Module):
     """As in a detector: a map grows and is joined with an earlier one; and gates, constants."""
 
@@ -247,6 +268,7 @@ BLOCKS = {
     "uneven": UnevenBlock,
     "smooth": SmoothBlock,
     "norms": NormBlock,
+    "shuffled": ShuffledBlock,
     "transposed": TransposedBlock,
     "shares": SharesBlock,
     "groups": GroupBlock,

@@ -111,6 +111,29 @@ class CausalAttention(nn.Module):
         return self.head(self.drop(torch.softmax(scores, dim=-1)) @ y)
 
 
+class JointProjections(nn.Module):
+    """Queries, keys and values of both heads are slices of one layer's output."""
+
+    def __init__(self):
+        super().__init__()
+        self.joint, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        q, k, v = (
+            part.view(x.size(0), x.size(1), 2, WIDTH // 2).transpose(1, 2)
+            for part in self.thirds(self.joint(x))
+        )
+        y = functional.scaled_dot_product_attention(q, k, v)
+        return self.head(x + self.out(y.transpose(1, 2).flatten(2)))
+
+    @staticmethod
+    def thirds(x):
+        """The three of them."""
+        q, k, v = x.split(WIDTH, dim=-1)
+        return q, k, v
+
+
 class TwoSentences(nn.Module):
     """Tokens of two sentences, which attend to each other, with a constant for each position."""
 
@@ -138,6 +161,7 @@ NETWORKS = {
     "shares of tokens": SharesOfTokens,
     "normalized mlp": NormalizedMLP,
     "attention": CausalAttention,
+    "joint projections": JointProjections,
     "two sentences": TwoSentences,
     "transformer": partial(_transformer, 1),
     "paper's transformer": partial(_transformer, 3),

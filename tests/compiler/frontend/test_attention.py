@@ -181,7 +181,7 @@ def scores_of(x):
         (lambda self, x: scores_of(x) * INF, "scale must be a finite number, not inf"),
         (lambda self, x: (scores_of(x) + self.near[:5, :5]) * -1, "positive numbers, not -1"),
         (lambda self, x: scores_of(x) + (self.near[:5, :5] > 0), "must be numbers, not bool"),
-        (lambda self, x: scores_of(x) + x[:, 0, 0], "is not supported"),
+        (lambda self, x: scores_of(x) + x[:, 0, 0], "must have some channels"),
         (lambda self, x: scores_of(x) + self.near, "broadcast|must match"),
         (lambda self, x: scores_of(x).masked_fill(self.near[:5, :5] < 0, -9), "or less, not -9"),
         (

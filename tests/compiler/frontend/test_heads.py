@@ -86,7 +86,7 @@ def with_mask(mask, **options):
         (with_mask(torch.zeros(5, 4)), "layer scaled_dot_product_attention .*broadcast"),
         (with_mask(torch.zeros(5, 5), is_causal=True), "attn_mask"),
         (with_mask(torch.zeros(2, 5, 5)), r"shape \(5, 5\), for all .* alike, not \(2, 5, 5\)"),
-        (Forward(lambda self, x: attend(x, x, x, x[:, :5])), "not supported"),
+        (Forward(lambda self, x: attend(x, x, x, x[..., :5])), "must be a constant"),
         (with_mask(torch.full((5, 5), float("inf"))), "must be finite, or -inf"),
         (with_mask(torch.full((5, 5), float("nan"))), "must be finite, or -inf"),
         (with_mask(torch.arange(5)[:, None] > torch.arange(5)), "query 0 of attn_mask must see"),

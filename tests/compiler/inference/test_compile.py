@@ -33,6 +33,7 @@ KEPT = {
     "shares": [],
     "uneven": ["norm"],
     "groups": [],
+    "shuffled": [],
 }
 ARRAYS = [{}, {"rows": 5, "columns": 3}]
 

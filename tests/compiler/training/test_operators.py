@@ -4,7 +4,7 @@ from pathlib import Path
 
 from compiler.__main__ import main
 from compiler.adagp.predicted_layers import PREDICTABLE
-from compiler.frontend import attention, functions, heads
+from compiler.frontend import attention, functions, heads, slices
 from compiler.frontend.supported_layers import CHECKS
 from compiler.training.operators import OPERATORS, operator_table
 from compiler.training.steps import TrainingSteps
@@ -23,7 +23,7 @@ def test_the_document_has_the_table(capsys):
 def test_every_way_to_write_a_layer_is_in_the_table():
     named = [name for operator in OPERATORS for name in operator.written]
     targets = [*functions.FUNCTIONS, *functions.COMBINING, *functions.RESHAPING, *CHECKS]
-    targets += [*attention.ATTENTION, *attention.PRODUCTS, *heads.REARRANGING]
+    targets += [*attention.ATTENTION, *attention.PRODUCTS, *heads.REARRANGING, *slices.SLICING]
     known = {getattr(target, "__name__", target) for target in targets}
     assert set(named) == known
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["Bent", "Branches", "Norms", "Smooth", "Transposed"]
+__all__ = ["Bent", "Branches", "Divided", "Norms", "Smooth", "Transposed"]
 
 
 class Branches(nn.Module):
@@ -24,6 +24,20 @@ class Branches(nn.Module):
         z = functional.avg_pool2d(y, 3, 2, 1, ceil_mode=True, divisor_override=7)
         z = torch.cat([functional.hardtanh(z, -0.5, 0.7), z.relu()], 1)
         return self.head(torch.cat([y.mean((2, 3)), z.mean((-1, -2))], 1))
+
+
+class Divided(nn.Module):
+    """Slices that divide a map, others, and a slice that is the output's."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.left = nn.Conv2d(2, 12, 3, padding=1), nn.Conv2d(4, 8, 1)
+        self.last = nn.Conv2d(19, 6, 1)
+
+    def forward(self, x):
+        first, second = self.stem(x).split([8, 4], dim=1)
+        y = self.left(second)
+        return self.last(torch.cat([first, y[:, :6], y[:, 3:]], 1))[:, 1:5]
 
 
 class Bent(nn.Module):

@@ -23,7 +23,7 @@ from golden.layers.elementwise_pool import round_sums
 from golden.layers.optimizer import SGD, Adam
 from golden.training.check import complaints, torch_layer
 from golden.training.step import Training, trace
-from tests.golden.training.map_networks import Bent, Branches, Norms, Smooth, Transposed
+from tests.golden.training.map_networks import Bent, Branches, Divided, Norms, Smooth, Transposed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -93,6 +93,7 @@ NETWORKS = {
     "norms": lambda: (Norms(), (2, 4, 3), 3, 4, 6, "mean_squared_error"),
     "smooth": lambda: (Smooth(), (2, 3, 4), 3, 4, 6, "cross_entropy"),
     "branches": lambda: (Branches(), (2, 7, 5), 2, 4, 6, "cross_entropy"),
+    "divided": lambda: (Divided(), (2, 4, 3), 2, 4, 6, "mean_squared_error"),
     "vectors": lambda: (
         nn.Sequential(nn.Linear(7, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)),
         (7,),
@@ -132,10 +133,15 @@ def torch_map(values):
 
 
 @pytest.mark.parametrize(
-    ("name", "operand_format"), [*((name, "bf16") for name in NETWORKS), ("residual", "fp16")]
+    ("name", "options"),
+    [
+        *((name, {}) for name in NETWORKS),
+        ("residual", {"operand_format": "fp16"}),
+        *((name, {"granule": 4}) for name in ("branches", "divided")),
+    ],
 )
-def test_every_tensor_within_the_bound_of_its_layer(name, operand_format, seed):
-    training, images, targets = make(name, seed, operand_format=operand_format)
+def test_every_tensor_within_the_bound_of_its_layer(name, options, seed):
+    training, images, targets = make(name, seed, **options)
     for _ in range(2):
         before = training.state()
         result = training.step(images, targets)
