@@ -97,8 +97,12 @@ def _counts(loops: Iterable[str]) -> tuple[str, ...]:
 _TILES, _VECTORS = _counts(MATMUL_LOOPS[3:]), _counts(MATMUL_LOOPS[:3])
 _OUTPUTS, _WINDOW = _counts(POST_LOOPS[3:]), _counts(POST_LOOPS[:2])
 _WORDS = _counts(VECTOR_LOOPS)
-#: Loops of a VECTOR over pixels.
-_PIXELS = VECTOR_LOOPS[:3]
+#: Of each stream of a VECTOR that is read, what says where it comes from, and its strides from
+#: pixel to pixel.
+_SOURCE = {stream: f"{stream}_source" for stream in "xyz"}
+_STRIDES = {
+    stream: tuple(f"{stream}_{loop}_stride" for loop in VECTOR_LOOPS[:3]) for stream in "xyz"
+}
 
 
 def _product(fields: Mapping[str, int], counts: Iterable[str]) -> int:
@@ -195,7 +199,7 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
 
 def vector_words(fields: Fields, stream: str, core: CoreConfig) -> int:
     """Words that a stream of a VECTOR reads for a word of operands; 0 of one that reads none."""
-    source = fields[f"{stream}_source"]
+    source = fields[_SOURCE[stream]]
     if source > Source.WIDE:
         return 0
     return core.chunks_per_wide if source == Source.WIDE else 1
@@ -203,7 +207,7 @@ def vector_words(fields: Fields, stream: str, core: CoreConfig) -> int:
 
 def vector_moves(fields: Fields, stream: str) -> bool:
     """Whether a stream of a VECTOR reads its words for every pixel, not once for all."""
-    return any(fields[f"{stream}_{loop}_stride"] for loop in _PIXELS)
+    return any(fields[stride] for stride in _STRIDES[stream])
 
 
 def _loss_cycles(fields: Fields) -> int:

@@ -43,9 +43,8 @@ class Block:
     def region(self, first: int = 0, words: int | None = None) -> Region:
         """The whole of it, or ``words`` from word ``first`` on."""
         begin = self.address + first
-        return Region(
-            ("buffer", self.memory), begin, begin + (self.words - first if words is None else words)
-        )
+        end = begin + (self.words - first if words is None else words)
+        return Region(("buffer", self.memory), begin, end)
 
 
 def arrange(

@@ -26,6 +26,10 @@ from .view import Coefficient, Operand, View
 __all__ = ["VectorCommands"]
 
 _LOOPS = VECTOR_LOOPS[:-1]
+# Names are made once: there are millions of commands.
+_COUNTS = tuple(f"{loop}_count" for loop in _LOOPS)
+_ADDRESS = {name: f"{name}_address" for name in VECTOR_STREAMS}
+_SOURCE = {name: f"{name}_source" for name in VECTOR_STREAMS}
 #: Stream -> its stride from an image, a row, a column to the next.
 _STRIDES = {
     name: tuple(f"{name}_{loop}_stride" for loop in _LOOPS[::-1]) for name in VECTOR_STREAMS
@@ -83,7 +87,7 @@ class VectorCommands:
         channels = o.shape[3]
         if words * self.core.rows < channels:
             raise ValueError(f"{words} words do not hold {channels} channels")
-        values = {f"{n}_count": c for n, c in zip(_LOOPS, loops.shape[2::-1], strict=True)}
+        values = dict(zip(_COUNTS, loops.shape[2::-1], strict=True))
         values |= {"cb_count": words, "channels": channels, "wide": int(o.chunks > 1)}
         for name, view in views.items():
             values |= _walk(name, view, loops)
@@ -149,14 +153,15 @@ class VectorCommands:
 
 def _walk(name: str, view: View, loops: View) -> Fields:
     """Fields of a stream that is ``view``."""
-    fields = {f"{name}_address": view.address}
+    fields = {_ADDRESS[name]: view.block.address + view.first}
     if name != "o":
-        fields[f"{name}_source"] = Source.WIDE if view.chunks > 1 else Source.NARROW
-    for axis, field in enumerate(_STRIDES[name]):
-        own = view.shape[axis]
-        if own != 1 and own != loops.shape[axis]:
+        fields[_SOURCE[name]] = Source.WIDE if view.chunks > 1 else Source.NARROW
+    # The channels have no loop.
+    walks = zip(_STRIDES[name], view.shape, loops.shape, view.strides, strict=False)
+    for field, own, steps, stride in walks:
+        if own != 1 and own != steps:
             raise ValueError(f"{view.shape} does not fit {loops.shape}")
-        fields[field] = view.strides[axis] if own > 1 else 0
+        fields[field] = stride if own > 1 else 0
     return fields
 
 
@@ -168,9 +173,9 @@ def _numbers(streams: Mapping[str, Coefficient | float | None], immediate: float
     if immediate is not None:
         numbers.add(immediate)
     for name, operand in streams.items():
-        fields[f"{name}_source"] = Source.IMMEDIATE
+        fields[_SOURCE[name]] = Source.IMMEDIATE
         if isinstance(operand, Coefficient):
-            fields[f"{name}_source"] = Source.COEFFICIENT
+            fields[_SOURCE[name]] = Source.COEFFICIENT
             registers.add(operand.index)
         elif operand is not None:
             numbers.add(operand)

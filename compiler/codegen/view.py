@@ -20,9 +20,9 @@ class Coefficient:
     index: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class View:
-    """Pixels of a map in a block; a vector is a map of one pixel.
+    """Pixels of a map in a block; a vector is a map of one pixel. It does not change.
 
     Members
     -------
@@ -66,9 +66,10 @@ class View:
     @property
     def region(self) -> "Region":
         """From the first to the last word that belongs to a pixel."""
-        steps = [s * (n - 1) for s, n in zip(self.strides, self.shape[:3], strict=True)]
-        width = self.words * self.chunks
-        return self.block.region(self.first, sum(steps) + width)
+        images, rows, columns, _ = self.shape
+        by_image, by_row, by_column = self.strides
+        words = by_image * (images - 1) + by_row * (rows - 1) + by_column * (columns - 1)
+        return self.block.region(self.first, words + self.words * self.chunks)
 
     def __getitem__(self, index: slice | tuple[slice, ...]) -> "View":
         """Images, rows and columns, as slices with steps of at least 1; a slice alone is images."""

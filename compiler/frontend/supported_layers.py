@@ -365,7 +365,8 @@ CHECKS: dict[type, Callable[[str, Any, Source], LayerKind]] = {
 
 
 _ATTENTION = (
-    "its projections are one parameter; write linear layers and scaled_dot_product_attention, as "
+    "its projections are one parameter; write linear layers, three of them or one whose output "
+    "chunk(3, dim=-1) divides, and scaled_dot_product_attention, as "
     "algorithms/networks/transformer.py does"
 )
 #: What to do instead of modules that people may expect to work.

@@ -247,7 +247,7 @@ class AdaGPConfig:
         """Memory id -> the :class:`CoreConfig` whose word it holds."""
         return {memory: core for core in self.cores for memory in core.memories}
 
-    @property
+    @cached_property
     def beat_bytes(self) -> int:
         return self.axi_data_width // 8
 

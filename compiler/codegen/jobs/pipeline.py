@@ -165,9 +165,9 @@ def _counts(jobs: Sequence[Touched], others: Sequence[Touched]) -> list[int]:
     found, most = [], 0
     for job in jobs:
         for region in job.loads:
-            most = max(most, stores.last(region))
+            most = stores.last(region, most)
         for region in job.stores:
-            most = max(most, stores.last(region), loads.last(region))
+            most = loads.last(region, stores.last(region, most))
         found.append(most)
     return found
 
@@ -179,8 +179,13 @@ class _Regions:
         rows = [(region.begin, region.end, number)
                 for number, regions in enumerate(touched, 1) for region in regions]  # fmt: skip
         self._begins, self._ends, self._numbers = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        counts = np.array([0, *map(len, touched)])
+        self._rows = np.cumsum(counts).tolist()  # of the first so many jobs
 
-    def last(self, region: Region) -> int:
-        """The last job, from 1 on, that touches a part of ``region``; 0 if none does."""
-        meets = (self._begins < region.end) & (self._ends > region.begin)
-        return int(self._numbers[meets].max(initial=0))
+    def last(self, region: Region, most: int) -> int:
+        """The last job behind the first ``most`` that touches a part of ``region``, from 1 on;
+        ``most`` if none does."""
+        first = self._rows[most]
+        meets = (self._begins[first:] < region.end) & (self._ends[first:] > region.begin)
+        found = self._numbers[first:][meets]
+        return int(found[-1]) if len(found) else most

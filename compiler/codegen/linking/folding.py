@@ -121,9 +121,8 @@ class _Part:
             del others["first"]
             known: Hashable = frozenset(others.items())
         elif _ADDRESS in fields:
-            others = dict(fields)
-            del others[_ADDRESS]
-            known = frozenset(others.items())
+            others = {**fields, _ADDRESS: 0}
+            known = tuple(others), tuple(others.values())
         else:
             if id(fields) not in self._fields:
                 self._fields[id(fields)] = fields, frozenset(fields.items())

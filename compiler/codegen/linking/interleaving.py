@@ -45,7 +45,7 @@ def interleaved(
         for thread, unit in first.items():
             if thread not in keys and (start := times.ready(unit)) is not None:
                 keys[thread] = start + (0 if thread == MAIN else unit.cycles)
-        thread = min(keys, key=lambda thread: keys[thread])
+        thread = min(keys, key=keys.__getitem__)
         entries = first[thread].entries
         start = keys[thread] if len(entries) == 1 else None
         for entry in entries:
