@@ -153,7 +153,7 @@ class Connection:
 
     def read(self, window: Window, tensor: Tensor) -> np.ndarray:
         """Codes of a tensor of the program in ``window``, in its shape."""
-        data = self.get(window, tensor.offset, tensor.size)
+        data = self.get(window, tensor.offset, tensor.extent)
         return replace(tensor, offset=0).unpack(data)
 
     # Programs --------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 import compiler
-from compiler.codegen.program import CompiledProgram
+from compiler.codegen.program import CompiledProgram, LayerInfo
+from compiler.tensors.tensor import Tensor
 
 from .connection import Connection, Window
 from .data import as_images, input_shape
@@ -44,8 +45,15 @@ class Inference:
         self._programs = {}
 
     def __call__(self, images: Any) -> np.ndarray:
-        """Outputs (N, classes), or (N, C, H, W) of a network whose output is a map, of images
-        (N, C, H, W) or vectors (N, features); float32.
+        """The output of a network that has one, see :meth:`outputs`; a ValueError for another."""
+        found = self.outputs(images)
+        if len(found) != 1:
+            raise ValueError(f"the network has {len(found)} outputs; outputs(images) has them all")
+        return found[0]
+
+    def outputs(self, images: Any) -> list[np.ndarray]:
+        """Each output as torch returns it, vectors (N, features), sequences (N, T, C) or maps
+        (N, C, H, W), of images (N, C, H, W) or vectors (N, features); float32.
 
         Raises
         ------
@@ -68,11 +76,15 @@ class Inference:
         interrupt = accelerator.run(window, program=0, program_size=len(program.commands))
         if self.cycles is not None:
             self.cycles += interrupt.counters["CYCLES"]
-        result = program.outputs[-1]  # float32, or what the last layer stores
-        output = result.values(accelerator.read(window, result)).astype(np.float32)
-        if output.shape[1:3] == (1, 1):
-            return output.reshape(len(output), -1)
-        return np.moveaxis(output, 3, 1)
+        return [self._read(window, program.tensors[own.name], own) for own in program.results]
+
+    def _read(self, window: Window, tensor: Tensor, layer: LayerInfo) -> np.ndarray:
+        """An output as torch returns it, float32 or what the last layer stores."""
+        output = tensor.values(self.accelerator.read(window, tensor)).astype(np.float32)
+        if layer.sequence:
+            return output[:, :, 0]
+        output = np.moveaxis(output, 3, 1)
+        return output.reshape(len(output), -1) if layer.flat else output
 
     def _program(self, images: int) -> tuple[CompiledProgram, Window]:
         if images not in self._programs:

@@ -125,6 +125,7 @@ class CompiledProgram:
     estimated_cycles : from start to interrupt, according to :mod:`compiler.codegen.cost`
     semaphores : list of :class:`SemaphoreNames`
     inputs : :class:`LayerInfo` of each input, its name that of a tensor; a single one is "input"
+    results : likewise of each output, in the order in which the network returns them
     """
 
     config: AdaGPConfig
@@ -136,6 +137,7 @@ class CompiledProgram:
     estimated_cycles: int
     semaphores: list[SemaphoreNames]
     inputs: list[LayerInfo]
+    results: list[LayerInfo]
 
     @property
     def input(self) -> Tensor:

@@ -3,6 +3,7 @@
 import operator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any
 
 import torch
@@ -87,7 +88,7 @@ def _narrow(call: Call, source: Layer) -> Interval:
 
 def _index(call: Call, source: Layer) -> Interval:
     given = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
-    sizes = [source.shape[0], *source.shape[1:]][: 1 if source.flat else 3]
+    sizes = [prod(source.shape)] if source.flat else list(source.shape)
     if source.sequence:
         sizes = [source.shape[1], source.shape[0]]
     if Ellipsis in given:
@@ -102,8 +103,9 @@ def _index(call: Call, source: Layer) -> Interval:
         others = [ranges[n] == range(sizes[n]) for n in range(len(sizes)) if n != channel]
         found = ranges[channel]
         if all(others) and found and found.step == 1:
-            if found != range(sizes[channel]):
-                _require_channels(call, source, channel + 1)
+            if found == range(sizes[channel]):
+                return 0, source.shape[0]
+            _require_channels(call, source, channel + 1)
             return found.start, found.stop
     refuse(
         call.label,

@@ -116,6 +116,10 @@ def compile_network(
         estimated_cycles=estimate(commands, config),
         semaphores=[SemaphoreNames(first=0, names=names)],
         inputs=[LayerInfo.of(layer) for layer in inputs],
+        results=[
+            replace(LayerInfo.of(graph.layers[output.layer]), name=graph.maps[output.layer])
+            for output in graph.outputs
+        ],
     )
 
 

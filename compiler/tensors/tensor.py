@@ -84,6 +84,13 @@ class Tensor:
         return images, rows * self.line_step, columns
 
     @property
+    def extent(self) -> int:
+        """Bytes from the first to the last of its own channels: some channels of another tensor end
+        before the last pixel of that one does."""
+        last = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=False))
+        return last + self.pitch * self.dtype.itemsize
+
+    @property
     def pixels(self) -> PixelBox:
         """The box of all of them."""
         images, height, width, _ = self.shape
@@ -116,11 +123,9 @@ class Tensor:
 
     def unpack(self, memory: bytes | bytearray | memoryview) -> np.ndarray:
         """Codes (unsigned, shape ``shape``) from the bytes of the whole memory window."""
-        item, strides = self.dtype.itemsize, self.strides
-        # Some channels of another tensor end before the last pixel of that one does.
-        last = sum((n - 1) * step for n, step in zip(self.shape, strides, strict=False)) // item
-        data = np.frombuffer(memory, self.dtype, last + self.pitch, self.offset)
-        strides = *strides, item
+        item = self.dtype.itemsize
+        data = np.frombuffer(memory, self.dtype, self.extent // item, self.offset)
+        strides = *self.strides, item
         return np.lib.stride_tricks.as_strided(data, self.shape, strides).copy()
 
     def values(self, codes: ArrayLike) -> np.ndarray:

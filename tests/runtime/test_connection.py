@@ -10,11 +10,13 @@ import torch
 from torch import nn
 
 from compiler.errors import CompileError
+from golden.arithmetic.dot_product import decode
+from golden.arithmetic.formats import BF16
 from hw.config import make_config
 from hw.isa.encoding import Opcode, encode
 from runtime import Accelerator, AcceleratorError
 from runtime.inference import Inference
-from verif.networks.workload import prepare
+from verif.networks.workload import golden_network, prepare
 
 CONFIG = make_config(variant="max", preset="tiny")
 LOAD = {"buffer_address": 0, "run_bytes": 8, "run_count": 1, "run_stride": 0, "row_bytes": 8}
@@ -92,6 +94,36 @@ def test_maps_in_operand_format(rng, seed):
     images = torch.from_numpy(rng.normal(size=(3, 2, 4, 4)).astype(np.float32)).bfloat16().float()
     with Accelerator(CONFIG) as accelerator, Inference(accelerator, nn.ReLU()) as run:
         np.testing.assert_array_equal(run(images), torch.relu(images).numpy())
+
+
+class Several(nn.Module):
+    """Outputs that no layer computes by itself, or as the last one: joined channels, a slice, a
+    map that has been flattened."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.left, self.right = (nn.Conv2d(n, 8, 1) for n in (2, 8, 8))
+
+    def forward(self, x):
+        x = self.conv(x)
+        y = self.left(x)
+        return y[:, 4:], torch.cat([self.right(x), x], 1), y[:, :4].relu().flatten(1)
+
+
+def test_outputs(rng, seed):
+    torch.manual_seed(seed)
+    model = Several()
+    images = torch.from_numpy(rng.normal(size=(3, 2, 3, 4)).astype(np.float32))
+    with Accelerator(CONFIG) as accelerator, Inference(accelerator, model) as run:
+        found = run.outputs(images)
+        with pytest.raises(ValueError, match=r"the network has 3 outputs; outputs\(images\)"):
+            run(images)
+    golden = golden_network(model, CONFIG, (2, 3, 4))
+    stored = golden.stored(images.permute(0, 2, 3, 1).numpy())
+    assert [output.shape for output in found] == [y.shape for y in model(images)]
+    for node, output in zip(golden.outputs, found, strict=True):
+        wanted = np.moveaxis(decode(BF16, stored[node.name]), 3, 1)
+        np.testing.assert_array_equal(output, wanted.reshape(output.shape))
 
 
 def test_prediction(network, rng):

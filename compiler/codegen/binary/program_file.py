@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MAGIC = b"PK"
-_FORMAT_VERSION = 10
+_FORMAT_VERSION = 11
 #: Kind -> what it is, and what loads it.
 KINDS = {
     "inference": ("an inference program", "compiler.CompiledProgram.load"),

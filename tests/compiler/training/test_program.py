@@ -2,7 +2,7 @@
 
 Covers: compiler/training/steps.py, compiler/training/step.py, compiler/training/compile.py,
 compiler/frontend/example.py, compiler/training/graph.py, compiler/training/map_steps.py,
-compiler/training/concatenations.py, compiler/training/slices.py.
+compiler/training/concatenations.py.
 """
 
 import pytest
@@ -198,40 +198,6 @@ def test_a_map_in_two_concatenations_is_copied_once():
     assert [name for name in names if name.startswith("cat")] == ["cat forward", "cat backward"]
     outer, inner = program.tensors[program.maps["cat_2"]], program.tensors[program.maps["cat_1"]]
     assert inner.offset == outer.offset and inner.distance == outer.pitch == 24
-
-
-def test_slices_that_divide_a_map_move_nothing():
-    """They are read where they are, and their gradients are written to their place."""
-    model = nn.Sequential(nn.Conv2d(3, 12, 1), Exchanged(4), nn.Flatten(), nn.Linear(360, 4))
-    program = compile_training(model, CONFIG, INPUT_SHAPE, images=2)
-    names = [step.name for step in program.steps]
-    assert "relu forward" in names and not [name for name in names if "getitem" in name]
-    for tensors in (program.maps, program.gradients):
-        whole, *parts = (program.tensors[tensors[n]] for n in ("0", "getitem", "getitem_1"))
-        assert [part.offset - whole.offset for part in parts] == [0, 4 * whole.dtype.itemsize]
-        assert {part.distance for part in parts} == {whole.pitch}
-
-
-def test_other_slices_are_products_with_ones():
-    """Five channels are no whole granules, so what is left of the other seven is none either."""
-    model = nn.Sequential(nn.Conv2d(3, 12, 1), Exchanged(5), nn.Flatten(), nn.Linear(360, 4))
-    program = compile_training(model, CONFIG, INPUT_SHAPE, images=2)
-    names = [step.name for step in program.steps]
-    assert {"getitem forward", "getitem backward", "getitem_1 forward"} <= set(names)
-    selection = program.tensors["channels 5 to 12 of 12"]
-    assert selection.shape == (1, 1, 12, 7)
-
-
-class Exchanged(nn.Module):
-    """The first channels of a map, twice as large, behind what a ReLU makes of the others."""
-
-    def __init__(self, first):
-        super().__init__()
-        self.first = first
-
-    def forward(self, x):
-        a, b = x.split([self.first, x.size(1) - self.first], dim=1)
-        return torch.cat([b.relu(), a * 2], 1)
 
 
 def test_parts_that_are_no_whole_granules_are_joined_by_a_product():

@@ -135,7 +135,7 @@ def test_files_of_another_configuration(kind, files):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "has format version 2, not 10; compile it again"),
+        ({"version": 2}, "has format version 2, not 11; compile it again"),
         ({"kind": "song"}, "is damaged: KeyError\\('song'\\)"),
         ({"config": {"rows": -3}}, "is for a configuration that does not exist: .*rows"),
         ({"config": {"wheels": 4}}, "is for a configuration that does not exist: .*wheels"),
