@@ -24,12 +24,13 @@ from hw.isa.encoding import (
 )
 from hw.isa.execution import dispatched
 from hw.isa.loss import Loss
-from hw.isa.vector import VECTOR_LOOPS, Operation, Source
+from hw.isa.vector import VECTOR_LOOPS, VECTOR_STREAMS, Operation, Source
 
 __all__ = [
-    "SUM_CYCLES", "Command", "Fields", "Timeline", "bits", "duration", "estimate", "executed",
-    "executed_count", "executions", "k_tiles", "matmul_shape", "matmul_vectors", "post_cycles",
-    "tile_cycles", "transfer_words", "vector_moves", "vector_words",
+    "STREAM_SOURCE", "STREAM_STRIDES", "SUM_CYCLES", "Command", "Fields", "Timeline", "bits",
+    "duration", "estimate", "executed", "executed_count", "executions", "k_tiles",
+    "matmul_shape", "matmul_vectors", "post_cycles", "tile_cycles", "transfer_words",
+    "vector_moves", "vector_words",
 ]  # fmt: skip
 
 #: Fields of a command by name, without the header.
@@ -97,11 +98,12 @@ def _counts(loops: Iterable[str]) -> tuple[str, ...]:
 _TILES, _VECTORS = _counts(MATMUL_LOOPS[3:]), _counts(MATMUL_LOOPS[:3])
 _OUTPUTS, _WINDOW = _counts(POST_LOOPS[3:]), _counts(POST_LOOPS[:2])
 _WORDS = _counts(VECTOR_LOOPS)
-#: Of each stream of a VECTOR that is read, what says where it comes from, and its strides from
-#: pixel to pixel.
-_SOURCE = {stream: f"{stream}_source" for stream in "xyz"}
-_STRIDES = {
-    stream: tuple(f"{stream}_{loop}_stride" for loop in VECTOR_LOOPS[:3]) for stream in "xyz"
+#: Fields of a VECTOR's streams: what says where one that is read comes from, and its strides from
+#: an image, a row, a column to the next. There are millions of commands, so names are made once.
+STREAM_SOURCE = {stream: f"{stream}_source" for stream in VECTOR_STREAMS}
+STREAM_STRIDES = {
+    stream: tuple(f"{stream}_{loop}_stride" for loop in reversed(VECTOR_LOOPS[:-1]))
+    for stream in VECTOR_STREAMS
 }
 
 
@@ -199,7 +201,7 @@ def _vector_cycles(fields: Fields, core: CoreConfig) -> int:
 
 def vector_words(fields: Fields, stream: str, core: CoreConfig) -> int:
     """Words that a stream of a VECTOR reads for a word of operands; 0 of one that reads none."""
-    source = fields[_SOURCE[stream]]
+    source = fields[STREAM_SOURCE[stream]]
     if source > Source.WIDE:
         return 0
     return core.chunks_per_wide if source == Source.WIDE else 1
@@ -207,7 +209,7 @@ def vector_words(fields: Fields, stream: str, core: CoreConfig) -> int:
 
 def vector_moves(fields: Fields, stream: str) -> bool:
     """Whether a stream of a VECTOR reads its words for every pixel, not once for all."""
-    return any(fields[stride] for stride in _STRIDES[stream])
+    return any(fields[stride] for stride in STREAM_STRIDES[stream])
 
 
 def _loss_cycles(fields: Fields) -> int:

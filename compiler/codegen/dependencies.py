@@ -342,11 +342,8 @@ class Recorder:
         if self._recording is not None:
             self._recording.commands.append((command, command.fields, reads, writes))
         queue = (core, opcode, self._background)
-        members = self._queues.get(queue)
-        if members is None:
-            members = self._queues[queue] = []
-        else:
-            queue = members[0].queue  # the same object in all
+        members = self._queues.setdefault(queue, [])
+        queue = members[0].queue if members else queue  # the same object in all
         entry = Entry(command, queue, len(members), len(self._entries))
         for region in reads:
             if region.begin < region.end:

@@ -19,21 +19,15 @@ from hw.isa.vector import (
     Term,
 )
 
-from .cost import Fields
+from .cost import STREAM_SOURCE, STREAM_STRIDES, Fields
 from .dependencies import Region
 from .view import Coefficient, Operand, View
 
 __all__ = ["VectorCommands"]
 
 _LOOPS = VECTOR_LOOPS[:-1]
-# Names are made once: there are millions of commands.
 _COUNTS = tuple(f"{loop}_count" for loop in _LOOPS)
 _ADDRESS = {name: f"{name}_address" for name in VECTOR_STREAMS}
-_SOURCE = {name: f"{name}_source" for name in VECTOR_STREAMS}
-#: Stream -> its stride from an image, a row, a column to the next.
-_STRIDES = {
-    name: tuple(f"{name}_{loop}_stride" for loop in _LOOPS[::-1]) for name in VECTOR_STREAMS
-}
 
 
 class VectorCommands:
@@ -155,9 +149,9 @@ def _walk(name: str, view: View, loops: View) -> Fields:
     """Fields of a stream that is ``view``."""
     fields = {_ADDRESS[name]: view.block.address + view.first}
     if name != "o":
-        fields[_SOURCE[name]] = Source.WIDE if view.chunks > 1 else Source.NARROW
+        fields[STREAM_SOURCE[name]] = Source.WIDE if view.chunks > 1 else Source.NARROW
     # The channels have no loop.
-    walks = zip(_STRIDES[name], view.shape, loops.shape, view.strides, strict=False)
+    walks = zip(STREAM_STRIDES[name], view.shape, loops.shape, view.strides, strict=False)
     for field, own, steps, stride in walks:
         if own != 1 and own != steps:
             raise ValueError(f"{view.shape} does not fit {loops.shape}")
@@ -173,9 +167,9 @@ def _numbers(streams: Mapping[str, Coefficient | float | None], immediate: float
     if immediate is not None:
         numbers.add(immediate)
     for name, operand in streams.items():
-        fields[_SOURCE[name]] = Source.IMMEDIATE
+        fields[STREAM_SOURCE[name]] = Source.IMMEDIATE
         if isinstance(operand, Coefficient):
-            fields[_SOURCE[name]] = Source.COEFFICIENT
+            fields[STREAM_SOURCE[name]] = Source.COEFFICIENT
             registers.add(operand.index)
         elif operand is not None:
             numbers.add(operand)

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from compiler.tensors.intervals import Interval
+
 from .layer import Layer
 from .supported_layers import ALLOWED, CHECKS, IDENTITY, LayerKind, refuse, require_map
 
@@ -89,8 +91,8 @@ class Operation:
     takes the place of the first of them. ``heads``: count and axes of
     :class:`~compiler.frontend.heads.Heads` where torch sees a sequence so, ``shape`` that of the
     map where torch's is another, ``scores`` the
-    :class:`~compiler.frontend.attention.Scores` that it makes in place of a map, and ``parts`` the
-    :class:`~compiler.frontend.slices.Parts`."""
+    :class:`~compiler.frontend.attention.Scores` that it makes in place of a map, ``places`` those
+    of :class:`~compiler.frontend.slices.Parts` likewise."""
 
     kind: str
     options: Mapping[str, Any]
@@ -99,7 +101,7 @@ class Operation:
     heads: tuple[int, str] | None = None
     shape: tuple[int, int, int] | None = None
     scores: Any = None
-    parts: Any = None
+    places: tuple[Interval, ...] | None = None
 
 
 def out_of_place(target: Any) -> tuple[Any, bool]:
@@ -235,8 +237,7 @@ def _concatenate(call: Call) -> _Combined:
         refuse(call.label, f"it joins maps, given as a list, not {_text(parts)}")
     if not parts:
         refuse(call.label, "it must join at least one map")
-    flat = parts[0].flat
-    dims = (2, -1) if parts[0].sequence else (1, -1) if flat else (1, -3)
+    flat, dims = parts[0].flat, parts[0].channel_dims
     if arguments.dim not in dims:
         refuse(call.label, f"it must join channels, dim={dims[0]}, not dim={arguments.dim}")
     for part in parts:

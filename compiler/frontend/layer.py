@@ -58,6 +58,11 @@ class Layer:
     output: int | None = None
 
     @property
+    def channel_dims(self) -> tuple[int, int]:
+        """The axis of the channels where torch sees it, counted from either side."""
+        return (2, -1) if self.sequence else (1, -1) if self.flat else (1, -3)
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters, as in torch's ``state_dict``."""
         if self.module is None:

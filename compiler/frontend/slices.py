@@ -75,8 +75,8 @@ def _divide(call: Call, source: Layer) -> Operation:
     channels = torch.empty(source.shape[0], device="meta")
     divided = getattr(channels, "chunk" if by == "chunks" else "split")(getattr(arguments, by))
     ends = accumulate((len(part) for part in divided), initial=0)
-    parts = Parts(source, tuple(pairwise(ends)))
-    return Operation(kind="identity", options={}, sources=(source,), parts=parts)
+    places = tuple(pairwise(ends))
+    return Operation(kind="identity", options={}, sources=(source,), places=places)
 
 
 def _narrow(call: Call, source: Layer) -> Interval:
@@ -115,9 +115,8 @@ def _index(call: Call, source: Layer) -> Interval:
 
 
 def _require_channels(call: Call, source: Layer, dim: Any) -> None:
-    dims = (2, -1) if source.sequence else (1, -1) if source.flat else (1, -3)
-    if dim not in dims:
-        refuse(call.label, f"it must divide channels, dim={dims[0]}, not dim={dim}")
+    if dim not in source.channel_dims:
+        refuse(call.label, f"it must divide channels, dim={source.channel_dims[0]}, not dim={dim}")
     if source.flat and source.shape[1:] != (1, 1):
         refuse(call.label, f"it divides a map {source.shape} that has been flattened to a vector")
 

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from compiler.tensors.intervals import Interval
+
 from .attention import ATTENTION, Scores, attention_operation
 from .functions import SHAPE_ATTRIBUTES, SHAPES, Call, Operation, operation
 from .global_means import join_means
@@ -112,7 +114,7 @@ class _Tracing(fx.Interpreter):
         self.names: dict[fx.Node, str] = {}  # torch.fx's steps to names of layers
         self.heads: dict[fx.Node, tuple[int, str]] = {}  # count and axes of those that have heads
         self.scores: dict[fx.Node, Scores] = {}  # what others make in place of maps
-        self.parts: dict[fx.Node, Parts] = {}
+        self.places: dict[fx.Node, tuple[Interval, ...]] = {}  # of maps in several parts
         # Ids of parameters and buffers to the steps that use them.
         self.users: dict[int, fx.Node] = {}
         # Steps whose maps are the same numbers in torch's memory, by the first of them; and what
@@ -156,9 +158,10 @@ class _Tracing(fx.Interpreter):
                 attention_operation(call) or heads_operation(call) or slice_operation(call)
                 or operation(call)
             )  # fmt: skip
-        if found.parts is not None:
-            self.parts[step], self.storage[step] = found.parts, self._stored(step, found)
-            self.names[step] = found.parts.layer.name
+        if found.places is not None:
+            (source,) = found.sources
+            self.places[step], self.names[step] = found.places, source.name
+            self.storage[step] = self.storage[self._step_of(step, source)]
             return result
         if not isinstance(result, torch.Tensor) or result.shape[:1] != (_IMAGES,):
             refuse(label, f"its output is no batch of maps or vectors: {_described(result)}")
@@ -184,10 +187,10 @@ class _Tracing(fx.Interpreter):
                 return self.constants[argument]
             if argument in self.scores:
                 return self.scores[argument]
-            if argument in self.parts:  # of what has become of the map meanwhile
-                return replace(self.parts[argument], layer=self.layers[self.names[argument]])
             if argument in self.names:
                 layer = self.layers[self.names[argument]]
+                if argument in self.places:
+                    return Parts(layer, self.places[argument])
                 return Heads(layer, *self.heads[argument]) if argument in self.heads else layer
             return self.env[argument]
 
@@ -230,10 +233,6 @@ class _Tracing(fx.Interpreter):
                     self.scores[node] = found.scores
         self.scores[step] = found.scores
         self.names[step], self.storage[step] = found.sources[0].name, step
-
-    def _stored(self, step: fx.Node, found: Operation) -> fx.Node:
-        """The step whose storage what ``found`` reads first has."""
-        return self.storage[self._step_of(step, found.sources[0])]
 
     def _step_of(self, step: fx.Node, layer: Layer) -> fx.Node:
         """The step among the operands whose map is ``layer``'s."""
@@ -295,7 +294,7 @@ class _Tracing(fx.Interpreter):
         returned = output if isinstance(output, list | tuple) else [output]
         for value in returned:
             known = isinstance(value, fx.Node) and value in self.names
-            if not known or any(value in kind for kind in (self.heads, self.scores, self.parts)):
+            if not known or any(value in kind for kind in (self.heads, self.scores, self.places)):
                 refuse("output", f"a network returns a map, or a tuple of maps, not {output!r}")
         names = [self.names[value] for value in returned]
         last, read = list(self.layers)[-1], readers(self.layers.values())

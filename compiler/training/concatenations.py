@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from compiler.frontend.layer import Layer, readers
 from compiler.kernels.convolution.conv_forward import forward
@@ -42,6 +41,7 @@ class Concatenations(StepGraph):
         self.layers = {layer.name: layer for layer in layers}
         self.maps: dict[str, str] = {}
         self._readers = readers(layers)
+        self._needs_gradient: frozenset[str] = frozenset()
         self._parts = self._joined(layers)
 
     def _joined(self, layers: Sequence[Layer]) -> dict[str, tuple[str, Interval]]:
@@ -89,17 +89,18 @@ class Concatenations(StepGraph):
 
     def _closing(self, layer: Layer, x: str, y: str) -> NamedConvolution:
         """The product from the parts ``x`` to the joined map ``y``."""
-        places = self._places(layer)
-        channels = np.concatenate([np.arange(*place) for place in places])
-        weights = f"{layer.name}.selection"
-        if weights not in self.tensors:
-            self._selection(weights, places[-1][1], channels)
-        return NamedConvolution(name=layer.name, x=x, y=y, weights=weights, bias=None)
+        return self._taking(layer, x, y, f"{layer.name}.selection", self._places(layer))
 
-    def _selection(self, name: str, inputs: int, channels: NDArray[np.int64]) -> None:
-        """Weights of a product that takes ``channels`` of so many ``inputs``."""
-        ones = np.arange(inputs)[:, np.newaxis] == channels
-        self._constant(name, ones[np.newaxis, np.newaxis])
+    def _taking(
+        self, layer: Layer, x: str, y: str, weights: str, channels: Sequence[Interval]
+    ) -> NamedConvolution:
+        """The product that takes ``channels`` of the map ``x`` for ``y``, one after the other; its
+        ``weights`` are ones and zeros."""
+        if weights not in self.tensors:
+            taken = np.concatenate([np.arange(*own) for own in channels])
+            ones = np.arange(self.tensors[x].shape[3])[:, np.newaxis] == taken
+            self._constant(weights, ones[np.newaxis, np.newaxis])
+        return NamedConvolution(name=layer.name, x=x, y=y, weights=weights, bias=None)
 
     def _forward_concatenate(self, layer: Layer, sources: list[str]) -> None:
         """Nothing is to be done for parts that have been written to their place."""

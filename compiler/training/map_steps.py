@@ -55,7 +55,6 @@ class MapSteps(Slices):
 
     def __init__(self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int) -> None:
         super().__init__(layers, config, images=images)
-        self._needs_gradient: frozenset[str] = frozenset()
         self._fused: dict[str, str] = {}  # ReLU -> the layer that computes it, too
 
     def _output(self, layer: Layer, **options: Any) -> tuple[str, bool]:

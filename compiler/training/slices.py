@@ -9,8 +9,6 @@ a gradient of the whole map, with zeros where it has no channels, and these are 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from compiler.frontend.layer import Layer
 from compiler.kernels.convolution.conv_forward import forward
 from compiler.kernels.convolution.conv_input_gradient import input_gradient
@@ -26,8 +24,6 @@ __all__ = ["Slices"]
 
 class Slices(Concatenations):
     """Methods as those of :class:`~compiler.training.map_steps.MapSteps`."""
-
-    _backward_order: tuple[str, ...] = ()
 
     def __init__(self, layers: Sequence[Layer], config: AdaGPConfig, *, images: int) -> None:
         super().__init__(layers, config, images=images)
@@ -48,7 +44,7 @@ class Slices(Concatenations):
         """Whether slices of whole granules divide a map, and all of them have gradients."""
         parts = [self.layers[name] for name in self._readers[source.name]]
         if not all(
-            part.kind == "slice" and self._is_whole(part) and part.name in self._backward_order
+            part.kind == "slice" and self._is_whole(part) and part.name in self._needs_gradient
             for part in parts
         ):
             return False
@@ -71,20 +67,18 @@ class Slices(Concatenations):
         name = f"{source.name}.gradient"
         return name if name in self.tensors else self._map(source, name)
 
-    def _taking(self, layer: Layer, x: str, y: str) -> NamedConvolution:
-        """The product from the map ``x`` to the slice ``y``."""
-        size, channels = self._source(layer).shape[0], self._channels(layer)
-        weights = f"channels {channels[0]} to {channels[1]} of {size}"
-        if weights not in self.tensors:
-            self._selection(weights, size, np.arange(*channels))
-        return NamedConvolution(name=layer.name, x=x, y=y, weights=weights, bias=None)
+    def _cutting(self, layer: Layer, x: str, y: str) -> NamedConvolution:
+        """The product from the map ``x`` to the slice ``y``; equal ones have weights in common."""
+        begin, end = self._channels(layer)
+        weights = f"channels {begin} to {end} of {self._source(layer).shape[0]}"
+        return self._taking(layer, x, y, weights, [(begin, end)])
 
     def _forward_slice(self, layer: Layer, sources: list[str]) -> None:
         if self._is_whole(layer):
             self.maps[layer.name] = self._slice(layer.name, sources[0], self._channels(layer))
             return
         output = self.maps[layer.name] = self._map(layer)
-        product = self._taking(layer, sources[0], output)
+        product = self._cutting(layer, sources[0], output)
         self._add(layer.name, "forward", forward, product, reads=[product.x, product.weights],
                   writes=[output])  # fmt: skip
 
@@ -94,7 +88,7 @@ class Slices(Concatenations):
         if not goals[0]:
             return None
         if not self._is_divided(self._source(layer)):
-            product = self._taking(layer, self.maps[layer.inputs[0]], self.maps[layer.name])
+            product = self._cutting(layer, self.maps[layer.inputs[0]], self.maps[layer.name])
             super()._map(self._source(layer), goals[0])
             self._add(layer.name, "backward", input_gradient, product, dy, goals[0],
                       reads=[dy, product.weights], writes=[goals[0]])  # fmt: skip

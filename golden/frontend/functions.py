@@ -15,6 +15,7 @@ from .layers import (
     adaptive_average,
     adaptive_max,
     average_pool,
+    channel_axes,
     clamp,
     dropout,
     dropout_channels,
@@ -149,7 +150,7 @@ def _join(name, args, kwargs, node_type):
     kinds = {(part.flat, part.sequence, part.shape[1:]) for part in parts}
     if len(kinds) > 1 or (parts[0].flat and parts[0].shape[1:] != (1, 1)):
         refuse(name, f"it joins maps of {[part.shape for part in parts]}")
-    dims = (2, -1) if parts[0].sequence else (1, -1 if parts[0].flat else -3)
+    dims = channel_axes(parts[0])
     if values.dim not in dims:
         refuse(name, f"it joins channels, dim={dims[0]}, not dim={values.dim}")
     return tuple(parts)

@@ -19,6 +19,7 @@ __all__ = [
     "adaptive_average",
     "adaptive_max",
     "average_pool",
+    "channel_axes",
     "clamp",
     "dropout",
     "dropout_channels",
@@ -59,8 +60,8 @@ def refuse(name, reason):
 class Found:
     """What a step of torch.fx is: kind and options, the nodes it reads, whether it changes the
     first of them in place; ``heads``: how many torch sees in a sequence, and the order of its axes;
-    ``scores``: what it makes of queries and keys, which is no map; ``divided``: likewise of a map
-    in several parts."""
+    ``scores``: what it makes of queries and keys, which is no map; ``divided``: (begin, end)
+    channels of the parts of a map, which are no map either."""
 
     kind: str
     options: dict = field(default_factory=dict)
@@ -72,6 +73,11 @@ class Found:
 
 
 SAME = ("identity", {})
+
+
+def channel_axes(source):
+    """What torch calls the axis of a node's channels, from the front and from behind."""
+    return (2, -1) if source.sequence else (1, -1 if source.flat else -3)
 
 
 def module_layer(name, module, source) -> Found:

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from .layers import SAME, Found, refuse
+from .layers import SAME, Found, channel_axes, refuse
 
 __all__ = ["Divided", "classify_slices"]
 
@@ -35,13 +35,12 @@ def classify_slices(name, target, args, kwargs, shapes, node_type) -> Found | No
         if target is not operator.getitem or not isinstance(args[1], int):
             refuse(name, "a divided map is read part by part")
         return _found(source.node, source.ranges[args[1]])
-    axis = _axis(source)
     if target in _INTO_PARTS:
         dim = kwargs.get("dim", args[2] if len(args) > 2 else 0)
         _needs_channels(name, source, dim)
+        axis = channel_axes(source)[0] - 1
         ends = accumulate((shape[axis] for shape in shapes), initial=0)
-        ranges = tuple(pairwise(ends))
-        return Found(kind="identity", sources=(source,), divided=Divided(source, ranges))
+        return Found(kind="identity", sources=(source,), divided=tuple(pairwise(ends)))
     if target in _NARROW:
         given = dict(zip(("dim", "start", "length"), args[1:], strict=False)) | kwargs
         _needs_channels(name, source, given["dim"])
@@ -59,23 +58,17 @@ def _found(source, channels):
     return Found(kind="slice", options={"begin": begin, "end": end}, sources=(source,))
 
 
-def _axis(source):
-    """Of the channels, behind the batch."""
-    return 1 if source.sequence else 0
-
-
 def _needs_channels(name, source, dim):
     if source.flat and source.shape[1:] != (1, 1):
         refuse(name, "it divides a map that has been flattened")
-    rank = 2 if source.flat else 3 if source.sequence else 4
-    if dim % rank != 1 + _axis(source):
+    if dim not in channel_axes(source):
         refuse(name, f"it divides channels, not axis {dim}")
 
 
 def _indexed(name, source, index):
     """Channels that an index takes."""
     channels, *pixels = source.shape
-    axis = 1 + _axis(source)
+    axis = channel_axes(source)[0]
     size = (1, channels) if source.flat else (1, *source.shape)
     if source.flat and pixels != [1, 1]:
         size = (1, channels * pixels[0] * pixels[1])

@@ -167,7 +167,7 @@ class _Tracing(fx.Interpreter):
         self.names = {}  # torch.fx's nodes to golden's names
         self.heads = {}  # torch.fx's nodes that have heads -> how many, the order of axes
         self.scores = {}  # torch.fx's nodes that are products of queries and keys
-        self.divided = {}  # torch.fx's nodes that are several parts of a map
+        self.divided = {}  # torch.fx's nodes that are several parts of a map -> their channels
         self.memory = {}  # torch.fx's nodes to the first one that had the same memory
         self.changed = {}  # torch.fx's nodes of which a view was changed in place -> by what
 
@@ -247,7 +247,7 @@ class _Tracing(fx.Interpreter):
             return self.env[node]
         found = self.nodes[self.names[node]]
         if node in self.divided:
-            return replace(self.divided[node], node=found)
+            return Divided(found, self.divided[node])
         return Heads(found, *self.heads[node]) if node in self.heads else found
 
     def _operand(self, step, found):

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden.arithmetic.dot_product import column_dot, encode
+from golden.arithmetic.dot_product import encode
 from golden.arithmetic.float32 import max_f32
 from golden.arithmetic.float32_unit import VectorUnit, constant, negate, widen
 from golden.arithmetic.formats import FLOAT32, FloatFormat
 
-from .dropout import dropout, dropout_mask
+from .dropout import dropout, thinned
+from .map_products import products
 from .smooth import exponential
 
-__all__ = ["Attended", "attention", "attention_backward", "products"]
+__all__ = ["Attended", "attention", "attention_backward"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,11 +98,8 @@ def attention_backward(
     shares, dropped = (codes[:, :, 0] for codes in (attended.shares, attended.dropped))
     g = _scores(fmt, v, dy, scale, rows, unit)
     if p and seed is not None:
-        size = attended.shares.shape
-        kept = dropout_mask(size, p=p, whole=False, stream=stream, seed=seed)[:, :, 0]
-        thinned = np.zeros_like(g)
-        thinned[kept] = unit.multiply(g[kept], constant(1.0 / (1.0 - p)))
-        g = thinned
+        place = {"whole": False, "stream": stream, "seed": seed}
+        g = thinned(unit, g[:, :, np.newaxis], p=p, **place)[:, :, 0]
     wide = widen(fmt, shares)
     sums = unit.sum(np.moveaxis(unit.multiply(wide, g), 1, 0))
     ds = unit.multiply(unit.subtract(g, sums[:, np.newaxis]), wide)
@@ -144,16 +142,3 @@ def _over_keys(fmt, shares, values, rows, unit):
 def _over_queries(fmt, shares, values, rows, unit):
     """(N * heads, Tk, C), rounded: shares (Tk, Tq) times values (Tq, C), K tiles of queries."""
     return unit.round(fmt, products(fmt, shares, values, rows, unit))
-
-
-def products(fmt, a, b, rows, unit):
-    """(P, M, C) float32 bits: each ``a`` (P, M, K) times its ``b`` (P, K, C), from +0 on, K tiles
-    of ``rows`` in order; lanes behind the last one hold +0 on both sides."""
-    fill = (0, 0), (0, -a.shape[2] % rows)
-    a, b = np.pad(a, ((0, 0), *fill)), np.pad(b, ((0, 0), *fill[::-1]))
-    sums = np.zeros((*a.shape[:2], b.shape[2]), np.uint32)
-    for first in range(0, a.shape[2], rows):
-        tile = slice(first, first + rows)
-        sums, flags = column_dot(fmt, a[:, :, tile], b[:, tile], sums)
-        unit.flags |= int(np.bitwise_or.reduce(flags, axis=None))
-    return sums

@@ -10,7 +10,7 @@ from golden.arithmetic.dot_product import encode
 from golden.arithmetic.float32_unit import VectorUnit
 from golden.arithmetic.formats import FloatFormat
 
-from .attention import products
+from .map_products import products
 
 __all__ = ["concatenate", "divides", "is_whole", "put", "split", "take"]
 

@@ -6,7 +6,7 @@ from golden.arithmetic.float32_unit import VectorUnit, constant, widen
 from golden.arithmetic.formats import FloatFormat
 from golden.arithmetic.sampling import SAMPLE_BITS, sample
 
-__all__ = ["dropout", "dropout_mask"]
+__all__ = ["dropout", "dropout_mask", "thinned"]
 
 
 def dropout_mask(shape, *, p: float, whole: bool, stream: int, seed: int) -> np.ndarray:
@@ -30,8 +30,14 @@ def dropout_mask(shape, *, p: float, whole: bool, stream: int, seed: int) -> np.
 def dropout(fmt: FloatFormat, x_bits, *, p: float, **place):
     """Codes of a map, or of its gradient, times float32(1 / (1 - p)) where it is kept, +0
     elsewhere, and flags; ``place`` as in :func:`dropout_mask`."""
-    unit, x = VectorUnit(), widen(fmt, x_bits)
+    unit = VectorUnit()
+    result = thinned(unit, widen(fmt, x_bits), p=p, **place)
+    return unit.round(fmt, result), unit.flags
+
+
+def thinned(unit: VectorUnit, x, *, p: float, **place) -> np.ndarray:
+    """The same of float32 bits, which are not rounded."""
     kept = dropout_mask(x.shape, p=p, **place)
     result = np.zeros(x.shape, np.uint32)
     result[kept] = unit.multiply(x[kept], constant(1.0 / (1.0 - p)))
-    return unit.round(fmt, result), unit.flags
+    return result

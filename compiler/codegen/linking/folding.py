@@ -121,8 +121,9 @@ class _Part:
             del others["first"]
             known: Hashable = frozenset(others.items())
         elif _ADDRESS in fields:
-            others = {**fields, _ADDRESS: 0}
-            known = tuple(others), tuple(others.values())
+            others = dict(fields)
+            del others[_ADDRESS]
+            known = frozenset(others.items())
         else:
             if id(fields) not in self._fields:
                 self._fields[id(fields)] = fields, frozenset(fields.items())

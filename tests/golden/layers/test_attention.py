@@ -1,6 +1,6 @@
 """Attention against torch.autograd in float64, within the bounds that its operands give.
 
-Covers: golden/training/attention_bounds.py.
+Covers: golden/training/attention_bounds.py, golden/layers/map_products.py.
 """
 
 import numpy as np
