@@ -327,8 +327,7 @@ class Recorder:
         """Append a command that touches these :class:`Region` s."""
         command, touched = Command(opcode, core, fields=fields), (tuple(reads), tuple(writes))
         if self.recordings is not None:
-            command.fields = self.recordings.shared_fields(command.fields)
-            touched = self.recordings.shared_regions(touched)
+            touched = self.recordings.share(command, touched)
         self.append(command, *touched)
 
     def append(

@@ -141,12 +141,18 @@ class Lane(CoreProgram):
 
     def run(self, jobs: Iterable[Job]) -> None:
         place = len(self.lists)
+        number = self.number
         listed = [
-            job._replace(
-                lane=self.number,
-                like=None if job.like is None else (self.number, place, job.like),
+            Job(
+                needs,
+                run,
+                watched,
+                None if like is None else (number, place, like),
+                at,
+                number,
+                alone,
             )
-            for job in jobs
+            for needs, run, watched, like, at, _, alone in jobs
         ]
         if listed:
             # The next list begins when nobody uses anything, as it would by itself.

@@ -27,6 +27,8 @@ __all__ = ["Likeness", "Recording", "Recordings", "StepCall"]
 #: What says where in DRAM a command begins.
 _ADDRESS = "dram_address"
 _Regions = tuple[Region, ...]
+#: What a command reads, and writes.
+_Touched = tuple[_Regions, _Regions]
 
 
 class _Recorder(Protocol):
@@ -176,18 +178,16 @@ class Recordings:
     def __init__(self) -> None:
         self._known: dict[Hashable, list[Recording]] = {}
         self._fields: dict[tuple[str, ...], dict[tuple[int, ...], Fields]] = {}
-        self._regions: dict[tuple[_Regions, _Regions], tuple[_Regions, _Regions]] = {}
+        self._regions: dict[_Touched, _Touched] = {}
 
-    def shared_fields(self, fields: Fields) -> Fields:
-        """``fields``, or others that are equal; those with a place in DRAM as they are, because
-        most of them have one of their own."""
+    def share(self, command: Command, regions: _Touched) -> _Touched:
+        """``regions`` that ``command`` touches, or others that are equal, which its fields become,
+        too. Most with a place in DRAM have one of their own, and stay as they are."""
+        fields = command.fields
         if _ADDRESS in fields:
-            return fields
+            return regions
         alike = self._fields.setdefault(tuple(fields), {})
-        return alike.setdefault(tuple(fields.values()), fields)
-
-    def shared_regions(self, regions: tuple[_Regions, _Regions]) -> tuple[_Regions, _Regions]:
-        """``regions``, or others that are equal."""
+        command.fields = alike.setdefault(tuple(fields.values()), fields)
         return self._regions.setdefault(regions, regions)
 
     def find(self, recorder: _Recorder, like: Hashable) -> Recording | None:

@@ -5,6 +5,7 @@ import json
 import resource
 import time
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 from rich import box
@@ -39,6 +40,7 @@ def compile_network(options: argparse.Namespace) -> None:
     CompileError, ConfigError
         with what is wrong.
     """
+    import_module("torch")  # which is no part of compiling
     console = table_console(240)
     config = select_config(
         variant=options.variant, preset=options.preset, settings=options.settings

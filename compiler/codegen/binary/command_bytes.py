@@ -3,6 +3,7 @@ once."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import overload
 
 import numpy as np
@@ -42,9 +43,9 @@ def encode_commands(commands: Iterable[Command], offset: int = 0) -> bytes:
     words = np.zeros((len(stream), COMMAND_BYTES * 8 // _BITS), np.uint64)
     alike: dict[tuple[Opcode, tuple[str, ...]], list[int]] = {}
     for place, command in enumerate(stream):
-        alike.setdefault((Opcode(command.opcode), tuple(command.fields)), []).append(place)
+        alike.setdefault((command.opcode, tuple(command.fields)), []).append(place)
     for (opcode, names), rows in alike.items():
-        words[rows] = _encoded(opcode, names, [stream[row] for row in rows])
+        words[rows] = _encoded(Opcode(opcode), names, [stream[row] for row in rows])
     return words.astype("<u8", copy=False).tobytes()
 
 
@@ -53,8 +54,13 @@ def _encoded(opcode: Opcode, names: tuple[str, ...], commands: list[Command]) ->
     # One of them is encoded by itself, which tells what is missing or unknown.
     _encode(commands[0])
     words = np.zeros((len(commands), COMMAND_BYTES * 8 // _BITS), np.uint64)
-    table = np.array([[*command.fields.values()] for command in commands], np.int64)
-    columns = dict(zip(names, table.reshape(len(commands), len(names)).T, strict=True))
+    # Many commands have their fields in common.
+    fields = {id(command.fields): command.fields for command in commands}
+    rows = {key: row for row, key in enumerate(fields)}
+    numbers = chain.from_iterable(each.values() for each in fields.values())
+    table = np.fromiter(numbers, np.int64).reshape(len(fields), len(names))
+    table = table[[rows[id(command.fields)] for command in commands]]
+    columns = dict(zip(names, table.T, strict=True))
     for name, place in _PLACES[opcode].items():
         if name == _OPCODE:
             values = np.full(len(commands), int(opcode), np.int64)

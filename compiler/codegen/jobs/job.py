@@ -1,12 +1,13 @@
 """Work of a layer on blocks of the buffer, job by job, and where the same jobs come again."""
 
-from collections.abc import Callable, Hashable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.codegen.scratchpad import Block
 
-__all__ = ["Job", "JobLoop", "Need", "find_loop"]
+__all__ = ["Job", "JobLoop", "Need", "find_loops"]
 
 
 class Need(NamedTuple):
@@ -68,10 +69,11 @@ class JobLoop:
 _TRIES = 3
 
 
-def find_loop(
+def find_loops(
     jobs: Sequence[Job], start: int, stop: int, least: Callable[[int], int]
-) -> JobLoop | None:
-    """The first loop among jobs [start, stop) that has at least ``least(size)`` iterations."""
+) -> Iterator[JobLoop]:
+    """Loops among jobs [start, stop), one behind the other, that have at least ``least(size)``
+    iterations."""
     places: dict[Hashable, list[int]] = {}
     further: dict[int, int] = {}
     last: dict[Hashable, int] = {}
@@ -83,17 +85,14 @@ def find_loop(
             if key in last:
                 further[last[key]] = number
             last[key] = number
-    seen: dict[Hashable, int] = {}
     tried: dict[int, int] = {}
     first = start
     while first < stop:
         like = jobs[first].like
+        loops = []
         if like is not None:
-            known = places[like]
-            index = seen.get(like, 0)
-            seen[like] = index + 1
-            loops = []
-            others = known[index + 1 : index + 1 + _TRIES]
+            index = bisect_right(places[like], first)
+            others = places[like][index : index + _TRIES]
             if first in further and further[first] not in others:
                 others.append(further[first])
             for other in others:
@@ -104,10 +103,13 @@ def find_loop(
                 loop, tried[size] = _loop(jobs, first, stop, size)
                 if loop.count >= least(size):
                     loops.append(loop)
-            if loops:
-                return max(loops, key=lambda loop: (loop.size * loop.count, -loop.size))
-        first += 1
-    return None
+        if loops:
+            longest = max(loops, key=lambda loop: (loop.size * loop.count, -loop.size))
+            yield longest
+            first = longest.end
+            tried.clear()
+        else:
+            first += 1
 
 
 def _loop(jobs: Sequence[Job], first: int, stop: int, size: int) -> tuple[JobLoop, int]:

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.scratchpad import Block, NoRoom, Scratch
 
-from .job import Job, JobLoop, Need, find_loop
+from .job import Job, JobLoop, Need, find_loops
 from .running_loop import (
     LEAST_AGAIN,
     MANY_COMMANDS,
@@ -90,15 +90,17 @@ class JobRunner:
 
     def _numbered(self, job: Job) -> Job:
         """``job`` with a number for what it is like."""
-        if job.like is None:
+        needs, run, watched, like, at, lane, alone = job
+        if like is None:
             return job
-        return job._replace(like=self._likes.setdefault(job.like, len(self._likes)))
+        number = self._likes.setdefault(like, len(self._likes))
+        return Job(needs, run, watched, number, at, lane, alone)
 
     def _do_all(self, first: int, last: int, path: tuple[int, ...]) -> None:
         """Do jobs [first, last); ``path`` tells them from others, but not from those of another
         iteration."""
         number = first
-        while loop := find_loop(self._queue, number, last, least):
+        for loop in find_loops(self._queue, first, last, least):
             if self._commands(loop) >= MANY_COMMANDS:
                 self._apart.add(loop.first)
             self._do_few(number, loop.first, path, first)
@@ -109,7 +111,7 @@ class JobRunner:
     def _do_few(self, number: int, last: int, path: tuple[int, ...], first: int) -> None:
         """The same where no loop has enough iterations to leave some out: each of them works at the
         same places, so that it is seen to be the same afterwards."""
-        while loop := find_loop(self._queue, number, last, least_again):
+        for loop in find_loops(self._queue, number, last, least_again):
             for job in range(number, loop.first):
                 self._do(job)
             self._do_loop(loop, (*path, loop.first - first, loop.size))

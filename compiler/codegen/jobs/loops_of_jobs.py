@@ -1,6 +1,6 @@
 """Where the same jobs come again in a list, and how many of them are written then."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -109,15 +109,19 @@ class Jobs:
     def written(self, begin: int, end: int) -> int:
         """How many commands of jobs [begin, end) are written, with loops in loops."""
         if (begin, end) not in self._written:
-            count = 0
-            for part in self._long(begin, end):
-                if part.loop:
-                    once = self.written(part.begin, part.begin + part.size)
-                    count += min(part.iterations, self.written_of(part.size)) * once
-                else:
-                    count += self.commands(part.begin, part.end)
-            self._written[begin, end] = count
+            self._written[begin, end] = self.written_in(self._long(begin, end))
         return self._written[begin, end]
+
+    def written_in(self, parts: Iterable[Stretch]) -> int:
+        """The same of jobs that are divided into ``parts``."""
+        count = 0
+        for part in parts:
+            if part.loop:
+                once = self.written(part.begin, part.begin + part.size)
+                count += min(part.iterations, self.written_of(part.size)) * once
+            else:
+                count += self.commands(part.begin, part.end)
+        return count
 
     def _long(self, begin: int, end: int, most: int | None = None) -> Iterator[Stretch]:
         loop = self._longest(begin, end, most)
@@ -244,14 +248,13 @@ class Jobs:
         """How many of ``numbers``, from the first one on, have a job like themselves ``size``
         behind, as far as others ``far`` says by their number in a loop, which learns of more."""
         likes, at = self._likes, self._at
-        count = 0
-        for number in numbers:
+        for count, number in enumerate(numbers):
             # As _far() says, without its call: it is asked millions of times.
             like, other = likes[number], number + size
-            if like < 0 or like != likes[other]:
-                break
-            found = at[other] - at[number]
-            if far.setdefault(number % size, found) != found:
-                break
-            count += 1
-        return count
+            if (
+                like < 0
+                or like != likes[other]
+                or far.setdefault(number % size, found := at[other] - at[number]) != found
+            ):
+                return count
+        return len(numbers)

@@ -6,7 +6,7 @@ from compiler.codegen.dependencies import Recorder
 from compiler.codegen.linking.loops import AFTER, BEFORE, Loop
 from compiler.codegen.scratchpad import Block, Scratch
 
-from .job import Job, JobLoop, find_loop
+from .job import Job, JobLoop, find_loops
 
 __all__ = ["LEAST_AGAIN", "MANY_COMMANDS", "RunningLoop", "least", "least_again", "least_left_out"]
 
@@ -14,6 +14,9 @@ __all__ = ["LEAST_AGAIN", "MANY_COMMANDS", "RunningLoop", "least", "least_again"
 _WARM_UP = 1
 #: Jobs in a period at least: commands of so many are under way at the same time.
 _LEAST_JOBS = 4
+#: Periods that are left out, at least: with one it would not be worth it that all is written
+#: again where those behind turn out to be others.
+_LEAST_TIMES = 2
 #: Periods in which a loop must have become one.
 _PATIENCE = 3
 #: How often that is tried.
@@ -94,7 +97,7 @@ class RunningLoop:
         self._first = first + 1  # from which job on
         self._start = len(recorder)  # commands in front of it
         many = size >= _MANY_JOBS or commands >= MANY_COMMANDS
-        if many or find_loop(queue, first, first + size, least):
+        if many or any(find_loops(queue, first, first + size, least)):
             self._clear()
             self._first = first
         self._places: dict[int, Sequence[int | None]] = {}
@@ -258,7 +261,7 @@ class RunningLoop:
         # Unless what follows begins empty, too, in all lanes, the last one loads for it.
         loads = self._common is None or len(self.scratches) > 1
         times = (self.jobs.count - count - loads) // period - AFTER
-        if count < self._begin + BEFORE * period or times < 1 or self._over:
+        if count < self._begin + BEFORE * period or times < _LEAST_TIMES or self._over:
             return 0
         lengths = {self._marks[n - 1] - self._marks[n - 1 - period]
                    for n in range(count, count - BEFORE * period, -period)}  # fmt: skip

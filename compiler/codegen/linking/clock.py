@@ -32,6 +32,8 @@ class Clock:
         self._now: dict[Thread, int] = {}
         #: Cycles of commands, once for all that take as long: a program has millions.
         self._alike: dict[tuple[int, int], tuple[int, int]] = {}
+        #: Those of LOADs and STOREs, by what they depend on.
+        self._transfers: dict[tuple[int, ...], tuple[int, int]] = {}
         #: Those of commands with the same fields, which many have in common, by their identity.
         self._known: dict[tuple[int, int], tuple[Fields, tuple[int, int]]] = {}
 
@@ -54,13 +56,18 @@ class Clock:
         self._now[thread] = max(self._now.get(thread, 0), start)
 
     def _duration(self, command: Command) -> tuple[int, int]:
+        fields = command.fields
         if command.opcode in (Opcode.LOAD, Opcode.STORE):
-            cycles = duration(command, self.config)
-            return self._alike.setdefault(cycles, cycles)
-        key = id(command.fields), command.core
+            place = fields["dram_address"] % self.config.beat_bytes
+            size = fields["run_bytes"], fields["run_count"], fields["run_stride"]
+            transfer = command.core, place, *size, fields["row_bytes"]
+            if transfer not in self._transfers:
+                self._transfers[transfer] = duration(command, self.config)
+            return self._transfers[transfer]
+        key = id(fields), command.core
         if key not in self._known:
             cycles = duration(command, self.config)
-            self._known[key] = command.fields, self._alike.setdefault(cycles, cycles)
+            self._known[key] = fields, self._alike.setdefault(cycles, cycles)
         return self._known[key][1]
 
     def skip(self, thread: Thread, cycles: int) -> None:

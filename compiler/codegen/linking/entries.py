@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from hw.isa.encoding import Opcode
 
 __all__ = [
     "DRAM", "Entry", "Finished", "PagedSegments", "Queue", "Region", "Segments", "Thread",
-    "dram_region", "joined", "latest", "thread_of",
+    "dram_region", "joined", "latest", "thread_of", "threads_of",
 ]  # fmt: skip
 
 
@@ -70,6 +70,12 @@ class Entry:
 def thread_of(entry: Entry) -> Thread:
     """The thread of an entry that has not been joined."""
     return entry.queue[0], entry.queue[2]
+
+
+def threads_of(entries: Iterable[Entry]) -> list[Thread]:
+    """The same of every entry; most have the same queues."""
+    known: dict[Queue, Thread] = {}
+    return [known.get(e.queue) or known.setdefault(e.queue, thread_of(e)) for e in entries]
 
 
 def latest(into: dict[Queue, int], numbers: Mapping[Queue, int]) -> None:

@@ -4,9 +4,10 @@ The stream is final: semaphores are placed. So nothing has to be known of what t
 those that are executed are the same ones in the same order, with the same addresses.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +112,8 @@ class _Part:
         self._ids: dict[Hashable, int] = {}
         #: Of fields, which commands have in common, by their identity.
         self._fields: dict[int, tuple[Fields, Hashable]] = {}
+        #: Of an opcode with an address, its other fields.
+        self._others: dict[Opcode, Callable[[Fields], Hashable]] = {}
         self._keys = [self._key(place) for place in range(len(commands))]
 
     def _key(self, place: int) -> int:
@@ -121,9 +124,11 @@ class _Part:
             del others["first"]
             known: Hashable = frozenset(others.items())
         elif _ADDRESS in fields:
-            others = dict(fields)
-            del others[_ADDRESS]
-            known = frozenset(others.items())
+            if command.opcode not in self._others:
+                # There are millions of commands, and all of an opcode have the same fields.
+                names = (name for name in fields if name != _ADDRESS)
+                self._others[command.opcode] = itemgetter(*names)
+            known = self._others[command.opcode](fields)
         else:
             if id(fields) not in self._fields:
                 self._fields[id(fields)] = fields, frozenset(fields.items())
@@ -252,7 +257,7 @@ def _stretches(keys: _Numbers, size: int) -> Iterator[tuple[int, int]]:
     many."""
     same = np.zeros(len(keys) - size + 2, np.int8)
     same[1:-1] = keys[:-size] == keys[size:]
-    edges = np.flatnonzero(np.diff(same))
+    (edges,) = (same[1:] != same[:-1]).nonzero()
     starts, stops = edges[::2], edges[1::2]
     wide = stops - starts >= size
     yield from zip(starts[wide].tolist(), stops[wide].tolist(), strict=True)

@@ -8,7 +8,7 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
 from .clock import MAIN
-from .entries import Entry, Queue, Thread, thread_of
+from .entries import Entry, Queue, Thread, threads_of
 from .loops import BEFORE, Loop
 
 __all__ = ["interleaved"]
@@ -34,13 +34,15 @@ def interleaved(
         )
         for loop in loops
     }  # fmt: skip
-    owners = [thread_of(entry) for entry in entries]
+    owners = threads_of(entries)
     left = {thread: _units(entries, owners, loops, thread) for thread in dict.fromkeys(owners)}
     first = {thread: next(units) for thread, units in left.items()}
     times = _Times(config, gaps)
     order: list[Entry] = []
     #: When those can start that are ready.
     keys: dict[Thread, int] = {}
+    #: Threads of a core have queues in common.
+    neighbours = {one: [two for two in left if two[0] == one[0]] for one in left}
     while first:
         for thread, unit in first.items():
             if thread not in keys and (start := times.ready(unit)) is not None:
@@ -51,8 +53,8 @@ def interleaved(
         for entry in entries:
             times.take(entry, start)
         order += entries
-        # Threads of a core have queues in common.
-        keys = {other: start for other, start in keys.items() if other[0] != thread[0]}
+        for other in neighbours[thread]:
+            keys.pop(other, None)
         if (unit := next(left[thread], None)) is not None:
             first[thread] = unit
         else:

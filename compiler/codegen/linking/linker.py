@@ -7,7 +7,7 @@ now and then takes a detour by commands in between.
 """
 
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -18,7 +18,7 @@ from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 from hw.isa.loops import LOOP_LEVELS
 
-from .entries import Entry, Finished, Queue, Thread, joined, latest, thread_of
+from .entries import Entry, Finished, Queue, Thread, joined, latest, threads_of
 from .folding import fold
 from .interleaving import interleaved
 from .loops import Loop, Unsettled, roll
@@ -107,10 +107,11 @@ class Linker:
         Unsettled
             if loops have to be written out.
         """
-        recorded, threads = self._entries, len({thread_of(entry) for entry in self._entries})
+        recorded = self._entries
+        threads = len(set(threads_of(recorded)))
         if threads > 1:
             self._entries = interleaved(recorded, self.config, self._loops)
-        owners = [thread_of(entry) for entry in self._entries]
+        owners = threads_of(self._entries)
         self._join()
         self._loops = [replace(loop, first=recorded[loop.first].position) for loop in self._loops]
         if threads > 1:
@@ -163,17 +164,22 @@ class Linker:
         for position, entry in enumerate(self._entries):
             own = entry.queue
             if own not in joined_queues:
-                joined_queues[own], numbers[own] = (*own[:2], False), []
+                # The same object for all threads.
+                alike = {queue: queue for queue in joined_queues.values()}
+                queue = (*own[:2], False)
+                joined_queues[own], numbers[own] = alike.get(queue, queue), []
             queue = joined_queues[own]
             members = self._queues.setdefault(queue, [])
             numbers[own].append(len(members))
             entry.queue, entry.number, entry.position = queue, len(members), position
             members.append(entry)
-            before, entry.after = entry.after, {}
-            for source, number in before.items():
-                latest(entry.after, {joined_queues[source]: numbers[source][number]})
-            # The queue itself sees to it that its commands are in order.
-            entry.after.pop(queue, None)
+            after: dict[Queue, int] = {}
+            for source, number in entry.after.items():
+                other, last = joined_queues[source], numbers[source][number]
+                # The queue itself sees to it that its commands are in order.
+                if other is not queue and after.get(other, -1) < last:
+                    after[other] = last
+            entry.after = after
         self._order = {queue: place for place, queue in enumerate(self._queues)}
         self._none = (-1,) * len(self._order)
 
@@ -194,7 +200,11 @@ class Linker:
             parts = (range(loop.first, loop.end) for loop in around.get(place, ()))
             return next((part for part in parts if other not in part), range(place, place + 1))
 
+        counts = Counter(core for core, _ in set(owners))
         for place, entry in enumerate(self._entries):
+            core = entry.queue[0]
+            if counts[core] == 1 and all(queue[0] == core for queue in entry.after):
+                continue
             for queue, number in list(entry.after.items()):
                 source = self._queues[queue][number].position
                 if owners[source] == owners[place]:

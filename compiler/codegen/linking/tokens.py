@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from compiler.codegen.cost import Command, bits, executed
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler.codegen.cost import Command, bits
 from compiler.errors import CompileError
 from hw.isa.encoding import Opcode
+from hw.isa.execution import dispatched
 
 from .entries import Entry
 
@@ -20,6 +22,8 @@ MAX_TOKENS = 15
 Token = tuple[Entry, Entry]
 #: (core, opcode).
 _Queue = tuple[int, Opcode]
+#: Of commands among all that are executed, in order.
+_Places = NDArray[np.int64]
 
 
 def add_token(tokens: list[Token], first: Entry, second: Entry) -> None:
@@ -85,55 +89,37 @@ def fits(commands: Sequence[Command], depth: int) -> bool:
 
     Of a loop so many iterations are looked at that those left out see the same as their neighbours.
     """
-    queues: dict[_Queue, array[int]] = {}
-    given: dict[int, array[int]] = {}
-    taken: dict[int, list[_Waits]] = {}
-    limit = depth + 2
-    for place, command in enumerate(executed(commands, most=limit)):
-        key = (command.core, command.opcode)
-        queue = queues.setdefault(key, array("q"))
-        for number in bits(command.wait):
-            waits = taken.setdefault(number, [])
-            # Pairs of queues that share a semaphore do so one after the other.
-            if not waits or waits[-1].queue != key:
-                waits.append(_Waits(key))
-            waits[-1].places.append(place)
-            waits[-1].indices.append(len(queue))
-        for number in bits(command.signal):
-            given.setdefault(number, array("q")).append(place)
-        queue.append(place)
-    for number, signals in given.items():
-        waits = taken.pop(number, [])
-        if sum(len(own.places) for own in waits) != len(signals):
+    stream = [(command.opcode, command.fields) for command in commands]
+    order = np.fromiter((place for place, _ in dispatched(stream, most=depth + 2)), np.int64)
+    names: dict[_Queue, int] = {}
+    queues = np.array(
+        [names.setdefault((c.core, c.opcode), len(names)) for c in commands], np.int64
+    )[order]
+    given, taken = (
+        np.array(masks, np.int64)[order]
+        for masks in ([c.signal for c in commands], [c.wait for c in commands])
+    )
+    members = [np.flatnonzero(queues == number) for number in range(len(names))]
+    used = np.bitwise_or.reduce(given | taken, initial=0)
+    for number in bits(int(used)):
+        signals, waits = (np.flatnonzero(masks >> number & 1) for masks in (given, taken))
+        if len(signals) != len(waits):
             return False
-        for own in waits:
-            count = len(own.places)
-            if not _fits(own, signals[:count], queues[own.queue], depth):
+        # Pairs of queues that share a semaphore do so one after the other.
+        edges = np.flatnonzero(np.diff(queues[waits])) + 1
+        for own, some in zip(np.split(waits, edges), np.split(signals, edges), strict=True):
+            if len(own) and not _fits(own, some, members[queues[own[0]]], depth):
                 return False
-            signals = signals[count:]
-    return not taken
-
-
-@dataclass
-class _Waits:
-    """Commands of a queue that wait for a semaphore: their places among all that are executed, and
-    their numbers in the queue. There may be millions."""
-
-    queue: _Queue
-    places: array[int] = field(default_factory=lambda: array("q"))
-    indices: array[int] = field(default_factory=lambda: array("q"))
-
-
-def _fits(waits: _Waits, signals: array[int], queue: array[int], depth: int) -> bool:
-    """The same for a pair of queues: places of commands in order, of ``queue`` that waits."""
-    end = 0
-    for count, (place, index) in enumerate(zip(waits.places, waits.indices, strict=True)):
-        if signals[count] >= place:
-            return False
-        stop = index + depth + 1
-        last = queue[stop] if stop < len(queue) else None
-        while end < len(signals) and (last is None or signals[end] < last):
-            end += 1
-        if end - count > MAX_TOKENS:
-            return False
     return True
+
+
+def _fits(waits: _Places, signals: _Places, queue: _Places, depth: int) -> bool:
+    """The same for a pair of queues: places of commands in order, of ``queue`` that waits."""
+    if (signals >= waits).any():
+        return False
+    # While a command waits, so many that follow in its queue are dispatched, and what is before.
+    stops = np.searchsorted(queue, waits) + depth + 1
+    open_end = stops >= len(queue)
+    lasts = queue[np.where(open_end, 0, stops)]
+    ends = np.where(open_end, len(signals), np.searchsorted(signals, lasts))
+    return bool((ends - np.arange(len(waits)) <= MAX_TOKENS).all())

@@ -2,7 +2,7 @@
 
 import random
 
-from compiler.codegen.jobs.job import Job, JobLoop, find_loop
+from compiler.codegen.jobs.job import Job, JobLoop, find_loops
 
 
 def jobs(*likes):
@@ -11,7 +11,7 @@ def jobs(*likes):
 
 
 def find(found, least=3, start=0):
-    return find_loop(found, start, len(found), lambda size: least)
+    return next(find_loops(found, start, len(found), lambda size: least), None)
 
 
 def test_one_job_after_the_other():
@@ -57,6 +57,18 @@ def test_a_loop_behind_one_that_is_too_short():
 def test_jobs_without_likeness_end_a_loop():
     found = jobs(("a", 0), ("a", 1), (None,), ("a", 2), ("a", 3))
     assert find(found) is None
+
+
+def test_loops_come_one_behind_the_other(seed):
+    """Each is the first one behind those before."""
+    rng = random.Random(seed)
+    for _ in range(50):
+        parts = [(rng.choice(["a", "ab", "abc"]), rng.randrange(2, 6)) for _ in range(4)]
+        likes = [(name, n) for part, count in parts for n in range(count) for name in part]
+        found = jobs(*likes)
+        loops = list(find_loops(found, 0, len(found), lambda size: 3))
+        ends = [0, *(loop.end for loop in loops)]
+        assert loops == [loop for end in ends if (loop := find(found, start=end))]
 
 
 def test_every_iteration_is_like_the_first(seed):
