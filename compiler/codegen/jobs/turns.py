@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, product
+from math import ceil, floor
 from typing import TypeVar
 
 from .job import Job
@@ -17,6 +18,8 @@ _MOST = 4
 #: A lane is at most so many times as fast as the other one, or as fast as it likes. What is slower
 #: by that still has enough to do if the other one is late.
 _DENSE, _EVEN = 1.5, 1e9
+#: How far a loop may be from the paces that it should have, and how many loops are tried for one.
+_TOLERANCE, _MOST_TRIED = 0.1, 32
 
 
 def in_turns(main: Jobs, beside: Jobs) -> tuple[list[Job], int]:
@@ -24,17 +27,30 @@ def in_turns(main: Jobs, beside: Jobs) -> tuple[list[Job], int]:
     those that each lane would take by itself, in loops.
 
     Both begin together. They may end together, or neither is much faster than the other one and
-    what is left comes alone, in loops of its own; loops of both lanes that become one may be long
-    or short ones: what writes fewest commands."""
+    what is left comes alone, in loops of its own, or their pace changes between the two from loop
+    to loop; loops of both lanes that become one may be long or short ones: what writes fewest
+    commands."""
     lanes = main, beside
+    ways = [_divided(lane) for lane in lanes]
     turns = [
-        _Turns(lanes, parts, most)
-        for parts in product(*((lane.long(), lane.middle(), lane.short()) for lane in lanes))
-        for most in (_DENSE, _EVEN)
+        _Turns(lanes, parts, most, free=free)
+        for parts in product(*ways)
+        for most, free in ((_DENSE, False), (_DENSE, True), (_EVEN, False))
     ]
     best = min(turns, key=lambda found: found.written)
-    alone = sum(lane.written(0, len(lane.jobs)) for lane in lanes)
+    alone = sum(
+        min(map(lane.written_in, divided)) for lane, divided in zip(lanes, ways, strict=True)
+    )
     return list(best.jobs()), best.written - alone
+
+
+def _divided(lane: Jobs) -> list[list[Stretch]]:
+    """The ways to divide a lane."""
+    ways: list[list[Stretch]] = []
+    for parts in (lane.long(), lane.middle(), lane.short()):
+        if parts not in ways:
+            ways.append(parts)
+    return ways
 
 
 class _Turns:
@@ -45,12 +61,14 @@ class _Turns:
     lanes : the jobs of both
     parts : of each lane, in order
     most : times that a lane may be as fast as the other one
+    free : a loop has the pace at which its commands do most, from this one to the one at which both
+        lanes would end together
     """
 
     def __init__(
-        self, lanes: Sequence[Jobs], parts: Sequence[Sequence[Stretch]], most: float
+        self, lanes: Sequence[Jobs], parts: Sequence[Sequence[Stretch]], most: float, *, free: bool
     ) -> None:
-        self._lanes = lanes
+        self._lanes, self._free = lanes, free
         self._parts = [[replace(part) for part in lane[::-1]] for lane in parts]
         #: (How often, jobs of each lane in a turn).
         self._turns: list[tuple[int, Sequence[int]]] = []
@@ -65,24 +83,48 @@ class _Turns:
     def _take_turns(self, most: float) -> None:
         totals = [max(1, sum(part.time for part in lane)) for lane in self._parts]
         # Cycles of the main lane for one of the other one.
-        pace = min(max(totals[0] / totals[1], 1 / most), most)
+        even = totals[0] / totals[1]
+        pace = min(max(even, 1 / most), most)
         one, other = (lane[-1] for lane in self._parts)
-        p, q = _fraction(pace * max(1, other.cycles) / max(1, one.cycles))
-        times = min(one.iterations // p, other.iterations // q)
-        counts = p * one.size, q * other.size
-        if one.loop and other.loop and times > Jobs.written_of(sum(counts)):
-            self._take(times, counts)
+        if one.loop and other.loop and (found := self._loop(one, other, pace, even)):
+            self._take(*found)
         elif one.time < pace * other.time:
             self._take(1, (one.jobs, other.within(one.time / pace)))
         else:
             self._take(1, (one.within(other.time * pace), other.jobs))
 
+    def _loop(
+        self, one: Stretch, other: Stretch, pace: float, even: float
+    ) -> tuple[int, tuple[int, int]] | None:
+        """How often so many jobs of both come, if that is more than what is written of it."""
+        ratio = max(1, other.cycles) / max(1, one.cycles)
+        pairs = _fractions(pace * ratio, even * ratio) if self._free else [_fraction(pace * ratio)]
+        best, found = 0.0, None
+        for p, q in pairs:
+            times = min(one.iterations // p, other.iterations // q)
+            counts = p * one.size, q * other.size
+            written = Jobs.written_of(sum(counts))
+            if times <= written:
+                continue
+            hidden = times * min(p * one.cycles, q * other.cycles)
+            worth = hidden / max(1, written * self._commands(counts))
+            if found is None or worth > best:
+                best, found = worth, (times, counts)
+        return found
+
+    def _commands(self, counts: Sequence[int]) -> int:
+        """Those of so many jobs of each lane that come next."""
+        begins = (lane[-1].begin for lane in self._parts)
+        return sum(
+            jobs.commands(begin, begin + count)
+            for jobs, begin, count in zip(self._lanes, begins, counts, strict=True)
+        )
+
     def _take(self, times: int, counts: tuple[int, int]) -> None:
         self._turns.append((times, counts))
         written = min(times, Jobs.written_of(sum(counts)))
-        for jobs, lane, count in zip(self._lanes, self._parts, counts, strict=True):
-            begin = lane[-1].begin
-            self.written += jobs.commands(begin, begin + count * written)
+        self.written += self._commands([count * written for count in counts])
+        for lane, count in zip(self._parts, counts, strict=True):
             lane[-1].take(count * times)
             if not lane[-1].jobs:
                 del lane[-1]
@@ -102,6 +144,20 @@ def _fraction(ratio: float) -> tuple[int, int]:
     # Those with the smaller numbers come first.
     pairs.sort(key=sum)
     return min(pairs, key=lambda pair: round(abs(pair[0] / pair[1] / ratio - 1), 1))
+
+
+def _fractions(first: float, last: float) -> Iterator[tuple[int, int]]:
+    """Pairs of whole numbers, one of them small, whose ratio is one of these or between them,
+    about."""
+    low, high = min(first, last) * (1 - _TOLERANCE), max(first, last) * (1 + _TOLERANCE)
+    for n in range(1, _MOST + 1):
+        yield from ((m, n) for m in _between(low * n, high * n))
+        yield from ((n, m) for m in _between(n / high, n / low))
+
+
+def _between(low: float, high: float) -> range:
+    """Whole numbers from ``low`` to ``high``, at most so many."""
+    return range(max(1, ceil(low)), floor(high) + 1)[:_MOST_TRIED]
 
 
 def spread(main: Sequence[_T], beside: Sequence[_T]) -> Iterator[_T]:

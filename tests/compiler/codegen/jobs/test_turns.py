@@ -71,6 +71,33 @@ def test_long_loops_with_short_ones_inside():
     assert more < 3 * len(found) / 2
 
 
+def looped(lane, size, iterations, cycles):
+    """Jobs of a loop of so many iterations of ``size`` jobs."""
+    return [
+        Job((Need((lane, n), cycles),), print, lane=lane, like=(lane, n % size), at=(n // size,))
+        for n in range(size * iterations)
+    ]
+
+
+def test_a_loop_has_a_pace_between_both():
+    """If the other lane were two thirds as fast as the main one, three of its iterations would come
+    beside five, too few times for a loop; both lanes would end together with three beside one, too
+    seldom as well. One beside one is between these, and comes often enough."""
+    main = looped(0, 34, 42, 49)
+    beside = looped(1, 8, 14, 84)
+    beside += [Job((Need(n, 840),), print, lane=1) for n in range(15)]
+    found, more = turns(main, beside)
+    for lane, wanted in enumerate((main, beside)):
+        assert [job for job in found if job.lane == lane] == wanted
+    lanes = [job.lane for job in found]
+    assert lanes[: 14 * 42] == lanes[:42] * 14 and sum(lanes[:42]) == 8
+    # Six iterations of it are written, then what comes beside single jobs, and six of what is left.
+    singles = len(lanes) - 14 * 42 - 566
+    alone = 6 * 34 + 6 * 8 + 15
+    assert lanes[-566:] == [0] * 566 and lanes[-567]
+    assert more == 3 * (6 * 42 + singles + 6 * 34 + 566 % 34 - alone)
+
+
 def test_nothing_beside():
     main = jobs(0, 20, 1)
     assert turns(main, []) == (main, 0)
