@@ -10,6 +10,7 @@ from compiler.adagp import compile_adagp
 from compiler.adagp.tensors import PredictorShape
 from compiler.codegen.cost import Command
 from compiler.codegen.dependencies import Recorder, Region
+from compiler.codegen.linking.entries import DRAM
 from compiler.codegen.replay import Likeness, Recording, Recordings, StepCall
 from compiler.tensors.tensor import Tensor
 from compiler.training import compile_training
@@ -209,8 +210,19 @@ def test_what_commands_have_in_common_is_kept_once():
     first, other, again = recording.commands
     assert first[1:] == again[1:] and first[1:] != other[1:]
     assert all(a is b for a, b in zip(first[1:], again[1:], strict=True))
-    place = {"dram_address": 64, "run_bytes": 8}
-    assert recordings.shared_fields(place) is place
-    assert recordings.shared_fields(dict(place)) is not place
-    swapped = recordings.shared_fields({"b": 1, "a": 2})
-    assert recordings.shared_fields({"a": 1, "b": 2}) == {"a": 1, "b": 2} != swapped
+
+
+def test_what_has_a_place_in_dram_stays_as_it_is():
+    recordings = Recordings()
+    for _ in range(2):
+        command = Command(Opcode.LOAD, fields={"dram_address": 64, "run_bytes": 8})
+        fields, regions = command.fields, ((Region(DRAM, 64, 72),), ())
+        assert recordings.share(command, regions) is regions and command.fields is fields
+
+
+def test_fields_in_another_order_are_others():
+    recordings, command = Recordings(), Command(Opcode.VECTOR)
+    for fields in ({"b": 1, "a": 2}, {"a": 1, "b": 2}):
+        command.fields = dict(fields)
+        recordings.share(command, ((), ()))
+        assert command.fields == fields
