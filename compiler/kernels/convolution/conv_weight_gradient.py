@@ -137,18 +137,18 @@ class _WeightGradient:
         """A job for each piece and column tile; the tiles of a batch share what they read. Where
         there is room results are stored behind the next product, which many stores would keep out
         of its queue."""
-        outputs = self.plan.outputs(part)
+        plan, outputs = self.plan, self.plan.outputs(part)
         jobs: list[tuple[Job, Sequence[Late]]] = []
-        for batch in self.plan.batches(part):
-            channels = self.plan.dy_channels(batch)
+        for batch in plan.batches(part):
+            channels = plan.dy_channels(batch)
+            maps = {id(p): (plan.x_need(p, part), plan.dy_need(p, channels)) for p in pieces}
             for piece, sums, begins, ends in self._steps(part, batch, pieces):
-                maps = self.plan.x_need(piece, part), self.plan.dy_need(piece, channels)
                 whole = [output for output in outputs if _is_in(output, ends)]
-                late = [self._late(part, whole)] if whole and self.plan.room.late else []
+                late = [self._late(part, whole)] if whole and plan.room.late else []
                 stored = [] if late else whole
                 run = partial(self._piece, piece, channels, sums, begins, ends, outputs, stored)
-                needs = (*(output.need for output in outputs), *maps)
-                like, at = self.plan.likeness(piece, part, channels, sums.tile)
+                needs = (*(output.need for output in outputs), *maps[id(piece)])
+                like, at = plan.likeness(piece, part, channels, sums.tile)
                 here = self.tiles.range(sums.tile)[0]
                 like = (
                     like, sums.bank, sums.address, begins,
