@@ -30,7 +30,7 @@ _AHEAD_SHARE = 0.25
 #: Cycles that every command hides that is written for it in a program with loops, at least; and
 #: what share of the batch that is, so that a program grows by so much and not with the network; of
 #: so many images, since more of them hide more behind as many commands.
-_WORTH, _WORTH_SHARE, _WORTH_IMAGES = 200, 1 / 1_200_000, 128
+_WORTH, _WORTH_SHARE, _WORTH_IMAGES = 200, 1 / 2_000_000, 128
 
 
 @dataclass
