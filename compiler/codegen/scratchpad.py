@@ -16,6 +16,10 @@ from .dependencies import Region
 __all__ = ["Block", "NoRoom", "Scratch", "arrange"]
 
 
+#: Names of the memories in regions.
+_BUFFERS = ("buffer", 0), ("buffer", 1)
+
+
 class NoRoom(CompileError):
     """What is in use leaves no room for a block."""
 
@@ -44,7 +48,7 @@ class Block:
         """The whole of it, or ``words`` from word ``first`` on."""
         begin = self.address + first
         end = begin + (self.words - first if words is None else words)
-        return Region(("buffer", self.memory), begin, end)
+        return Region(_BUFFERS[self.memory], begin, end)
 
 
 def arrange(

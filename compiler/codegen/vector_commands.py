@@ -75,21 +75,26 @@ class VectorCommands:
         """
         loops = over or (x if fields.get("reduce") else o)
         assert isinstance(loops, View), "a reduction goes over a view"
-        streams = dict(zip(VECTOR_STREAMS, (x, y, z, o), strict=True))
-        views = {name: part for name, part in streams.items() if isinstance(part, View)}
-        words = min(view.words for view in views.values())
+        read: dict[str, View] = {}
+        numbers: dict[str, Coefficient | float | None] = {}
+        for name, part in zip(VECTOR_STREAMS, (x, y, z), strict=False):
+            if isinstance(part, View):
+                read[name] = part
+            else:
+                numbers[name] = part
+        words = min([o.words, *[view.words for view in read.values()]])
         channels = o.shape[3]
         if words * self.core.rows < channels:
             raise ValueError(f"{words} words do not hold {channels} channels")
         values = dict(zip(_COUNTS, loops.shape[2::-1], strict=True))
         values |= {"cb_count": words, "channels": channels, "wide": int(o.chunks > 1)}
-        for name, view in views.items():
+        for name, view in read.items():
             values |= _walk(name, view, loops)
-        numbers = {n: p for n, p in streams.items() if not isinstance(p, View)}
+        values |= _walk("o", o, loops)
         values |= _numbers(numbers, immediate)
-        values |= {name: int(value) for name, value in fields.items()}
-        reads = [view.region for name, view in views.items() if name != "o"]
-        self._emit(values, reads, [o.region])
+        for name, value in fields.items():
+            values[name] = int(value)
+        self._emit(values, [view.region for view in read.values()], [o.region])
         if o.words > words:
             self.fill(o.tail(words), 0.0)
         return o

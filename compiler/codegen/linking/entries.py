@@ -146,7 +146,7 @@ class Segments:
     def write(self, region: Region, entry: Entry) -> None:
         """``entry`` writes ``region``, and has to wait for who wrote and read it."""
         first, last = self._range(region)
-        latest(entry.after, self._users(first, last, readers=True))
+        self._add_users(entry.after, first, last, readers=True)
         self._written(first, last, region, entry)
 
     def note(self, region: Region, entry: Entry, *, writes: bool) -> None:
@@ -160,21 +160,21 @@ class Segments:
 
     def users(self, region: Region, *, readers: bool) -> dict[Queue, int]:
         """Who last wrote a part of ``region``, with ``readers`` also who has read it since."""
-        return self._users(*self._range(region), readers=readers)
+        found: dict[Queue, int] = {}
+        self._add_users(found, *self._range(region), readers=readers)
+        return found
 
     def _written(self, first: int, last: int, region: Region, entry: Entry) -> None:
         self.edges[first:last] = [region.begin]
         self.parts[first:last] = [_Part(entry.queue, entry.number, {})]
 
-    def _users(self, first: int, last: int, *, readers: bool) -> dict[Queue, int]:
-        found: dict[Queue, int] = {}
+    def _add_users(self, into: dict[Queue, int], first: int, last: int, *, readers: bool) -> None:
         for part in self.parts[first:last]:
             writer = part.queue
-            if writer is not None and found.get(writer, -1) < part.number:
-                found[writer] = part.number
+            if writer is not None and into.get(writer, -1) < part.number:
+                into[writer] = part.number
             if readers and part.readers:
-                latest(found, part.readers)
-        return found
+                latest(into, part.readers)
 
 
 class PagedSegments:
