@@ -142,6 +142,7 @@ class Lane(CoreProgram):
     def run(self, jobs: Iterable[Job]) -> None:
         place = len(self.lists)
         number = self.number
+        # Without _replace(): there are a hundred thousand of them.
         listed = [
             Job(
                 needs,

@@ -99,10 +99,6 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Sequence[Sequence[int]]
     return list(tracing.layers.values())
 
 
-#: Those of what batch normalisation reads.
-_DIMENSIONS = {nn.BatchNorm1d: 2, nn.BatchNorm2d: 4}
-
-
 class _Tracing(fx.Interpreter):
     """Runs the steps of torch.fx on tensors without data and notes a layer for each."""
 
@@ -171,18 +167,6 @@ class _Tracing(fx.Interpreter):
             refuse(label, f"its output is no batch of maps or vectors: {_described(result)}")
         self._note(step, label, found, module, result)
         return result
-
-    def call_module(
-        self, target: fx.node.Target, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """What torch makes of a module. Batch normalisation keeps a map's shape; asked for it,
-        torch would import its own compiler, which takes longer than the whole network."""
-        module, maps = self.modules.get(str(target)), args[0] if args else None
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and isinstance(maps, torch.Tensor):
-            dimensions = _DIMENSIONS.get(type(module))
-            if maps.ndim == dimensions and maps.shape[1] == module.num_features:
-                return torch.empty_like(maps)
-        return super().call_module(target, args, kwargs)
 
     def _result(self, step: fx.Node, label: str) -> Any:
         """What torch makes of a step."""

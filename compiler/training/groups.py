@@ -166,6 +166,7 @@ class _Grouping:
             room = self._cycles(ARRAY) - self._cycles(VECTOR)
             ready = [n for n in self._ready_in(VECTOR) if self.steps[n].cycles <= room]
             if not ready:
+                # Groups of both phases are alike more often then, and need not be recorded again.
                 self.lanes[VECTOR].sort()
                 return
             self._take(self._highest(ready), self.lanes[VECTOR])
