@@ -327,7 +327,7 @@ class Recorder:
         """Append a command that touches these :class:`Region` s."""
         command, touched = Command(opcode, core, fields=fields), (tuple(reads), tuple(writes))
         if self.recordings is not None:
-            touched = self.recordings.share(command, touched)
+            command.fields, touched = self.recordings.shared(command.fields, touched)
         self.append(command, *touched)
 
     def append(

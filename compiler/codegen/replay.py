@@ -180,15 +180,14 @@ class Recordings:
         self._fields: dict[tuple[str, ...], dict[tuple[int, ...], Fields]] = {}
         self._regions: dict[_Touched, _Touched] = {}
 
-    def share(self, command: Command, regions: _Touched) -> _Touched:
-        """``regions`` that ``command`` touches, or others that are equal, which its fields become,
-        too. Most with a place in DRAM have one of their own, and stay as they are."""
-        fields = command.fields
+    def shared(self, fields: Fields, regions: _Touched) -> tuple[Fields, _Touched]:
+        """``fields`` of a command, and ``regions`` that it touches, or others that are equal; those
+        with a place in DRAM as they are, because most of them have one of their own."""
         if _ADDRESS in fields:
-            return regions
+            return fields, regions
         alike = self._fields.setdefault(tuple(fields), {})
-        command.fields = alike.setdefault(tuple(fields.values()), fields)
-        return self._regions.setdefault(regions, regions)
+        fields = alike.setdefault(tuple(fields.values()), fields)
+        return fields, self._regions.setdefault(regions, regions)
 
     def find(self, recorder: _Recorder, like: Hashable) -> Recording | None:
         """That of a step that is ``like`` one that begins now."""

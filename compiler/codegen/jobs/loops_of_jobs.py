@@ -248,13 +248,14 @@ class Jobs:
         """How many of ``numbers``, from the first one on, have a job like themselves ``size``
         behind, as far as others ``far`` says by their number in a loop, which learns of more."""
         likes, at = self._likes, self._at
-        for count, number in enumerate(numbers):
+        count = 0
+        for number in numbers:
             # As _far() says, without its call: it is asked millions of times.
             like, other = likes[number], number + size
-            if (
-                like < 0
-                or like != likes[other]
-                or far.setdefault(number % size, found := at[other] - at[number]) != found
-            ):
-                return count
-        return len(numbers)
+            if like < 0 or like != likes[other]:
+                break
+            found = at[other] - at[number]
+            if far.setdefault(number % size, found) != found:
+                break
+            count += 1
+        return count

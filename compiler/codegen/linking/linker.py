@@ -164,10 +164,7 @@ class Linker:
         for position, entry in enumerate(self._entries):
             own = entry.queue
             if own not in joined_queues:
-                # The same object for all threads.
-                alike = {queue: queue for queue in joined_queues.values()}
-                queue = (*own[:2], False)
-                joined_queues[own], numbers[own] = alike.get(queue, queue), []
+                joined_queues[own], numbers[own] = (*own[:2], False), []
             queue = joined_queues[own]
             members = self._queues.setdefault(queue, [])
             numbers[own].append(len(members))
@@ -177,7 +174,7 @@ class Linker:
             for source, number in entry.after.items():
                 other, last = joined_queues[source], numbers[source][number]
                 # The queue itself sees to it that its commands are in order.
-                if other is not queue and after.get(other, -1) < last:
+                if other != queue and after.get(other, -1) < last:
                     after[other] = last
             entry.after = after
         self._order = {queue: place for place, queue in enumerate(self._queues)}
@@ -204,7 +201,7 @@ class Linker:
         for place, entry in enumerate(self._entries):
             core = entry.queue[0]
             if counts[core] == 1 and all(queue[0] == core for queue in entry.after):
-                continue
+                continue  # it waits for its own thread alone, as nearly all do
             for queue, number in list(entry.after.items()):
                 source = self._queues[queue][number].position
                 if owners[source] == owners[place]:

@@ -9,12 +9,12 @@ from compiler.codegen.jobs.loops_of_jobs import Jobs
 from compiler.codegen.jobs.turns import in_turns
 
 
-def jobs(lane, count, words, **options):
+def jobs(lane, count, words, *, size=2):
+    """A loop of ``size`` jobs in an iteration."""
     return [
-        Job((Need((lane, n), words),), print, lane=lane, like=(lane, n % 2), at=(n // 2,),
-            **options)
+        Job((Need((lane, n), words),), print, lane=lane, like=(lane, n % size), at=(n // size,))
         for n in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def cost(job):
@@ -71,20 +71,12 @@ def test_long_loops_with_short_ones_inside():
     assert more < 3 * len(found) / 2
 
 
-def looped(lane, size, iterations, cycles):
-    """Jobs of a loop of so many iterations of ``size`` jobs."""
-    return [
-        Job((Need((lane, n), cycles),), print, lane=lane, like=(lane, n % size), at=(n // size,))
-        for n in range(size * iterations)
-    ]
-
-
 def test_a_loop_has_a_pace_between_both():
     """If the other lane were two thirds as fast as the main one, three of its iterations would come
     beside five, too few times for a loop; both lanes would end together with three beside one, too
     seldom as well. One beside one is between these, and comes often enough."""
-    main = looped(0, 34, 42, 49)
-    beside = looped(1, 8, 14, 84)
+    main = jobs(0, 34 * 42, 49, size=34)
+    beside = jobs(1, 8 * 14, 84, size=8)
     beside += [Job((Need(n, 840),), print, lane=1) for n in range(15)]
     found, more = turns(main, beside)
     for lane, wanted in enumerate((main, beside)):
