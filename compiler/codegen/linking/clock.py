@@ -6,7 +6,7 @@ from compiler.codegen.cost import Command, Fields, duration
 from hw.config import AdaGPConfig
 from hw.isa.encoding import Opcode
 
-from .entries import Entry, Queue, Thread, thread_of
+from .entries import Entry, Queue, Thread
 
 __all__ = ["MAIN", "MOST_CYCLES", "Clock"]
 
@@ -39,7 +39,9 @@ class Clock:
 
     def note(self, entry: Entry) -> None:
         """``entry`` is the last command so far."""
-        queue, thread = entry.queue, thread_of(entry)
+        queue = entry.queue
+        core, _, behind = queue
+        thread = core, behind
         start = self._free.get(queue, 0)
         for source, number in entry.after.items():
             end = self._ends[source][number]
@@ -53,7 +55,8 @@ class Clock:
             self._free[feeder] = max(self._free[feeder], start + busy)
         self._ends.setdefault(queue, []).append(start + busy + latency)
         entry.start = start
-        self._now[thread] = max(self._now.get(thread, 0), start)
+        if start > self._now.get(thread, -1):
+            self._now[thread] = start
 
     def _duration(self, command: Command) -> tuple[int, int]:
         fields = command.fields
@@ -61,14 +64,17 @@ class Clock:
             place = fields["dram_address"] % self.config.beat_bytes
             size = fields["run_bytes"], fields["run_count"], fields["run_stride"]
             transfer = command.core, place, *size, fields["row_bytes"]
-            if transfer not in self._transfers:
-                self._transfers[transfer] = duration(command, self.config)
-            return self._transfers[transfer]
+            known = self._transfers.get(transfer)
+            if known is None:
+                known = self._transfers[transfer] = duration(command, self.config)
+            return known
         key = id(fields), command.core
-        if key not in self._known:
+        _, found = self._known.get(key, (fields, None))
+        if found is None:
             cycles = duration(command, self.config)
-            self._known[key] = fields, self._alike.setdefault(cycles, cycles)
-        return self._known[key][1]
+            found = self._alike.setdefault(cycles, cycles)
+            self._known[key] = fields, found
+        return found
 
     def skip(self, thread: Thread, cycles: int) -> None:
         """So much later nothing has changed for ``thread``."""

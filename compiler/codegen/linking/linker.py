@@ -108,19 +108,24 @@ class Linker:
             if loops have to be written out.
         """
         recorded = self._entries
-        threads = len(set(threads_of(recorded)))
+        owners = threads_of(recorded)
+        background = any(behind for _, behind in set(owners))
+        threads = len(set(owners))
         if threads > 1:
             self._entries = interleaved(recorded, self.config, self._loops)
-        owners = threads_of(self._entries)
-        self._join()
+            owners = threads_of(self._entries)
+        self._join(background)
         self._loops = [replace(loop, first=recorded[loop.first].position) for loop in self._loops]
         if threads > 1:
             self._wait_for_loops(owners)
         tokens: dict[tuple[Queue, Queue], list[Token]] = {}
         done: dict[Queue, Entry] = {}
         for entry in self._entries:
-            self._start(entry)
+            before = self._queues[entry.queue][entry.number - 1] if entry.number else None
+            entry.at_start = before.at_start if before else self._none
             for source in self._sources(entry):
+                if self._knows(entry, source):
+                    continue
                 for first, second in self._detour(source, entry, done, tokens):
                     add_token(tokens.setdefault((first.queue, second.queue), []), first, second)
                     second.at_start = joined(second.at_start, self._with(first.at_end, first))
@@ -157,28 +162,37 @@ class Linker:
             self.places = [self.places[entry.position] for entry in recorded]
         return [*commands, Command(Opcode.HALT)]
 
-    def _join(self) -> None:
-        """From queues of threads to those that there are."""
+    def _join(self, background: bool) -> None:
+        """From queues of threads to those that there are, which are others if a thread is in the
+        ``background``."""
         joined_queues: dict[Queue, Queue] = {}
         numbers: dict[Queue, list[int]] = {}  # of a thread's queue -> those in the joined one
         for position, entry in enumerate(self._entries):
-            own = entry.queue
+            own, entry.position = entry.queue, position
             if own not in joined_queues:
                 joined_queues[own], numbers[own] = (*own[:2], False), []
             queue = joined_queues[own]
             members = self._queues.setdefault(queue, [])
-            numbers[own].append(len(members))
-            entry.queue, entry.number, entry.position = queue, len(members), position
+            if background:
+                numbers[own].append(len(members))
+                entry.queue, entry.number = queue, len(members)
+                entry.after = self._joined(entry, joined_queues, numbers)
             members.append(entry)
-            after: dict[Queue, int] = {}
-            for source, number in entry.after.items():
-                other, last = joined_queues[source], numbers[source][number]
-                # The queue itself sees to it that its commands are in order.
-                if other != queue and after.get(other, -1) < last:
-                    after[other] = last
-            entry.after = after
         self._order = {queue: place for place, queue in enumerate(self._queues)}
         self._none = (-1,) * len(self._order)
+
+    @staticmethod
+    def _joined(
+        entry: Entry, queues: Mapping[Queue, Queue], numbers: Mapping[Queue, Sequence[int]]
+    ) -> dict[Queue, int]:
+        """What an entry waits for in the queues that there are."""
+        after: dict[Queue, int] = {}
+        for source, number in entry.after.items():
+            other, last = queues[source], numbers[source][number]
+            # The queue itself sees to it that its commands are in order.
+            if other != entry.queue and after.get(other, -1) < last:
+                after[other] = last
+        return after
 
     def _wait_for_loops(self, owners: Sequence[Thread]) -> None:
         """What waits for a command in a loop of another thread waits for all of the loop, and what
@@ -198,9 +212,10 @@ class Linker:
             return next((part for part in parts if other not in part), range(place, place + 1))
 
         counts = Counter(core for core, _ in set(owners))
+        foreign = {core: {queue for queue in self._queues if queue[0] != core} for core in counts}
         for place, entry in enumerate(self._entries):
             core = entry.queue[0]
-            if counts[core] == 1 and all(queue[0] == core for queue in entry.after):
+            if counts[core] == 1 and foreign[core].isdisjoint(entry.after):
                 continue  # it waits for its own thread alone, as nearly all do
             for queue, number in list(entry.after.items()):
                 source = self._queues[queue][number].position
@@ -210,12 +225,6 @@ class Linker:
                 first = next(n for n in waiting if self._entries[n].queue == entry.queue)
                 last = next(n for n in reversed(given) if self._entries[n].queue == queue)
                 latest(self._entries[first].after, {queue: self._entries[last].number})
-
-    def _start(self, entry: Entry) -> None:
-        if entry.number:
-            entry.at_start = self._queues[entry.queue][entry.number - 1].at_start
-        else:
-            entry.at_start = self._none
 
     def _end(self, entry: Entry) -> None:
         """Note what has finished when ``entry`` has, which may have learnt of more."""
@@ -238,18 +247,22 @@ class Linker:
         """Whether ``other`` has finished when ``entry`` starts."""
         return entry.at_start[self._order[other.queue]] >= other.number
 
-    def _sources(self, entry: Entry) -> Iterator[Entry]:
-        """Commands that ``entry`` has to wait for, without those that follow from others."""
-        sources = [self._queues[queue][number] for queue, number in entry.after.items()]
-        # Weights are out of the buffer when what they were for is done: few care for less.
-        for number, source in enumerate(() if self._early else sources):
-            if source.user is not None and source.user.position < entry.position:
-                sources[number] = source.user
-        if len(sources) > 1:
-            sources.sort(key=lambda source: source.position, reverse=True)
-        for source in sources:
-            if not self._knows(entry, source):
-                yield source
+    def _sources(self, entry: Entry) -> list[Entry]:
+        """Commands that ``entry`` has to wait for, the last ones first, without those that have
+        finished when the one before it in its queue starts."""
+        queues, order, known = self._queues, self._order, entry.at_start
+        found: list[Entry] = []
+        for queue, number in entry.after.items():
+            source = queues[queue][number]
+            user = None if self._early else source.user
+            # Weights are out of the buffer when what they were for is done: few care for less.
+            if user is not None and user.position < entry.position:
+                source = user
+            if known[order[source.queue]] < source.number:
+                found.append(source)
+        if len(found) > 1:
+            found.sort(key=lambda source: source.position, reverse=True)
+        return found
 
     def _detour(
         self, source: Entry, entry: Entry, done: Mapping[Queue, Entry],
