@@ -12,8 +12,10 @@ __all__ = ["LEAST_AGAIN", "MANY_COMMANDS", "RunningLoop", "least", "least_again"
 
 #: Iterations that are written out before a period may begin: what stays is loaded then.
 _WARM_UP = 1
-#: Jobs in a period at least: commands of so many are under way at the same time.
-_LEAST_JOBS = 4
+#: Jobs in a period at least: what one needs is loaded while the one in front is done.
+_LEAST_JOBS = 2
+#: Jobs of an iteration whose blocks lie in turn at so many places that it may be a period.
+_IN_TURN = 4
 #: Periods that are left out, at least: with one it would not be worth it that all is written
 #: again where those behind turn out to be others.
 _LEAST_TIMES = 2
@@ -25,8 +27,9 @@ _TRIES = 3
 _MOST_OWN = 4
 #: Jobs before whose places are tried where another one is in use.
 _OTHERS = 8
-#: An iteration of so many jobs, or commands, may begin without what was left by the one before.
-_MANY_JOBS, MANY_COMMANDS = 64, 96
+#: An iteration of so many jobs, or commands, may begin without what was left by the one before; in
+#: several lanes, where loads do not wait for that, one of fewer commands.
+_MANY_JOBS, MANY_COMMANDS, _MANY_IN_LANES = 32, 96, 32
 #: Iterations of a loop in which nothing is left out, and jobs in all of them, at least.
 LEAST_AGAIN, _LEAST_AGAIN_JOBS = 2, 16
 #: What all long iterations need stays where two jobs have room beside it, but for one part of the
@@ -96,7 +99,9 @@ class RunningLoop:
         first, size = jobs.first, jobs.size
         self._first = first + 1  # from which job on
         self._start = len(recorder)  # commands in front of it
-        many = size >= _MANY_JOBS or commands >= MANY_COMMANDS
+        #: Commands of a long iteration.
+        self._many = MANY_COMMANDS if len(scratches) == 1 else _MANY_IN_LANES
+        many = size >= _MANY_JOBS or commands >= self._many
         if many or any(find_loops(queue, first, first + size, least)):
             self._clear()
             self._first = first
@@ -158,7 +163,7 @@ class RunningLoop:
         loops."""
         first, size = self.jobs.first, self.jobs.size
         if self._common is None and number == first + _WARM_UP * size and not self._marks:
-            if len(self.recorder) - self._start >= MANY_COMMANDS:
+            if len(self.recorder) - self._start >= self._many:
                 self._clear()
         return self._begins(number) and len(self.scratches) == 1
 
@@ -252,7 +257,7 @@ class RunningLoop:
         for job in range(end - self.jobs.size, end):
             for index, place in enumerate(self._places.get(job, ())):
                 counts[index] = counts.get(index, 0) + (place is not None)
-        if all(count >= _LEAST_JOBS for count in counts.values() if count):
+        if all(count >= _IN_TURN for count in counts.values() if count):
             self._period = 1
 
     def _leave_out(self, number: int, count: int, period: int) -> int:
