@@ -30,6 +30,10 @@ from .summary import in_order, summarize
 
 __all__ = ["chosen", "compile_network", "compiled"]
 
+#: What is loaded before the clock starts, which is no part of compiling: torch, and what it loads
+#: itself when it works out the shapes of maps, and the compiler with numba.
+_LIBRARIES = "torch", "torch._dynamo", "compiler.adagp.compile"
+
 
 @collector_paused()
 def compile_network(options: argparse.Namespace) -> None:
@@ -40,7 +44,8 @@ def compile_network(options: argparse.Namespace) -> None:
     CompileError, ConfigError
         with what is wrong.
     """
-    import_module("torch")  # which is no part of compiling
+    for library in _LIBRARIES:
+        import_module(library)
     console = table_console(240)
     config = select_config(
         variant=options.variant, preset=options.preset, settings=options.settings
