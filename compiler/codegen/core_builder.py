@@ -62,6 +62,8 @@ class CoreProgram:
         self._runner = JobRunner([self.scratch], recorder, core.index)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
+        depth = core.accumulator_depth
+        self._sums = [Region(("sums", core.index, bank), 0, depth) for bank in range(2)]
         self._resident: dict[str, Block] = {}  # name of a tensor -> its block
         self._missing: dict[str, Tensor] = {}  # those of them that are not loaded yet, by name
 
@@ -281,9 +283,14 @@ class CoreProgram:
         """The accumulator bank that has been free for longer."""
         return self._runner.next_bank()
 
+    @property
+    def bank(self) -> int:
+        """The accumulator bank that :meth:`next_bank` has given last."""
+        return self._runner.banks[0]
+
     def sums(self, bank: int) -> Region:
         """All of an accumulator bank."""
-        return Region(("sums", self.core.index, bank), 0, self.core.accumulator_depth)
+        return self._sums[bank]
 
     def weights(self, fields: Fields, *blocks: Block) -> None:
         """WEIGHTS, reading ``blocks``."""

@@ -12,7 +12,7 @@ the background (:meth:`Recorder.background`): those make a second thread, which 
 import contextlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hw.config import AdaGPConfig
@@ -35,8 +35,10 @@ from .linking.linker import Linker
 from .linking.loops import AFTER, BEFORE, Loop, Unsettled, strides
 from .replay import Recording, Recordings
 
-__all__ = ["Recorder", "Region", "Scattered", "Together", "TooLong"]
+__all__ = ["Emitted", "Recorder", "Region", "Scattered", "Together", "TooLong"]
 
+#: Commands with their fields, and regions that they read and write.
+Emitted = Sequence[tuple[Command, Fields, tuple[Region, ...], tuple[Region, ...]]]
 #: What may be recorded in the background: WEIGHTS and MATMUL go in pairs, and share accumulators.
 _BACKGROUND = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE)
 
@@ -358,6 +360,20 @@ class Recorder:
         self._entries.append(entry)
         if self._clock:
             self._clock.note(entry)
+
+    def on_chip(self, first: int) -> Emitted:
+        """The commands from ``first`` on with what they touch, if they are of a step that is
+        recorded (:meth:`recording`), and none has a place in DRAM; else none."""
+        if self._recording is None or first == len(self):
+            return ()
+        commands = self._recording.commands[first - len(self) :]
+        touches = any(command.opcode in (Opcode.LOAD, Opcode.STORE) for command, *_ in commands)
+        return () if touches else commands
+
+    def emit_again(self, commands: Emitted) -> None:
+        """Append the same commands."""
+        for command, fields, reads, writes in commands:
+            self.append(command.again(fields), reads, writes)
 
     def link(self) -> list[Command]:
         """The commands with their semaphores, and HALT; see

@@ -195,7 +195,7 @@ class Lane(CoreProgram):
         """Those of a job, somewhere in the memory; with those that ``load`` what it needs."""
         noted = _Noted(self.config)
         recorder, self.recorder = self.recorder, noted
-        bank = self._runner.bank
+        banks = self._runner.banks
         try:
             first = self.scratch.base
             blocks = [
@@ -207,7 +207,7 @@ class Lane(CoreProgram):
             job.run(*blocks)
             return noted.noted
         finally:
-            self._runner.bank = bank
+            self._runner.banks = banks
             self.recorder = recorder
 
     def _cycles(self, commands: Sequence[Command]) -> int:

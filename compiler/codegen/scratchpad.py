@@ -77,6 +77,10 @@ class Scratch:
     config : AdaGPConfig
     memory : 0 global buffer, 1 predictor memory
     part : words [begin, end) of it that may be used; None for all
+
+    Members
+    -------
+    changes : how often blocks have come or gone, or what is in them has become other contents
     """
 
     def __init__(self, config: AdaGPConfig, memory: int = 0, part: Interval | None = None) -> None:
@@ -91,6 +95,7 @@ class Scratch:
         self._known: dict[Hashable, Block] = {}
         self._cursor = 0
         self._time = 0
+        self.changes = 0
 
     def take(
         self, words: int, *, apart: Sequence[Sequence[Block]] = (), key: Hashable = None,
@@ -148,6 +153,7 @@ class Scratch:
         return blocks
 
     def _insert(self, place: int, words: int, key: Hashable) -> Block:
+        self.changes += 1
         block = Block(self.memory, self.base + place, words, key)
         self._cursor = (place + words) % self.words
         index = bisect_left(self._blocks, block.address, key=lambda other: other.address)
@@ -207,6 +213,7 @@ class Scratch:
             if block.key is not None:
                 del self._known[block.key]
                 block.key = None
+                self.changes += 1
                 if not block.users:
                     self._remove(block)
 
@@ -237,11 +244,16 @@ class Scratch:
         """Contents that nobody uses go, but for those with these keys."""
         self.drop([block for block in self._blocks if not block.users and block.key not in but])
 
+    def note_change(self) -> None:
+        """What follows depends on more than where blocks are."""
+        self.changes += 1
+
     def rewind(self) -> None:
         """The next turn begins at the first word."""
         self._cursor = 0
 
     def _remove(self, block: Block) -> None:
+        self.changes += 1
         self._blocks.remove(block)
         if block.key is not None:
             del self._known[block.key]
@@ -270,29 +282,31 @@ class Scratch:
     def _find(self, words: int, apart: Sequence[Sequence[Block]]) -> int | None:
         """First word of a free place: the next one in turn of those that share the fewest banks."""
         gaps = self._gaps(words)
-        busy = [
-            {
-                bank
-                for block in blocks
-                for bank in self._banks(block.address - self.base, block.words)
-            }
-            for blocks in apart
-        ]
         places: list[int] = []
+        banks = range(-self._reserved, self.words, self.bank_depth)
         for begin, end in gaps:
-            banks = range(-self._reserved, self.words, self.bank_depth)
             starts = {begin, self._cursor, *banks}
             places += [start for start in starts if begin <= start <= end - words]
         if not places:
             return None
+        busy = [self._banks_of(blocks) for blocks in apart]
 
         def cost(start: int) -> tuple[int, ...]:
-            banks = self._banks(start, words)
-            shared = [sum(bank in group for bank in banks) for group in busy]
+            own = self._banks(start, words)
+            shared = [(own & group).bit_count() for group in busy]
             return *shared, (start - self._cursor) % self.words
 
         return min(places, key=cost)
 
-    def _banks(self, begin: int, words: int) -> range:
+    def _banks_of(self, blocks: Iterable[Block]) -> int:
+        """The same of all these."""
+        found = 0
+        for block in blocks:
+            found |= self._banks(block.address - self.base, block.words)
+        return found
+
+    def _banks(self, begin: int, words: int) -> int:
+        """A bit for each bank that has some of these words."""
         begin += self._reserved
-        return range(begin // self.bank_depth, (begin + max(words, 1) - 1) // self.bank_depth + 1)
+        first, last = begin // self.bank_depth, (begin + max(words, 1) - 1) // self.bank_depth
+        return (2 << last) - (1 << first)

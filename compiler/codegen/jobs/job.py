@@ -34,7 +34,8 @@ class Job(NamedTuple):
 
     Jobs that are ``like`` each other emit the same commands on the same blocks, but for addresses
     in DRAM, and these move evenly with ``at``, numbers such as a first image and a first row. None
-    if there is no other.
+    if there is no other. Of those on the same blocks whose commands stay on chip one alone is run,
+    unless :attr:`~compiler.codegen.scratchpad.Scratch.changes` says that it changes what is there.
 
     In a list of several ``lane`` s (:mod:`~compiler.codegen.lanes`) each works in a memory of its
     own. What comes behind an ``alone`` one in its lane has no blocks before that is done.

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from compiler.codegen.dependencies import Recorder
+from compiler.codegen.dependencies import Emitted, Recorder
 from compiler.codegen.scratchpad import Block, NoRoom, Scratch
 
 from .job import Job, JobLoop, Need, find_loops
@@ -30,7 +30,8 @@ class JobRunner:
 
     def __init__(self, scratches: Sequence[Scratch], recorder: Recorder, core: int = 0) -> None:
         self.scratches, self.recorder, self.core = scratches, recorder, core
-        self.bank = 0  # of accumulators, that has been used last
+        #: Accumulator banks: the one used last, and the next one.
+        self.banks = 0, 1
         self._queue: list[Job] = []
         self._ready: dict[int, Sequence[Block]] = {}  # those of the next job of a lane
         self._next: list[int | None] = []  # which job that is, behind each
@@ -39,20 +40,23 @@ class JobRunner:
         self._lengths: dict[Hashable, int] = {}
         #: Lanes whose blocks lie side by side; whether they do so already.
         self._tight: dict[int, bool] = {}
+        #: Commands of jobs that only emit some that touch no DRAM, by what these follow from.
+        self._emitted: dict[Hashable, Emitted] = {}
         self._written: set[Hashable] = set()  # keys of results that have got room
         self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
         #: What jobs are like -> a number, which is compared and found faster.
         self._likes: dict[Hashable, int] = {}
 
     def next_bank(self) -> int:
-        """The accumulator bank that has been free for longer; the first one where an iteration
+        """The accumulator bank that has been free for longer; the same one where an iteration
         begins with an empty memory, so that it does not matter how many there were before."""
-        self.bank ^= 1
-        return self.bank
+        _, bank = self.banks
+        self.banks = bank, bank ^ 1
+        return bank
 
     def begin_step(self) -> None:
         """What follows does not depend on jobs in front of it; nothing is in a memory."""
-        self.bank = 0
+        self.banks = 0, 1
         self._lengths, self._likes = {}, {}
 
     def run(self, jobs: Iterable[Job]) -> None:
@@ -60,7 +64,7 @@ class JobRunner:
         is room. A key that is in the memory already is not loaded again.
         """
         self._queue, self._ready = [self._numbered(job) for job in jobs], {}
-        self._written = set()
+        self._written, self._emitted = set(), {}
         self._next = _next_of_lane(self._queue)
         self._apart = {
             there
@@ -174,7 +178,8 @@ class JobRunner:
         if blocks is None:
             for loop in self._loops:
                 if loop.before(number):
-                    self.bank = 0
+                    # Products that are under way keep theirs.
+                    self.banks = self.banks[0], 1
             if self._tight.get(job.lane) is False:
                 self._tighten(job)
             blocks = self._acquire_packed(job, number)
@@ -187,11 +192,29 @@ class JobRunner:
                 )
             except NoRoom:
                 self._note_no_room(job, self._queue[there])
-        job.run(*blocks)
+        self._emit(job, blocks)
         if job.like is not None:
             self._lengths[job.like] = len(self.recorder) - before
         for block in blocks:
             self.scratches[job.lane].release(block)
+
+    def _emit(self, job: Job, blocks: Sequence[Block]) -> None:
+        """Run ``job``; or emit the commands again of one that is like it, on the same blocks, which
+        has done nothing but emit commands that touch no DRAM."""
+        if job.like is None:
+            job.run(*blocks)
+            return
+        key = (job.like, self.banks[0], *[block.address for block in blocks])
+        known = self._emitted.get(key)
+        if known:
+            self.recorder.emit_again(known)
+            return
+        scratch, first = self.scratches[job.lane], len(self.recorder)
+        before = scratch.changes, self.banks
+        job.run(*blocks)
+        if known is None:
+            alone = before == (scratch.changes, self.banks)
+            self._emitted[key] = self.recorder.on_chip(first) if alone else ()
 
     def _packed(self, lane: int) -> bool:
         """Whether blocks lie side by side, without regard to banks."""

@@ -271,7 +271,7 @@ class BlockedProduct(BlockedSizes):
         is something in it."""
         program, channels, output = self.program, self._channels(group), blocks[0]
         if first:
-            self._bank = program.next_bank()
+            program.next_bank()
         begin, end = self.tiles.range(tile)
         if part is None:
             self._nothing(box, phase, end - begin, output)
@@ -295,8 +295,9 @@ class BlockedProduct(BlockedSizes):
         fields = {"address": block.address, "row_stride": 0, "row_limit": 0, "transpose": 0}
         self.program.weights(fields, block)
         part = (0, 1), (0, 1), (0, 1)
-        walk = self._walk(box, phase, part, block, 1) | {"h_limit": 0}
-        self.program.matmul(walk | {"accumulator_bank": self._bank, "channels": valid}, block)
+        walk = self._walk(box, phase, part, block, 1)
+        walk |= {"h_limit": 0, "accumulator_bank": self.program.bank, "channels": valid}
+        self.program.matmul(walk, block)
 
     def _weights(
         self, tile: int, phase: Phase, part: Box, weights: Block, bias: Block | None = None
@@ -342,16 +343,10 @@ class BlockedProduct(BlockedSizes):
     ) -> None:
         begin, end = part[0]
         words = self.program.words(self.source, (begin * self.core.rows, end * self.core.rows))
-        self.program.matmul(
-            self._walk(box, phase, part, x, words)
-            | {
-                "accumulator_bank": self._bank,
-                "init": init,
-                "channels": valid,
-                "cb_count": end - begin,
-            },
-            x,
-        )
+        walk = self._walk(box, phase, part, x, words)
+        walk |= {"accumulator_bank": self.program.bank, "init": init, "channels": valid}
+        walk["cb_count"] = end - begin
+        self.program.matmul(walk, x)
 
     def _post(
         self, box: PixelBox, channels: Interval, group: Interval, tile: int, phase: Phase,
@@ -380,7 +375,7 @@ class BlockedProduct(BlockedSizes):
             fields
             | self.post_fields()
             | {
-                "accumulator_bank": self._bank,
+                "accumulator_bank": self.program.bank,
                 "wo_count": columns,
                 "ho_count": rows,
                 "n_count": images,

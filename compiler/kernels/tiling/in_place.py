@@ -42,6 +42,7 @@ class ChangedBoxes:
 
     def make(self, block: Block, command: Callable[[], object]) -> None:
         """Call ``command``, which emits what changes the block, if it was loaded since."""
+        self.program.scratch.note_change()
         if block in self._loaded:
             self._loaded.remove(block)
             command()

@@ -9,11 +9,16 @@ from functools import partial
 from unittest.mock import Mock
 
 import pytest
+import torch
+from torch import nn
 
+from compiler.adagp import compile_adagp
 from compiler.codegen.dependencies import Recorder
 from compiler.codegen.jobs.job import Job, Need
+from compiler.codegen.jobs.job_runner import JobRunner
 from compiler.codegen.linking.loops import Unsettled
 from compiler.codegen.scratchpad import NoRoom
+from hw.config import make_config
 from hw.isa.encoding import Opcode
 from tests.compiler.codegen.jobs.machine import CONFIG, Machine, check, effect, expanded, write
 from tests.compiler.codegen.orders import execute, violations
@@ -63,6 +68,16 @@ def test_the_inner_loop_says_where_blocks_lie():
     runner._loops = [outer, inner]
     assert runner._take_again(machine.scratch, 0, 0, need).address == 40
     assert runner._take_again(machine.scratch, 1, 0, need).address == 8
+
+
+def layers_of_many_kinds():
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Conv2d(3, 9, 3, padding=1), nn.BatchNorm2d(9), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(9, 9, 3, padding=1, groups=9), nn.BatchNorm2d(9), nn.SiLU(), nn.Dropout(0.25),
+        nn.Conv2d(9, 12, 3, padding=1, bias=False), nn.BatchNorm2d(12), nn.ReLU6(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(12, 3),
+    )  # fmt: skip
 
 
 class Banked(Machine):
@@ -260,3 +275,32 @@ def test_what_a_job_has_changed_stays_for_the_next():
 
     assert any(c.opcode is Opcode.REPEAT for c in write([layer]))
     assert len(loaded) == len(set(loaded)), "what had been changed was loaded again"
+
+
+@pytest.mark.parametrize(
+    ("variant", "beside"), [("baseline", False), ("low", True), ("efficient", True), ("max", True)]
+)
+def test_commands_of_like_jobs_are_emitted_again(variant, beside, monkeypatch):
+    """The program is the one that there is when every job is run."""
+    config = make_config(variant=variant, preset="tiny")
+    again: list[int] = []
+    emit_again = Recorder.emit_again
+
+    def counted(self, commands):
+        again.append(len(commands))
+        emit_again(self, commands)
+
+    def run(self, job, blocks):
+        job.run(*blocks)
+
+    def commands():
+        program = compile_adagp(
+            layers_of_many_kinds(), config, (3, 6, 6), images=40, beside=beside, loops=True
+        )
+        return program.loop.commands
+
+    monkeypatch.setattr(Recorder, "emit_again", counted)
+    found = commands()
+    assert len(again) > 20, f"{len(again)} jobs"
+    monkeypatch.setattr(JobRunner, "_emit", run)
+    assert found == commands()
