@@ -245,7 +245,7 @@ class Scratch:
         self.drop([block for block in self._blocks if not block.users and block.key not in but])
 
     def note_change(self) -> None:
-        """What follows depends on more than where blocks are."""
+        """The commands of the job under way follow from more than where its blocks are."""
         self.changes += 1
 
     def rewind(self) -> None:
