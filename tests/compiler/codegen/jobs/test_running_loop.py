@@ -2,9 +2,15 @@
 
 import random
 from functools import partial
+from unittest.mock import Mock
 
-from compiler.codegen.jobs.job import Job, Need
-from tests.compiler.codegen.jobs.machine import Machine, check
+import pytest
+
+from compiler.codegen.dependencies import Recorder
+from compiler.codegen.jobs.job import Job, JobLoop, Need
+from compiler.codegen.jobs.running_loop import RunningLoop
+from compiler.codegen.scratchpad import Scratch
+from tests.compiler.codegen.jobs.machine import CONFIG, Machine, check
 
 
 class Parted(Machine):
@@ -31,3 +37,18 @@ def test_what_the_first_items_find_there_does_not_disturb(seed):
 
     commands = check([layer], random.Random(seed), loops=1)
     assert len(commands) < 120
+
+
+@pytest.mark.parametrize(("lanes", "commands", "empty"), [
+    (1, 40, False), (1, 100, True), (2, 20, False), (2, 40, True),
+])  # fmt: skip
+def test_long_iterations_begin_empty(lanes, commands, empty):
+    """What one lane has loaded before would be loaded again; several lanes go on meanwhile, so that
+    shorter iterations are worth it."""
+    jobs = [Job((Need(item, 4, Mock()),), Mock(), like=0, at=(item,)) for item in range(20)]
+    loop = RunningLoop(
+        [Scratch(CONFIG) for _ in range(lanes)], Recorder(CONFIG, loops=True),
+        JobLoop(first=0, size=1, count=20), jobs, "loop", 0, commands=commands,
+    )  # fmt: skip
+    assert (loop._common is not None) == empty
+    assert loop.begins_empty(8) == (empty and lanes == 1)
