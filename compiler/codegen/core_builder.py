@@ -62,8 +62,6 @@ class CoreProgram:
         self._runner = JobRunner([self.scratch], recorder, core.index)
         self.granule = config.granule_bytes
         self.vector = VectorCommands(core, self._vector)
-        depth = core.accumulator_depth
-        self._sums = [Region(("sums", core.index, bank), 0, depth) for bank in range(2)]
         self._resident: dict[str, Block] = {}  # name of a tensor -> its block
         self._missing: dict[str, Tensor] = {}  # those of them that are not loaded yet, by name
 
@@ -290,7 +288,7 @@ class CoreProgram:
 
     def sums(self, bank: int) -> Region:
         """All of an accumulator bank."""
-        return self._sums[bank]
+        return Region(("sums", self.core.index, bank), 0, self.core.accumulator_depth)
 
     def weights(self, fields: Fields, *blocks: Block) -> None:
         """WEIGHTS, reading ``blocks``."""

@@ -33,12 +33,10 @@ from .linking.entries import (
 )
 from .linking.linker import Linker
 from .linking.loops import AFTER, BEFORE, Loop, Unsettled, strides
-from .replay import Recording, Recordings
+from .replay import Emitted, Recording, Recordings
 
-__all__ = ["Emitted", "Recorder", "Region", "Scattered", "Together", "TooLong"]
+__all__ = ["Recorder", "Region", "Scattered", "Together", "TooLong"]
 
-#: Commands with their fields, and regions that they read and write.
-Emitted = Sequence[tuple[Command, Fields, tuple[Region, ...], tuple[Region, ...]]]
 #: What may be recorded in the background: WEIGHTS and MATMUL go in pairs, and share accumulators.
 _BACKGROUND = (Opcode.LOAD, Opcode.VECTOR, Opcode.STORE)
 
@@ -361,7 +359,7 @@ class Recorder:
         if self._clock:
             self._clock.note(entry)
 
-    def on_chip(self, first: int) -> Emitted:
+    def on_chip(self, first: int) -> Sequence[Emitted]:
         """The commands from ``first`` on with what they touch, if they are of a step that is
         recorded (:meth:`recording`), and none has a place in DRAM; else none."""
         if self._recording is None or first == len(self):
@@ -370,7 +368,7 @@ class Recorder:
         touches = any(command.opcode in (Opcode.LOAD, Opcode.STORE) for command, *_ in commands)
         return () if touches else commands
 
-    def emit_again(self, commands: Emitted) -> None:
+    def emit_again(self, commands: Iterable[Emitted]) -> None:
         """Append the same commands."""
         for command, fields, reads, writes in commands:
             self.append(command.again(fields), reads, writes)

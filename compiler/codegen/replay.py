@@ -22,13 +22,15 @@ from .cost import Command, Fields
 from .linking.entries import DRAM, Region
 from .linking.loops import Loop
 
-__all__ = ["Likeness", "Recording", "Recordings", "StepCall"]
+__all__ = ["Emitted", "Likeness", "Recording", "Recordings", "StepCall"]
 
 #: What says where in DRAM a command begins.
 _ADDRESS = "dram_address"
 _Regions = tuple[Region, ...]
 #: What a command reads, and writes.
 _Touched = tuple[_Regions, _Regions]
+#: A command, its fields as they were emitted, and regions that it reads and writes.
+Emitted = tuple[Command, Fields, _Regions, _Regions]
 
 
 class _Recorder(Protocol):
@@ -59,7 +61,7 @@ class Recording:
     -------
     tensors : in DRAM, that the step touches
     first, run : commands and lists of jobs in front of it
-    commands : (command, its fields as they were emitted, regions that it reads and writes)
+    commands : with what they touch
     loops : those in which periods were left out
     events : (commands of the step so far, number of a loop, whether it ends): what has happened in
         between, in order
@@ -72,7 +74,7 @@ class Recording:
     tensors: Sequence[Tensor]
     first: int
     run: int
-    commands: list[tuple[Command, Fields, _Regions, _Regions]] = field(default_factory=list)
+    commands: list[Emitted] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     events: list[tuple[int, int, bool]] = field(default_factory=list)
     written_out: frozenset[Hashable] = frozenset()

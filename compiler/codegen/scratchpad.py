@@ -184,6 +184,7 @@ class Scratch:
         for other in [b for b in self._blocks if b.address < block.address + block.words]:
             assert not other.users
             self._remove(other)
+        self.changes += 1
         self._blocks.insert(0, block)
 
     def let_go(self, block: Block) -> None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from compiler.codegen.dependencies import Emitted, Recorder
+from compiler.codegen.dependencies import Recorder
+from compiler.codegen.replay import Emitted
 from compiler.codegen.scratchpad import Block, NoRoom, Scratch
 
 from .job import Job, JobLoop, Need, find_loops
@@ -41,7 +42,7 @@ class JobRunner:
         #: Lanes whose blocks lie side by side; whether they do so already.
         self._tight: dict[int, bool] = {}
         #: Commands of jobs that only emit some that touch no DRAM, by what these follow from.
-        self._emitted: dict[Hashable, Emitted] = {}
+        self._emitted: dict[Hashable, Sequence[Emitted]] = {}
         self._written: set[Hashable] = set()  # keys of results that have got room
         self._apart: set[int] = set()  # jobs for which nothing is loaded before they begin
         #: What jobs are like -> a number, which is compared and found faster.

@@ -64,17 +64,14 @@ class Clock:
             place = fields["dram_address"] % self.config.beat_bytes
             size = fields["run_bytes"], fields["run_count"], fields["run_stride"]
             transfer = command.core, place, *size, fields["row_bytes"]
-            known = self._transfers.get(transfer)
-            if known is None:
-                known = self._transfers[transfer] = duration(command, self.config)
-            return known
+            if transfer not in self._transfers:
+                self._transfers[transfer] = duration(command, self.config)
+            return self._transfers[transfer]
         key = id(fields), command.core
-        _, found = self._known.get(key, (fields, None))
-        if found is None:
+        if key not in self._known:
             cycles = duration(command, self.config)
-            found = self._alike.setdefault(cycles, cycles)
-            self._known[key] = fields, found
-        return found
+            self._known[key] = fields, self._alike.setdefault(cycles, cycles)
+        return self._known[key][1]
 
     def skip(self, thread: Thread, cycles: int) -> None:
         """So much later nothing has changed for ``thread``."""

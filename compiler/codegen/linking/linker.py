@@ -109,12 +109,17 @@ class Linker:
         """
         recorded = self._entries
         owners = threads_of(recorded)
-        background = any(behind for _, behind in set(owners))
         threads = len(set(owners))
         if threads > 1:
             self._entries = interleaved(recorded, self.config, self._loops)
             owners = threads_of(self._entries)
-        self._join(background)
+        if any(background for _, background in set(owners)):
+            self._join()
+        for position, entry in enumerate(self._entries):
+            entry.position = position
+            self._queues.setdefault(entry.queue, []).append(entry)
+        self._order = {queue: place for place, queue in enumerate(self._queues)}
+        self._none = (-1,) * len(self._order)
         self._loops = [replace(loop, first=recorded[loop.first].position) for loop in self._loops]
         if threads > 1:
             self._wait_for_loops(owners)
@@ -162,37 +167,26 @@ class Linker:
             self.places = [self.places[entry.position] for entry in recorded]
         return [*commands, Command(Opcode.HALT)]
 
-    def _join(self, background: bool) -> None:
-        """From queues of threads to those that there are, which are others if a thread is in the
-        ``background``."""
+    def _join(self) -> None:
+        """From queues of threads to those that there are."""
         joined_queues: dict[Queue, Queue] = {}
         numbers: dict[Queue, list[int]] = {}  # of a thread's queue -> those in the joined one
-        for position, entry in enumerate(self._entries):
-            own, entry.position = entry.queue, position
+        counts: Counter[Queue] = Counter()
+        for entry in self._entries:
+            own = entry.queue
             if own not in joined_queues:
                 joined_queues[own], numbers[own] = (*own[:2], False), []
             queue = joined_queues[own]
-            members = self._queues.setdefault(queue, [])
-            if background:
-                numbers[own].append(len(members))
-                entry.queue, entry.number = queue, len(members)
-                entry.after = self._joined(entry, joined_queues, numbers)
-            members.append(entry)
-        self._order = {queue: place for place, queue in enumerate(self._queues)}
-        self._none = (-1,) * len(self._order)
-
-    @staticmethod
-    def _joined(
-        entry: Entry, queues: Mapping[Queue, Queue], numbers: Mapping[Queue, Sequence[int]]
-    ) -> dict[Queue, int]:
-        """What an entry waits for in the queues that there are."""
-        after: dict[Queue, int] = {}
-        for source, number in entry.after.items():
-            other, last = queues[source], numbers[source][number]
-            # The queue itself sees to it that its commands are in order.
-            if other != entry.queue and after.get(other, -1) < last:
-                after[other] = last
-        return after
+            numbers[own].append(counts[queue])
+            entry.queue, entry.number = queue, counts[queue]
+            counts[queue] += 1
+            after: dict[Queue, int] = {}
+            for source, number in entry.after.items():
+                other, last = joined_queues[source], numbers[source][number]
+                # The queue itself sees to it that its commands are in order.
+                if other != queue and after.get(other, -1) < last:
+                    after[other] = last
+            entry.after = after
 
     def _wait_for_loops(self, owners: Sequence[Thread]) -> None:
         """What waits for a command in a loop of another thread waits for all of the loop, and what
