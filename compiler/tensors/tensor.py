@@ -75,7 +75,7 @@ class Tensor:
         """Channels from a pixel to the next in DRAM."""
         return self.stride or self.pitch
 
-    @property
+    @cached_property
     def strides(self) -> Order:
         """Bytes from an image, a row, a column to the next in DRAM."""
         count, height, width, _ = self.shape

@@ -4,6 +4,7 @@ once."""
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 from typing import overload
 
 import numpy as np
@@ -65,7 +66,7 @@ def _encoded(opcode: Opcode, names: tuple[str, ...], commands: list[Command]) ->
         if name == _OPCODE:
             values = np.full(len(commands), int(opcode), np.int64)
         elif name in _ATTRIBUTES:
-            values = np.array([int(getattr(command, name)) for command in commands], np.int64)
+            values = np.fromiter(map(attrgetter(name), commands), np.int64, len(commands))
         elif name not in columns:
             values = np.full(len(commands), place.default, np.int64)
         else:

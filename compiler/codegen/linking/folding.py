@@ -255,8 +255,11 @@ def _distances(keys: _Numbers) -> list[int]:
 def _stretches(keys: _Numbers, size: int) -> Iterator[tuple[int, int]]:
     """[start, stop): commands there equal those ``size`` places behind, and are at least so
     many."""
-    same = np.zeros(len(keys) - size + 2, np.int8)
-    same[1:-1] = keys[:-size] == keys[size:]
+    equal = keys[:-size] == keys[size:]
+    if np.count_nonzero(equal) < size:
+        return
+    same = np.zeros(len(equal) + 2, np.int8)
+    same[1:-1] = equal
     (edges,) = (same[1:] != same[:-1]).nonzero()
     starts, stops = edges[::2], edges[1::2]
     wide = stops - starts >= size
