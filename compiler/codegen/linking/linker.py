@@ -126,7 +126,7 @@ class Linker:
         tokens: dict[tuple[Queue, Queue], list[Token]] = {}
         done: dict[Queue, Entry] = {}
         for entry in self._entries:
-            before = done.get(entry.queue)
+            before = self._queues[entry.queue][entry.number - 1] if entry.number else None
             entry.at_start = before.at_start if before else self._none
             for source in self._sources(entry):
                 if self._knows(entry, source):
